@@ -20,7 +20,7 @@ use teal_env::{Entropy as _, SystemEntropy};
 const SIZE_MAX: u64 = 64 << 10;
 
 /// What one file holds.
-pub(crate) struct Kept {
+pub(crate) struct IdentityFile {
     /// Names and values; neither contains a line's end.
     pub(crate) fields: Vec<(&'static str, String)>,
     pub(crate) key: PrivatePkcs8KeyDer<'static>,
@@ -29,7 +29,7 @@ pub(crate) struct Kept {
 
 /// Whether a file that is already there stays.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existing {
+pub(crate) enum ExistingFile {
     /// It stays, and writing fails with `AlreadyExists`.
     Stays,
     /// It is replaced.
@@ -43,13 +43,13 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> IdentityError {
     }
 }
 
-impl Kept {
+impl IdentityFile {
     /// Writes the file `path`, whose first line is `title`.
     pub(crate) fn write(
         &self,
         path: &Path,
         title: &str,
-        existing: Existing,
+        existing: ExistingFile,
     ) -> Result<(), IdentityError> {
         let mut text = format!("{title}\n");
         for (name, value) in &self.fields {
@@ -67,8 +67,8 @@ impl Kept {
             u128::from_ne_bytes(SystemEntropy.id())
         ));
         let written = write_new(&temporary, text.as_bytes()).and_then(|()| match existing {
-            Existing::Goes => fs::rename(&temporary, path),
-            Existing::Stays => {
+            ExistingFile::Goes => fs::rename(&temporary, path),
+            ExistingFile::Stays => {
                 fs::hard_link(&temporary, path).and_then(|()| fs::remove_file(&temporary))
             }
         });

@@ -51,7 +51,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use teal_device::{Drive, Hand};
+use teal_device::{Drive, DriveWorker};
 use teal_energy::policy::choice::{Cost, Weights};
 use teal_env::Clock;
 use teal_log::StoreError;
@@ -83,7 +83,7 @@ pub(crate) struct Attached {
     /// Where it is, for people.
     place: String,
     drive: Arc<Drive>,
-    reader: Hand,
+    reader: DriveWorker,
     meter: Mutex<Meter>,
     /// `None`: it never sleeps.
     rest: Mutex<Option<Rest>>,

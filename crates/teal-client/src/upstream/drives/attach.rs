@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use teal_device::{Drive, Hand, Label, UpstreamError};
+use teal_device::{Drive, DriveLabel, DriveWorker, UpstreamError};
 use teal_energy::Profile;
 use teal_energy::device::DEVICES_MAX;
 use teal_env::{Disk, Entropy};
@@ -60,7 +60,7 @@ fn nonce(entropy: &dyn Entropy) -> u64 {
 pub(super) fn sign(
     replica: &Replica,
     drive: &Drive,
-    change: impl FnOnce(&mut Label),
+    change: impl FnOnce(&mut DriveLabel),
 ) -> Result<(), SyncError> {
     let mut signed = Ok(());
     drive.relabel(|label| {
@@ -80,7 +80,7 @@ fn tell(
     drive: &Drive,
     nonces: [u64; 2],
 ) -> Result<DeviceNote, DriveRefused> {
-    let Label { device, next, .. } = drive.label();
+    let DriveLabel { device, next, .. } = drive.label();
     let ask = DeviceAsk::Attach {
         device,
         nonces,
@@ -185,7 +185,7 @@ impl Client {
             digest,
             ..
         } = *replica.identity.lock();
-        let mut label = Label {
+        let mut label = DriveLabel {
             volume,
             device: note.device,
             server,
@@ -193,7 +193,7 @@ impl Client {
             digest,
             nonce,
             next: nonce,
-            ..Label::default()
+            ..DriveLabel::default()
         };
         label.proof = replica.proof(&label.said()).map_err(SyncError::from)?;
         Ok(Drive::make(
@@ -319,7 +319,7 @@ impl Client {
     }
 
     /// Whether the history that a drive has seen is this replica's own.
-    fn has_seen(&self, replica: &Replica, label: &Label, known: Option<&KnownDrive>) -> bool {
+    fn has_seen(&self, replica: &Replica, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
         let identity = *replica.identity.lock();
         let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));
         is_ours || identity.trail.steps().contains(&(label.seen, label.digest))
@@ -367,7 +367,7 @@ impl Client {
             name: note.name.clone(),
             place: place.to_owned(),
             drive: Arc::new(drive),
-            reader: Hand::new("teal-drive")?,
+            reader: DriveWorker::new("teal-drive")?,
             meter: Mutex::new(Meter::local(profile.as_ref())),
             rest: Mutex::new(
                 profile

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use teal_device::{Label, Piece};
+use teal_device::{DriveLabel, Piece};
 use teal_log::{DiskRequest, StoreError};
 use teal_proto::{Change, Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
@@ -284,7 +284,7 @@ impl Client {
         attached: &Attached,
     ) -> Result<Vec<ObjectNo>, SyncError> {
         self.tell_attached(replica, attached)?;
-        let Label {
+        let DriveLabel {
             seen: since,
             digest,
             ..
@@ -354,7 +354,7 @@ impl Client {
         &self,
         replica: &Replica,
         attached: &Attached,
-        change: impl FnOnce(&mut Label),
+        change: impl FnOnce(&mut DriveLabel),
     ) -> Result<(), SyncError> {
         super::attach::sign(replica, &attached.drive, change)
     }

@@ -13,7 +13,7 @@ use crate::{Client, FsError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_device::Hand;
+use teal_device::DriveWorker;
 use teal_proto::{DeviceAsk, Request};
 
 /// Unmounting waits no longer for a drive.
@@ -103,7 +103,7 @@ impl Client {
     /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].
     fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
         let (client, drive) = (Arc::clone(self), Arc::clone(attached));
-        let ended = Hand::new("teal-detach")?.ask(GOODBYE, move || {
+        let ended = DriveWorker::new("teal-detach")?.ask(GOODBYE, move || {
             client
                 .replica
                 .as_ref()

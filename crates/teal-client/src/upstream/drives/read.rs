@@ -13,7 +13,7 @@ use crate::{Client, FsError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_device::Found;
+use teal_device::FoundContent;
 use teal_log::Parts;
 use teal_proto::Want;
 use teal_types::{Attr, CommitSeq, ObjectNo};
@@ -23,7 +23,7 @@ use teal_types::{Attr, CommitSeq, ObjectNo};
 pub(crate) struct Fresh {
     no: ObjectNo,
     data_seq: CommitSeq,
-    found: Found,
+    found: FoundContent,
     device: u32,
 }
 
@@ -193,7 +193,7 @@ impl Client {
         replica: &Replica,
         attached: &Attached,
         (no, data_seq): (ObjectNo, CommitSeq),
-        mut found: Found,
+        mut found: FoundContent,
         (time, is_busy): (teal_types::Span, bool),
     ) -> Option<Fresh> {
         let spoiled = std::mem::take(&mut found.spoiled);

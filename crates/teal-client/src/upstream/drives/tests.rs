@@ -2,7 +2,7 @@
 
 use super::choice::Meter;
 use super::*;
-use teal_device::Label;
+use teal_device::DriveLabel;
 use teal_energy::Profile;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
 use teal_proto::Got;
@@ -20,7 +20,7 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         Arc::clone(&clock),
         &SystemEntropy,
         "usb",
-        Label::default(),
+        DriveLabel::default(),
     )
     .unwrap();
     Arc::new(Attached {
@@ -28,7 +28,7 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         name: "usb".into(),
         place: "there".into(),
         drive: Arc::new(drive),
-        reader: Hand::new("test").unwrap(),
+        reader: DriveWorker::new("test").unwrap(),
         meter: Mutex::new(Meter::local(profile)),
         rest: Mutex::new(profile.and_then(|profile| Rest::of(profile, Duration::ZERO))),
         queue: Mutex::default(),
