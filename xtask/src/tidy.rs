@@ -9,7 +9,7 @@ mod layers;
 mod rooms;
 mod sources;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use figures::FiguresMode;
 use serde_json::Value;
 use std::fmt;
@@ -47,17 +47,34 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks every rule; `args` may ask for the figures of *Words*, and for recording the better ones.
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let mode = match args {
-        [] => FiguresMode::Check,
-        ["--figures"] => FiguresMode::Print,
-        ["--figures", "--write"] => FiguresMode::PrintAndWrite,
-        _ => bail!("tidy takes `--figures` or `--figures --write`"),
-    };
+/// Checks what the compiler cannot: layers, sizes, names, words.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Print the figures of each crate's words, beside their aims.
+    #[arg(long)]
+    figures: bool,
+    /// Record the figures that have become better.
+    #[arg(long, requires = "figures")]
+    write: bool,
+}
+
+impl Plan {
+    fn figures_mode(&self) -> FiguresMode {
+        if self.write {
+            FiguresMode::PrintAndWrite
+        } else if self.figures {
+            FiguresMode::Print
+        } else {
+            FiguresMode::Check
+        }
+    }
+}
+
+/// Checks every rule, and prints the findings.
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let root = crate::root();
     let mut findings = sources::check_tree(root)?;
-    findings.extend(figures::check_tree(root, mode)?);
+    findings.extend(figures::check_tree(root, plan.figures_mode())?);
     let rooms = rooms::read(&metadata(root)?, root)?;
     findings.extend(layers::check(&rooms));
     findings.extend(rooms::check(

@@ -9,7 +9,7 @@
 //! 2. *Repeatable*: an input does the same on every run.
 //!
 //! # How
-//! 1. Checksums are told to look away ([`is_lenient`]), else nothing would get behind them. [`image_sealed`] lets them count.
+//! 1. Checksums are told to look away ([`lenient`]), else nothing would get behind them. [`image_sealed`] lets them count.
 //! 2. The input of an image target is not an image but a script: which of the images of `bases` to start from, and what to change in which
 //!    of its structures (`script`).
 
@@ -22,7 +22,7 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
+use crate::format::checksum::lenient;
 
 /// A fuzz target: must return for every input.
 pub type Target = fn(&[u8]);
@@ -50,25 +50,4 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "image" | "image-sealed" => script::seeds(),
         _ => decoders::seeds(target),
     }
-}
-
-thread_local! {
-    static LENIENT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether every checksum is taken to match on this thread.
-pub(crate) fn is_lenient() -> bool {
-    LENIENT.get()
-}
-
-/// Runs `f` with checksums that look away.
-fn lenient<T>(f: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            LENIENT.set(self.0);
-        }
-    }
-    let _restore = Restore(LENIENT.replace(true));
-    f()
 }

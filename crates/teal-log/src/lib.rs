@@ -3,70 +3,42 @@
 //! Start with [`Store`]: its guarantees and its locks. `format` has every byte on the disk; `commit` argues why a crash is harmless;
 //! `open`, `deferred` and `redo` are recovery; `space` and `clean` keep room.
 
-mod ahead;
-mod anchors;
-mod check;
-mod clean;
-mod codec;
 mod commit;
-mod cost;
 mod counters;
-mod deferred;
-mod dir;
-mod dump;
 mod error;
-mod extents;
-mod file;
-mod fold;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod geometry;
-mod host;
-mod imap;
-mod layout;
-mod mkfs;
-mod notes;
+mod inspect;
+mod iovec;
 mod object;
-mod op;
-mod open;
-mod owner;
-mod page;
-mod parts;
-mod read;
-mod reader;
-mod redo;
-mod round;
-mod seal;
+mod recovery;
 #[cfg(feature = "seeded-bugs")]
 pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
-mod segments;
-mod share;
-mod shared;
 mod space;
 mod store;
-mod table;
 mod tree;
-mod walk;
-mod weight;
 
-pub use check::{
+pub use counters::Counts;
+pub use error::{DiskRequest, StoreError};
+pub use format::inode::FIRST_COOKIE;
+pub use format::owner::Owner;
+pub use format::superblock::Superblock;
+pub use inspect::check::{
     CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem, Report, Severity,
 };
-pub use cost::{Cost, Purpose};
-pub use counters::Counts;
-pub use dump::{DumpWhat, RawWhat, dump_raw};
-pub use error::{DiskRequest, StoreError};
-pub use format::superblock::Superblock;
-pub use mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
-pub use notes::{NOTE_HEAD, NOTE_MAX, note_cost};
-pub use op::{Locked, NewObject, Op, SetAttr};
-pub use open::{OpenError, OpenOptions, Recovery, read_superblock};
-pub use owner::{OwnedElsewhere, Owner};
-pub use parts::Parts;
-pub use read::FIRST_COOKIE;
-pub use share::Sharing;
+pub use inspect::dump::{DumpWhat, RawWhat, dump_raw};
+pub use iovec::Parts;
+pub use recovery::find_superblock::read_superblock;
+pub use recovery::open::{OpenOptions, Recovery};
+pub use recovery::ownership::OwnedElsewhere;
+pub use recovery::refusal::OpenError;
+pub use space::cost::{Cost, Purpose};
+pub use store::mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
+pub use store::notes::{NOTE_HEAD, NOTE_MAX, note_cost};
+pub use store::op::{Locked, NewObject, Op, SetAttr};
+pub use store::share::Sharing;
 pub use store::{Settings, Space, Store};

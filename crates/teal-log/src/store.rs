@@ -14,27 +14,37 @@
 //! | `gate` | the open batch: shared by operations, exclusive for sealing | operations: their own reads; sealing: no I/O on warm pages |
 //! | `rename` (client) | moves of directories | |
 //! | object locks, by number | one object's state | reads of that object's pages and blocks |
-//! | the list of [`deferred`](crate::deferred) | changes of objects that wait | reads of one of these objects |
+//! | the list of [deferred](crate::object::deferred) | changes of objects that wait | reads of one of these objects |
 //! | `imap`, `orphans`, `notes`, the table of shared extents | their trees | reads of their pages |
 //! | `segments`, `open`, `unfolded` | what they are called | nothing |
 
-use crate::commit::Committer;
+pub(crate) mod cleaner;
+pub(crate) mod mkfs;
+pub(crate) mod notes;
+pub(crate) mod op;
+pub(crate) mod read;
+pub(crate) mod reclaim;
+pub(crate) mod relocate;
+pub(crate) mod share;
+
+use crate::commit::committer::Committer;
 use crate::counters::{Counts, add};
-use crate::deferred::Deferred;
-use crate::dir::NameHash;
 use crate::error::StoreError;
+use crate::format::geometry::Geometry;
 use crate::format::imap::Home;
 use crate::format::superblock::Superblock;
-use crate::geometry::Geometry;
-use crate::host::HostSeen;
-use crate::imap::InodeMap;
-use crate::notes::Changed;
-use crate::object::{Object, ObjectRef, State};
-use crate::reader::Reader;
-use crate::segments::Segments;
-use crate::table::Table;
+use crate::object::cache::Table;
+use crate::object::deferred::Deferred;
+use crate::object::directory::NameHash;
+use crate::object::state::{Object, ObjectRef, State};
+use crate::object::unfolded::Unfolded;
+use crate::space::host::HostSeen;
+use crate::space::segments::Segments;
+use crate::store::notes::Changed;
 use crate::tree::Tree;
-use crate::weight::{Places, Unfolded};
+use crate::tree::inode_map::InodeMap;
+use crate::tree::page_bounds::Places;
+use crate::tree::reader::Reader;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

@@ -15,16 +15,19 @@
 //! 3. No node is empty. Merging and shortening take only what is in memory already.
 
 mod change;
+pub(crate) mod freed;
+pub(crate) mod inode_map;
+pub(crate) mod page_bounds;
 mod read;
+pub(crate) mod reader;
+pub(crate) mod shared_extents;
 
 use std::sync::Arc;
 
 use teal_types::ObjectNo;
 
-use crate::{
-    StoreError,
-    page::{Child, Expect, Items, LEVEL_MAX, Node, PagePtr, TreeKind},
-};
+use crate::error::StoreError;
+use crate::format::page::{Child, Expect, Items, LEVEL_MAX, Node, PagePtr, TreeKind};
 
 /// Where unchanged pages come from.
 pub(crate) trait PageSource {

@@ -8,7 +8,7 @@
 
 use crate::error::IdentityError;
 use crate::fingerprint::Fingerprint;
-use crate::keep::{ExistingFile, IdentityFile, unfit};
+use crate::keep::{IdentityFile, unfit};
 use crate::peer::CertifiedPeer;
 use crate::tls;
 use crate::validity::{CertificateValidity, seconds};
@@ -25,7 +25,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
-use teal_env::Clock;
+use teal_env::{Clock, Existing};
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";
@@ -66,7 +66,7 @@ impl ServerIdentity {
         })?;
         let kept =
             Self::make(seconds(clock.civil())).map_err(|e| unfit(path.clone())(e.to_string()))?;
-        match kept.write(&path, TITLE, ExistingFile::Stays) {
+        match kept.write(&path, TITLE, Existing::Stays) {
             // Someone else was faster: theirs it is.
             Err(IdentityError::Io { source, .. })
                 if source.kind() == io::ErrorKind::AlreadyExists => {}

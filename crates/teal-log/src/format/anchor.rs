@@ -17,8 +17,8 @@
 //! | 64 | 444 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
-use super::{crc, is_sealed};
-use crate::codec::{Put, Take};
+use super::checksum::{crc, is_sealed};
+use crate::format::codec::{Put, Take};
 use teal_types::Sector;
 
 pub(crate) const MAGIC: [u8; 4] = *b"TANC";

@@ -35,9 +35,9 @@ use super::extent::{Mapped, SHARED_IDS};
 use super::inode::COOKIES;
 use super::shared::SharedExtent;
 use super::usage::{self, SegmentUse};
-use crate::codec::{Put, Take};
-use crate::notes::is_key;
-use crate::page::{PagePtr, TreeKind};
+use crate::format::codec::{Put, Take};
+use crate::format::note_key::is_key;
+use crate::format::page::{PagePtr, TreeKind};
 use teal_types::{FileType, Lsn, Name, ObjectNo, Stamp};
 
 pub(crate) const PREFIX: usize = 20;

@@ -10,7 +10,7 @@
 //! | 12 | 8 | born: the `Lsn` of the operation that wrote it |
 //! | 20 | 4 each | CRC32C of each block's stored sectors; with flag *shared* instead 2 bytes: the block of the shared extent it begins with |
 
-use crate::codec::{Put, Take};
+use crate::format::codec::{Put, Take};
 use teal_types::{Lsn, SECTOR, Sector};
 
 /// Most blocks in one extent: half a MiB, so that its checksums fit a page's item.

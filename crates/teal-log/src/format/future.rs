@@ -17,7 +17,7 @@
 )]
 
 use super::extent::Extent;
-use crate::codec::{Put, Take};
+use crate::format::codec::{Put, Take};
 use teal_types::Lsn;
 
 /// A range of a file's older state.

@@ -9,7 +9,7 @@
 //! | 24 | 1 | flags: 1 tombstone (the object is gone, address and length are 0) |
 
 use super::inode::RECORD_MAX;
-use crate::codec::{Put, Take};
+use crate::format::codec::{Put, Take};
 use teal_types::Lsn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

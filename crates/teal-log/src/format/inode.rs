@@ -33,11 +33,13 @@
 //! | 8 | succeeds | object u64, stamp: what a replacing rename replaced (reserved) |
 
 use super::extent::Mapped;
-use crate::codec::{Put, Take};
-use crate::page::PagePtr;
-use crate::read::FIRST_COOKIE;
+use crate::format::codec::{Put, Take};
+use crate::format::page::PagePtr;
 use teal_types::limits::{LINKS_MAX, TARGET_MAX, XATTRS_BYTES_MAX};
 use teal_types::{FileType, Lsn, Name, ObjectNo, SECTOR, Stamp, Timestamp};
+
+/// Least and most useful cookies of `readdir`: entries have cookies of at least this.
+pub const FIRST_COOKIE: u64 = 128;
 
 pub(crate) const CORE: usize = 128;
 /// Longest record: all names, all extended attributes and the rest of an object stay below it.

@@ -38,9 +38,9 @@
 //! | 268 | 240 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
-use super::{crc, is_sealed};
-use crate::codec::{Put, Take};
-use crate::owner::Owner;
+use super::checksum::{crc, is_sealed};
+use crate::format::codec::{Put, Take};
+use crate::format::owner::Owner;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use teal_types::{Lsn, SECTOR, Sector, Stamp, Timestamp};
@@ -96,6 +96,11 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// Returns the machine that has the store open whose last record this is; `None` when the store was closed, or no machine is named.
+    pub(crate) fn open_owner(&self) -> Option<Owner> {
+        Some(self.owner).filter(|owner| !self.is(CLEAN) && !owner.is_unknown())
+    }
+
     pub(crate) fn is(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
@@ -219,7 +224,7 @@ impl Header {
 /// Whether a record's predecessor has this digest.
 pub(crate) fn follows(header: &Header, digest: u64) -> bool {
     #[cfg(any(test, feature = "fuzzing"))]
-    if crate::fuzzing::is_lenient() {
+    if super::checksum::is_lenient() {
         return true;
     }
     header.previous == digest

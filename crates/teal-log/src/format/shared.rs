@@ -14,7 +14,7 @@
 //! | 0 | 8 | the shared extent's id |
 
 use super::extent::{Extent, SHARED_BLOCKS, SHARED_IDS};
-use crate::codec::{Put, Take};
+use crate::format::codec::{Put, Take};
 use teal_types::Sector;
 
 /// The first key that stands for a place.

@@ -25,14 +25,14 @@
 //! | 184 | 3908 | zero |
 //! | 4092 | 4 | CRC32C of the bytes before |
 
-use super::{crc, is_sealed};
-use crate::codec::{Put, Take};
-use crate::geometry::Geometry;
-use teal_types::Timestamp;
+use super::checksum::{crc, is_sealed};
+use crate::format::codec::{Put, Take};
+use teal_types::{SECTOR, Sector, Timestamp};
 
 pub(crate) const MAGIC: [u8; 8] = *b"TEALFS\0\x01";
 pub(crate) const VERSION: u16 = 2;
 pub(crate) const BYTES: usize = 4096;
+const COPY_SECTORS: u64 = BYTES as u64 / SECTOR;
 pub(crate) const LABEL_MAX: usize = 64;
 const FLAG_ROTATIONAL: u32 = 1;
 /// Incompatible feature bit: directories keep names made one after the other together (`dir.rs`).
@@ -84,6 +84,11 @@ pub(crate) enum Refused {
 }
 
 impl Superblock {
+    /// Where the second superblock of a disk with this many sectors lies.
+    pub(crate) fn second_copy(sectors: u64) -> Sector {
+        Sector::new((sectors.saturating_sub(COPY_SECTORS)) / COPY_SECTORS * COPY_SECTORS)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(BYTES);
         out.put(&MAGIC);
@@ -182,10 +187,7 @@ impl Superblock {
         bad((8..=1 << 16).contains(&self.segments), "number of segments")?;
         bad(self.sectors <= 1 << 48, "size")?;
         let end = u64::from(self.segments) * u64::from(self.segment_sectors);
-        bad(
-            end <= Geometry::second_superblock(self.sectors).get(),
-            "size",
-        )?;
+        bad(end <= Self::second_copy(self.sectors).get(), "size")?;
         bad(
             (1..=8).contains(&self.anchor_places) && self.anchor_places <= self.segments / 2,
             "anchor places",

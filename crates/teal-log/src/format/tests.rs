@@ -10,8 +10,8 @@ use super::record::{self, Header, Run, Sums};
 use super::shared::SharedExtent;
 use super::superblock::{Refused, Superblock};
 use super::usage::SegmentUse;
-use crate::owner::Owner;
-use crate::page::PagePtr;
+use crate::format::owner::Owner;
+use crate::format::page::PagePtr;
 use proptest::prelude::*;
 use teal_types::{FileType, Lsn, Name, ObjectNo, Sector, Stamp, Timestamp};
 
@@ -20,7 +20,11 @@ const UUID: [u8; 16] = *b"0123456789abcdef";
 /// Length and CRC32C stand for long encodings, the bytes themselves for short ones.
 fn pin(bytes: &[u8]) -> String {
     if bytes.len() > 64 {
-        return format!("{} bytes, crc {:08x}", bytes.len(), super::crc(bytes));
+        return format!(
+            "{} bytes, crc {:08x}",
+            bytes.len(),
+            super::checksum::crc(bytes)
+        );
     }
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -208,13 +212,14 @@ fn golden_record_header() {
         format!("{:016x}", record::digest(&bytes, &UUID)),
         "2eb44f3dd8671b2e"
     );
-    assert_eq!(crate::owner::mark(&unmarked), None);
-    assert_eq!(crate::owner::mark(&header()), Some(header().owner));
+    assert_eq!(unmarked.open_owner(), None);
+    assert_eq!(header().open_owner(), Some(header().owner));
     assert_eq!(
-        crate::owner::mark(&Header {
+        Header {
             flags: record::CLEAN,
             ..header()
-        }),
+        }
+        .open_owner(),
         None
     );
 }
@@ -393,8 +398,12 @@ fn checksums_of_pieces_make_that_of_the_whole() {
     ] {
         let (a, b) = bytes[..first + second].split_at(first);
         assert_eq!(
-            super::crc_joined(super::crc(a), super::crc(b), second as u64 / 512),
-            super::crc(&bytes[..first + second])
+            super::checksum::crc_joined(
+                super::checksum::crc(a),
+                super::checksum::crc(b),
+                second as u64 / 512
+            ),
+            super::checksum::crc(&bytes[..first + second])
         );
     }
 }

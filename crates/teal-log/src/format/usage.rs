@@ -11,7 +11,7 @@
 //! | 24 | 8 | number of the checkpoint interval in which it was last written or freed |
 //! | 32 | 8 | `Lsn` of the youngest of what was written to it: the age for cost-benefit cleaning |
 
-use crate::codec::{Put, Take};
+use crate::format::codec::{Put, Take};
 use teal_types::Lsn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

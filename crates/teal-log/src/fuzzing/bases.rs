@@ -2,17 +2,18 @@
 
 use super::metered::{MeteredDisk, Noon, Sevens};
 use super::oracle::{self, Seen};
-use crate::cost::Cost;
 use crate::format::anchor;
 use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::Mapped;
+use crate::format::geometry::Geometry;
 use crate::format::record::{HEADER, Header};
-use crate::format::superblock;
-use crate::geometry::Geometry;
-use crate::mkfs::{MkfsOptions, SMALLEST_STORE};
-use crate::op::NewObject;
-use crate::open::{OpenOptions, read_superblock};
+use crate::format::superblock::{self, Superblock};
+use crate::recovery::find_superblock::read_superblock;
+use crate::recovery::open::OpenOptions;
+use crate::space::cost::Cost;
 use crate::store::Store;
+use crate::store::mkfs::{MkfsOptions, SMALLEST_STORE};
+use crate::store::op::NewObject;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};
@@ -327,7 +328,7 @@ fn parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<Part> {
     out.push(fixed(Kind::Superblock, Sector::new(0), superblock::BYTES));
     out.push(fixed(
         Kind::Superblock,
-        Geometry::second_superblock(sb.sectors),
+        Superblock::second_copy(sb.sectors),
         superblock::BYTES,
     ));
     out.extend(

@@ -1,21 +1,21 @@
 //! One target for each decoder: whatever decodes encodes to something that decodes to the same.
 
 use super::{bases, lenient};
-use crate::codec::Take;
 use crate::format::anchor::{self, Anchor};
+use crate::format::codec::Take;
 use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::{Mapped, SHARED_BLOCKS};
 use crate::format::future::Superseded;
+use crate::format::geometry::{Geometry, Segment};
 use crate::format::imap::Known;
 use crate::format::inode::{Core, Entry};
+use crate::format::page::{Expect, Items, Node, PAGE_MAX, TreeKind};
 use crate::format::record::{HEADER, Header};
 use crate::format::shared::{SharedItem, place_key, place_of};
 use crate::format::superblock::{self, Superblock};
 use crate::format::usage::SegmentUse;
-use crate::geometry::{Geometry, Segment};
-use crate::object::State;
-use crate::page::{Expect, Items, Node, PAGE_MAX, TreeKind};
-use crate::read::attr_of;
+use crate::object::attributes::attr_of;
+use crate::object::state::State;
 use teal_types::{ObjectNo, SECTOR, Sector};
 
 fn resized(bytes: &[u8], len: usize) -> Vec<u8> {
@@ -45,7 +45,7 @@ pub(super) fn superblock(input: &[u8]) {
                 && geometry.usable_bytes(segment) <= geometry.segment_bytes()
         );
     }
-    let second = Geometry::second_superblock(sb.sectors);
+    let second = Superblock::second_copy(sb.sectors);
     for at in geometry.anchor_slots() {
         assert!(
             at.get() + geometry.slot_sectors() <= second.get(),

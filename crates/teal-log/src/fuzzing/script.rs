@@ -8,7 +8,7 @@
 
 use super::bases::{self, Base, Part};
 use super::metered::MeteredDisk;
-use crate::codec::Take;
+use crate::format::codec::Take;
 use std::sync::Arc;
 
 /// More changes than this do not make an image worse.

@@ -1,7 +1,7 @@
 //! Every target replays its corpus and does a bounded number of fresh cases.
 
 use super::*;
-use crate::format::{crc, crc_matches};
+use crate::format::checksum::{crc, crc_matches, is_lenient};
 use std::path::Path;
 use teal_testkit::Rng;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use teal_types::Sector;
 
 use super::{Ledger, PageSource, Span, Tree, load, route};
-use crate::{
-    StoreError,
-    page::{Child, Expect, Items, LEVEL_MAX, Node, PAGE_MAX, PagePtr, VALUE_MAX, leaf_item_len},
+use crate::error::StoreError;
+use crate::format::page::{
+    Child, Expect, Items, LEVEL_MAX, Node, PAGE_MAX, PagePtr, VALUE_MAX, leaf_item_len,
 };
 
 /// A node below this many bytes looks for a neighbour to merge with.

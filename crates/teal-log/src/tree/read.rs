@@ -9,10 +9,8 @@ use std::{
 };
 
 use super::{PageSource, Span, Tree, load, route};
-use crate::{
-    StoreError,
-    page::{Child, Items, Node, PagePtr},
-};
+use crate::error::StoreError;
+use crate::format::page::{Child, Items, Node, PagePtr};
 
 /// An item found.
 pub(crate) type Item = (u64, Box<[u8]>);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use teal_types::Sector;
 
 use super::*;
-use crate::page::{PAGE_MAX, VALUE_MAX};
+use crate::format::page::{PAGE_MAX, VALUE_MAX};
 
 const KIND: TreeKind = TreeKind::Directory;
 const OWNER: ObjectNo = ObjectNo::new(77);

@@ -1,0 +1,159 @@
+//! Folding: what a checkpoint adds to its batch. Every changed page and every object whose record is behind goes into the log, and the
+//! roots at the end.
+//!
+//! # How
+//! 1. Objects first: their trees, then their whole records. 2. Their records close, so that they have homes; the inode map takes them.
+//! 3. The store-wide trees, the usage table last. 4. The roots, with the usage items that changed while the usage table was folded.
+
+use crate::commit::committer::SealError;
+use crate::commit::layout::{Layout, NoRoom};
+use crate::error::StoreError;
+use crate::format::delta::{Delta, Roots};
+use crate::format::page::PagePtr;
+use crate::format::usage::{self, SegmentUse};
+use crate::object::directory::Dir;
+use crate::object::extents::Extents;
+use crate::object::state::{Blocks, Content, ObjectRef};
+use crate::store::Store;
+use crate::tree::{PageMeta, Tree};
+use std::sync::atomic::Ordering;
+use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
+
+impl Store {
+    /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
+    pub(crate) fn warm_for_checkpoint(&self) -> Result<(), StoreError> {
+        let mut imap = self.imap.write();
+        imap.absorb(&self.reader)?;
+        let unfolded: Vec<ObjectNo> = self.unfolded.lock().numbers().collect();
+        let open: Vec<ObjectNo> = self.open.lock().objects.iter().map(|o| o.no).collect();
+        for no in unfolded.into_iter().chain(open) {
+            imap.warm(&self.reader, no)?;
+        }
+        drop(imap);
+        self.reader.shared.absorb(&self.reader)?;
+        let mut usage = self.usage.lock();
+        let changed = self.segments.lock().changed().clone();
+        for segment in changed {
+            usage.warm(&self.reader, u64::from(segment), u64::from(segment))?;
+        }
+        Ok(())
+    }
+
+    fn fold_tree(layout: &mut Layout<'_>, tree: &mut Tree) -> Result<Option<PagePtr>, SealError> {
+        let mut full = false;
+        let root = tree.fold(&mut |meta: PageMeta, bytes| {
+            layout.page(meta, &bytes).unwrap_or_else(|NoRoom| {
+                full = true;
+                PagePtr::seal(Sector::new(0), &bytes)
+            })
+        });
+        for ptr in tree.take_freed() {
+            layout
+                .segments
+                .add_dead(ptr.addr().byte(), ptr.sectors() * SECTOR);
+        }
+        if full {
+            Err(SealError::NoRoom)
+        } else {
+            Ok(root)
+        }
+    }
+
+    /// Brings every changed page and every unfolded object into the batch, and the roots at its end.
+    pub(crate) fn fold(&self, layout: &mut Layout<'_>, checkpoint: u64) -> Result<(), SealError> {
+        let mut unfolded: Vec<ObjectRef> = self.unfolded.lock().take();
+        unfolded.sort_unstable_by_key(|o| o.no);
+        for object in &unfolded {
+            let mut guard = object.state.write();
+            let state = &mut *guard;
+            let pages = state.mem_pages();
+            match &mut state.content {
+                Content::Blocks(Blocks {
+                    extents: Extents::Tree(tree),
+                    ..
+                })
+                | Content::Dir(Dir {
+                    entries: crate::object::directory::Entries::Tree(tree),
+                    ..
+                }) => {
+                    Self::fold_tree(layout, tree)?;
+                }
+                _ => {}
+            }
+            self.pages_changed(pages, 0);
+            layout.inode(object, state.core.lsn, &state.whole())?;
+            state.unfolded = false;
+        }
+        // Inode records find their homes when their record closes; the map needs the homes.
+        layout.close(0)?;
+        let homes = std::mem::take(&mut layout.homes);
+        self.settle_homes(layout.segments, homes);
+        let mut imap = self.imap.write();
+        imap.absorb(&self.reader)?;
+        let freed: Vec<_> = imap.freed().collect();
+        self.account_sealed(layout.segments, &freed);
+        let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
+        // Whoever brings an object up to date asks for its home while he holds the list that is read below.
+        drop(imap);
+        let orphans = Self::fold_tree(layout, &mut self.orphans.lock())?;
+        let notes = Self::fold_tree(layout, &mut self.notes.lock())?;
+        let shared = {
+            self.reader.shared.absorb(&self.reader)?;
+            let mut table = self.reader.shared.write();
+            let root = Self::fold_tree(layout, &mut table.tree)?;
+            self.reader.shared.note(&table);
+            root
+        };
+        let usage = self.fold_usage(layout)?;
+        let mut roots = Roots {
+            checkpoint,
+            next_object: self.next_object.load(Ordering::Relaxed),
+            next_lsn: Lsn::new(self.next_lsn.load(Ordering::Relaxed)),
+            objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
+            imap: imap_root,
+            usage,
+            orphans,
+            shared,
+            notes,
+            ..Roots::default()
+        };
+        self.keep_deferred(layout)?;
+        // Making room may open a record in another segment, which changes that segment's item: room first, then the items.
+        let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
+        layout.reserve(size)?;
+        let changed = layout.segments.take_changed();
+        roots.overrides = changed
+            .iter()
+            .map(|s| {
+                (
+                    *s,
+                    *layout.segments.get(crate::format::geometry::Segment(*s)),
+                )
+            })
+            .collect();
+        // The usage tree does not have them yet: they are due at the next checkpoint.
+        layout.segments.put_changed(changed);
+        layout.delta(
+            ObjectNo::new(0),
+            Lsn::ZERO,
+            &Delta::Roots(Box::new(roots)),
+            size,
+        )?;
+        Ok(())
+    }
+
+    fn fold_usage(&self, layout: &mut Layout<'_>) -> Result<Option<PagePtr>, SealError> {
+        let mut tree = self.usage.lock();
+        for segment in layout.segments.take_changed() {
+            let usage = *layout
+                .segments
+                .get(crate::format::geometry::Segment(segment));
+            if usage == SegmentUse::default() {
+                tree.remove(&self.reader, u64::from(segment))?;
+            } else {
+                tree.insert(&self.reader, u64::from(segment), &usage.encode())?;
+            }
+        }
+        Self::fold_tree(layout, &mut tree)
+    }
+}

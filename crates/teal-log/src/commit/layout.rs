@@ -1,0 +1,400 @@
+//! Lays a batch out on the disk: payload and deltas in, finished records out. No I/O.
+//!
+//! # How
+//! 1. A record is open: payload grows behind its header, the body grows apart.
+//! 2. What does not fit any more closes the record (payload, then body, sealed by checksums) and opens the next where the head points.
+//! 3. Payload has its address at once; inode records get theirs when their record closes, because the body follows the payload.
+
+use crate::format::checksum::{crc, crc_joined};
+use crate::format::delta::{self, Delta};
+use crate::format::extent::{BLOCK_SECTORS, EXTENT_BLOCKS, Extent};
+use crate::format::imap::Home;
+use crate::format::owner::Owner;
+use crate::format::page::PagePtr;
+use crate::format::record::{self, HEADER, Header, Sums};
+use crate::iovec::{Bytes, Parts};
+use crate::object::state::{Dirty, ObjectRef};
+use crate::space::segments::Segments;
+use crate::tree::PageMeta;
+use crate::tree::reader::InFlight;
+use std::sync::Arc;
+use teal_types::{Lsn, ObjectNo, SECTOR, Sector, Stamp, Timestamp};
+
+/// The chain a batch continues.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chain {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) epoch: u64,
+    /// Sequence number of the next record.
+    pub(crate) seq: u64,
+    /// Number of the next batch.
+    pub(crate) batch: u64,
+    /// Digest of the last record.
+    pub(crate) digest: u64,
+    /// Highest sequence number known durable.
+    pub(crate) watermark: u64,
+    /// Those of the last batch.
+    pub(crate) sums: Sums,
+    /// Who writes.
+    pub(crate) owner: Owner,
+}
+
+struct Open {
+    start: Sector,
+    /// Whether it is the first record of its segment.
+    is_first: bool,
+    /// Sectors this record may take.
+    room: u64,
+    payload: Parts,
+    payload_crc: u32,
+    body: Vec<u8>,
+    deltas: u32,
+    inodes: Vec<(ObjectRef, usize, Home)>,
+}
+
+impl Open {
+    /// Adds whole sectors, whose checksum is known, to the payload.
+    fn push(&mut self, bytes: Bytes, sum: u32) {
+        self.payload_crc = crc_joined(self.payload_crc, sum, bytes.len() as u64 / SECTOR);
+        self.payload.push(bytes);
+    }
+}
+
+/// The space for a batch ran out although it had been promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+/// A finished batch: its records, the chain behind it, the homes of its inode records.
+pub(crate) type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
+
+pub(crate) struct Layout<'a> {
+    pub(crate) segments: &'a mut Segments,
+    pub(crate) chain: Chain,
+    lsn: Lsn,
+    /// Before the next operation: the age of pages.
+    now: Lsn,
+    stamp: Stamp,
+    time: Timestamp,
+    open: Option<Open>,
+    done: Vec<InFlight>,
+    /// Inode records that have found their home.
+    pub(crate) homes: Vec<(ObjectRef, Home)>,
+    pub(crate) data_bytes: u64,
+    pub(crate) page_bytes: u64,
+    pub(crate) inode_bytes: u64,
+}
+
+impl<'a> Layout<'a> {
+    pub(crate) fn new(
+        segments: &'a mut Segments,
+        chain: Chain,
+        lsn: Lsn,
+        now: Lsn,
+        time: Timestamp,
+    ) -> Self {
+        let stamp = Stamp {
+            counter: lsn.get(),
+            ..Stamp::default()
+        };
+        Self {
+            segments,
+            chain,
+            lsn,
+            now,
+            stamp,
+            time,
+            open: None,
+            done: Vec::new(),
+            homes: Vec::new(),
+            data_bytes: 0,
+            page_bytes: 0,
+            inode_bytes: 0,
+        }
+    }
+
+    /// The open record if `payload` sectors and `body` bytes still fit it, else a new one.
+    fn fit(&mut self, payload: u64, body: usize) -> Result<&mut Open, NoRoom> {
+        for _ in 0..5 {
+            let fits = self.open.as_ref().is_some_and(|o| {
+                let sectors = (o.payload.len() as u64 / SECTOR)
+                    + (o.body.len() + body) as u64 / SECTOR
+                    + 2
+                    + payload;
+                sectors <= o.room
+            });
+            if fits {
+                break;
+            }
+            if self
+                .open
+                .as_ref()
+                .is_some_and(|o| o.deltas == 0 && o.payload.is_empty())
+            {
+                // An empty record in a run too short. Recovery finds the next run only if a header names it: an empty record does.
+                if self.segments.skip_run() {
+                    self.drop_open();
+                } else {
+                    self.close(0)?;
+                }
+            } else if self.open.is_some() {
+                self.close(0)?;
+            }
+            let run = self.segments.head().a;
+            if run.sectors == 0 {
+                return Err(NoRoom);
+            }
+            let align = self.segments.geometry.align;
+            let is_first = self.segments.enter(run.addr, self.chain.seq);
+            self.open = Some(Open {
+                start: run.addr,
+                is_first,
+                room: u64::from(run.sectors).min(record::SECTORS_MAX) / align * align,
+                payload: Parts::default(),
+                payload_crc: 0,
+                body: Vec::new(),
+                deltas: 0,
+                inodes: Vec::new(),
+            });
+        }
+        self.open
+            .as_mut()
+            .filter(|o| {
+                o.payload.len() as u64 / SECTOR
+                    + (o.body.len() + body) as u64 / SECTOR
+                    + 2
+                    + payload
+                    <= o.room
+            })
+            .ok_or(NoRoom)
+    }
+
+    fn drop_open(&mut self) {
+        if let Some(open) = self.open.take().filter(|open| open.is_first) {
+            self.segments.start_anew(open.start);
+        }
+    }
+
+    /// Makes sure that a delta of this size will go into the open record.
+    pub(crate) fn reserve(&mut self, size: usize) -> Result<(), NoRoom> {
+        self.fit(0, delta::PREFIX + size).map(|_| ())
+    }
+
+    /// Adds one delta.
+    pub(crate) fn delta(
+        &mut self,
+        object: ObjectNo,
+        lsn: Lsn,
+        delta: &Delta<'_>,
+        size: usize,
+    ) -> Result<(), NoRoom> {
+        let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
+        let open = self.fit(0, delta::PREFIX + size)?;
+        delta.encode(object, offset, &mut open.body);
+        open.deltas += 1;
+        if let Delta::Head(bytes) | Delta::Attributes(bytes) = delta {
+            self.inode_bytes += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Adds a whole inode record, which makes it the object's home.
+    pub(crate) fn inode(
+        &mut self,
+        object: &ObjectRef,
+        lsn: Lsn,
+        bytes: &[u8],
+    ) -> Result<(), NoRoom> {
+        let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
+        let open = self.fit(0, delta::PREFIX + bytes.len())?;
+        let at = Delta::Inode(bytes).encode(object.no, offset, &mut open.body);
+        open.deltas += 1;
+        let home = Home {
+            byte: 0,
+            len: bytes.len() as u32,
+            crc: crc(bytes),
+            lsn,
+        };
+        open.inodes.push((Arc::clone(object), at, home));
+        self.inode_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install` with each extent made of them.
+    pub(crate) fn blocks(
+        &mut self,
+        object: ObjectNo,
+        (lsn, born): (Lsn, Lsn),
+        first: u64,
+        blocks: &[Dirty],
+        tail_sectors: u64,
+        install: &mut dyn FnMut(u64, Extent),
+    ) -> Result<(), NoRoom> {
+        let mut from = 0;
+        while from < blocks.len() {
+            let left = (blocks.len() - from) as u64;
+            let room = {
+                let open = self.fit(BLOCK_SECTORS, delta::PREFIX + 64)?;
+                open.room - 4 - open.payload.len() as u64 / SECTOR - open.body.len() as u64 / SECTOR
+            };
+            let count = left.min(EXTENT_BLOCKS).min((room / BLOCK_SECTORS).max(1));
+            let last = count == left;
+            let stored =
+                (count - 1) * BLOCK_SECTORS + if last { tail_sectors } else { BLOCK_SECTORS };
+            let open = self.fit(stored, delta::PREFIX + 28 + 4 * count as usize)?;
+            let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
+            let mut crcs = Vec::with_capacity(count as usize);
+            for (i, block) in blocks[from..from + count as usize].iter().enumerate() {
+                let short = last && i as u64 + 1 == count;
+                let sectors = if short { tail_sectors } else { BLOCK_SECTORS };
+                let (bytes, sum) = block.stored((sectors * SECTOR) as usize);
+                crcs.push(sum);
+                open.push(bytes, sum);
+            }
+            let extent = Extent {
+                addr,
+                stored: stored as u16,
+                born,
+                crcs: crcs.into(),
+            };
+            let block = first + from as u64;
+            let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
+            let open = self.open.as_mut().ok_or(NoRoom)?;
+            Delta::Extent {
+                block,
+                extent: extent.clone().into(),
+            }
+            .encode(object, offset, &mut open.body);
+            open.deltas += 1;
+            self.segments
+                .add_live(extent.addr.byte(), extent.bytes(), born);
+            self.data_bytes += extent.bytes();
+            install(block, extent);
+            from += count as usize;
+        }
+        Ok(())
+    }
+
+    /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them fits the same record.
+    pub(crate) fn run(&mut self, bytes: &[u8], born: Lsn, size: usize) -> Result<Sector, NoRoom> {
+        let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
+        let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
+        open.push(bytes.into(), crc(bytes));
+        self.segments
+            .add_live(addr.byte(), bytes.len() as u64, born);
+        self.data_bytes += bytes.len() as u64;
+        Ok(addr)
+    }
+
+    /// Stores a page of a tree.
+    pub(crate) fn page(&mut self, meta: PageMeta, bytes: &[u8]) -> Result<PagePtr, NoRoom> {
+        let offset = 0;
+        let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
+        let ptr = PagePtr::seal(
+            open.start.plus(1 + open.payload.len() as u64 / SECTOR),
+            bytes,
+        );
+        open.push(bytes.into(), ptr.crc());
+        let page = Delta::Page {
+            kind: meta.kind,
+            level: meta.level,
+            first_key: meta.first_key,
+            ptr,
+        };
+        page.encode(meta.owner, offset, &mut open.body);
+        open.deltas += 1;
+        self.segments
+            .add_live(ptr.addr().byte(), ptr.sectors() * SECTOR, self.now);
+        self.page_bytes += bytes.len() as u64;
+        Ok(ptr)
+    }
+
+    /// Closes the open record, if any, so that its inode records get their homes.
+    pub(crate) fn close(&mut self, flags: u16) -> Result<(), NoRoom> {
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        let head_before = self.segments.head();
+        assert_eq!(
+            head_before.a.addr, open.start,
+            "records are written at the head"
+        );
+        let body_len = open.body.len() as u32;
+        let mut header = Header {
+            flags,
+            epoch: self.chain.epoch,
+            seq: self.chain.seq,
+            batch: self.chain.batch,
+            watermark: self.chain.watermark,
+            previous: self.chain.digest,
+            payload: (open.payload.len() as u64 / SECTOR) as u32,
+            body: body_len,
+            deltas: open.deltas,
+            lsn: self.lsn,
+            stamp: self.stamp,
+            time: self.time,
+            payload_crc: open.payload_crc,
+            body_crc: crc(&open.body),
+            sums: self.chain.sums,
+            owner: self.chain.owner,
+            ..Header::default()
+        };
+        let end = open.start.plus(header.sectors());
+        let head = self.segments.advance(end);
+        (header.next_a, header.next_b) = (head.a, head.b);
+        let head = header.encode(&self.chain.uuid);
+        debug_assert_eq!(head.len(), HEADER, "the payload follows the header");
+        self.chain.digest = record::digest(&head, &self.chain.uuid);
+        self.chain.seq += 1;
+        let mut parts = Parts::from(head);
+        parts.append(open.payload);
+        let body_at = open.start.byte() + parts.len() as u64;
+        let mut body = open.body;
+        let whole = (parts.len() + body.len())
+            .next_multiple_of((self.segments.geometry.align * SECTOR) as usize);
+        body.resize(whole - parts.len(), 0);
+        parts.push(body.into());
+        for (object, at, mut home) in open.inodes {
+            home.byte = body_at + at as u64;
+            self.segments
+                .add_live(home.byte, u64::from(home.len), home.lsn);
+            self.homes.push((object, home));
+        }
+        self.done.push(InFlight {
+            start: open.start,
+            parts: Arc::new(parts),
+        });
+        Ok(())
+    }
+
+    /// Bytes the segment table will count as live when the last record is closed and the objects have their new homes.
+    fn live(&self) -> u64 {
+        let open = self
+            .open
+            .iter()
+            .flat_map(|open| open.inodes.iter().map(|(object, _, home)| (object, home)));
+        let comes: u64 = open.clone().map(|(_, home)| u64::from(home.len)).sum();
+        let homed = self
+            .homes
+            .iter()
+            .map(|(object, _)| object)
+            .chain(open.map(|(object, _)| object));
+        let goes: u64 = homed
+            .filter_map(|object| object.state.read().home)
+            .map(|old| u64::from(old.len))
+            .sum();
+        (self.segments.live() + comes).saturating_sub(goes)
+    }
+
+    /// Closes the batch; an empty one still makes a record, and changes no sums.
+    pub(crate) fn finish(
+        mut self,
+        flags: u16,
+        sums: Option<impl FnOnce(u64) -> Sums>,
+    ) -> Result<Laid, NoRoom> {
+        self.fit(0, 0)?;
+        self.chain.sums = sums.map_or(self.chain.sums, |sums| sums(self.live()));
+        self.close(flags | record::COMMIT)?;
+        self.chain.batch += 1;
+        Ok((self.done, self.chain, self.homes))
+    }
+}

@@ -1,0 +1,326 @@
+//! Sealing: what the open batch changed gets its addresses, and is laid out in records. No I/O on warm pages.
+//!
+//! # Order
+//! 1. What is new of each object: holes, parts of shared extents, blocks, then its record or what changed of it.
+//! 2. What the cleaner has moved: cold data behind what is new, so that segments fill up with the one or the other.
+//! 3. Orphans, notes and the table of shared extents; in a checkpoint also pages, and the roots last.
+
+use crate::commit::committer::{Kind, SealError};
+use crate::commit::layout::{Laid, Layout};
+use crate::counters::add;
+use crate::format::delta::Delta;
+use crate::format::imap::Home;
+use crate::format::inode;
+use crate::format::record;
+use crate::object::directory::Dir;
+use crate::object::extents::Extents;
+use crate::object::state::{Blocks, Content, Dirty, ObjectRef, State};
+use crate::seeded::{Bug, bug};
+use crate::store::{OpenBatch, Store};
+use crate::tree::freed::Freed;
+use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
+
+/// A batch of so many objects lays them out as listings of their directories will meet them: a directory whose records do not fit the
+/// cache is then read as a few streams, one of each batch, and not at random.
+const MANY: usize = 256;
+
+impl Store {
+    pub(crate) fn fill(
+        &self,
+        mut layout: Layout<'_>,
+        open: OpenBatch,
+        kind: Kind,
+        checkpoint: u64,
+    ) -> Result<Laid, SealError> {
+        let mut objects = open.objects;
+        if objects.len() < MANY {
+            objects.sort_unstable_by_key(|o| o.no);
+        } else {
+            objects.sort_by_cached_key(|o| self.listed_at(o));
+        }
+        // What is cold goes behind what is new, so that segments fill up with the one or the other.
+        let mut moved = Vec::new();
+        for object in &objects {
+            if let Some(whole) = self.seal_object(&mut layout, object)? {
+                moved.push((object, whole));
+            }
+        }
+        for (object, whole) in moved {
+            self.seal_moved(&mut layout, object, whole)?;
+        }
+        for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
+            layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
+        }
+        open.notes.seal(&mut layout)?;
+        let is_empty = matches!(kind, Kind::Empty(_));
+        if !is_empty {
+            self.seal_shared(&mut layout)?;
+        }
+        let flags = match kind {
+            Kind::Batch | Kind::Written => 0,
+            Kind::Empty(flags) => flags,
+            Kind::Checkpoint => {
+                self.fold(&mut layout, checkpoint)?;
+                record::CHECKPOINT
+            }
+        };
+        let counters = &self.reader.counters;
+        let (data, pages, inodes) = (layout.data_bytes, layout.page_bytes, layout.inode_bytes);
+        add(&counters.bytes_data, data);
+        add(&counters.bytes_pages, pages);
+        add(&counters.bytes_inodes, inodes);
+        let laid = layout.finish(flags, (!is_empty).then_some(|live| self.sums(live)))?;
+        let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
+        add(
+            &counters.bytes_records,
+            bytes as u64 - data - pages - inodes,
+        );
+        Ok(laid)
+    }
+
+    /// Where a listing of its directory comes to an object.
+    fn listed_at(&self, object: &ObjectRef) -> (Option<(ObjectNo, u64)>, ObjectNo) {
+        let state = object.state.read();
+        let place = state
+            .links
+            .first()
+            .map(|l| (l.parent, self.names.first_cookie(&l.name)));
+        (place, object.no)
+    }
+
+    pub(crate) fn settle_homes(
+        &self,
+        segments: &mut crate::space::segments::Segments,
+        homes: Vec<(ObjectRef, Home)>,
+    ) {
+        let mut imap = self.imap.write();
+        for (object, home) in homes {
+            if let Some(old) = object.state.write().home.replace(home) {
+                segments.add_dead(old.byte, u64::from(old.len));
+            }
+            imap.set(object.no, Some(home));
+        }
+    }
+
+    /// Seals what is new of an object. If the cleaner has read blocks of it, they and what depends on them are left, and the answer is
+    /// whether its whole record belongs into the batch.
+    fn seal_object(
+        &self,
+        layout: &mut Layout<'_>,
+        object: &ObjectRef,
+    ) -> Result<Option<bool>, SealError> {
+        let mut guard = object.state.write();
+        let state = &mut *guard;
+        let pages = state.mem_pages();
+        state.in_batch = false;
+        let lsn = state.core.lsn;
+        if state.gone {
+            if state.logged {
+                layout.delta(object.no, lsn, &Delta::Free, 0)?;
+            }
+            if let Some(home) = state.home.take() {
+                layout.segments.add_dead(home.byte, u64::from(home.len));
+            }
+            self.imap.write().set(object.no, None);
+            self.unfolded.lock().remove(object.no);
+            self.table.remove(object.no);
+            return Ok(None);
+        }
+        let whole = state.fits_whole();
+        if !state.logged
+            && let Content::Blocks(blocks) = &mut state.content
+        {
+            // The log knows nothing of this object yet that could become a hole.
+            blocks.holes.clear();
+        }
+        if !whole && !state.logged {
+            let head = state.head();
+            layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
+            state.head_changed = false;
+        }
+        state.logged = true;
+        self.seal_blocks(layout, object.no, state, whole)?;
+        let moves = matches!(&state.content, Content::Blocks(blocks) if !blocks.moving.is_empty());
+        if !moves {
+            self.seal_rest(layout, object, state, whole)?;
+        }
+        self.pages_changed(pages, state.mem_pages());
+        Ok(moves.then_some(whole))
+    }
+
+    /// Everything of an object but its blocks.
+    fn seal_rest(
+        &self,
+        layout: &mut Layout<'_>,
+        object: &ObjectRef,
+        state: &mut State,
+        whole: bool,
+    ) -> Result<(), SealError> {
+        let lsn = state.core.lsn;
+        let changed = match &mut state.content {
+            Content::Dir(Dir { changed, .. }) => std::mem::take(changed),
+            _ => Default::default(),
+        };
+        if whole {
+            layout.inode(object, lsn, &state.whole())?;
+            state.unfolded = false;
+            self.unfolded.lock().remove(object.no);
+        } else {
+            if state.head_changed {
+                let head = state.head();
+                layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
+            } else {
+                layout.delta(
+                    object.no,
+                    lsn,
+                    &Delta::Attributes(&state.core_bytes()),
+                    inode::CORE,
+                )?;
+            }
+            for (cookie, entry) in changed {
+                match entry {
+                    Some(e) => {
+                        let size = 17 + e.name.as_bytes().len();
+                        let set = Delta::EntrySet {
+                            cookie,
+                            child: e.child,
+                            kind: e.kind,
+                            name: e.name,
+                        };
+                        layout.delta(object.no, lsn, &set, size)?;
+                    }
+                    None if bug(Bug::RemovalNotRecorded) => {}
+                    None => layout.delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
+                }
+            }
+            state.unfolded = true;
+            self.unfolded.lock().insert(object, state);
+        }
+        state.head_changed = false;
+        state.rewrite = false;
+        state.cut = false;
+        Ok(())
+    }
+
+    fn seal_blocks(
+        &self,
+        layout: &mut Layout<'_>,
+        no: ObjectNo,
+        state: &mut State,
+        whole: bool,
+    ) -> Result<(), SealError> {
+        let lsn = state.core.lsn;
+        let Content::Blocks(Blocks {
+            extents,
+            dirty,
+            holes,
+            remapped,
+            ..
+        }) = &mut state.content
+        else {
+            return Ok(());
+        };
+        for (block, count) in std::mem::take(holes) {
+            layout.delta(no, lsn, &Delta::Hole { block, count }, 16)?;
+        }
+        let remapped = std::mem::take(remapped);
+        if !whole {
+            for (block, extent) in extents.shared_in(&self.reader, no, remapped.ranges)? {
+                layout.delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
+            }
+        }
+        let blocks = std::mem::take(dirty)
+            .into_iter()
+            .map(|(block, bytes)| (block, lsn, bytes));
+        self.seal_runs(layout, no, state, whole, blocks)
+    }
+
+    /// The second half of sealing an object whose blocks the cleaner has read.
+    fn seal_moved(
+        &self,
+        layout: &mut Layout<'_>,
+        object: &ObjectRef,
+        whole: bool,
+    ) -> Result<(), SealError> {
+        let mut guard = object.state.write();
+        let state = &mut *guard;
+        let pages = state.mem_pages();
+        if let Content::Blocks(Blocks {
+            extents, moving, ..
+        }) = &mut state.content
+        {
+            let mut still = Vec::with_capacity(moving.len());
+            for (block, it) in std::mem::take(moving) {
+                // What was overwritten or cut off meanwhile stays so.
+                let found = extents
+                    .at_or_after(&self.reader, object.no, block)?
+                    .filter(|(start, _)| *start <= block);
+                if found.is_some_and(|(start, extent)| {
+                    extent
+                        .slice(block - start, 1)
+                        .own()
+                        .is_some_and(|own| own.addr == it.from)
+                }) {
+                    still.push((block, it.born, it.bytes));
+                }
+            }
+            self.seal_runs(layout, object.no, state, whole, still.into_iter())?;
+        }
+        self.seal_rest(layout, object, state, whole)?;
+        self.pages_changed(pages, state.mem_pages());
+        Ok(())
+    }
+
+    /// Stores blocks, ascending, each with the operation that wrote it first, and lets the extents lead to them.
+    fn seal_runs(
+        &self,
+        layout: &mut Layout<'_>,
+        no: ObjectNo,
+        state: &mut State,
+        whole: bool,
+        blocks: impl Iterator<Item = (u64, Lsn, Dirty)>,
+    ) -> Result<(), SealError> {
+        let (lsn, size) = (state.core.lsn, state.core.size);
+        let Content::Blocks(Blocks { extents, .. }) = &mut state.content else {
+            return Ok(());
+        };
+        let mut freed = Vec::new();
+        let mut stored = 0;
+        let mut failed = None;
+        let mut blocks = blocks.peekable();
+        while let Some((first, born, bytes)) = blocks.next() {
+            let mut run: Vec<Dirty> = vec![bytes];
+            while let Some((.., bytes)) =
+                blocks.next_if(|(b, at, _)| *b == first + run.len() as u64 && *at == born)
+            {
+                run.push(bytes);
+            }
+            let last = first + run.len() as u64 - 1;
+            let tail = (size.saturating_sub(last * BLOCK))
+                .clamp(1, BLOCK)
+                .div_ceil(SECTOR);
+            layout.blocks(no, (lsn, born), first, &run, tail, &mut |block, extent| {
+                stored += u64::from(extent.stored);
+                if let Err(e) = extents.replace(&self.reader, no, block, extent.into(), &mut freed)
+                {
+                    failed = Some(e);
+                }
+            })?;
+        }
+        if let Some(e) = failed {
+            return Err(e.into());
+        }
+        if !whole {
+            extents.outgrow(&self.reader, no)?;
+        }
+        let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
+        state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
+        if let Extents::Tree(tree) = extents {
+            freed.extend(tree.take_freed().into_iter().map(Freed::page));
+        }
+        if !bug(Bug::OverwrittenCounted) {
+            self.account_sealed(layout.segments, &freed);
+        }
+        Ok(())
+    }
+}

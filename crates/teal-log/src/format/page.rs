@@ -1,0 +1,391 @@
+//! The page of a copy-on-write tree: its bytes, its codec, and the node it becomes in memory.
+//!
+//! # Guarantees
+//! 1. *One form*: a node has exactly one encoding; bytes that decode encode to themselves again.
+//! 2. *Distrust*: only a whole page of the expected kind, owner and level decodes. Anything else is
+//!    [`StoreError::Corrupt`], never a panic, and no more is allocated than the page can hold.
+//! 3. *Sealed*: a [`PagePtr`] matches its page only while no bit of the page's sectors has changed.
+//! 4. *Not empty*: a decoded node has at least one item, and its children are all on disk.
+//!
+//! # Bytes
+//! Little-endian. At most [`PAGE_MAX`] bytes, stored in whole 512-byte sectors, zero padded.
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 4 | magic, `TPAG` |
+//! | 4 | 2 | version, 1 |
+//! | 6 | 1 | kind, a [`TreeKind`] code |
+//! | 7 | 1 | level: 0 is a leaf, at most [`LEVEL_MAX`] |
+//! | 8 | 2 | count of items, at least 1 |
+//! | 10 | 1 | words of 8 bytes in a key, 1 |
+//! | 11 | 1 | 0 |
+//! | 12 | 4 | length: bytes used, header included, padding excluded |
+//! | 16 | 8 | owner: an object number, 0 for trees of the whole store |
+//! | 24 | … | items, keys strictly ascending |
+//!
+//! A leaf item is its key (8), the length of its value (2), the value (at most [`VALUE_MAX`]). An interior item is a key
+//! (8) not above any key of the subtree, and the subtree's [`PagePtr`] (12): address (6), encoded length (2), CRC32C of
+//! the padded sectors (4). The first key of an interior page counts as minus infinity when routing.
+
+use teal_types::{ObjectNo, SECTOR, Sector};
+
+use crate::error::StoreError;
+
+/// The most bytes a page may take when encoded.
+pub(crate) const PAGE_MAX: usize = 4096;
+/// The longest value of a leaf item, in bytes.
+pub(crate) const VALUE_MAX: usize = 1024;
+/// The highest level a page may have; far above what 2^64 keys need.
+pub(crate) const LEVEL_MAX: u8 = 31;
+/// The owner of trees that belong to the store as a whole.
+pub(crate) const STORE_WIDE: ObjectNo = ObjectNo::new(0);
+
+const MAGIC: [u8; 4] = *b"TPAG";
+const VERSION: u16 = 1;
+const KEY_WORDS: u8 = 1;
+const HEADER: usize = 24;
+const LENGTH_AT: usize = 12;
+const LEAF_ITEM: usize = 10;
+const INNER_ITEM: usize = 8 + PagePtr::BYTES;
+const SECTOR_BYTES: usize = SECTOR as usize;
+
+/// Which tree a page belongs to; the code is what the page stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(crate) enum TreeKind {
+    InodeMap = 1,
+    Extents = 2,
+    Directory = 3,
+    Orphans = 4,
+    Usage = 5,
+    SharedExtents = 6,
+    History = 7,
+    Notes = 8,
+    Xattrs = 9,
+}
+
+impl TreeKind {
+    /// Every kind, in the order of their codes.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::InodeMap,
+        Self::Extents,
+        Self::Directory,
+        Self::Orphans,
+        Self::Usage,
+        Self::SharedExtents,
+        Self::History,
+        Self::Notes,
+        Self::Xattrs,
+    ];
+    /// The stored code, from 1.
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+    /// The kind of a stored code.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+    /// What to call one of its pages in a message.
+    pub(crate) const fn page_name(self) -> &'static str {
+        match self {
+            Self::InodeMap => "a page of the inode map",
+            Self::Extents => "an extent page",
+            Self::Directory => "a directory page",
+            Self::Orphans => "a page of the orphan set",
+            Self::Usage => "a page of the usage table",
+            Self::SharedExtents => "a page of the shared-extent table",
+            Self::History => "a page of the history index",
+            Self::Notes => "a page of the notes",
+            Self::Xattrs => "an extended-attribute page",
+        }
+    }
+}
+
+/// What the reader of a page knows about it beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expect {
+    pub(crate) kind: TreeKind,
+    pub(crate) owner: ObjectNo,
+    /// The level; unknown for a root.
+    pub(crate) level: Option<u8>,
+}
+
+impl Expect {
+    /// The error for a page at `at` that is not as expected.
+    pub(crate) fn damaged(self, at: Sector) -> StoreError {
+        let object = (self.owner != STORE_WIDE).then_some(self.owner);
+        StoreError::Corrupt {
+            what: self.kind.page_name(),
+            at: at.get(),
+            object,
+        }
+    }
+}
+
+/// Where a page lies on the device, and what proves it whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PagePtr {
+    addr: Sector,
+    bytes: u16,
+    crc: u32,
+}
+
+impl PagePtr {
+    /// Bytes of an encoded pointer.
+    pub(crate) const BYTES: usize = 12;
+
+    /// The pointer to `page`, as [`Node::encode`] made it, once it is to lie at `addr`.
+    pub(crate) fn seal(addr: Sector, page: &[u8]) -> Self {
+        assert!(addr < Sector::LIMIT, "sector addresses have 48 bits");
+        let bytes = u16::from_le_bytes([page[LENGTH_AT], page[LENGTH_AT + 1]]);
+        let ptr = Self {
+            addr,
+            bytes,
+            crc: crc32c::crc32c(page),
+        };
+        assert_eq!(ptr.stored_bytes(), page.len(), "a page fills its sectors");
+        ptr
+    }
+    /// Whether `page` is what this pointer was made for, bit by bit.
+    #[cfg(test)]
+    pub(crate) fn matches(self, page: &[u8]) -> bool {
+        page.len() == self.stored_bytes() && crc32c::crc32c(page) == self.crc
+    }
+    /// The checksum over the padded sectors.
+    pub(crate) const fn crc(self) -> u32 {
+        self.crc
+    }
+    /// The first sector.
+    pub(crate) const fn addr(self) -> Sector {
+        self.addr
+    }
+    /// The encoded length in bytes, without padding.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) const fn bytes(self) -> u16 {
+        self.bytes
+    }
+    /// How many sectors the page takes.
+    pub(crate) const fn sectors(self) -> u64 {
+        (self.bytes as u64).div_ceil(SECTOR)
+    }
+    /// How many bytes its sectors have: what to read.
+    pub(crate) const fn stored_bytes(self) -> usize {
+        padded(self.bytes as usize)
+    }
+    /// The stored form.
+    pub(crate) fn encode(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..6].copy_from_slice(&self.addr.get().to_le_bytes()[..6]);
+        out[6..8].copy_from_slice(&self.bytes.to_le_bytes());
+        out[8..].copy_from_slice(&self.crc.to_le_bytes());
+        out
+    }
+    /// The pointer of a stored form; none if no page can have that length (all zeros, for one).
+    pub(crate) fn decode(raw: [u8; Self::BYTES]) -> Option<Self> {
+        let [a0, a1, a2, a3, a4, a5, b0, b1, c0, c1, c2, c3] = raw;
+        let bytes = u16::from_le_bytes([b0, b1]);
+        (HEADER + LEAF_ITEM..=PAGE_MAX)
+            .contains(&usize::from(bytes))
+            .then(|| Self {
+                addr: Sector::new(u64::from_le_bytes([a0, a1, a2, a3, a4, a5, 0, 0])),
+                bytes,
+                crc: u32::from_le_bytes([c0, c1, c2, c3]),
+            })
+    }
+
+    /// The stored form of a pointer that may be missing: zeros then.
+    pub(crate) fn encode_optional(ptr: Option<Self>) -> [u8; Self::BYTES] {
+        ptr.map_or([0; Self::BYTES], Self::encode)
+    }
+    /// The pointer of an optional stored form; the outer `None` is damage.
+    pub(crate) fn decode_optional(raw: [u8; Self::BYTES]) -> Option<Option<Self>> {
+        if raw == [0; Self::BYTES] {
+            Some(None)
+        } else {
+            Self::decode(raw).map(Some)
+        }
+    }
+}
+
+/// A page in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    /// 0 exactly when the items are a leaf's.
+    pub(crate) level: u8,
+    pub(crate) items: Items,
+}
+
+/// The items of a node, keys strictly ascending.
+#[derive(Debug, Clone)]
+pub(crate) enum Items {
+    Leaf(Vec<(u64, Box<[u8]>)>),
+    Inner(Vec<(u64, Child)>),
+}
+
+/// A subtree: changed and owned, or unchanged and referred to.
+#[derive(Debug, Clone)]
+pub(crate) enum Child {
+    Mem(Box<Node>),
+    Disk(PagePtr),
+}
+
+impl Node {
+    /// How many items it has.
+    pub(crate) fn len(&self) -> usize {
+        match &self.items {
+            Items::Leaf(items) => items.len(),
+            Items::Inner(items) => items.len(),
+        }
+    }
+    /// Whether it has no items; such a node is about to be dropped.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The key of the first item, not above any key of the subtree. The node must not be empty.
+    pub(crate) fn first_key(&self) -> u64 {
+        match &self.items {
+            Items::Leaf(items) => items[0].0,
+            Items::Inner(items) => items[0].0,
+        }
+    }
+    /// The key of the last item. The node must not be empty.
+    pub(crate) fn last_key(&self) -> u64 {
+        match &self.items {
+            Items::Leaf(items) => items[items.len() - 1].0,
+            Items::Inner(items) => items[items.len() - 1].0,
+        }
+    }
+    /// Bytes of the encoding, without padding.
+    pub(crate) fn encoded_len(&self) -> usize {
+        HEADER
+            + match &self.items {
+                Items::Leaf(items) => items.iter().map(|(_, value)| leaf_item_len(value)).sum(),
+                Items::Inner(items) => items.len() * INNER_ITEM,
+            }
+    }
+
+    /// The page of this node, padded to whole sectors. Its children must be on disk already.
+    pub(crate) fn encode(&self, kind: TreeKind, owner: ObjectNo) -> Vec<u8> {
+        let length = self.encoded_len();
+        assert!(
+            !self.is_empty() && length <= PAGE_MAX,
+            "{} items, {length} bytes do not make a page",
+            self.len()
+        );
+        assert!(
+            self.level <= LEVEL_MAX && (self.level == 0) == matches!(self.items, Items::Leaf(_))
+        );
+        let mut out = Vec::with_capacity(padded(length));
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        out.extend([kind.code(), self.level]);
+        out.extend((self.len() as u16).to_le_bytes());
+        out.extend([KEY_WORDS, 0]);
+        out.extend((length as u32).to_le_bytes());
+        out.extend(owner.get().to_le_bytes());
+        match &self.items {
+            Items::Leaf(items) => {
+                for (key, value) in items {
+                    out.extend(key.to_le_bytes());
+                    out.extend((value.len() as u16).to_le_bytes());
+                    out.extend_from_slice(value);
+                }
+            }
+            Items::Inner(items) => {
+                for (key, child) in items {
+                    let Child::Disk(ptr) = child else {
+                        panic!("children are written before their parent")
+                    };
+                    out.extend(key.to_le_bytes());
+                    out.extend(ptr.encode());
+                }
+            }
+        }
+        assert_eq!(out.len(), length, "the length was promised in the header");
+        out.resize(padded(length), 0);
+        out
+    }
+
+    /// The node of the page read from the sectors at `at`. Does not look at any checksum: see [`PagePtr::matches`].
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] unless the bytes are exactly one well-formed page that is as expected.
+    pub(crate) fn decode(page: &[u8], at: Sector, want: Expect) -> Result<Self, StoreError> {
+        Self::parse(page, want).ok_or_else(|| want.damaged(at))
+    }
+
+    fn parse(page: &[u8], want: Expect) -> Option<Self> {
+        let mut head = Reader(page);
+        let known = head.take()? == MAGIC && u16::from_le_bytes(head.take()?) == VERSION;
+        let [kind, level] = head.take()?;
+        let count = usize::from(u16::from_le_bytes(head.take()?));
+        let [key_words, reserved] = head.take()?;
+        let length = usize::try_from(u32::from_le_bytes(head.take()?)).ok()?;
+        let owner = u64::from_le_bytes(head.take()?);
+        let expected = kind == want.kind.code()
+            && owner == want.owner.get()
+            && want.level.is_none_or(|l| l == level);
+        let shaped = key_words == KEY_WORDS && reserved == 0 && level <= LEVEL_MAX && count > 0;
+        let fits = (HEADER..=PAGE_MAX).contains(&length) && page.len() == padded(length);
+        if !(known && expected && shaped && fits && page[length..].iter().all(|&b| b == 0)) {
+            return None;
+        }
+        let mut body = Reader(&page[HEADER..length]);
+        let items = if level == 0 {
+            Items::Leaf(body.leaf(count)?)
+        } else {
+            Items::Inner(body.inner(count)?)
+        };
+        body.0.is_empty().then_some(Self { level, items })
+    }
+}
+
+/// Bytes a leaf item takes in a page.
+pub(crate) fn leaf_item_len(value: &[u8]) -> usize {
+    LEAF_ITEM + value.len()
+}
+
+const fn padded(length: usize) -> usize {
+    length.next_multiple_of(SECTOR_BYTES)
+}
+
+/// Takes a byte string apart from the front; nothing is taken past its end.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+    /// The next key, which must be above those of `items`.
+    fn key<T>(&mut self, items: &[(u64, T)]) -> Option<u64> {
+        let key = u64::from_le_bytes(self.take()?);
+        items
+            .last()
+            .is_none_or(|(last, _)| *last < key)
+            .then_some(key)
+    }
+    fn leaf(&mut self, count: usize) -> Option<Vec<(u64, Box<[u8]>)>> {
+        let mut items = Vec::with_capacity(count.min(self.0.len() / LEAF_ITEM));
+        for _ in 0..count {
+            let key = self.key(&items)?;
+            let len = usize::from(u16::from_le_bytes(self.take()?));
+            let (value, rest) = self.0.split_at_checked(len).filter(|_| len <= VALUE_MAX)?;
+            self.0 = rest;
+            items.push((key, value.into()));
+        }
+        Some(items)
+    }
+    fn inner(&mut self, count: usize) -> Option<Vec<(u64, Child)>> {
+        let mut items = Vec::with_capacity(count.min(self.0.len() / INNER_ITEM));
+        for _ in 0..count {
+            let key = self.key(&items)?;
+            items.push((key, Child::Disk(PagePtr::decode(self.take()?)?)));
+        }
+        Some(items)
+    }
+}
+
+#[cfg(test)]
+mod tests;

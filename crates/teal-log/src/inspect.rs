@@ -1,0 +1,4 @@
+//! check and dump.
+
+pub(crate) mod check;
+pub(crate) mod dump;

@@ -1,0 +1,277 @@
+//! `check`: looks at everything an open store consists of and says what is wrong with it. Changes nothing.
+//!
+//! # Guarantees
+//! 1. *Complete*: every page, inode record, entry, link, extent and segment that the newest state refers to is looked at; with
+//!    [`CheckOptions::verify_data`] every byte of it is read from the disk, not from a cache.
+//! 2. *Undeterred*: a damaged thing is one problem; whatever can be reached without it is still checked.
+//! 3. *Bounded*: memory grows with the number of objects and extents (some 100 bytes each), the list of problems by [`PROBLEMS_MAX`].
+//!
+//! # How
+//! 1. `fixed` reads superblocks and anchors.
+//! 2. `objects` walks the store-wide trees and every object, notes every live range, and adds up what entries and links say of each.
+//! 3. `shared` holds the table of shared extents against the references of all files.
+//! 4. `names` compares the two and finds what cannot be reached.
+//! 5. `space` sorts the live ranges: none overlaps another or leaves its segment, and their sum per segment is what the usage table says.
+
+mod fixed;
+mod names;
+mod objects;
+mod places;
+mod shared;
+mod space;
+
+use crate::error::StoreError;
+use crate::format::page::TreeKind;
+use crate::store::Store;
+use std::collections::HashMap;
+use teal_types::{FileType, ObjectNo, SECTOR};
+
+pub use places::Place;
+
+/// Problems kept in a [`Report`]; further ones are only counted.
+pub const PROBLEMS_MAX: usize = 1000;
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Whether to read all file content and compare its checksums, and to walk the records of every segment in use.
+    pub verify_data: bool,
+}
+
+/// What a check is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Superblocks and anchors.
+    Fixed,
+    /// Objects: `done` of `total`.
+    Objects,
+    /// Names against links, and what can be reached: `done` of `total` objects.
+    Names,
+    /// Segments: `done` of `total`.
+    Space,
+}
+
+/// How far a check has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// What it is doing.
+    pub phase: Phase,
+    /// How much of it is done.
+    pub done: u64,
+    /// Out of how much.
+    pub total: u64,
+}
+
+/// How bad a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Normal after a power cut; said for completeness. Does not make a store unclean.
+    Note,
+    /// Space is counted wrongly; nothing a user can see.
+    Space,
+    /// Structures contradict each other: a name, an attribute or an object may be wrong.
+    Inconsistent,
+    /// Something that was durable cannot be read.
+    Damage,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is, as a sentence without its end.
+    pub what: String,
+    /// The object it belongs to, if known.
+    pub object: Option<ObjectNo>,
+    /// A path of that object, as far as it can be found.
+    pub path: Option<String>,
+    /// Where on the disk, if known.
+    pub sector: Option<u64>,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}: {}", self.severity, self.what)?;
+        if let Some(path) = &self.path {
+            write!(f, " ({path})")?;
+        }
+        self.sector
+            .map_or(Ok(()), |sector| write!(f, " at sector {sector}"))
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// The first [`PROBLEMS_MAX`] problems and notes.
+    pub problems: Vec<Problem>,
+    /// How many problems there were, notes not counted.
+    pub total: u64,
+    /// Objects looked at.
+    pub objects: u64,
+    /// Directory entries looked at.
+    pub entries: u64,
+    /// Extents looked at.
+    pub extents: u64,
+    /// Tree pages on disk looked at.
+    pub pages: u64,
+    /// Bytes of file content whose checksums were compared.
+    pub verified: u64,
+    /// Bytes the newest state refers to.
+    pub live: u64,
+}
+
+impl Report {
+    /// Whether there was no problem.
+    pub fn is_clean(&self) -> bool {
+        self.total == 0
+    }
+}
+
+/// What a live range holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    Page(TreeKind),
+    Inode,
+    Content,
+    /// Given up by a tree in memory, not yet by the usage table.
+    Leaving,
+}
+
+/// Bytes on the disk that the newest state refers to.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    byte: u64,
+    bytes: u32,
+    of: Use,
+    owner: ObjectNo,
+}
+
+/// What is known of an object after all have been seen.
+#[derive(Debug, Clone, Copy, Default)]
+struct Facts {
+    /// `None`: only entries speak of it.
+    kind: Option<FileType>,
+    orphan: bool,
+    /// Names its own links have, and names that entries give it.
+    links: u32,
+    named: u32,
+    /// Sum over links minus sum over entries of the fingerprints of (directory, name): 0 when they are the same.
+    fingerprint: u64,
+    /// A directory with an entry for it.
+    in_dir: u64,
+}
+
+struct Checker<'s> {
+    store: &'s Store,
+    options: CheckOptions,
+    report: Report,
+    ranges: Vec<Range>,
+    facts: HashMap<ObjectNo, Facts>,
+    highest_lsn: u64,
+    shared: HashMap<u64, shared::Counted>,
+}
+
+impl Store {
+    /// Checks the whole store, roll-forward state included. Changes nothing, but has to have the store for itself: what operations
+    /// change meanwhile is reported as contradictions.
+    pub fn check(&self, options: CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> Report {
+        let _committer = self.commit.lock();
+        self.reader.forget_caches();
+        let mut checker = Checker::new(self, options);
+        for (no, error) in self.settle_each() {
+            checker.failed(Some(no), &error);
+        }
+        progress(CheckProgress {
+            phase: Phase::Fixed,
+            done: 0,
+            total: 1,
+        });
+        checker.fixed();
+        checker.objects(progress);
+        checker.names(progress);
+        checker.space(progress);
+        let mut report = checker.report;
+        // Only now that no object is locked.
+        for problem in &mut report.problems {
+            problem.path = problem.object.map(|no| self.path_of(no));
+        }
+        report
+    }
+}
+
+impl<'s> Checker<'s> {
+    fn new(store: &'s Store, options: CheckOptions) -> Self {
+        let report = Report::default();
+        Self {
+            store,
+            options,
+            report,
+            ranges: Vec::new(),
+            facts: HashMap::new(),
+            highest_lsn: 0,
+            shared: HashMap::new(),
+        }
+    }
+
+    fn problem(
+        &mut self,
+        severity: Severity,
+        object: Option<ObjectNo>,
+        sector: Option<u64>,
+        what: impl Into<String>,
+    ) {
+        self.report.total += u64::from(severity > Severity::Note);
+        if self.report.problems.len() < PROBLEMS_MAX {
+            self.report.problems.push(Problem {
+                severity,
+                what: what.into(),
+                object,
+                path: None,
+                sector,
+            });
+        }
+    }
+
+    fn wrong(&mut self, no: ObjectNo, what: impl Into<String>) {
+        self.problem(Severity::Inconsistent, Some(no), None, what);
+    }
+
+    fn failed(&mut self, no: Option<ObjectNo>, error: &StoreError) {
+        let (at, object) = match error {
+            StoreError::Corrupt { at, object, .. } => (Some(*at), *object),
+            StoreError::Io { at, .. } => (Some(*at), None),
+            _ => (None, None),
+        };
+        self.problem(Severity::Damage, no.or(object), at, error.to_string());
+    }
+
+    fn live(&mut self, byte: u64, bytes: u64, of: Use, owner: ObjectNo) {
+        let disk = self.store.sb.sectors * SECTOR;
+        if byte.checked_add(bytes).is_none_or(|end| end > disk) {
+            self.problem(
+                Severity::Inconsistent,
+                Some(owner),
+                Some(byte / SECTOR),
+                "it lies behind the end of the disk",
+            );
+            return;
+        }
+        if bytes > self.store.geometry.segment_bytes() {
+            self.problem(
+                Severity::Inconsistent,
+                Some(owner),
+                Some(byte / SECTOR),
+                "something is longer than a segment",
+            );
+            return;
+        }
+        self.ranges.push(Range {
+            byte,
+            bytes: bytes as u32,
+            of,
+            owner,
+        });
+    }
+}

@@ -1,0 +1,70 @@
+//! What lies at fixed places: both superblocks, all anchors.
+
+use super::{Checker, Severity};
+use crate::format::anchor::{self, Anchor};
+use crate::format::record::{HEADER, Header};
+use crate::format::superblock::{self, Superblock};
+use teal_types::Sector;
+
+impl Checker<'_> {
+    pub(super) fn fixed(&mut self) {
+        self.superblocks();
+        self.anchors();
+    }
+
+    fn superblocks(&mut self) {
+        let sb = &self.store.sb;
+        for at in [Sector::new(0), Superblock::second_copy(sb.sectors)] {
+            let mut bytes = vec![0; superblock::BYTES];
+            let read = self.store.reader.raw(at, &mut bytes);
+            let same = read.is_ok() && Superblock::decode(&bytes).is_ok_and(|copy| copy == *sb);
+            if !same {
+                self.problem(
+                    Severity::Damage,
+                    None,
+                    Some(at.get()),
+                    "a copy of the superblock is damaged",
+                );
+            }
+        }
+    }
+
+    /// A torn anchor is normal after a power cut; a whole one must lead to its checkpoint while nobody may have reused that.
+    fn anchors(&mut self) {
+        let (reader, uuid) = (&self.store.reader, &self.store.sb.uuid);
+        let mut found = Vec::new();
+        let mut torn = Vec::new();
+        for at in self.store.geometry.anchor_slots() {
+            let mut bytes = vec![0; anchor::BYTES];
+            let read = reader.raw(at, &mut bytes);
+            match Anchor::decode(&bytes, uuid).filter(|_| read.is_ok()) {
+                Some(anchor) => found.push((at, anchor)),
+                None if read.is_err() || bytes.iter().any(|b| *b != 0) => torn.push(at),
+                None => {}
+            }
+        }
+        for at in torn {
+            self.problem(
+                Severity::Note,
+                None,
+                Some(at.get()),
+                "an anchor is not whole",
+            );
+        }
+        let Some((at, newest)) = found.into_iter().max_by_key(|(_, a)| a.checkpoint) else {
+            return self.problem(Severity::Damage, None, None, "no anchor is whole");
+        };
+        let mut header = vec![0; HEADER];
+        let read = self.store.reader.raw(newest.addr, &mut header);
+        if read.is_err()
+            || Header::decode(&header, &self.store.sb.uuid).is_none_or(|h| h.seq != newest.seq)
+        {
+            self.problem(
+                Severity::Damage,
+                None,
+                Some(at.get()),
+                "the newest anchor leads nowhere",
+            );
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Every object: its record, its attributes, its content, its pages.
+
+use super::{CheckProgress, Checker, Facts, Phase, Severity, Use};
+use crate::format::extent::{Extent, Mapped};
+use crate::format::imap::Home;
+use crate::format::inode::Entry;
+use crate::format::page::{Items, STORE_WIDE};
+use crate::object::directory::{Dir, Entries, NameHash};
+use crate::object::extents::Extents;
+use crate::object::gather::{Piece, Stretch};
+use crate::object::state::{Blocks, Content, State};
+use crate::tree::Tree;
+use crate::tree::inode_map::InodeMap;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use teal_types::{BLOCK, Name, ObjectNo, SECTOR};
+
+/// Objects between two reports of progress.
+const STEP: u64 = 256;
+
+/// The fingerprint of a name in a directory.
+fn fingerprint(names: NameHash, dir: ObjectNo, name: &Name) -> u64 {
+    let mixed =
+        (names.first_cookie(name) ^ dir.get().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
+}
+
+impl Checker<'_> {
+    pub(super) fn objects(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
+        let homes = self.inode_map();
+        self.orphan_set();
+        self.note_pages();
+        self.usage_pages();
+        self.shared_table();
+        let total = homes.len() as u64;
+        for (done, (no, home)) in (0..).zip(homes) {
+            if done % STEP == 0 {
+                progress(CheckProgress {
+                    phase: Phase::Objects,
+                    done,
+                    total,
+                });
+            }
+            self.object(no, home);
+        }
+        self.shared_counts();
+        self.counters();
+    }
+
+    /// Notes the pages of a tree and shows its items.
+    pub(super) fn tree(
+        &mut self,
+        tree: &Tree,
+        owner: ObjectNo,
+        item: &mut dyn FnMut(&mut Self, u64, &[u8]),
+    ) {
+        let store = self.store;
+        let mut nodes = Vec::new();
+        let mut errors = Vec::new();
+        let mut visit = |page: Option<crate::format::page::PagePtr>,
+                         node: &crate::format::page::Node| {
+            if let Some(ptr) = page {
+                self.report.pages += 1;
+                self.live(
+                    ptr.addr().byte(),
+                    ptr.sectors() * SECTOR,
+                    Use::Page(tree.kind()),
+                    owner,
+                );
+            }
+            if let Items::Leaf(items) = &node.items {
+                nodes.clear();
+                nodes.extend(items.iter().cloned());
+                for (key, value) in &nodes {
+                    item(self, *key, value);
+                }
+            }
+        };
+        tree.walk(&store.reader, &mut visit, &mut |_, error| {
+            errors.push(error)
+        });
+        for error in errors {
+            self.failed((owner != STORE_WIDE).then_some(owner), &error);
+        }
+        for ptr in tree.freed() {
+            self.live(
+                ptr.addr().byte(),
+                ptr.sectors() * SECTOR,
+                Use::Leaving,
+                owner,
+            );
+        }
+    }
+
+    fn inode_map(&mut self) -> BTreeMap<ObjectNo, Option<Home>> {
+        let store = self.store;
+        let imap = store.imap.read();
+        let mut homes = BTreeMap::new();
+        self.tree(
+            &imap.tree,
+            STORE_WIDE,
+            &mut |this, no, value| match InodeMap::decode(no, value) {
+                Ok(Some(home)) => drop(homes.insert(ObjectNo::new(no), Some(home))),
+                Ok(None) => {}
+                Err(e) => this.failed(None, &e),
+            },
+        );
+        for (no, home) in imap.overlay() {
+            match home {
+                Some(home) => drop(homes.insert(no, Some(home))),
+                None => drop(homes.remove(&no)),
+            }
+        }
+        drop(imap);
+        // Objects that so far only deltas or the open batch know.
+        let open: Vec<_> = store.open.lock().objects.iter().map(|o| o.no).collect();
+        let unfolded: Vec<_> = store.unfolded.lock().numbers().collect();
+        // And those that could not be brought up to date, which was said already.
+        let deferred = store.deferred.numbers(ObjectNo::new(0));
+        for no in open.into_iter().chain(unfolded).chain(deferred) {
+            homes.entry(no).or_insert(None);
+        }
+        homes
+    }
+
+    fn orphan_set(&mut self) {
+        let store = self.store;
+        let tree = store.orphans.lock();
+        self.tree(&tree, STORE_WIDE, &mut |this, no, _| {
+            this.facts.entry(ObjectNo::new(no)).or_default().orphan = true;
+        });
+    }
+
+    fn note_pages(&mut self) {
+        let store = self.store;
+        let tree = store.notes.lock();
+        self.tree(&tree, STORE_WIDE, &mut |_, _, _| {});
+    }
+
+    fn usage_pages(&mut self) {
+        let store = self.store;
+        let tree = store.usage.lock();
+        self.tree(&tree, STORE_WIDE, &mut |_, _, _| {});
+    }
+
+    fn object(&mut self, no: ObjectNo, home: Option<Home>) {
+        let store = self.store;
+        if let Some(home) = home {
+            self.live(home.byte, u64::from(home.len), Use::Inode, no);
+            let read = store.reader.checked(
+                home.byte,
+                home.len as usize,
+                home.crc,
+                "an inode record",
+                Some(no),
+            );
+            match read.map(|bytes| State::decode(no, Some(home), &bytes)) {
+                Ok(Some(_)) => {}
+                Ok(None) => self.problem(
+                    Severity::Damage,
+                    Some(no),
+                    Some(home.byte / SECTOR),
+                    "an inode record makes no sense",
+                ),
+                Err(e) => self.failed(Some(no), &e),
+            }
+        }
+        let object = match store.object(no) {
+            Ok(object) => object,
+            // Reported above already, if it has a home.
+            Err(e) if home.is_none() => return self.failed(Some(no), &e),
+            Err(_) => {
+                self.facts
+                    .entry(no)
+                    .or_default()
+                    .kind
+                    .get_or_insert(teal_types::FileType::File);
+                return;
+            }
+        };
+        let state = object.state.read();
+        if state.gone {
+            return;
+        }
+        if state.home != home {
+            self.wrong(no, "the inode map and the object disagree about its home");
+        }
+        self.report.objects += 1;
+        self.state(no, &state);
+    }
+
+    fn state(&mut self, no: ObjectNo, state: &State) {
+        let core = &state.core;
+        self.highest_lsn = self.highest_lsn.max(core.lsn.get());
+        let names = self.store.names;
+        let facts: &mut Facts = self.facts.entry(no).or_default();
+        facts.kind = Some(core.kind);
+        facts.links = state.links.len() as u32;
+        for link in &state.links {
+            facts.fingerprint =
+                facts
+                    .fingerprint
+                    .wrapping_add(fingerprint(names, link.parent, &link.name));
+        }
+        if core.kind.is_dir() && state.links.len() > 1 {
+            self.wrong(no, "a directory has more than one name");
+        }
+        match &state.content {
+            Content::None => {}
+            Content::Inline(data) if data.len() as u64 != core.size => {
+                self.wrong(
+                    no,
+                    format!("{} bytes are stored of {}", data.len(), core.size),
+                );
+            }
+            Content::Inline(_) => self.sectors(no, core.sectors, 0),
+            Content::Blocks(blocks) => self.blocks(no, state, blocks),
+            Content::Dir(dir) => self.dir(no, state, dir),
+        }
+    }
+
+    fn sectors(&mut self, no: ObjectNo, claimed: u64, found: u64) {
+        if claimed != found {
+            self.wrong(
+                no,
+                format!("it is said to take {claimed} sectors and takes {found}"),
+            );
+        }
+    }
+
+    fn dir(&mut self, no: ObjectNo, state: &State, dir: &Dir) {
+        let (mut count, mut subdirs) = (0, 0);
+        let mut one = |this: &mut Self, cookie: u64, entry: Option<Entry>| {
+            let Some(entry) = entry else {
+                return this.wrong(no, "a directory entry makes no sense");
+            };
+            count += 1;
+            subdirs += u32::from(entry.kind.is_dir());
+            this.entry(no, cookie, &entry);
+        };
+        match &dir.entries {
+            Entries::Few(map) => map
+                .iter()
+                .for_each(|(cookie, entry)| one(self, *cookie, Some(entry.clone()))),
+            Entries::Tree(tree) => self.tree(tree, no, &mut |this, key, value| {
+                one(this, key, Entry::decode_at(key, value))
+            }),
+        }
+        if (count, subdirs) != (state.core.size, state.core.subdirs) {
+            let (size, dirs) = (state.core.size, state.core.subdirs);
+            self.wrong(
+                no,
+                format!("it is said to have {size} entries, {dirs} directories, and has {count}, {subdirs}"),
+            );
+        }
+    }
+
+    fn entry(&mut self, dir: ObjectNo, cookie: u64, entry: &Entry) {
+        self.report.entries += 1;
+        let names = self.store.names;
+        if cookie >> 7 != names.first_cookie(&entry.name) >> 7 {
+            self.wrong(
+                dir,
+                format!("the entry {:?} is not where its name leads", entry.name),
+            );
+        }
+        let facts = self.facts.entry(entry.child).or_default();
+        facts.fingerprint = facts
+            .fingerprint
+            .wrapping_sub(fingerprint(names, dir, &entry.name));
+        facts.named += 1;
+        facts.in_dir = dir.get();
+    }
+
+    fn blocks(&mut self, no: ObjectNo, state: &State, blocks: &Blocks) {
+        let (mut sectors, mut end) = (0, 0);
+        let mut one = |this: &mut Self, block: u64, extent: Option<Mapped>| {
+            let Some(extent) = extent else {
+                return this.wrong(no, "an extent makes no sense");
+            };
+            if block < end {
+                this.wrong(no, format!("two extents hold block {block}"));
+            }
+            end = block + extent.blocks();
+            sectors += extent.stored();
+            this.extent(no, state.core.size, block, &extent, blocks);
+        };
+        match &blocks.extents {
+            Extents::Few(map) => map
+                .iter()
+                .for_each(|(block, extent)| one(self, *block, Some(extent.clone()))),
+            Extents::Tree(tree) => self.tree(tree, no, &mut |this, key, value| {
+                one(this, key, Mapped::decode_at(key, value))
+            }),
+        }
+        self.sectors(no, state.core.sectors, sectors);
+    }
+
+    fn extent(&mut self, no: ObjectNo, size: u64, block: u64, mapped: &Mapped, blocks: &Blocks) {
+        self.report.extents += 1;
+        self.highest_lsn = self.highest_lsn.max(mapped.born().get());
+        let extent = &match mapped {
+            Mapped::Own(extent) => {
+                self.live(extent.addr.byte(), extent.bytes(), Use::Content, no);
+                extent.clone()
+            }
+            Mapped::Shared(slice) => match self.shared_part(no, slice) {
+                Some(extent) => extent,
+                None => return,
+            },
+        };
+        let stop = (block + extent.blocks()) * BLOCK;
+        if block * BLOCK >= size || stop >= size + BLOCK {
+            self.wrong(
+                no,
+                format!("blocks up to byte {stop} are stored of a file of {size} bytes"),
+            );
+        }
+        // What is shared was read with the table; here only what lies behind the end of this file matters.
+        if !self.options.verify_data || (mapped.own().is_none() && stop <= size) {
+            return;
+        }
+        let len = (extent.blocks() * BLOCK) as usize;
+        let piece = Piece::Disk {
+            addr: extent.addr,
+            stored: u64::from(extent.stored),
+            crcs: extent.crcs.to_vec(),
+            from: 0,
+        };
+        let bytes = match self.store.reader.gather(no, &[Stretch { len, piece }]) {
+            Ok(parts) => parts.to_vec(),
+            Err(e) => return self.failed(Some(no), &e),
+        };
+        self.report.verified += mapped.own().map_or(0, Extent::bytes);
+        // A dirty block in memory replaces this one before anybody sees what is behind the end.
+        let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));
+        if is_last
+            && bytes[(size.saturating_sub(block * BLOCK) as usize).min(len)..]
+                .iter()
+                .any(|b| *b != 0)
+        {
+            self.problem(
+                Severity::Inconsistent,
+                Some(no),
+                Some(extent.addr.get()),
+                "bytes behind the end of the file are not zero",
+            );
+        }
+    }
+
+    fn counters(&mut self) {
+        let next = self.store.next_object.load(Relaxed);
+        let highest = self
+            .facts
+            .iter()
+            .filter(|(_, f)| f.kind.is_some())
+            .map(|(no, _)| no.get())
+            .max()
+            .unwrap_or(0);
+        if highest >= next {
+            self.wrong(
+                ObjectNo::new(highest),
+                format!("the next object would be #{next}"),
+            );
+        }
+        let next = self.store.next_lsn.load(Relaxed);
+        if self.highest_lsn >= next {
+            let what = format!(
+                "the next operation would have number {next}, and {} is taken",
+                self.highest_lsn
+            );
+            self.problem(Severity::Inconsistent, None, None, what);
+        }
+        let counted = self.store.objects.load(Relaxed);
+        if counted != self.report.objects as i64 {
+            let what = format!(
+                "{counted} objects are counted and {} are there",
+                self.report.objects
+            );
+            self.problem(Severity::Space, None, None, what);
+        }
+    }
+}

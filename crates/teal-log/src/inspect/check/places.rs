@@ -1,0 +1,63 @@
+//! Where everything lies that the newest state refers to.
+
+use super::{CheckOptions, Checker, Use};
+use crate::format::anchor;
+use crate::format::page::STORE_WIDE;
+use crate::format::superblock::{self, Superblock};
+use crate::store::Store;
+use teal_types::{ObjectNo, Sector};
+
+/// Something that lives on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Where it begins, in bytes from the start of the disk.
+    pub byte: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// What it is, in words for people.
+    pub what: &'static str,
+    /// The object it belongs to; `None` if it belongs to the store as a whole.
+    pub owner: Option<ObjectNo>,
+}
+
+impl Store {
+    /// Everything that the newest state refers to, in the order of its place; what only damaged things refer to is missing. Like
+    /// [`Store::check`] it has to have the store for itself, and changes nothing.
+    pub fn places(&self) -> Vec<Place> {
+        let _committer = self.commit.lock();
+        let mut checker = Checker::new(self, CheckOptions { verify_data: false });
+        checker.objects(&mut |_| {});
+        let fixed = |at: Sector, bytes: usize, what| Place {
+            byte: at.byte(),
+            bytes: bytes as u64,
+            what,
+            owner: None,
+        };
+        let superblocks = [Sector::new(0), Superblock::second_copy(self.sb.sectors)];
+        let superblocks = superblocks
+            .into_iter()
+            .map(|at| fixed(at, superblock::BYTES, "a superblock"));
+        let anchors = self
+            .geometry
+            .anchor_slots()
+            .map(|at| fixed(at, anchor::BYTES, "an anchor"));
+        let live = checker.ranges.iter().filter_map(|range| {
+            let what = match range.of {
+                Use::Page(kind) => kind.page_name(),
+                Use::Inode => "an inode record",
+                Use::Content => "content",
+                Use::Leaving => return None,
+            };
+            let owner = (range.owner != STORE_WIDE).then_some(range.owner);
+            Some(Place {
+                byte: range.byte,
+                bytes: u64::from(range.bytes),
+                what,
+                owner,
+            })
+        });
+        let mut places: Vec<_> = superblocks.chain(anchors).chain(live).collect();
+        places.sort_unstable_by_key(|place| place.byte);
+        places
+    }
+}

@@ -1,0 +1,284 @@
+//! Dumps of what an open store knows, roll-forward state included.
+
+use super::raw::{extent_text, mapped_text};
+use super::{DumpWhat, dump_raw};
+use crate::error::StoreError;
+use crate::format::extent::Mapped;
+use crate::format::page::Items;
+use crate::format::shared::SharedItem;
+use crate::object::extents::Extents;
+use crate::object::state::{Blocks, Content, State};
+use crate::store::Store;
+use crate::tree::Tree;
+use crate::tree::inode_map::InodeMap;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use teal_types::{ObjectNo, SECTOR};
+
+impl Store {
+    /// Prints a structure, one line per item. Damage is said in the text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn dump(&self, what: DumpWhat, out: &mut dyn Write) -> io::Result<()> {
+        for (no, error) in self.settle_each() {
+            writeln!(out, "object {no}: {error}")?;
+        }
+        match what {
+            DumpWhat::Usage => self.dump_usage(out),
+            DumpWhat::InodeMap => self.dump_inode_map(out),
+            DumpWhat::Inode(no) => self.dump_inode(no, out),
+            DumpWhat::Directory(no) => self.dump_directory(no, out),
+            DumpWhat::Orphans => match self.orphans() {
+                Ok(orphans) => orphans.into_iter().try_for_each(|no| writeln!(out, "{no}")),
+                Err(e) => writeln!(out, "{e}"),
+            },
+            DumpWhat::Notes => self.dump_notes(out),
+            DumpWhat::Places => self.places().into_iter().try_for_each(|place| {
+                let (sector, byte) = (place.byte / SECTOR, place.byte % SECTOR);
+                let owner = place
+                    .owner
+                    .map(|no| format!(" of {no}"))
+                    .unwrap_or_default();
+                writeln!(
+                    out,
+                    "sector {sector}+{byte}: {} bytes, {}{owner}",
+                    place.bytes, place.what
+                )
+            }),
+            DumpWhat::Shared => self.dump_shared(out),
+            DumpWhat::Raw(what) => dump_raw(self.disk(), what, out),
+        }
+    }
+
+    fn dump_notes(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut lines = Vec::new();
+        let all = self.each_note(ObjectNo::new(0), &mut |no, head| {
+            lines.push(format!("{no}: {}", head.escape_ascii()));
+            ControlFlow::Continue(())
+        });
+        lines.extend(all.err().map(|e| e.to_string()));
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    fn dump_usage(&self, out: &mut dyn Write) -> io::Result<()> {
+        let lines: Vec<String> = {
+            let segments = self.segments.lock();
+            let head = segments.head();
+            let of = [head.a, head.b].map(|run| {
+                (run.sectors > 0)
+                    .then(|| self.geometry.segment_of(run.addr))
+                    .flatten()
+            });
+            let line = |(segment, u): (
+                crate::format::geometry::Segment,
+                &crate::format::usage::SegmentUse,
+            )| {
+                let role = match of.iter().position(|s| *s == Some(segment)) {
+                    Some(0) => ", the log goes on here",
+                    Some(_) => ", the log goes on here next",
+                    None => "",
+                };
+                if !u.used {
+                    return format!("segment {}: free{role}", segment.0);
+                }
+                format!(
+                    "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in interval {}, youngest {}{role}",
+                    segment.0,
+                    u.live,
+                    u.retained,
+                    u.first_seq,
+                    u.first,
+                    u.touched,
+                    u.born.get()
+                )
+            };
+            segments.all().map(line).collect()
+        };
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    fn dump_inode_map(&self, out: &mut dyn Write) -> io::Result<()> {
+        let imap = self.imap.read();
+        let newer: std::collections::BTreeMap<_, _> = imap.overlay().collect();
+        let mut done = Ok(());
+        for_items(self, &imap.tree, &mut |item| {
+            let line = match item {
+                Ok((no, value)) if !newer.contains_key(&ObjectNo::new(no)) => {
+                    match InodeMap::decode(no, value) {
+                        Ok(Some(home)) => {
+                            format!(
+                                "#{no} at byte {}, {} bytes, lsn {}",
+                                home.byte,
+                                home.len,
+                                home.lsn.get()
+                            )
+                        }
+                        Ok(None) => format!("#{no} is gone"),
+                        Err(e) => e.to_string(),
+                    }
+                }
+                Ok(_) => return,
+                Err(e) => e.to_string(),
+            };
+            if done.is_ok() {
+                done = writeln!(out, "{line}");
+            }
+        });
+        done?;
+        for (no, home) in newer {
+            match home {
+                Some(h) => {
+                    writeln!(
+                        out,
+                        "{no} at byte {}, {} bytes, lsn {}, since the checkpoint",
+                        h.byte,
+                        h.len,
+                        h.lsn.get()
+                    )?;
+                }
+                None => writeln!(out, "{no} is gone since the checkpoint")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn dump_inode(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
+        let mut text = Vec::new();
+        let looked = self.with(no, |state| {
+            text.clear();
+            Ok(self.inode_text(no, state, &mut text))
+        });
+        match looked {
+            Ok(done) => done?,
+            Err(e) => writeln!(text, "{e}")?,
+        }
+        out.write_all(&text)
+    }
+
+    fn inode_text(&self, no: ObjectNo, state: &State, out: &mut Vec<u8>) -> io::Result<()> {
+        let c = &state.core;
+        writeln!(
+            out,
+            "{no}: {:?} mode {:o} uid {} gid {} rdev {:#x}",
+            c.kind, c.perm, c.uid, c.gid, c.rdev
+        )?;
+        writeln!(
+            out,
+            "  size {} sectors {} subdirectories {} lsn {}",
+            c.size,
+            c.sectors,
+            c.subdirs,
+            c.lsn.get()
+        )?;
+        for (name, t) in [
+            ("atime", c.atime),
+            ("mtime", c.mtime),
+            ("ctime", c.ctime),
+            ("btime", c.btime),
+        ] {
+            writeln!(out, "  {name} {}.{:09}", t.secs, t.nanos)?;
+        }
+        match state.home {
+            Some(home) => writeln!(out, "  record at byte {}, {} bytes", home.byte, home.len)?,
+            None => writeln!(out, "  no whole record yet")?,
+        }
+        for link in &state.links {
+            writeln!(out, "  name {:?} in {}", link.name, link.parent)?;
+        }
+        for (name, value) in &state.xattrs {
+            writeln!(
+                out,
+                "  xattr {:?}, {} bytes",
+                String::from_utf8_lossy(name),
+                value.len()
+            )?;
+        }
+        match &state.content {
+            Content::None => Ok(()),
+            Content::Inline(data) => writeln!(out, "  {} bytes inline", data.len()),
+            Content::Dir(_) => writeln!(out, "  {} entries", c.size),
+            Content::Blocks(Blocks { extents, dirty, .. }) => {
+                match extents {
+                    Extents::Few(map) => map
+                        .iter()
+                        .try_for_each(|(b, e)| writeln!(out, "  {}", mapped_text(*b, e)))?,
+                    Extents::Tree(tree) => for_items(self, tree, &mut |item| {
+                        let line = match item {
+                            Ok((block, value)) => Mapped::decode_at(block, value).map_or_else(
+                                || "an extent that makes no sense".into(),
+                                |e| mapped_text(block, &e),
+                            ),
+                            Err(e) => e.to_string(),
+                        };
+                        out.extend_from_slice(format!("  {line}\n").as_bytes());
+                    }),
+                }
+                writeln!(out, "  {} blocks in memory only", dirty.len())
+            }
+        }
+    }
+
+    fn dump_shared(&self, out: &mut dyn Write) -> io::Result<()> {
+        let table = self.reader.shared.read();
+        let mut lines = Vec::new();
+        for_items(self, &table.tree, &mut |item| match item
+            .map(|(key, value)| (key, SharedItem::decode(key, value)))
+        {
+            Ok((_, Some(SharedItem::Extent { id, shared }))) => {
+                let (count, text) = (shared.count, extent_text(0, &shared.extent));
+                lines.push(format!("shared extent {id}, {count} references: {text}"));
+            }
+            Ok((_, Some(SharedItem::Place { addr, id }))) => {
+                lines.push(format!("at {}: shared extent {id}", addr.get()))
+            }
+            Ok((key, None)) => lines.push(format!("item {key:#x} makes no sense")),
+            Err(e) => lines.push(e.to_string()),
+        });
+        lines.extend(
+            table
+                .moved()
+                .map(|(addr, id)| format!("at {}: shared extent {id}, moved", addr.get())),
+        );
+        drop(table);
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    fn dump_directory(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
+        let mut done = Ok(());
+        let looked = self.each_entry(no, 0, &mut |cookie, child, kind, name| {
+            done = writeln!(out, "{cookie:#018x} {child} {kind:?} {name:?}");
+            if done.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        done?;
+        looked.or_else(|e| writeln!(out, "{e}"))
+    }
+}
+
+type Seen<'a> = Result<(u64, &'a [u8]), StoreError>;
+
+/// Shows every item of a tree, and what cannot be read.
+fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(Seen<'_>)) {
+    let mut damaged = Vec::new();
+    let mut visit = |_: Option<crate::format::page::PagePtr>, node: &crate::format::page::Node| {
+        if let Items::Leaf(items) = &node.items {
+            items
+                .iter()
+                .for_each(|(key, value)| item(Ok((*key, value))));
+        }
+    };
+    tree.walk(&store.reader, &mut visit, &mut |_, error| {
+        damaged.push(error)
+    });
+    damaged.into_iter().for_each(|error| item(Err(error)));
+}

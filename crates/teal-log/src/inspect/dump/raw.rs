@@ -1,0 +1,338 @@
+//! Dumps of a disk as it lies there.
+
+use super::{RawWhat, header_line};
+use crate::format::anchor::{self, Anchor};
+use crate::format::checksum::crc_matches;
+use crate::format::delta::{Delta, decode_body};
+use crate::format::extent::{Extent, Mapped};
+use crate::format::geometry::{Geometry, Segment};
+use crate::format::record::{HEADER, Header, Run, digest, follows};
+use crate::format::superblock::{self, Refused, Superblock};
+use crate::recovery::find_superblock::read_superblock;
+use std::io::{self, Write};
+use teal_env::Disk;
+use teal_types::{SECTOR, Sector};
+
+/// Records shown of a chain: a circle in a damaged one must end.
+const RECORDS_MAX: usize = 1 << 20;
+
+/// Prints what lies on a disk; it need not open as a store, but one superblock must be whole for all but the superblocks.
+///
+/// # Errors
+/// Those of `out`; that no superblock can be read, or that there is no such segment. Other damage is said in the text.
+pub fn dump_raw(disk: &dyn Disk, what: RawWhat, out: &mut dyn Write) -> io::Result<()> {
+    if what == RawWhat::Superblock {
+        superblocks(disk, out)?;
+    }
+    let sb = read_superblock(disk).map_err(io::Error::other)?;
+    let raw = Raw {
+        disk,
+        geometry: Geometry::new(&sb),
+        sb,
+    };
+    match what {
+        RawWhat::Superblock => Ok(()),
+        RawWhat::Anchors => raw.anchors(out),
+        RawWhat::Chain => raw.chain(out),
+        RawWhat::Segment(number) if number < raw.sb.segments => raw.segment(Segment(number), out),
+        RawWhat::Segment(number) => {
+            let words = format!(
+                "there is no segment {number}; the store has {} of them, from 0",
+                raw.sb.segments
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidInput, words))
+        }
+    }
+}
+
+struct Raw<'d> {
+    disk: &'d dyn Disk,
+    geometry: Geometry,
+    sb: Superblock,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Why bytes are no superblock, for people.
+fn words(why: &Refused) -> String {
+    match why {
+        Refused::NotTeal => "none of TealFS is there".into(),
+        Refused::Version(version) => {
+            format!("its format version {version} is not the one of this program")
+        }
+        Refused::Damaged => "it is damaged".into(),
+        Refused::Features(bits) => {
+            format!("it has features this program does not know (bits {bits:#x})")
+        }
+        Refused::Geometry(what) => format!("it is damaged: its {what} makes no sense"),
+    }
+}
+
+fn superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
+    if disk.shape().sectors * SECTOR < superblock::BYTES as u64 {
+        return Ok(());
+    }
+    for at in [
+        Sector::new(0),
+        Superblock::second_copy(disk.shape().sectors),
+    ] {
+        let mut bytes = vec![0; superblock::BYTES];
+        let read = disk.read_at(at, &mut bytes);
+        match (read, Superblock::decode(&bytes)) {
+            (Err(e), _) => writeln!(out, "superblock at {}: {e}", at.get())?,
+            (Ok(()), Err(why)) => writeln!(out, "superblock at {}: {}", at.get(), words(&why))?,
+            (Ok(()), Ok(sb)) => {
+                writeln!(
+                    out,
+                    "superblock at {}: uuid {} label {:?}",
+                    at.get(),
+                    hex(&sb.uuid),
+                    sb.label
+                )?;
+                writeln!(
+                    out,
+                    "  sectors {} in {} segments of {}",
+                    sb.sectors, sb.segments, sb.segment_sectors
+                )?;
+                writeln!(
+                    out,
+                    "  commit alignment {} bytes, {} anchor places",
+                    sb.commit_align, sb.anchor_places
+                )?;
+                let bits = (sb.compatible, sb.read_only_compatible, sb.incompatible);
+                writeln!(
+                    out,
+                    "  features compatible {:#x}, read-only {:#x}, incompatible {:#x}",
+                    bits.0, bits.1, bits.2
+                )?;
+                writeln!(
+                    out,
+                    "  volume {:#x}, rotational {}, created {}",
+                    sb.volume, sb.rotational, sb.created.secs
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Raw<'_> {
+    fn read(&self, at: Sector, sectors: u64) -> Option<Vec<u8>> {
+        let end = at
+            .get()
+            .checked_add(sectors)
+            .filter(|end| *end <= self.sb.sectors);
+        let mut bytes = vec![0; (end.map(|_| sectors)? * SECTOR) as usize];
+        self.disk.read_at(at, &mut bytes).ok().map(|()| bytes)
+    }
+
+    fn anchor(&self, at: Sector) -> Option<Anchor> {
+        self.read(at, (anchor::BYTES as u64) / SECTOR)
+            .and_then(|bytes| Anchor::decode(&bytes, &self.sb.uuid))
+    }
+
+    fn anchors(&self, out: &mut dyn Write) -> io::Result<()> {
+        for at in self.geometry.anchor_slots() {
+            match self.anchor(at) {
+                Some(a) => writeln!(
+                    out,
+                    "anchor at {}: checkpoint {} at {}, record {}, watermark {}, time {}",
+                    at.get(),
+                    a.checkpoint,
+                    a.addr.get(),
+                    a.seq,
+                    a.watermark,
+                    a.secs
+                )?,
+                None => writeln!(out, "anchor at {}: none", at.get())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn chain(&self, out: &mut dyn Write) -> io::Result<()> {
+        let newest = self
+            .geometry
+            .anchor_slots()
+            .filter_map(|at| self.anchor(at))
+            .max_by_key(|a| a.checkpoint);
+        let Some(newest) = newest else {
+            return writeln!(out, "no anchor is whole");
+        };
+        let mut at = newest.addr;
+        let mut wanted = (newest.seq, None);
+        for _ in 0..RECORDS_MAX {
+            let Some((header, bytes)) = self.header(at, wanted) else {
+                return writeln!(out, "no record {} at {}", wanted.0, at.get());
+            };
+            header_line(at, &header, out)?;
+            self.body(at, &header, out)?;
+            wanted = (header.seq + 1, Some(digest(&bytes, &self.sb.uuid)));
+            let next = [header.next_a, header.next_b]
+                .into_iter()
+                .filter(|run| run.sectors > 0 && self.geometry.holds(*run));
+            match next
+                .map(|run| run.addr)
+                .find(|at| self.header(*at, wanted).is_some())
+            {
+                Some(next) => at = next,
+                None => {
+                    return writeln!(
+                        out,
+                        "the chain ends: no record {} where record {} leads",
+                        wanted.0, header.seq
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&self, at: Sector, (seq, previous): (u64, Option<u64>)) -> Option<(Header, Vec<u8>)> {
+        let bytes = self.read(at, HEADER as u64 / SECTOR)?;
+        let header = Header::decode(&bytes, &self.sb.uuid)?;
+        let fits = header.seq == seq && previous.is_none_or(|digest| follows(&header, digest));
+        fits.then_some((header, bytes))
+    }
+
+    fn segment(&self, segment: Segment, out: &mut dyn Write) -> io::Result<()> {
+        let usable = self.geometry.usable(segment);
+        writeln!(
+            out,
+            "segment {}: usable {}+{}",
+            segment.0,
+            usable.addr.get(),
+            usable.sectors
+        )?;
+        let mut skip = 0;
+        while skip < u64::from(usable.sectors) {
+            let at = usable.addr.plus(skip);
+            let header = self
+                .read(at, 1)
+                .and_then(|bytes| Header::decode(&bytes, &self.sb.uuid));
+            let Some(header) = header else {
+                skip += self.geometry.align;
+                continue;
+            };
+            header_line(at, &header, out)?;
+            self.body(at, &header, out)?;
+            // One at a time: behind a torn record older ones may show.
+            skip += self.geometry.align;
+        }
+        Ok(())
+    }
+
+    /// What a record changed; payload and body are compared with their checksums.
+    fn body(&self, at: Sector, header: &Header, out: &mut dyn Write) -> io::Result<()> {
+        let Ok(sectors) = u32::try_from(header.sectors()) else {
+            return writeln!(out, "  too long");
+        };
+        if !self.geometry.holds(Run { addr: at, sectors }) {
+            return writeln!(out, "  it would leave its segment");
+        }
+        let Some(bytes) = self.read(at, u64::from(sectors)) else {
+            return writeln!(out, "  unreadable");
+        };
+        let (payload, body) = bytes[HEADER..].split_at(header.payload as usize * SECTOR as usize);
+        let body = &body[..header.body as usize];
+        if !crc_matches(payload, header.payload_crc) {
+            writeln!(out, "  the payload is torn or damaged")?;
+        }
+        if !crc_matches(body, header.body_crc) {
+            return writeln!(out, "  the body is torn or damaged");
+        }
+        for placed in decode_body(body, header.deltas) {
+            match placed {
+                Ok(placed) => {
+                    let lsn = header.lsn.get() + u64::from(placed.lsn_offset);
+                    writeln!(
+                        out,
+                        "  {lsn} {}: {}",
+                        placed.object,
+                        delta_text(&placed.delta)
+                    )?;
+                }
+                Err(what) => writeln!(out, "  {what} makes no sense")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn extent_text(block: u64, extent: &Extent) -> String {
+    let last = block + extent.blocks() - 1;
+    format!(
+        "blocks {block}-{last} at {}+{}, born {}",
+        extent.addr.get(),
+        extent.stored,
+        extent.born.get()
+    )
+}
+
+pub(super) fn mapped_text(block: u64, mapped: &Mapped) -> String {
+    match mapped {
+        Mapped::Own(extent) => extent_text(block, extent),
+        Mapped::Shared(slice) => {
+            let (last, id, first) = (block + mapped.blocks() - 1, slice.id, slice.first);
+            format!(
+                "blocks {block}-{last} shared: extent {id} from its block {first}, born {}",
+                slice.born.get()
+            )
+        }
+    }
+}
+
+fn delta_text(delta: &Delta<'_>) -> String {
+    match delta {
+        Delta::Inode(bytes) => format!("whole inode record of {} bytes", bytes.len()),
+        Delta::Attributes(_) => "attributes".into(),
+        Delta::Head(bytes) => format!("names and extended attributes, {} bytes", bytes.len()),
+        Delta::Extent { block, extent } => format!("content: {}", mapped_text(*block, extent)),
+        Delta::Hole { block, count } => format!("hole of {count} blocks from {block}"),
+        Delta::EntrySet {
+            cookie,
+            child,
+            name,
+            ..
+        } => format!("entry {cookie:#x} {name:?} is {child}"),
+        Delta::EntryGone { cookie } => format!("entry {cookie:#x} is gone"),
+        Delta::Free => "given back".into(),
+        Delta::Note { piece, value } => format!("piece {piece} of its note: {} bytes", value.len()),
+        Delta::NoteGone { piece } => format!("piece {piece} of its note is gone"),
+        Delta::Orphan(true) => "becomes an orphan".into(),
+        Delta::Orphan(false) => "is no orphan any more".into(),
+        Delta::Page {
+            kind,
+            level,
+            first_key,
+            ptr,
+        } => {
+            let (at, sectors) = (ptr.addr().get(), ptr.sectors());
+            format!(
+                "{} at {at}+{sectors}, level {level}, from key {first_key}",
+                kind.page_name()
+            )
+        }
+        Delta::Roots(roots) => format!(
+            "checkpoint {}: {} objects, next object #{}, next lsn {}, {} usage items of its own",
+            roots.checkpoint,
+            roots.objects,
+            roots.next_object,
+            roots.next_lsn.get(),
+            roots.overrides.len()
+        ),
+        Delta::SharedSet { id, shared } => {
+            format!(
+                "shared extent {id}, {} references: {}",
+                shared.count,
+                extent_text(0, &shared.extent)
+            )
+        }
+        Delta::SharedGone { id } => format!("shared extent {id} is gone"),
+        Delta::SharedCount { id, count } => format!("shared extent {id} has {count} references"),
+        Delta::Kept { delta, .. } => format!("waits still: a change of {} bytes", delta.len()),
+        Delta::Ignored => "of a kind this program may ignore".into(),
+    }
+}

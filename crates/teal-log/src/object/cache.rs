@@ -1,0 +1,131 @@
+//! The objects in memory, in shards.
+//!
+//! # Invariants
+//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only while nobody else holds it.
+//! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned by being held elsewhere.
+
+use crate::object::state::{Object, ObjectRef};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use teal_types::ObjectNo;
+
+const SHARDS: usize = 64;
+/// Records of objects in memory that could be read again: few objects have large ones, but those are a thousand times as large.
+const CACHED_BYTES: usize = 64 << 20;
+
+#[derive(Default)]
+struct Shard {
+    objects: HashMap<ObjectNo, ObjectRef>,
+    /// Sum of their weights.
+    bytes: usize,
+}
+
+impl Shard {
+    /// Keeps what somebody holds, and of the rest as much as is said; hash order is as good as random.
+    fn keep(&mut self, most: usize, most_bytes: usize) {
+        let (mut count, mut bytes) = (0, 0);
+        self.objects.retain(|_, o| {
+            let keep = Arc::strong_count(o) > 1 || (count < most && bytes + o.weight <= most_bytes);
+            count += usize::from(keep);
+            bytes += if keep { o.weight } else { 0 };
+            keep
+        });
+        self.bytes = bytes;
+    }
+}
+
+/// Each lock guards its shard; nothing else is done under it.
+pub(crate) struct Table {
+    shards: Vec<Mutex<Shard>>,
+    per_shard: usize,
+}
+
+impl Table {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            per_shard: (cap / SHARDS).max(4),
+        }
+    }
+
+    fn shard(&self, no: ObjectNo) -> &Mutex<Shard> {
+        &self.shards[(no.get() % SHARDS as u64) as usize]
+    }
+
+    pub(crate) fn get(&self, no: ObjectNo) -> Option<ObjectRef> {
+        self.shard(no).lock().objects.get(&no).cloned()
+    }
+
+    /// Adds an object, unless another thread was first: the one in the table is returned.
+    pub(crate) fn add(&self, object: Object) -> ObjectRef {
+        let mut shard = self.shard(object.no).lock();
+        if shard.objects.len() >= self.per_shard
+            || shard.bytes + object.weight > CACHED_BYTES / SHARDS
+        {
+            shard.keep(self.per_shard / 2, CACHED_BYTES / SHARDS / 2);
+        }
+        if let Some(first) = shard.objects.get(&object.no) {
+            return Arc::clone(first);
+        }
+        shard.bytes += object.weight;
+        let object = Arc::new(object);
+        shard.objects.insert(object.no, Arc::clone(&object));
+        object
+    }
+
+    pub(crate) fn remove(&self, no: ObjectNo) {
+        let mut shard = self.shard(no).lock();
+        if let Some(object) = shard.objects.remove(&no) {
+            shard.bytes -= object.weight;
+        }
+    }
+
+    /// Forgets every object nobody holds.
+    pub(crate) fn shrink(&self) {
+        for shard in &self.shards {
+            shard.lock().keep(0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::inode::{Core, RECORD_MAX};
+    use crate::object::state::{Content, State};
+    use teal_types::FileType;
+
+    #[test]
+    fn large_records_do_not_pile_up() {
+        let table = Table::new(16384);
+        let core = Core::decode(&[&[1, FileType::Fifo.code()], &[0; 126][..]].concat()).unwrap();
+        let mut held = Vec::new();
+        for no in 0..5000 {
+            let object = table.add(Object::new(
+                ObjectNo::new(no),
+                State::new(core, Content::None),
+                RECORD_MAX,
+            ));
+            if no % 1000 == 0 {
+                held.push(object);
+            }
+        }
+        let bytes: usize = table.shards.iter().map(|shard| shard.lock().bytes).sum();
+        assert!(bytes <= CACHED_BYTES + held.len() * RECORD_MAX, "{bytes}");
+        assert!(
+            held.iter()
+                .all(|object| Arc::ptr_eq(object, &table.get(object.no).unwrap())),
+            "what is held stays"
+        );
+        table.shrink();
+        assert_eq!(
+            table
+                .shards
+                .iter()
+                .map(|shard| shard.lock().objects.len())
+                .sum::<usize>(),
+            held.len()
+        );
+    }
+}

@@ -1,0 +1,417 @@
+//! The content of a file: reading, writing, cutting, punching.
+//!
+//! # Invariants
+//! 1. Bytes behind the end of a file are zero wherever they are kept, so that growing a file shows zeros.
+//! 2. The newest word on a block is the dirty map, else the extents, else it is a hole.
+
+use crate::error::StoreError;
+use crate::format::extent::{BLOCK_SECTORS, Mapped};
+use crate::iovec::Bytes;
+use crate::object::extents::Extents;
+use crate::object::gather::{Piece, SPAN_MAX, Stretch};
+use crate::object::state::{Blocks, Content, Dirty, INLINE_DATA, State};
+use crate::seeded::{Bug, bug};
+use crate::tree::freed::Freed;
+use crate::tree::reader::Reader;
+use teal_types::{BLOCK, ObjectNo, SECTOR};
+
+/// From this many bytes on, the blocks of a write share memory.
+const TOGETHER: usize = 64 << 10;
+/// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each into its own.
+fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<Dirty> {
+    if data.len() < TOGETHER {
+        return data
+            .chunks_exact(BLOCK as usize)
+            .map(|block| Dirty::new(block.into()))
+            .collect();
+    }
+    let mut memory = src.buffers.lend(data.len());
+    memory.copy_from_slice(data);
+    Bytes::split(memory, BLOCK as usize)
+        .map(Dirty::new)
+        .collect()
+}
+
+impl State {
+    /// Finds out where the bytes of a range lie. The range must lie inside the file.
+    pub(crate) fn plan(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<Stretch>, StoreError> {
+        match &self.content {
+            Content::Inline(data) => {
+                let bytes = Bytes::from(&data[offset as usize..offset as usize + len]);
+                Ok(vec![Stretch {
+                    len,
+                    piece: Piece::Memory { bytes, from: 0 },
+                }])
+            }
+            Content::Blocks(blocks) => blocks.plan(src, no, offset, len),
+            Content::None | Content::Dir(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Writes `data` at `offset` and grows the file if needed.
+    pub(crate) fn write(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
+        let end = offset + data.len() as u64;
+        if let Content::Inline(bytes) = &mut self.content
+            && end <= INLINE_DATA
+        {
+            if bytes.len() < end as usize {
+                bytes.resize(end as usize, 0);
+            }
+            bytes[offset as usize..end as usize].copy_from_slice(data);
+            self.core.size = bytes.len() as u64;
+            return Ok(());
+        }
+        let blocks = self.blocks();
+        let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
+        blocks.extents.warm(src, first, last - first)?;
+        let mut fresh = Vec::with_capacity((last - first) as usize);
+        let mut block = first;
+        while block < last {
+            let start = block * BLOCK;
+            let from = offset.max(start);
+            let whole = if from == start {
+                (end - start) / BLOCK
+            } else {
+                0
+            };
+            if whole > 0 {
+                let new = &data[(from - offset) as usize..][..(whole * BLOCK) as usize];
+                fresh.extend((block..).zip(dirty_blocks(src, new)));
+                block += whole;
+                continue;
+            }
+            let to = end.min(start + BLOCK);
+            let mut bytes = blocks.load(src, no, block)?;
+            bytes[(from - start) as usize..(to - start) as usize]
+                .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
+            fresh.push((block, bytes.into()));
+            block += 1;
+        }
+        // Nothing has changed until everything that can fail has not.
+        blocks.dirty.extend(fresh);
+        self.core.size = self.core.size.max(end);
+        Ok(())
+    }
+
+    /// Sets the length.
+    pub(crate) fn set_size(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        size: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        if let Content::Inline(bytes) = &mut self.content
+            && size <= INLINE_DATA
+        {
+            bytes.resize(size as usize, 0);
+            self.core.size = size;
+            return Ok(());
+        }
+        if size == 0 {
+            self.warm_shared(src)?;
+            self.drop_content(src, no, freed)?;
+            self.content = Content::Inline(Vec::new());
+            self.cut = true;
+            self.core.sectors = 0;
+        } else if size < self.core.size {
+            let old_end = self.core.size.div_ceil(BLOCK);
+            self.zero_within(src, no, size, size.next_multiple_of(BLOCK))?;
+            self.drop_blocks(
+                src,
+                no,
+                size.div_ceil(BLOCK),
+                old_end - size.div_ceil(BLOCK),
+                freed,
+            )?;
+        } else {
+            self.blocks();
+        }
+        self.core.size = size;
+        Ok(())
+    }
+
+    /// Makes a range read as zeros and gives its whole blocks back; the length stays.
+    pub(crate) fn punch(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        end: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        let end = end.min(self.core.size);
+        if offset >= end {
+            return Ok(());
+        }
+        if let Content::Inline(bytes) = &mut self.content {
+            bytes[offset as usize..end as usize].fill(0);
+            return Ok(());
+        }
+        let first = offset.div_ceil(BLOCK);
+        let last = if end == self.core.size {
+            end.div_ceil(BLOCK)
+        } else {
+            end / BLOCK
+        };
+        self.zero_within(src, no, offset, end.min(first * BLOCK))?;
+        if last >= first {
+            self.zero_within(src, no, (last * BLOCK).max(offset), end)?;
+            self.drop_blocks(src, no, first, last - first, freed)?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes a range inside one block, unless the block is a hole.
+    fn zero_within(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        from: u64,
+        to: u64,
+    ) -> Result<(), StoreError> {
+        let block = from / BLOCK;
+        let blocks = self.blocks();
+        if bug(Bug::TailNotZeroed) || from >= to || blocks.is_hole(src, no, block)? {
+            return Ok(());
+        }
+        blocks.extents.warm(src, block, 1)?;
+        let mut bytes = blocks.load(src, no, block)?;
+        let start = block * BLOCK;
+        bytes[(from - start) as usize..(to - start) as usize].fill(0);
+        blocks.dirty.insert(block, bytes.into());
+        Ok(())
+    }
+
+    fn drop_blocks(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        first: u64,
+        count: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let from = freed.len();
+        let blocks = self.blocks();
+        blocks.extents.warm_shared(src, first, count)?;
+        let done = blocks.extents.remove(src, no, first, count, freed);
+        let mut tail = blocks.dirty.split_off(&first);
+        blocks.dirty.append(&mut tail.split_off(&(first + count)));
+        blocks.holes.push((first, count));
+        let sectors: u64 = freed[from..].iter().map(|f| f.bytes() / SECTOR).sum();
+        self.core.sectors = self.core.sectors.saturating_sub(sectors);
+        self.pages_freed(freed);
+        done
+    }
+
+    /// Makes sure that giving back all content cannot fail for the counts of shared extents.
+    pub(crate) fn warm_shared(&self, src: &Reader) -> Result<(), StoreError> {
+        match &self.content {
+            Content::Blocks(blocks) => blocks.extents.warm_shared(src, 0, u64::MAX),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives back all content, pages included; what remains is not to be used.
+    pub(crate) fn drop_content(
+        &mut self,
+        src: &Reader,
+        no: ObjectNo,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        match &mut self.content {
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            }) => {
+                let mut bad = false;
+                tree.destroy(src, &mut |_, value| match Mapped::decode(value) {
+                    Some(e) => freed.push(Freed::extent(&e)),
+                    None => bad = true,
+                })?;
+                if bad {
+                    return Err(StoreError::Corrupt {
+                        what: "an extent",
+                        at: 0,
+                        object: Some(no),
+                    });
+                }
+            }
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                ..
+            }) => {
+                freed.extend(map.values().map(Freed::extent));
+            }
+            Content::Dir(crate::object::directory::Dir {
+                entries: crate::object::directory::Entries::Tree(tree),
+                ..
+            }) => {
+                tree.destroy(src, &mut |_, _| {})?;
+            }
+            Content::Dir(_) | Content::Inline(_) | Content::None => {}
+        }
+        self.pages_freed(freed);
+        Ok(())
+    }
+
+    /// The first byte at or after `offset` that is (or is not) part of a hole; the end of the file counts as a hole.
+    pub(crate) fn seek(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        hole: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        let size = self.core.size;
+        if offset >= size {
+            return Ok(None);
+        }
+        let Content::Blocks(blocks) = &self.content else {
+            return Ok(Some(if hole { size } else { offset }));
+        };
+        let mut block = offset / BLOCK;
+        while block * BLOCK < size {
+            let extent = blocks.extents.at_or_after(src, no, block)?;
+            let dirty = blocks.dirty.range(block..).next().map(|(b, _)| *b);
+            let in_extent = extent
+                .as_ref()
+                .filter(|(start, _)| *start <= block)
+                .map(|(start, e)| start + e.blocks());
+            let data_until = if dirty == Some(block) {
+                Some(in_extent.unwrap_or(0).max(block + 1))
+            } else {
+                in_extent
+            };
+            match (data_until, hole) {
+                (Some(until), true) => block = until,
+                (None, true) | (Some(_), false) => return Ok(Some((block * BLOCK).max(offset))),
+                (None, false) => match extent
+                    .map(|(start, _)| start)
+                    .into_iter()
+                    .chain(dirty)
+                    .min()
+                {
+                    Some(next) => block = next,
+                    None => return Ok(None),
+                },
+            }
+        }
+        Ok(hole.then_some(size))
+    }
+}
+
+impl Blocks {
+    fn is_hole(&self, src: &Reader, no: ObjectNo, block: u64) -> Result<bool, StoreError> {
+        if self.dirty.contains_key(&block) {
+            return Ok(false);
+        }
+        Ok(self
+            .extents
+            .at_or_after(src, no, block)?
+            .is_none_or(|(start, _)| start > block))
+    }
+
+    fn plan(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<Stretch>, StoreError> {
+        let mut out = Vec::new();
+        let end = offset + len as u64;
+        let mut at = offset;
+        while at < end {
+            let block = at / BLOCK;
+            let from = (at % BLOCK) as usize;
+            let next_dirty = self.dirty.range(block..).next();
+            if let Some((b, block_bytes)) = next_dirty
+                && *b == block
+            {
+                let len = ((end - at) as usize).min(BLOCK as usize - from);
+                out.push(Stretch {
+                    len,
+                    piece: Piece::Memory {
+                        bytes: block_bytes.bytes().clone(),
+                        from,
+                    },
+                });
+                at += len as u64;
+                continue;
+            }
+            let stop = end.min(next_dirty.map_or(u64::MAX, |(b, _)| b * BLOCK));
+            match self.extents.at_or_after(src, no, block)? {
+                Some((start, extent)) if start <= block => {
+                    let stop = stop.min((start + extent.blocks()) * BLOCK);
+                    let len = (stop - at) as usize;
+                    let part = src.shared.extent_of(
+                        src,
+                        no,
+                        extent.slice(block - start, stop.div_ceil(BLOCK) - block),
+                    )?;
+                    at = stop;
+                    // Extents end after half a mebibyte at most; neighbours on the disk are read together.
+                    if let Some(Stretch {
+                        len: before,
+                        piece:
+                            Piece::Disk {
+                                addr, stored, crcs, ..
+                            },
+                    }) = out.last_mut()
+                        && addr.plus(*stored) == part.addr
+                        && *stored == crcs.len() as u64 * BLOCK_SECTORS
+                        && (*stored + u64::from(part.stored)) * SECTOR <= SPAN_MAX
+                    {
+                        *before += len;
+                        *stored += u64::from(part.stored);
+                        crcs.extend_from_slice(&part.crcs);
+                        continue;
+                    }
+                    let piece = Piece::Disk {
+                        addr: part.addr,
+                        stored: u64::from(part.stored),
+                        crcs: part.crcs.into_vec(),
+                        from,
+                    };
+                    out.push(Stretch { len, piece });
+                }
+                next => {
+                    let stop = stop.min(next.map_or(u64::MAX, |(start, _)| start * BLOCK));
+                    out.push(Stretch {
+                        len: (stop - at) as usize,
+                        piece: Piece::Zero,
+                    });
+                    at = stop;
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// A copy of a block's newest content.
+    pub(crate) fn load(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        block: u64,
+    ) -> Result<Vec<u8>, StoreError> {
+        let plan = self.plan(src, no, block * BLOCK, BLOCK as usize)?;
+        Ok(src.gather(no, &plan)?.to_vec())
+    }
+}

@@ -1,0 +1,226 @@
+//! The extents of one file: few of them in the inode, many in a tree of their own.
+//!
+//! # Invariants
+//! 1. Extents never overlap. 2. What a change takes away is reported, piece by piece, for the segment table and the table of shared
+//!    extents.
+
+use crate::error::StoreError;
+use crate::format::extent::Mapped;
+use crate::format::page::{PagePtr, TreeKind};
+use crate::tree::freed::Freed;
+use crate::tree::reader::Reader;
+use crate::tree::{PageSource, Tree};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use teal_types::{ObjectNo, Sector};
+
+#[derive(Debug)]
+pub(crate) enum Extents {
+    Few(BTreeMap<u64, Mapped>),
+    Tree(Tree),
+}
+
+fn bad(object: u64, at: Sector) -> StoreError {
+    StoreError::Corrupt {
+        what: "an extent",
+        at: at.get(),
+        object: Some(ObjectNo::new(object)),
+    }
+}
+
+impl Default for Extents {
+    fn default() -> Self {
+        Self::Few(BTreeMap::new())
+    }
+}
+
+impl Extents {
+    pub(crate) fn with_root(object: ObjectNo, root: PagePtr) -> Self {
+        Self::Tree(Tree::with_root(TreeKind::Extents, object, Some(root)))
+    }
+
+    fn decode(object: ObjectNo, block: u64, value: &[u8]) -> Result<Mapped, StoreError> {
+        Mapped::decode_at(block, value).ok_or_else(|| bad(object.get(), Sector::new(0)))
+    }
+
+    /// The extent that holds `block`, else the first one after it, with its first block.
+    pub(crate) fn at_or_after(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        block: u64,
+    ) -> Result<Option<(u64, Mapped)>, StoreError> {
+        let before = match self {
+            Self::Few(map) => map
+                .range(..=block)
+                .next_back()
+                .map(|(k, v)| (*k, v.clone())),
+            Self::Tree(tree) => match tree.at_or_before(src, block)? {
+                Some((k, v)) => Some((k, Self::decode(no, k, &v)?)),
+                None => None,
+            },
+        };
+        if let Some((start, extent)) = before
+            && start + extent.blocks() > block
+        {
+            return Ok(Some((start, extent)));
+        }
+        Ok(match self {
+            Self::Few(map) => map.range(block..).next().map(|(k, v)| (*k, v.clone())),
+            Self::Tree(tree) => match tree.at_or_after(src, block)? {
+                Some((k, v)) => Some((k, Self::decode(no, k, &v)?)),
+                None => None,
+            },
+        })
+    }
+
+    fn put(&mut self, src: &dyn PageSource, block: u64, extent: Mapped) -> Result<(), StoreError> {
+        match self {
+            Self::Few(map) => {
+                map.insert(block, extent);
+            }
+            Self::Tree(tree) => {
+                let mut value = Vec::new();
+                extent.encode(&mut value);
+                tree.insert(src, block, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, src: &dyn PageSource, block: u64) -> Result<(), StoreError> {
+        match self {
+            Self::Few(map) => {
+                map.remove(&block);
+            }
+            Self::Tree(tree) => {
+                tree.remove(src, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `count` blocks from `block` a hole.
+    pub(crate) fn remove(
+        &mut self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        block: u64,
+        count: u64,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        let end = block.saturating_add(count);
+        while let Some((start, extent)) = self
+            .at_or_after(src, no, block)?
+            .filter(|(start, _)| *start < end)
+        {
+            let stop = start + extent.blocks();
+            self.take(src, start)?;
+            if start < block {
+                self.put(src, start, extent.slice(0, block - start))?;
+            }
+            if stop > end {
+                self.put(src, end, extent.slice(end - start, stop - end))?;
+            }
+            let (from, to) = (start.max(block), stop.min(end));
+            let left = i32::from(start < block) + i32::from(stop > end);
+            freed.push(Freed::part(
+                &extent.slice(from - start, to - from),
+                left - 1,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Lets `extent` hold the blocks from `block` on. Few extents stay few, however large, until they [outgrow](Self::outgrow) the inode:
+    /// a batch that writes the whole record must find them there.
+    pub(crate) fn replace(
+        &mut self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        block: u64,
+        extent: Mapped,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        self.remove(src, no, block, extent.blocks(), freed)?;
+        self.put(src, block, extent)
+    }
+
+    /// The parts of shared extents that begin in these ranges. After [`warm`](Self::warm)ing them it does no I/O.
+    pub(crate) fn shared_in(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        mut ranges: Vec<(u64, u64)>,
+    ) -> Result<Vec<(u64, Mapped)>, StoreError> {
+        ranges.sort_unstable();
+        let mut found = Vec::new();
+        let mut behind = 0;
+        for (block, count) in ranges {
+            let (from, to) = (block.max(behind), block + count);
+            if from >= to {
+                continue;
+            }
+            behind = to;
+            match self {
+                Self::Few(map) => found.extend(map.range(from..to).map(|(k, v)| (*k, v.clone()))),
+                Self::Tree(tree) => tree.range(src, from, to - 1, &mut |k, v| {
+                    found.push((k, Self::decode(no, k, v)?));
+                    Ok(ControlFlow::Continue(()))
+                })?,
+            }
+        }
+        found.retain(|(_, extent)| extent.own().is_none());
+        Ok(found)
+    }
+
+    /// Moves extents that are too many for an inode record into a tree.
+    pub(crate) fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
+        let Self::Few(map) = self else { return Ok(()) };
+        if map.values().map(Mapped::item_len).sum::<usize>() <= crate::object::state::INLINE_CONTENT
+        {
+            return Ok(());
+        }
+        let map = std::mem::take(map);
+        *self = Self::Tree(Tree::new(TreeKind::Extents, no));
+        map.into_iter()
+            .try_for_each(|(block, extent)| self.put(src, block, extent))
+    }
+
+    /// Makes sure that changing these blocks later does no I/O.
+    pub(crate) fn warm(&mut self, src: &Reader, block: u64, count: u64) -> Result<(), StoreError> {
+        self.warm_shared(src, block, count)?;
+        match self {
+            Self::Few(_) => Ok(()),
+            Self::Tree(tree) => tree.warm(src, block, block.saturating_add(count)),
+        }
+    }
+
+    /// Makes sure that taking away these blocks changes the counts of shared extents without I/O, and cannot fail.
+    pub(crate) fn warm_shared(
+        &self,
+        src: &Reader,
+        block: u64,
+        count: u64,
+    ) -> Result<(), StoreError> {
+        if src.shared.is_empty() {
+            return Ok(());
+        }
+        let no = match self {
+            Self::Few(_) => ObjectNo::new(0),
+            Self::Tree(tree) => tree.owner(),
+        };
+        let end = block.saturating_add(count);
+        let mut at = block;
+        while let Some((start, extent)) = self
+            .at_or_after(src, no, at)?
+            .filter(|(start, _)| *start < end)
+        {
+            if let Mapped::Shared(slice) = &extent {
+                src.shared.warm(src, slice.id)?;
+            }
+            at = start + extent.blocks();
+        }
+        Ok(())
+    }
+}

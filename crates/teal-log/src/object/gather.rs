@@ -1,0 +1,169 @@
+//! Reads the planned stretches of a file: those that lie near each other with one request, every block checked.
+
+use crate::error::StoreError;
+use crate::format::checksum::crc_matches;
+use crate::format::extent::BLOCK_SECTORS;
+use crate::iovec::{Bytes, Parts};
+use crate::tree::reader::Reader;
+use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
+
+/// Two pieces on the disk this near to each other are read at once, up to so many bytes.
+const GAP_SECTORS: u64 = 64;
+pub(crate) const SPAN_MAX: u64 = 2 << 20;
+
+/// Where a stretch of a read comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Memory {
+        bytes: Bytes,
+        from: usize,
+    },
+    /// Blocks that lie together on the disk; `crcs` one for each.
+    Disk {
+        addr: Sector,
+        stored: u64,
+        crcs: Vec<u32>,
+        from: usize,
+    },
+    Zero,
+}
+
+/// A stretch of a read and its length in bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Stretch {
+    pub(crate) len: usize,
+    pub(crate) piece: Piece,
+}
+
+/// How many of the first stretches lie so near each other on the disk that one read takes them all: between the content of two records
+/// lie a body and a header.
+fn near(plan: &[Stretch]) -> usize {
+    let place = |stretch: &Stretch| match &stretch.piece {
+        Piece::Disk { addr, stored, .. } => Some((addr.get(), addr.get() + stored)),
+        _ => None,
+    };
+    let Some((first, _)) = plan.first().and_then(place) else {
+        return 1;
+    };
+    let is_near = |pair: &&[Stretch]| match (place(&pair[0]), place(&pair[1])) {
+        (Some((_, end)), Some((next, stop))) => {
+            next >= end && next - end <= GAP_SECTORS && (stop - first) * SECTOR <= SPAN_MAX
+        }
+        _ => false,
+    };
+    1 + plan.windows(2).take_while(is_near).count()
+}
+
+/// The first of these blocks that does not match its checksum.
+fn damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
+    let mut blocks = bytes.chunks(BLOCK as usize).zip(crcs);
+    blocks
+        .position(|(block, sum)| !crc_matches(block, *sum))
+        .map(|i| i as u64)
+}
+
+impl Reader {
+    /// The bytes of a planned read, every block of it checked.
+    pub(crate) fn gather(&self, no: ObjectNo, plan: &[Stretch]) -> Result<Parts, StoreError> {
+        let mut out = Parts::default();
+        let mut rest = plan;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(near(rest));
+            let span = if now.len() > 1 { self.span(now) } else { None };
+            now.iter()
+                .try_for_each(|stretch| self.fetch(no, stretch, span.as_ref(), &mut out))?;
+            rest = later;
+        }
+        Ok(out)
+    }
+
+    /// What lies from the first to the last of these stretches, unchecked; `None` when it cannot be read at once.
+    fn span(&self, stretches: &[Stretch]) -> Option<(Sector, Bytes)> {
+        let (first, last) = (&stretches.first()?.piece, &stretches.last()?.piece);
+        let (Piece::Disk { addr: start, .. }, Piece::Disk { addr, stored, .. }) = (first, last)
+        else {
+            return None;
+        };
+        let mut memory = self
+            .buffers
+            .lend(((addr.get() + stored - start.get()) * SECTOR) as usize);
+        self.raw(*start, &mut memory).ok()?;
+        Some((*start, memory.into()))
+    }
+
+    fn fetch(
+        &self,
+        no: ObjectNo,
+        stretch: &Stretch,
+        span: Option<&(Sector, Bytes)>,
+        out: &mut Parts,
+    ) -> Result<(), StoreError> {
+        let have = match &stretch.piece {
+            Piece::Zero => 0,
+            Piece::Memory { bytes, from } => {
+                out.push(bytes.part(*from, stretch.len));
+                stretch.len
+            }
+            Piece::Disk {
+                addr,
+                stored,
+                crcs,
+                from,
+            } => {
+                let bytes = (stored * SECTOR) as usize;
+                let have = bytes.saturating_sub(*from).min(stretch.len);
+                let held =
+                    span.map(|(start, all)| all.part((addr.byte() - start.byte()) as usize, bytes));
+                // What is still on its way to the disk is found by itself.
+                let held = match held.filter(|held| damaged(held, crcs).is_none()) {
+                    Some(held) => held,
+                    None => {
+                        let mut memory = self.buffers.lend(bytes);
+                        self.content(no, *addr, crcs, &mut memory)?;
+                        memory.into()
+                    }
+                };
+                if have > 0 {
+                    out.push(held.part(*from, have));
+                }
+                have
+            }
+        };
+        let mut missing = stretch.len - have;
+        while missing > 0 {
+            let mut zeros = self.buffers.lend(missing.min(SPAN_MAX as usize));
+            zeros.fill(0);
+            missing -= zeros.len();
+            out.push(zeros.into());
+        }
+        Ok(())
+    }
+
+    /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and checks each.
+    fn content(
+        &self,
+        no: ObjectNo,
+        addr: Sector,
+        crcs: &[u32],
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        if self.nearby(addr, out) {
+            if damaged(out, crcs).is_none() {
+                return Ok(());
+            }
+            self.drop_chunks(addr.byte(), out.len());
+        }
+        self.raw(addr, out)?;
+        match damaged(out, crcs) {
+            None => Ok(()),
+            Some(i) => {
+                let at = addr.get() + i * BLOCK_SECTORS;
+                Err(StoreError::Corrupt {
+                    what: "file content",
+                    at,
+                    object: Some(no),
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! One object in memory.
+//!
+//! # Invariants
+//! 1. What is not on the disk is never lost from memory: an object that the open batch changed (`in_batch`), or whose content pages or
+//!    core have not been folded since (`unfolded`), is held by the store's lists and not evicted.
+//! 2. `home` is where the newest *whole* record lies; the state is that record plus the deltas in the log since the last checkpoint
+//!    plus what the open batch has.
+
+use crate::format::checksum::crc;
+use crate::format::extent::{EXTENT_BLOCKS, Extent, Mapped};
+use crate::format::imap::Home;
+use crate::format::inode::{self, Core, Item, Link};
+use crate::iovec::Bytes;
+use crate::object::directory::{Dir, Entries};
+use crate::object::extents::Extents;
+use crate::tree::freed::Freed;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use teal_types::{BLOCK, FileType, Lsn, ObjectNo, Sector};
+
+/// Files and symlinks up to this many bytes lie inside their inode record.
+pub(crate) const INLINE_DATA: u64 = 2048;
+/// Encoded bytes of extents or entries an inode record may hold.
+pub(crate) const INLINE_CONTENT: usize = 1024;
+/// Whole records up to this size go into every batch that changes the object; larger ones only as deltas.
+const WHOLE_RECORD: usize = 1536;
+
+/// More blocks than any file has.
+const EVERY_BLOCK: u64 = 1 << 52;
+
+/// One block of content not yet in the log, and its checksum.
+#[derive(Debug, Clone)]
+pub(crate) struct Dirty {
+    bytes: Bytes,
+    sum: u32,
+}
+
+impl Dirty {
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        let sum = crc(&bytes);
+        Self { bytes, sum }
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// As many bytes of it as are stored, and their checksum.
+    pub(crate) fn stored(&self, len: usize) -> (Bytes, u32) {
+        if len == self.bytes.len() {
+            return (self.bytes.clone(), self.sum);
+        }
+        let bytes = self.bytes.part(0, len);
+        let sum = crc(&bytes);
+        (bytes, sum)
+    }
+}
+
+impl From<Vec<u8>> for Dirty {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::new(bytes.into())
+    }
+}
+
+/// A block on its way to another segment; its content is the one the extents lead to, as long as they lead to where it came from.
+#[derive(Debug, Clone)]
+pub(crate) struct Moving {
+    pub(crate) bytes: Dirty,
+    pub(crate) from: Sector,
+    /// When it was written first.
+    pub(crate) born: Lsn,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    pub(crate) extents: Extents,
+    pub(crate) dirty: BTreeMap<u64, Dirty>,
+    /// What the cleaner has read; sealed behind everything that is new.
+    pub(crate) moving: BTreeMap<u64, Moving>,
+    /// Ranges that became holes in the open batch, before what is dirty now: first block, count.
+    pub(crate) holes: Vec<(u64, u64)>,
+    /// Where the open batch put parts of shared extents.
+    pub(crate) remapped: Remapped,
+}
+
+/// What sharing has changed in a file's map.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Remapped {
+    /// First block, count.
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// Parts put there.
+    pub(crate) parts: usize,
+}
+
+impl Remapped {
+    pub(crate) fn add(&mut self, first: u64, count: u64, parts: usize) {
+        self.ranges.push((first, count));
+        self.parts += parts;
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    None,
+    Inline(Vec<u8>),
+    Blocks(Blocks),
+    Dir(Dir),
+}
+
+/// Everything of an object; guarded by the lock of its [`Object`].
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) core: Core,
+    pub(crate) links: Vec<Link>,
+    pub(crate) xattrs: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    pub(crate) content: Content,
+    pub(crate) home: Option<Home>,
+    /// The open batch cut the content to nothing: whatever blocks follow stand behind a hole from end to end.
+    pub(crate) cut: bool,
+    /// Changed in the open batch.
+    pub(crate) in_batch: bool,
+    /// Links or xattrs changed in the open batch.
+    pub(crate) head_changed: bool,
+    /// The whole record must be written again wherever it lies now (the cleaner asks for this).
+    pub(crate) rewrite: bool,
+    /// Something is newer than `home`.
+    pub(crate) unfolded: bool,
+    /// Some delta of it is in the log, so that a roll-forward knows of it.
+    pub(crate) logged: bool,
+    /// Given back: nothing but its number remains.
+    pub(crate) gone: bool,
+}
+
+/// An object and its lock. The lock guards the state; I/O for this object's own pages and blocks may be done under it.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) no: ObjectNo,
+    pub(crate) state: Arc<RwLock<State>>,
+    /// Bytes of the record it was read from: about what it holds in memory.
+    pub(crate) weight: usize,
+}
+
+impl Object {
+    pub(crate) fn new(no: ObjectNo, state: State, weight: usize) -> Self {
+        Self {
+            no,
+            state: Arc::new(RwLock::new(state)),
+            weight,
+        }
+    }
+}
+
+pub(crate) type ObjectRef = Arc<Object>;
+
+impl State {
+    pub(crate) fn new(core: Core, content: Content) -> Self {
+        Self {
+            core,
+            links: Vec::new(),
+            xattrs: BTreeMap::new(),
+            content,
+            home: None,
+            cut: false,
+            in_batch: false,
+            head_changed: true,
+            rewrite: false,
+            unfolded: true,
+            logged: false,
+            gone: false,
+        }
+    }
+
+    /// The content an object of this type starts with.
+    pub(crate) fn empty_content(kind: FileType) -> Content {
+        match kind {
+            FileType::Dir => Content::Dir(Dir::new()),
+            FileType::File | FileType::Symlink => Content::Inline(Vec::new()),
+            FileType::Fifo | FileType::Socket | FileType::Char | FileType::Block => Content::None,
+        }
+    }
+
+    /// Reads a record; `None` when it makes no sense.
+    pub(crate) fn decode(no: ObjectNo, home: Option<Home>, bytes: &[u8]) -> Option<Self> {
+        let (core, items) = inode::decode(bytes)?;
+        let mut state = Self::new(core, Self::empty_content(core.kind));
+        state.home = home;
+        state.head_changed = false;
+        state.unfolded = home.is_none();
+        state.logged = home.is_some();
+        for item in items {
+            state.add_item(no, item)?;
+        }
+        if let Content::Inline(data) = &state.content
+            && data.len() as u64 != core.size
+        {
+            // A file without a stored byte is a hole from end to end.
+            (core.kind == FileType::File && data.is_empty()).then_some(())?;
+            state.blocks();
+        }
+        Some(state)
+    }
+
+    /// Turns the content into blocks; only for files.
+    pub(crate) fn blocks(&mut self) -> &mut Blocks {
+        if let Content::Inline(data) = &mut self.content {
+            let mut dirty = BTreeMap::new();
+            if !data.is_empty() {
+                let mut block = std::mem::take(data);
+                block.resize(BLOCK as usize, 0);
+                dirty.insert(0, block.into());
+            }
+            let holes = if self.cut {
+                vec![(0, EVERY_BLOCK)]
+            } else {
+                Vec::new()
+            };
+            self.content = Content::Blocks(Blocks {
+                dirty,
+                holes,
+                ..Blocks::default()
+            });
+        }
+        match &mut self.content {
+            Content::Blocks(blocks) => blocks,
+            _ => unreachable!("only files are asked for blocks"),
+        }
+    }
+
+    /// What follows from a batch that held no whole record of this file: its content is in blocks, and those that had been inline have
+    /// come as extents, or are holes.
+    pub(crate) fn is_in_blocks(&mut self) {
+        if self.core.kind == FileType::File && matches!(self.content, Content::Inline(_)) {
+            self.content = Content::Blocks(Blocks::default());
+        }
+    }
+
+    /// Takes over attributes that a batch logged without the content; `None` when they belong to something else.
+    pub(crate) fn take_core(&mut self, core: Core) -> Option<()> {
+        (core.kind == self.core.kind).then_some(())?;
+        self.core = core;
+        self.is_in_blocks();
+        match &self.content {
+            Content::Inline(data) => (data.len() as u64 == core.size).then_some(()),
+            _ => Some(()),
+        }
+    }
+
+    fn add_item(&mut self, no: ObjectNo, item: Item<'_>) -> Option<()> {
+        let kind = self.core.kind;
+        match (item, kind) {
+            (Item::Link(link), _) => self.links.push(link),
+            (Item::Xattr { name, value }, _) => {
+                self.xattrs.insert(name.into(), value.into());
+            }
+            (Item::Data(data), FileType::File | FileType::Symlink) => {
+                self.content = Content::Inline(data.to_vec())
+            }
+            (Item::Extent { block, extent }, FileType::File) => match &mut self.blocks().extents {
+                Extents::Few(map) => {
+                    let clear = map
+                        .range(..block + extent.blocks())
+                        .next_back()
+                        .is_none_or(|(k, e)| k + e.blocks() <= block);
+                    clear.then_some(())?;
+                    map.insert(block, extent);
+                }
+                Extents::Tree(_) => return None,
+            },
+            (Item::ExtentTree(root), FileType::File) => {
+                self.blocks().extents = Extents::with_root(no, root)
+            }
+            (Item::Entry { cookie, entry }, FileType::Dir) => match &mut self.content {
+                Content::Dir(Dir {
+                    entries: Entries::Few(map),
+                    ..
+                }) => {
+                    map.insert(cookie, entry);
+                }
+                _ => return None,
+            },
+            (Item::DirTree(root), FileType::Dir) => {
+                self.content = Content::Dir(Dir::with_root(no, root))
+            }
+            (Item::Ignored, _) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The record without its content.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        self.core.encode(&mut out);
+        for link in &self.links {
+            Item::Link(link.clone()).encode(&mut out);
+        }
+        for (name, value) in &self.xattrs {
+            Item::Xattr { name, value }.encode(&mut out);
+        }
+        out
+    }
+
+    /// The whole record. Trees must be folded, blocks installed.
+    pub(crate) fn whole(&self) -> Vec<u8> {
+        let mut out = self.head();
+        match &self.content {
+            Content::Inline(data) if !data.is_empty() => Item::Data(data).encode(&mut out),
+            Content::Inline(_) | Content::None => {}
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                ..
+            }) => {
+                for (block, extent) in map {
+                    Item::Extent {
+                        block: *block,
+                        extent: extent.clone(),
+                    }
+                    .encode(&mut out);
+                }
+            }
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            }) => {
+                if let Some(root) = tree.root() {
+                    Item::ExtentTree(root).encode(&mut out);
+                }
+            }
+            Content::Dir(Dir {
+                entries: Entries::Few(map),
+                ..
+            }) => {
+                for (cookie, entry) in map {
+                    Item::Entry {
+                        cookie: *cookie,
+                        entry: entry.clone(),
+                    }
+                    .encode(&mut out);
+                }
+            }
+            Content::Dir(Dir {
+                entries: Entries::Tree(tree),
+                ..
+            }) => {
+                if let Some(root) = tree.root() {
+                    Item::DirTree(root).encode(&mut out);
+                }
+            }
+        }
+        out
+    }
+
+    /// Whether the content has a tree with pages that are not on the disk.
+    pub(crate) fn has_dirty_tree(&self) -> bool {
+        match &self.content {
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            })
+            | Content::Dir(Dir {
+                entries: Entries::Tree(tree),
+                ..
+            }) => tree.is_dirty(),
+            _ => false,
+        }
+    }
+
+    /// Whether a batch may hold the whole record: nothing of the content is elsewhere but on the disk, and it is small enough.
+    /// Counts blocks that are dirty now as if each run of them became extents of its own.
+    pub(crate) fn fits_whole(&self) -> bool {
+        let content = match &self.content {
+            Content::Inline(_) => return true,
+            Content::None => 0,
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                dirty,
+                moving,
+                ..
+            }) => {
+                let begins = |b: &u64, there: &dyn Fn(u64) -> bool| {
+                    b.checked_sub(1).is_none_or(|p| !there(p))
+                };
+                let runs = dirty
+                    .keys()
+                    .filter(|b| begins(b, &|p| dirty.contains_key(&p)))
+                    .count()
+                    + moving
+                        .keys()
+                        .filter(|b| begins(b, &|p| moving.contains_key(&p)))
+                        .count();
+                let blocks = dirty.len() + moving.len();
+                let pieces = runs + blocks / EXTENT_BLOCKS as usize + 2 * map.len().min(runs);
+                map.values().map(Mapped::item_len).sum::<usize>() + 40 * pieces + 4 * blocks
+            }
+            Content::Blocks(Blocks { dirty, moving, .. })
+                if !dirty.is_empty() || !moving.is_empty() =>
+            {
+                return false;
+            }
+            _ if self.has_dirty_tree() => return false,
+            Content::Dir(Dir {
+                entries: Entries::Few(map),
+                ..
+            }) => map.values().map(|e| 25 + e.name.as_bytes().len()).sum(),
+            _ => 20,
+        };
+        let small = content <= INLINE_CONTENT && content + self.head().len() <= WHOLE_RECORD;
+        small || (self.rewrite && content <= INLINE_CONTENT)
+    }
+
+    /// The core and nothing else.
+    pub(crate) fn core_bytes(&self) -> Vec<u8> {
+        let mut core = Vec::with_capacity(inode::CORE);
+        self.core.encode(&mut core);
+        core
+    }
+
+    /// Number of names: derived, never stored. A directory counts itself and the `..` of its subdirectories while it hangs in the tree.
+    pub(crate) fn nlink(&self, no: ObjectNo) -> u32 {
+        match (
+            self.core.kind.is_dir(),
+            self.links.is_empty() && no != ObjectNo::ROOT,
+        ) {
+            (true, false) => self.core.subdirs.saturating_add(2),
+            (true, true) => 0,
+            (false, _) => self.links.len() as u32,
+        }
+    }
+
+    /// Takes the pages that the content's tree has given up.
+    pub(crate) fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
+        if let Content::Blocks(Blocks {
+            extents: Extents::Tree(tree),
+            ..
+        })
+        | Content::Dir(Dir {
+            entries: Entries::Tree(tree),
+            ..
+        }) = &mut self.content
+        {
+            freed.extend(tree.take_freed().into_iter().map(Freed::page));
+        }
+    }
+
+    /// Pages of this object that only memory holds.
+    pub(crate) fn mem_pages(&self) -> usize {
+        match &self.content {
+            Content::Blocks(Blocks {
+                extents: Extents::Tree(tree),
+                ..
+            })
+            | Content::Dir(Dir {
+                entries: Entries::Tree(tree),
+                ..
+            }) => tree.mem_pages(),
+            _ => 0,
+        }
+    }
+
+    /// The file's own extents among those that lie in the inode record itself.
+    pub(crate) fn few_extents(&self) -> impl Iterator<Item = &Extent> {
+        match &self.content {
+            Content::Blocks(Blocks {
+                extents: Extents::Few(map),
+                ..
+            }) => Some(map.values()),
+            _ => None,
+        }
+        .into_iter()
+        .flatten()
+        .filter_map(Mapped::own)
+    }
+}

@@ -1,0 +1,135 @@
+//! Roll-forward of a record: what it says of the store is done at once, what it says of objects waits.
+
+use crate::error::StoreError;
+use crate::format::codec::COUNTER_LIMIT;
+use crate::format::delta::{Delta, KEPT, PREFIX, Placed, decode_body};
+use crate::format::extent::Mapped;
+use crate::object::deferred::{Due, Dues};
+use crate::recovery::chain::Link;
+use crate::store::Store;
+use crate::tree::shared_extents::Logged;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use teal_types::{Lsn, SECTOR};
+
+impl Store {
+    /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of objects goes into `dues`.
+    pub(crate) fn redo(
+        &self,
+        link: &Link,
+        is_entry: bool,
+        dues: &mut Dues,
+    ) -> Result<(), StoreError> {
+        {
+            let mut segments = self.segments.lock();
+            if is_entry {
+                segments.start_anew(link.at);
+            }
+            segments.enter(link.at, link.header.seq);
+        }
+        let damaged = || StoreError::Corrupt {
+            what: "a record",
+            at: link.at.get(),
+            object: None,
+        };
+        let byte = link.at.byte() + SECTOR * (1 + u64::from(link.header.payload));
+        for placed in decode_body(&link.body, link.header.deltas) {
+            let placed = placed.map_err(|_| damaged())?;
+            let no = placed.object;
+            let lsn = Lsn::new(link.header.lsn.get() + u64::from(placed.lsn_offset));
+            self.next_lsn.fetch_max(lsn.get() + 1, Relaxed);
+            if no.get() >= COUNTER_LIMIT {
+                return Err(damaged());
+            }
+            self.next_object.fetch_max(no.get() + 1, Relaxed);
+            if self
+                .redo_at_once(&placed, lsn, byte + placed.at as u64)?
+                .ok_or_else(damaged)?
+            {
+                let at = u32::try_from(placed.at).map_err(|_| damaged())?;
+                let byte = byte + placed.at as u64;
+                dues.entry(no).or_default().push(Due {
+                    body: Arc::clone(&link.body),
+                    byte,
+                    at,
+                    lsn,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what a record of the last checkpoint keeps.
+    pub(crate) fn redo_kept(&self, link: &Link, dues: &mut Dues) -> Result<(), StoreError> {
+        let damaged = || StoreError::Corrupt {
+            what: "a record",
+            at: link.at.get(),
+            object: None,
+        };
+        for placed in decode_body(&link.body, link.header.deltas) {
+            let placed = placed.map_err(|_| damaged())?;
+            if let Delta::Kept { lsn, byte, .. } = placed.delta {
+                let at = u32::try_from(placed.at + KEPT + PREFIX).map_err(|_| damaged())?;
+                dues.entry(placed.object).or_default().push(Due {
+                    body: Arc::clone(&link.body),
+                    byte,
+                    at,
+                    lsn,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether the delta changes an object; `Ok(None)` when it contradicts the state.
+    fn redo_at_once(
+        &self,
+        placed: &Placed<'_>,
+        lsn: Lsn,
+        byte: u64,
+    ) -> Result<Option<bool>, StoreError> {
+        let no = placed.object;
+        let done = |redone: Option<()>| redone.map(|()| false);
+        match &placed.delta {
+            Delta::Inode(bytes) => self.segments.lock().add_live(byte, bytes.len() as u64, lsn),
+            Delta::Extent {
+                extent: Mapped::Own(own),
+                ..
+            } => {
+                self.segments
+                    .lock()
+                    .add_live(own.addr.byte(), own.bytes(), own.born);
+            }
+            Delta::Free => self.change_orphans(no, false)?,
+            Delta::Head(_)
+            | Delta::Attributes(_)
+            | Delta::Extent { .. }
+            | Delta::Hole { .. }
+            | Delta::EntrySet { .. }
+            | Delta::EntryGone { .. } => {}
+            Delta::Orphan(orphan) => return self.change_orphans(no, *orphan).map(|()| Some(false)),
+            Delta::Note { piece, value } => {
+                return self
+                    .redo_note(no, *piece, Some(value))
+                    .map(|()| Some(false));
+            }
+            Delta::NoteGone { piece } => {
+                return self.redo_note(no, *piece, None).map(|()| Some(false));
+            }
+            Delta::SharedSet { id, shared } => {
+                return self
+                    .redo_shared(*id, &Logged::Set(shared.clone()))
+                    .map(done);
+            }
+            Delta::SharedCount { id, count } => {
+                return self.redo_shared(*id, &Logged::Count(*count)).map(done);
+            }
+            Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone).map(done),
+            // What a checkpoint keeps is taken from the last one only.
+            Delta::Page { .. } | Delta::Roots(_) | Delta::Kept { .. } | Delta::Ignored => {
+                return Ok(Some(false));
+            }
+        }
+        Ok(Some(true))
+    }
+}

@@ -1,0 +1,474 @@
+//! The segment table: what is in use, what may be written next.
+//!
+//! # Invariants
+//! 1. A segment whose bytes became dead, or which was written, in checkpoint interval *k* is reused only when checkpoint *k + 2* is
+//!    durable: so the newest anchor may be lost, and the one before still finds everything it and its roll-forward need.
+//! 2. The head's run and its successor (`next_b`) are never free.
+//! 3. A free segment is *ready* once its host has allocated it; only ready segments are written.
+//! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no commit looks at all segments.
+//! 5. `live` is exactly what the newest state refers to: content, inode records, pages. `check` recounts it.
+
+use crate::error::StoreError;
+use crate::format::delta::Roots;
+use crate::format::geometry::{Geometry, Segment};
+use crate::format::record::Run;
+use crate::format::usage::SegmentUse;
+use crate::seeded::{Bug, bug};
+use std::collections::BTreeSet;
+use teal_types::{Lsn, SECTOR, Sector};
+
+/// A run shorter than this many sectors is not worth a record.
+const SHORTEST_RUN: u64 = 16;
+
+/// Where the next record goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) a: Run,
+    pub(crate) b: Run,
+}
+
+/// How to choose victims.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Choice {
+    /// By cost and benefit, at most this full.
+    CostBenefit(f64),
+    /// The emptiest: room is short.
+    Emptiest,
+}
+
+/// A fuller segment gives nothing back: what describes its content, and the ends of records, take the rest.
+pub(crate) const FULLEST: f64 = 0.97;
+/// A segment to clean.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Victim {
+    pub(crate) segment: Segment,
+    pub(crate) live: u64,
+    pub(crate) born: Lsn,
+}
+
+#[derive(Debug)]
+pub(crate) struct Segments {
+    pub(crate) geometry: Geometry,
+    table: Vec<SegmentUse>,
+    /// Not in use and ready; the head's successor among them.
+    free: BTreeSet<u32>,
+    free_bytes: u64,
+    /// Not in use, and not allocated by the host yet as far as is known.
+    unready: BTreeSet<u32>,
+    /// In use, but nothing in it lives.
+    dead: BTreeSet<u32>,
+    changed: BTreeSet<u32>,
+    head: Head,
+    /// The head as the last record's header names it: recovery looks nowhere else.
+    named: Head,
+    live: u64,
+    /// Something lived or died where or while it could not: only a damaged store says so.
+    contradictory: bool,
+    /// The checkpoint whose interval is running.
+    pub(crate) interval: u64,
+    /// Segments that this opening has not made sure of that their host has allocated them.
+    pub(crate) doubtful: BTreeSet<u32>,
+    /// Segments the cleaner found unreadable; never picked again while mounted.
+    pub(crate) bad: BTreeSet<u32>,
+    /// Segments cleaned since the last checkpoint.
+    pub(crate) moving: BTreeSet<u32>,
+}
+
+impl Segments {
+    pub(crate) fn new(geometry: Geometry, sparse: bool) -> Self {
+        let all: BTreeSet<u32> = (0..geometry.segments).collect();
+        let (free, unready) = if sparse {
+            (BTreeSet::new(), all)
+        } else {
+            (all, BTreeSet::new())
+        };
+        Self {
+            geometry,
+            table: vec![SegmentUse::default(); geometry.segments as usize],
+            free_bytes: if sparse { 0 } else { geometry.capacity() },
+            free,
+            unready,
+            dead: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            head: Head::default(),
+            named: Head::default(),
+            live: 0,
+            contradictory: false,
+            interval: 0,
+            doubtful: BTreeSet::new(),
+            bad: BTreeSet::new(),
+            moving: BTreeSet::new(),
+        }
+    }
+
+    /// Takes over an item read from the usage tree or a checkpoint's overrides.
+    pub(crate) fn restore(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
+        let most = self.geometry.segment_bytes();
+        let slot = self.table.get_mut(segment as usize)?;
+        if u64::from(usage.live) + u64::from(usage.retained) > most
+            || u64::from(usage.first) * SECTOR > most
+        {
+            return None;
+        }
+        self.live = self.live - u64::from(slot.live) + u64::from(usage.live);
+        *slot = usage;
+        self.sort(segment);
+        Some(())
+    }
+
+    pub(crate) fn get(&self, segment: Segment) -> &SegmentUse {
+        &self.table[segment.0 as usize]
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Segment, &SegmentUse)> {
+        self.table
+            .iter()
+            .enumerate()
+            .map(|(i, u)| (Segment(i as u32), u))
+    }
+
+    /// Bytes the newest state refers to.
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    fn edit(&mut self, segment: Segment, change: impl FnOnce(&mut SegmentUse)) {
+        self.changed.insert(segment.0);
+        change(&mut self.table[segment.0 as usize]);
+        self.sort(segment.0);
+    }
+
+    /// Puts a segment into the set its table item says it belongs to.
+    fn sort(&mut self, segment: u32) {
+        let usage = self.table[segment as usize];
+        let bytes = self.geometry.usable_bytes(Segment(segment));
+        if usage.used {
+            self.unready.remove(&segment);
+            self.free_bytes -= if self.free.remove(&segment) { bytes } else { 0 };
+        } else if !self.unready.contains(&segment) {
+            self.free_bytes += if self.free.insert(segment) { bytes } else { 0 };
+        }
+        if usage.used && usage.live == 0 && usage.retained == 0 {
+            self.dead.insert(segment);
+        } else {
+            self.dead.remove(&segment);
+        }
+    }
+
+    /// Counts `bytes` at a device byte address, written first by the operation `born`, as live.
+    pub(crate) fn add_live(&mut self, byte: u64, bytes: u64, born: Lsn) {
+        // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows is too much.
+        let more = |s: Segment| {
+            u64::from(self.get(s).live)
+                .checked_add(bytes)
+                .and_then(|live| u32::try_from(live).ok())
+        };
+        let found = self
+            .geometry
+            .segment_of(Sector::new(byte / SECTOR))
+            .and_then(|s| Some((s, more(s)?)));
+        let Some((segment, live)) = found else {
+            return self.contradictory = true;
+        };
+        self.edit(segment, |u| {
+            u.live = live;
+            u.born = u.born.max(born);
+        });
+        self.live += bytes;
+    }
+
+    /// Counts `bytes` at a device byte address as dead.
+    pub(crate) fn add_dead(&mut self, byte: u64, bytes: u64) {
+        let at = self.geometry.segment_of(Sector::new(byte / SECTOR));
+        let segment = at.filter(|s| u64::from(self.get(*s).live) >= bytes);
+        let Some(segment) = segment else {
+            return self.contradictory = true;
+        };
+        let interval = self.interval;
+        self.edit(segment, |u| {
+            u.live -= bytes as u32;
+            u.touched = u.touched.max(interval);
+        });
+        self.live -= bytes;
+    }
+
+    /// Notes that another table contradicts this one.
+    pub(crate) fn contradict(&mut self) {
+        self.contradictory = true;
+    }
+
+    /// Whether all that was said to live or to have died could be so. If not, the store refers to the same place twice or to a place
+    /// outside of all segments, and nobody may write by this table.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`].
+    pub(crate) fn sound(&self) -> Result<(), StoreError> {
+        let damaged = StoreError::Corrupt {
+            what: "the usage table",
+            at: 0,
+            object: None,
+        };
+        if self.contradictory {
+            Err(damaged)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Takes over the head that the last record's header names.
+    pub(crate) fn set_head(&mut self, head: Head) {
+        self.head = head;
+        self.named = head;
+        // A usage table older than the last reuse of a free segment would call it used.
+        for run in [head.a, head.b] {
+            if run.sectors > 0
+                && self
+                    .geometry
+                    .segment_of(run.addr)
+                    .is_some_and(|s| self.geometry.usable(s) == run)
+            {
+                self.start_anew(run.addr);
+            }
+        }
+    }
+
+    /// Gives the rest of the first run up, if the last record's header names the second one.
+    pub(crate) fn skip_run(&mut self) -> bool {
+        let is_named = self.head.b.sectors > 0 && self.head.b == self.named.b;
+        if is_named {
+            self.head = Head {
+                a: self.head.b,
+                b: Run::default(),
+            };
+            self.refill();
+        }
+        is_named
+    }
+
+    /// Forgets what a usage table that could not know says of a segment that the log now enters: it was free.
+    pub(crate) fn start_anew(&mut self, at: Sector) {
+        if let Some(segment) = self.geometry.segment_of(at)
+            && self.table[segment.0 as usize].live == 0
+        {
+            self.edit(segment, |u| *u = SegmentUse::default());
+        }
+    }
+
+    /// Records that a record with this number starts at `at`; says whether it is the first of its segment.
+    pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
+        let segment = self
+            .geometry
+            .segment_of(at)
+            .expect("records lie in segments");
+        let first = (at.get() - self.geometry.whole(segment).addr.get()) as u32;
+        let interval = self.interval;
+        let is_first = !self.get(segment).used;
+        self.edit(segment, |u| {
+            if is_first {
+                *u = SegmentUse {
+                    used: true,
+                    first,
+                    first_seq: seq,
+                    ..*u
+                };
+            }
+            u.touched = interval;
+        });
+        is_first
+    }
+
+    fn is_reserved(&self, segment: Segment) -> bool {
+        [self.head.a, self.head.b]
+            .iter()
+            .any(|run| run.sectors > 0 && self.geometry.segment_of(run.addr) == Some(segment))
+    }
+
+    /// The segments the head and its successor are in, each once.
+    fn reserved(&self) -> impl Iterator<Item = Segment> {
+        let of = |run: Run| {
+            if run.sectors > 0 {
+                self.geometry.segment_of(run.addr)
+            } else {
+                None
+            }
+        };
+        let (a, b) = (of(self.head.a), of(self.head.b));
+        [a, b.filter(|_| a != b)].into_iter().flatten()
+    }
+
+    /// The next free segment after the head, ready ones only or unready ones only.
+    pub(crate) fn next_free(&self, ready: bool) -> Option<Segment> {
+        let from = self
+            .geometry
+            .segment_of(self.head.b.addr.max(self.head.a.addr))
+            .map_or(0, |s| s.0 + 1);
+        let set = if ready { &self.free } else { &self.unready };
+        set.range(from..)
+            .chain(set.range(..from))
+            .map(|s| Segment(*s))
+            .find(|s| !self.is_reserved(*s))
+    }
+
+    pub(crate) fn set_ready(&mut self, segment: Segment) {
+        self.unready.remove(&segment.0);
+        self.sort(segment.0);
+    }
+
+    /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
+    pub(crate) fn advance(&mut self, end: Sector) -> Head {
+        let end = Sector::new(end.get().next_multiple_of(self.geometry.align));
+        let segment = self
+            .geometry
+            .segment_of(Sector::new(end.get() - 1))
+            .expect("records lie in segments");
+        let usable = self.geometry.usable(segment);
+        let left = (usable.addr.get() + u64::from(usable.sectors)).saturating_sub(end.get());
+        let b_used = self.geometry.segment_of(self.head.b.addr) == Some(segment);
+        if b_used {
+            self.head.b = Run::default();
+        }
+        if left >= SHORTEST_RUN.max(2 * self.geometry.align) {
+            self.head.a = Run {
+                addr: end,
+                sectors: left as u32,
+            };
+        } else {
+            self.head.a = std::mem::take(&mut self.head.b);
+        }
+        self.refill();
+        self.named = self.head;
+        self.head
+    }
+
+    /// Gives the head a second run if it has none and one is free.
+    pub(crate) fn refill(&mut self) {
+        for _ in 0..2 {
+            if self.head.b.sectors == 0
+                && let Some(segment) = self.next_free(true)
+            {
+                self.head.b = self.geometry.usable(segment);
+            }
+            if self.head.a.sectors == 0 {
+                self.head.a = std::mem::take(&mut self.head.b);
+            }
+        }
+    }
+
+    /// Frees what may be reused now that checkpoint `durable` is.
+    pub(crate) fn ripen(&mut self, durable: u64) {
+        let is_ripe = |s: &Segment| {
+            (self.table[s.0 as usize].touched + 2 <= durable || bug(Bug::ReuseAtOnce))
+                && !self.is_reserved(*s)
+        };
+        let ripe: Vec<_> = self
+            .dead
+            .iter()
+            .map(|s| Segment(*s))
+            .filter(is_ripe)
+            .collect();
+        for segment in &ripe {
+            self.edit(*segment, |u| *u = SegmentUse::default());
+        }
+    }
+
+    /// Segments that will be free once two more checkpoints are durable, without any cleaning.
+    pub(crate) fn ripening(&self) -> usize {
+        self.dead.len() - self.reserved().filter(|s| self.dead.contains(&s.0)).count()
+    }
+
+    /// Bytes that can be written without cleaning or asking the host.
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        if !self.doubtful.is_empty() {
+            return 0;
+        }
+        let head = u64::from(self.head.a.sectors) + u64::from(self.head.b.sectors);
+        let taken = self
+            .reserved()
+            .filter(|s| self.free.contains(&s.0))
+            .map(|s| self.geometry.usable_bytes(s));
+        head * SECTOR + self.free_bytes - taken.sum::<u64>()
+    }
+
+    /// Bytes that are free once the host has allocated them.
+    pub(crate) fn unready_bytes(&self) -> u64 {
+        self.unready.len() as u64 * self.geometry.segment_bytes()
+    }
+
+    /// Segments that hold something, the head's among them.
+    pub(crate) fn in_use(&self) -> u64 {
+        u64::from(self.geometry.segments) - (self.free.len() + self.unready.len()) as u64
+    }
+
+    /// Free segments, ready or not.
+    pub(crate) fn free_segments(&self) -> usize {
+        let reserved = self
+            .reserved()
+            .filter(|s| !self.table[s.0 as usize].used)
+            .count();
+        self.free.len() + self.unready.len() - reserved
+    }
+
+    /// Segments worth cleaning, the best first. None is given twice between two checkpoints: what was moved out of it may live on until
+    /// the next one.
+    pub(crate) fn victims(&self, now: Lsn, choice: Choice) -> Vec<Victim> {
+        let bytes = self.geometry.segment_bytes() as f64;
+        let mut found: Vec<(f64, Victim)> = Vec::new();
+        for (segment, u) in self.all() {
+            let fill = f64::from(u.live) / bytes;
+            let score = match choice {
+                Choice::CostBenefit(fullest) if fill > fullest => continue,
+                Choice::CostBenefit(_) => {
+                    (1.0 - fill) * (now.get().saturating_sub(u.born.get()) + 1) as f64
+                        / (1.0 + fill)
+                }
+                Choice::Emptiest => 1.0 - fill,
+            };
+            let is_free = !self.is_reserved(segment) && !self.bad.contains(&segment.0);
+            if u.used
+                && u.live > 0
+                && fill <= FULLEST
+                && is_free
+                && !self.moving.contains(&segment.0)
+            {
+                found.push((
+                    score,
+                    Victim {
+                        segment,
+                        live: u64::from(u.live),
+                        born: u.born,
+                    },
+                ));
+            }
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        found.into_iter().map(|(_, victim)| victim).collect()
+    }
+
+    /// The segments changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub(crate) fn changed(&self) -> &BTreeSet<u32> {
+        &self.changed
+    }
+
+    /// Puts segments back among the changed ones.
+    pub(crate) fn put_changed(&mut self, changed: BTreeSet<u32>) {
+        self.changed.extend(changed);
+    }
+
+    /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next one.
+    pub(crate) fn apply_overrides(&mut self, roots: &Roots) -> Option<()> {
+        self.changed
+            .extend(roots.overrides.iter().map(|(segment, _)| *segment));
+        roots
+            .overrides
+            .iter()
+            .try_for_each(|(segment, usage)| self.restore(*segment, *usage))
+    }
+}

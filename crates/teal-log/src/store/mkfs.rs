@@ -1,0 +1,212 @@
+//! Making a store: geometry for the disk, a root directory, the first checkpoint, and last of all the superblocks.
+
+use crate::commit::committer::{Committer, Kind};
+use crate::commit::layout::Chain;
+use crate::error::{DiskRequest, StoreError};
+use crate::format::delta::Roots;
+use crate::format::geometry::{Geometry, Segment};
+use crate::format::owner::Owner;
+use crate::format::record::Sums;
+use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, Superblock};
+use crate::recovery::open::OpenOptions;
+use crate::space::cost::Cost;
+use crate::space::segments::Head;
+use crate::store::Store;
+use crate::store::op::NewObject;
+use crate::tree::reader::Reader;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use teal_env::{Clock, Disk, Entropy};
+use teal_types::{FileType, ObjectNo, SECTOR, Sector};
+
+/// The smallest disk a store fits on, in bytes.
+pub const SMALLEST_STORE: u64 = 16 << 20;
+const SMALLEST_SEGMENT: u64 = 512 << 10;
+const USUAL_SEGMENT: u64 = 1 << 20;
+const MOST_SEGMENTS: u64 = 1 << 16;
+const ANCHOR_PLACES: u32 = 4;
+
+/// What the owner may choose.
+#[derive(Debug, Clone, Default)]
+pub struct MkfsOptions {
+    /// A name for people, at most 64 bytes.
+    pub label: String,
+    /// Owner and group of the root directory.
+    pub owner: (u32, u32),
+    /// Names lie anywhere in their directories, as in stores made before `GROUPED_NAMES` was there.
+    pub scattered_names: bool,
+}
+
+/// Why no store can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MkfsError {
+    /// The disk is too small.
+    #[error("{0} bytes are too few: a store needs at least {SMALLEST_STORE} (16 MiB)")]
+    TooSmall(u64),
+    /// The label is too long.
+    #[error("a label has at most {LABEL_MAX} bytes")]
+    Label,
+    /// The disk failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The geometry for a disk.
+fn design(
+    disk: &dyn Disk,
+    options: &MkfsOptions,
+    clock: &dyn Clock,
+    entropy: &dyn Entropy,
+) -> Superblock {
+    let shape = disk.shape();
+    let bytes = shape.sectors * SECTOR;
+    let mut segment = if bytes < 256 << 20 {
+        SMALLEST_SEGMENT
+    } else {
+        USUAL_SEGMENT
+    };
+    while bytes / segment > MOST_SEGMENTS {
+        segment *= 2;
+    }
+    let tail = superblock::BYTES as u64 + 4096;
+    let mut volume = [0; 4];
+    entropy.fill(&mut volume);
+    Superblock {
+        uuid: entropy.id(),
+        compatible: 0,
+        read_only_compatible: 0,
+        incompatible: if options.scattered_names {
+            0
+        } else {
+            GROUPED_NAMES
+        },
+        sectors: shape.sectors,
+        segment_sectors: (segment / SECTOR) as u32,
+        segments: ((bytes - tail) / segment) as u32,
+        commit_align: shape.logical.max(shape.physical),
+        anchor_places: ANCHOR_PLACES,
+        volume: u32::from_le_bytes(volume),
+        rotational: shape.rotational,
+        created: clock.civil(),
+        hash_seed: entropy.id(),
+        label: options.label.clone(),
+    }
+}
+
+impl Store {
+    /// Makes an empty store on `disk`. Whatever was there is gone from the moment this starts.
+    ///
+    /// # Errors
+    /// [`MkfsError`].
+    pub fn mkfs(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        entropy: &dyn Entropy,
+        options: &MkfsOptions,
+    ) -> Result<(), MkfsError> {
+        let bytes = disk.shape().sectors * SECTOR;
+        if bytes < SMALLEST_STORE {
+            return Err(MkfsError::TooSmall(bytes));
+        }
+        if options.label.len() > LABEL_MAX || options.label.contains('\0') {
+            return Err(MkfsError::Label);
+        }
+        let sb = design(&*disk, options, &*clock, entropy);
+        let geometry = Geometry::new(&sb);
+        let reader = Reader::new(disk);
+        let copies = [Sector::new(0), Superblock::second_copy(sb.sectors)];
+        for at in copies.into_iter().chain(geometry.anchor_slots()) {
+            // Fixed places are written for ever, whether or not their segment is in use.
+            let slot = geometry.slot_sectors().min(sb.sectors - at.get());
+            let allocated = reader.disk().allocate(at, slot);
+            allocated.map_err(|source| StoreError::Io {
+                doing: DiskRequest::Allocate,
+                at: at.get(),
+                source: Arc::new(source),
+            })?;
+            reader.write(at, vec![0; superblock::BYTES].into())?;
+        }
+        reader.sync()?;
+        let superblock = sb.encode();
+        let store = Self::first(sb, reader, clock)?;
+        store.make_root(options.owner)?;
+        for at in copies {
+            store.reader.write(at, superblock.clone().into())?;
+        }
+        store.reader.sync()?;
+        Ok(())
+    }
+
+    /// A store with nothing in it, not even a root.
+    fn first(sb: Superblock, reader: Reader, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let chain = Chain {
+            uuid: sb.uuid,
+            epoch: 1,
+            seq: 1,
+            batch: 1,
+            digest: 0,
+            watermark: 0,
+            sums: Sums::default(),
+            owner: Owner::default(),
+        };
+        let committer = Committer {
+            chain,
+            epoch_written: true,
+            checkpoint: 0,
+            anchored: 0,
+            slots: vec![1; sb.anchor_places as usize],
+            log_bytes: 0,
+            since: None,
+            unsynced_since: None,
+            closed: false,
+            is_marked: false,
+            seen: None,
+        };
+        let roots = Roots {
+            next_object: ObjectNo::ROOT.get(),
+            ..Roots::default()
+        };
+        let store = Self::assemble(sb, reader, clock, OpenOptions::default(), committer, &roots)?;
+        let first = Segment(0);
+        let whole = store.geometry.whole(first);
+        store
+            .reader
+            .disk()
+            .allocate(whole.addr, u64::from(whole.sectors))
+            .map_err(|source| StoreError::Io {
+                doing: DiskRequest::Allocate,
+                at: whole.addr.get(),
+                source: Arc::new(source),
+            })?;
+        let mut segments = store.segments.lock();
+        segments.set_ready(first);
+        segments.set_head(Head {
+            a: store.geometry.usable(first),
+            b: Default::default(),
+        });
+        drop(segments);
+        store.refresh_budget();
+        Ok(store)
+    }
+
+    fn make_root(&self, owner: (u32, u32)) -> Result<(), StoreError> {
+        let op = self.begin(Cost::names(1))?;
+        let now = self.clock.civil();
+        let (uid, gid) = owner;
+        let mut locked = op.lock(&[])?;
+        let root = locked.create(NewObject {
+            kind: FileType::Dir,
+            perm: 0o755,
+            uid,
+            gid,
+            rdev: 0,
+            now,
+        });
+        assert_eq!(root, ObjectNo::ROOT, "the first object is the root");
+        drop(locked);
+        drop(op);
+        self.next_object
+            .store(ObjectNo::FIRST_FREE.get(), Ordering::Relaxed);
+        self.commit_as(&mut self.commit.lock(), Kind::Checkpoint)
+    }
+}

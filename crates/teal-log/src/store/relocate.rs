@@ -1,0 +1,355 @@
+//! Cleaning one segment: whatever lives in it is entered into the open batch, so that the next commits write it elsewhere.
+//!
+//! # How
+//! 1. Its records say what it held and whose that was; the newest maps say what of it still lives.
+//! 2. Blocks are remembered beside the file's new ones, with the place they came from: sealed last, and only if the file still leads
+//!    there. So cold data fills segments of its own, and keeps its age.
+//! 3. Moving is an operation like any other: no state but the batch, so a crash in the middle costs nothing.
+//! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the log, and nothing is lost that was
+//!    not lost before.
+
+use crate::counters::add;
+use crate::error::StoreError;
+use crate::format::checksum::{crc, crc_matches};
+use crate::format::delta::{Delta, decode_body};
+use crate::format::extent::{Extent, Mapped};
+use crate::format::geometry::Segment;
+use crate::format::page::TreeKind;
+use crate::format::segment_walk;
+use crate::object::extents::Extents;
+use crate::object::state::{Blocks, Content, Moving, Object, State};
+use crate::store::Store;
+use crate::store::cleaner::Left;
+use crate::store::op::{Locked, Op};
+use crate::tree::freed::Freed;
+use crate::tree::page_bounds::{PAGE, Places};
+use std::sync::atomic::Ordering;
+use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
+
+/// The room is looked at after so many deltas, or when the batch has grown by a part of a segment.
+const LOOK: u32 = 16;
+const LOOK_PART: i64 = 32;
+
+/// A segment as it was read.
+pub(crate) struct Held {
+    segment: Segment,
+    from: Sector,
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    /// The stored sectors of one block of an extent that lies in the segment.
+    fn block(&self, extent: &Extent, at: u64) -> Option<&[u8]> {
+        let one = extent.slice(at, 1);
+        let from = usize::try_from(one.addr.get().checked_sub(self.from.get())? * SECTOR).ok()?;
+        let bytes = self.bytes.get(from..from + one.bytes() as usize)?;
+        one.crcs
+            .first()
+            .filter(|sum| crc_matches(bytes, **sum))
+            .map(|_| bytes)
+    }
+}
+
+impl Store {
+    /// The whole content of a segment; one that cannot be read is set aside.
+    pub(crate) fn read_victim(&self, victim: Segment) -> Option<Held> {
+        let whole = self.geometry.whole(victim);
+        let mut held = Held {
+            segment: victim,
+            from: whole.addr,
+            bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize],
+        };
+        let read = self.reader.raw(whole.addr, &mut held.bytes);
+        read.inspect_err(|e| self.set_aside(victim, e))
+            .ok()
+            .map(|()| held)
+    }
+
+    /// Leaves a segment alone from now on.
+    pub(crate) fn set_aside(&self, victim: Segment, why: &StoreError) {
+        log::error!("segment {} cannot be cleaned: {why}", victim.0);
+        self.segments.lock().bad.insert(victim.0);
+    }
+
+    /// Adds the objects whose records live in a segment.
+    ///
+    /// # Errors
+    /// What reading the inode map met.
+    pub(crate) fn leaves_of(&self, held: &Held, places: &mut Places) -> Result<(), StoreError> {
+        let usage = *self.segments.lock().get(held.segment);
+        for found in segment_walk::records(
+            &self.geometry,
+            &self.sb.uuid,
+            held.segment,
+            &usage,
+            &held.bytes,
+        ) {
+            for placed in decode_body(found.body, found.header.deltas) {
+                let Ok(placed) = placed else { break };
+                if let Delta::Inode(_) = placed.delta
+                    && let Some(home) = self.imap.read().get(&self.reader, placed.object)?
+                    && home.byte == found.body_byte + placed.at as u64
+                {
+                    places.add(placed.object);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what lives in a segment into the open batch; a damaged one is set aside.
+    pub(crate) fn clean_segment(&self, held: &Held, left: Left) -> Result<(), StoreError> {
+        let live = u64::from(self.segments.lock().get(held.segment).live);
+        match self.move_all(held, left) {
+            Ok(()) => {
+                add(&self.reader.counters.segments_cleaned, 1);
+                add(&self.reader.counters.bytes_cleaned, live);
+                Ok(())
+            }
+            Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
+                self.set_aside(held.segment, &e);
+                Ok(())
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn move_all(&self, held: &Held, left: Left) -> Result<(), StoreError> {
+        let victim = held.segment;
+        let usage = *self.segments.lock().get(victim);
+        let mut unreadable = self.move_shared(victim).err();
+        let (mut deltas, mut grown) = (0, self.grown());
+        // Inode records first: whoever is read here need not be read again for his blocks.
+        for for_inodes in [true, false] {
+            for found in
+                segment_walk::records(&self.geometry, &self.sb.uuid, victim, &usage, &held.bytes)
+            {
+                for placed in decode_body(found.body, found.header.deltas) {
+                    let Ok(placed) = placed else { break };
+                    deltas += 1;
+                    if deltas == LOOK
+                        || self.grown() - grown > self.geometry.segment_bytes() as i64 / LOOK_PART
+                    {
+                        (deltas, grown) = (0, self.grown());
+                        if !self.has_room(0, left) {
+                            // What is moved is moved; the rest stays for another round.
+                            return unreadable.map_or(Ok(()), Err);
+                        }
+                    }
+                    let no = placed.object;
+                    let moved = match placed.delta {
+                        Delta::Inode(bytes) if for_inodes => {
+                            self.move_inode(no, found.body_byte + placed.at as u64, bytes)
+                        }
+                        Delta::Extent {
+                            block,
+                            extent: Mapped::Own(extent),
+                        } if !for_inodes => self.move_extent(no, block, &extent, held),
+                        Delta::Page {
+                            kind,
+                            level,
+                            first_key,
+                            ptr,
+                        } if !for_inodes => self.move_page(no, kind, level, first_key, ptr.addr()),
+                        _ => Ok(()),
+                    };
+                    match moved {
+                        Ok(()) | Err(StoreError::NotFound(_)) => {}
+                        Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
+                            log::error!("cleaning {}: {e}", self.path_of(no));
+                            unreadable = Some(e);
+                        }
+                        Err(e) => return Err(e),
+                    }
+                }
+            }
+        }
+        unreadable.map_or(Ok(()), Err)
+    }
+
+    /// Bytes that the open batch and pages take, but for the store's own trees.
+    fn grown(&self) -> i64 {
+        self.gathered.load(Ordering::Relaxed) + self.mem_pages.load(Ordering::Relaxed) * PAGE as i64
+    }
+
+    fn move_inode(&self, no: ObjectNo, byte: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let op: Op<'_> = self.begin_cleaning();
+        let Some(home) = self
+            .imap
+            .read()
+            .get(&self.reader, no)?
+            .filter(|home| home.byte == byte)
+        else {
+            return Ok(());
+        };
+        // No batch is sealed while the operation runs: whoever changed the object since is in the table.
+        if self.table.get(no).is_none()
+            && crc(bytes) == home.crc
+            && let Some(state) = State::decode(no, Some(home), bytes)
+        {
+            self.table.add(Object::new(no, state, bytes.len()));
+        }
+        let mut locked = op.lock(&[no])?;
+        if locked.state(no).home.is_some_and(|home| home.byte == byte) {
+            let state = mark_unchanged(&mut locked, no);
+            state.rewrite = true;
+            state.head_changed = true;
+        }
+        Ok(())
+    }
+
+    fn move_extent(
+        &self,
+        no: ObjectNo,
+        block: u64,
+        old: &Extent,
+        held: &Held,
+    ) -> Result<(), StoreError> {
+        let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
+        let op: Op<'_> = self.begin_cleaning();
+        if self.table.get(no).is_none() && self.imap.read().get(&self.reader, no)?.is_none() {
+            return Ok(());
+        }
+        let mut locked = op.lock(&[no])?;
+        let Content::Blocks(blocks) = &mut locked.state(no).content else {
+            return Ok(());
+        };
+        let mut there = Vec::new();
+        let mut at = block;
+        while let Some((start, extent)) = blocks.extents.at_or_after(&self.reader, no, at)? {
+            if start >= block + old.blocks() {
+                break;
+            }
+            at = start + extent.blocks();
+            if let Mapped::Own(extent) = extent
+                && range.contains(&extent.addr.get())
+            {
+                there.push((start, extent));
+            }
+        }
+        let (mut moved, mut result) = (0, Ok(()));
+        for (start, extent) in there {
+            match self.read_to_move(blocks, no, start, &extent, held) {
+                Ok(bytes) => moved += bytes,
+                Err(e) => result = Err(e),
+            }
+        }
+        if moved > 0 {
+            let mut freed: Vec<Freed> = Vec::new();
+            mark_unchanged(&mut locked, no).pages_freed(&mut freed);
+            locked.count_moved(moved);
+            self.account(&freed);
+        }
+        result
+    }
+
+    fn read_to_move(
+        &self,
+        blocks: &mut Blocks,
+        no: ObjectNo,
+        start: u64,
+        extent: &Extent,
+        held: &Held,
+    ) -> Result<u64, StoreError> {
+        let to_move: Vec<u64> = (start..start + extent.blocks())
+            .filter(|b| !blocks.dirty.contains_key(b))
+            .collect();
+        if to_move.is_empty() {
+            return Ok(0);
+        }
+        blocks.extents.warm(&self.reader, start, extent.blocks())?;
+        let mut moved = 0;
+        for block in to_move {
+            let bytes = match held.block(extent, block - start) {
+                Some(stored) => {
+                    let mut bytes = stored.to_vec();
+                    bytes.resize(BLOCK as usize, 0);
+                    bytes
+                }
+                // Rewritten while the segment was read, or damaged: the reader knows.
+                None => blocks.load(&self.reader, no, block)?,
+            };
+            let from = extent.slice(block - start, 1).addr;
+            moved += bytes.len() as u64;
+            blocks.moving.insert(
+                block,
+                Moving {
+                    bytes: bytes.into(),
+                    from,
+                    born: extent.born,
+                },
+            );
+        }
+        Ok(moved)
+    }
+
+    fn move_page(
+        &self,
+        owner: ObjectNo,
+        kind: TreeKind,
+        level: u8,
+        key: u64,
+        at: Sector,
+    ) -> Result<(), StoreError> {
+        let mut freed = Vec::new();
+        let reader = &self.reader;
+        match kind {
+            TreeKind::InodeMap => {
+                let mut imap = self.imap.write();
+                imap.tree.touch(reader, level, key, at)?;
+                freed.extend(imap.freed());
+            }
+            TreeKind::Orphans => {
+                let mut tree = self.orphans.lock();
+                tree.touch(reader, level, key, at)?;
+                freed.extend(tree.take_freed().into_iter().map(Freed::page));
+            }
+            TreeKind::Usage => {
+                let mut tree = self.usage.lock();
+                tree.touch(reader, level, key, at)?;
+                freed.extend(tree.take_freed().into_iter().map(Freed::page));
+            }
+            TreeKind::Extents | TreeKind::Directory => {
+                let op: Op<'_> = self.begin_cleaning();
+                let mut locked = op.lock(&[owner])?;
+                let state = locked.state(owner);
+                let touched = match &mut state.content {
+                    Content::Blocks(Blocks {
+                        extents: Extents::Tree(tree),
+                        ..
+                    })
+                    | Content::Dir(crate::object::directory::Dir {
+                        entries: crate::object::directory::Entries::Tree(tree),
+                        ..
+                    }) => tree.touch(reader, level, key, at)?,
+                    _ => false,
+                };
+                if touched {
+                    mark_unchanged(&mut locked, owner).pages_freed(&mut freed);
+                }
+            }
+            TreeKind::SharedExtents => {
+                let mut table = reader.shared.write();
+                table.tree.touch(reader, level, key, at)?;
+                freed.extend(table.tree.take_freed().into_iter().map(Freed::page));
+                reader.shared.note(&table);
+            }
+            TreeKind::Notes => {
+                let mut tree = self.notes.lock();
+                tree.touch(reader, level, key, at)?;
+                freed.extend(tree.take_freed().into_iter().map(Freed::page));
+            }
+            TreeKind::History | TreeKind::Xattrs => {}
+        }
+        self.account(&freed);
+        Ok(())
+    }
+}
+
+/// Enters an object into the open batch that is written again, but not changed.
+fn mark_unchanged<'l>(locked: &'l mut Locked<'_>, no: ObjectNo) -> &'l mut State {
+    let lsn = locked.state(no).core.lsn;
+    let state = locked.mark(no);
+    state.core.lsn = lsn;
+    state
+}

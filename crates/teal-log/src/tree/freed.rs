@@ -1,0 +1,55 @@
+//! What a change of a map takes away: pieces of the disk, and references to shared extents.
+
+use crate::format::extent::Mapped;
+use crate::format::imap::Home;
+use crate::format::page::PagePtr;
+use teal_types::SECTOR;
+
+/// What a change took away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// A piece of the disk that is dead now.
+    Piece { byte: u64, bytes: u64 },
+    /// So many bytes of a part of a shared extent; `more` extents refer to it than before: -1 when all of the part is gone, 1 when what
+    /// is left is in two places.
+    Shared { id: u64, bytes: u64, more: i32 },
+}
+
+impl Freed {
+    pub(crate) fn page(ptr: PagePtr) -> Self {
+        Self::Piece {
+            byte: ptr.addr().byte(),
+            bytes: ptr.sectors() * SECTOR,
+        }
+    }
+    pub(crate) fn home(home: Home) -> Self {
+        Self::Piece {
+            byte: home.byte,
+            bytes: u64::from(home.len),
+        }
+    }
+    /// All of an extent.
+    pub(crate) fn extent(extent: &Mapped) -> Self {
+        Self::part(extent, -1)
+    }
+    pub(crate) fn part(part: &Mapped, more: i32) -> Self {
+        let bytes = part.stored() * SECTOR;
+        match part {
+            Mapped::Own(extent) => Self::Piece {
+                byte: extent.addr.byte(),
+                bytes,
+            },
+            Mapped::Shared(slice) => Self::Shared {
+                id: slice.id,
+                bytes,
+                more,
+            },
+        }
+    }
+    /// Bytes of content, or of whatever it was.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Piece { bytes, .. } | Self::Shared { bytes, .. } => *bytes,
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! The table of shared extents: where each lies, how many extents of files refer to it, and which of them lie in a stretch of the disk.
+//!
+//! # Invariants
+//! 1. The count of a shared extent is the number of extents of files that refer to a part of it: an operation that maps, splits or unmaps
+//!    such a part changes the count too, so both are in one batch.
+//! 2. A shared extent to which nobody refers is gone, and its bytes are dead. Until then all of it lives.
+//! 3. Each shared extent has its place in the table, and each place its shared extent.
+//! 4. Once [`warm`](SharedTable::warm)ed, a count changes without I/O and without failing.
+//!
+//! # How
+//! 1. The newest word is the tree in memory; what the open batch changed of it is logged as states when the batch is sealed.
+//! 2. The cleaner reads a shared extent into `moving`; sealing writes it at the head, in one run. Nothing of the files that refer to it
+//!    changes. Its new place cannot be known, and so not be warmed, beforehand: it waits in `moved` for the next checkpoint, before which
+//!    a batch of its own takes what is still moving.
+
+use crate::error::StoreError;
+use crate::format::codec::Put;
+use crate::format::extent::{Extent, Mapped, SHARED_IDS, Slice};
+use crate::format::page::{PagePtr, STORE_WIDE, TreeKind};
+use crate::format::shared::{LAST_ID, SharedExtent, place_key, place_of};
+use crate::seeded::{Bug, bug};
+use crate::tree::freed::Freed;
+use crate::tree::page_bounds::PAGE;
+use crate::tree::{PageSource, Tree};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use teal_types::{ObjectNo, Sector};
+
+/// Nobody refers anew to a shared extent with this count. Every reference may still fall into 32 pieces, so that a count always fits its
+/// four bytes.
+pub(crate) const SHARES_MAX: u32 = 1 << 26;
+
+/// What an item takes in a batch: its delta, with as many checksums as it has.
+const ITEM_TAKES: u64 = 384;
+/// A shared extent is moved in one piece, and the end of a run in which it does not fit is left empty: at worst half of each segment.
+const MOVE_FACTOR: u64 = 2;
+
+/// What the open batch did with a shared extent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Change {
+    /// The log does not know of it yet.
+    is_new: bool,
+    is_gone: bool,
+}
+
+/// What a batch says of a shared extent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Logged {
+    Set(SharedExtent),
+    Count(u32),
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) tree: Tree,
+    /// The next id, once that is known.
+    next: Option<u64>,
+    changed: BTreeMap<u64, Change>,
+    /// Content on its way to another place, by id.
+    moving: BTreeMap<u64, Vec<u8>>,
+    /// Keys of places that the tree does not have yet, with their ids.
+    moved: BTreeMap<u64, u64>,
+}
+
+/// The lock guards the table; reads of its pages are done under it.
+#[derive(Debug)]
+pub(crate) struct SharedTable {
+    table: RwLock<Table>,
+    is_used: AtomicBool,
+    mem_pages: AtomicUsize,
+    /// What the open batch writes of the table, and of what is moving, at most; pages not counted.
+    takes: AtomicU64,
+    /// The second of them.
+    moving_takes: AtomicU64,
+    /// Bytes these and the pages have come to take since the budget last counted them.
+    growth: AtomicI64,
+}
+
+fn damaged(object: Option<ObjectNo>) -> StoreError {
+    StoreError::Corrupt {
+        what: "the shared-extent table",
+        at: 0,
+        object,
+    }
+}
+
+fn id_value(id: u64) -> Vec<u8> {
+    let mut value = Vec::with_capacity(8);
+    value.put_u64(id);
+    value
+}
+
+impl Table {
+    fn get(&self, src: &dyn PageSource, id: u64) -> Result<Option<SharedExtent>, StoreError> {
+        let Some(value) = self.tree.get(src, id)? else {
+            return Ok(None);
+        };
+        SharedExtent::decode(&value)
+            .map(Some)
+            .ok_or_else(|| damaged(None))
+    }
+
+    fn known(&self, src: &dyn PageSource, id: u64) -> Result<SharedExtent, StoreError> {
+        self.get(src, id)?.ok_or_else(|| damaged(None))
+    }
+
+    fn next_id(&mut self, src: &dyn PageSource) -> Result<u64, StoreError> {
+        if let Some(next) = self.next {
+            return Ok(next);
+        }
+        let next = self
+            .tree
+            .at_or_before(src, (1 << 63) - 1)?
+            .map_or(0, |(id, _)| id + 1);
+        self.next = Some(next);
+        Ok(next)
+    }
+
+    /// Sets an item and its place; returns the extent that was there.
+    fn set(
+        &mut self,
+        src: &dyn PageSource,
+        id: u64,
+        shared: &SharedExtent,
+    ) -> Result<Option<Extent>, StoreError> {
+        let old = self.get(src, id)?.map(|old| old.extent);
+        self.tree.insert(src, id, &shared.encode())?;
+        if old.as_ref().map(|old| old.addr) != Some(shared.extent.addr) {
+            if let Some(old) = &old {
+                self.forget_place(src, old.addr)?;
+            }
+            self.tree
+                .insert(src, place_key(shared.extent.addr), &id_value(id))?;
+        }
+        Ok(old)
+    }
+
+    fn remove(&mut self, src: &dyn PageSource, id: u64, extent: &Extent) -> Result<(), StoreError> {
+        self.tree.remove(src, id)?;
+        self.forget_place(src, extent.addr)
+    }
+
+    fn forget_place(&mut self, src: &dyn PageSource, addr: Sector) -> Result<(), StoreError> {
+        let key = place_key(addr);
+        if self.moved.remove(&key).is_none() {
+            self.tree.remove(src, key)?;
+        }
+        Ok(())
+    }
+
+    /// Places that the tree does not have yet, with their ids.
+    pub(crate) fn moved(&self) -> impl Iterator<Item = (Sector, u64)> + '_ {
+        self.moved.iter().map(|(key, id)| (place_of(*key), *id))
+    }
+
+    fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
+        freed.extend(self.tree.take_freed().into_iter().map(Freed::page));
+    }
+}
+
+impl SharedTable {
+    pub(crate) fn new(root: Option<PagePtr>) -> Self {
+        Self {
+            table: RwLock::new(Table {
+                tree: Tree::with_root(TreeKind::SharedExtents, STORE_WIDE, root),
+                next: None,
+                changed: BTreeMap::new(),
+                moving: BTreeMap::new(),
+                moved: BTreeMap::new(),
+            }),
+            is_used: AtomicBool::new(root.is_some()),
+            mem_pages: AtomicUsize::new(0),
+            takes: AtomicU64::new(0),
+            moving_takes: AtomicU64::new(0),
+            growth: AtomicI64::new(0),
+        }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read()
+    }
+
+    /// For folding.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write()
+    }
+
+    /// Whether nothing is shared: no extent of any file needs a look at the table.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_used.load(Relaxed)
+    }
+
+    /// Whether the open batch has something to say of the table.
+    pub(crate) fn is_changed(&self) -> bool {
+        let table = self.table.read();
+        !table.changed.is_empty() || !table.moving.is_empty()
+    }
+
+    pub(crate) fn is_moving(&self) -> bool {
+        !self.table.read().moving.is_empty()
+    }
+
+    /// Pages that only memory holds, and those that places on their way into the tree will change, about.
+    pub(crate) fn mem_pages(&self) -> usize {
+        self.mem_pages.load(Relaxed)
+    }
+
+    /// What the next checkpoint writes of the table, and of what is moving, at most.
+    pub(crate) fn takes(&self) -> u64 {
+        self.takes.load(Relaxed) + self.mem_pages() as u64 * PAGE
+    }
+
+    /// What is moving takes of it.
+    pub(crate) fn moving_takes(&self) -> u64 {
+        self.moving_takes.load(Relaxed)
+    }
+
+    /// By how much that has grown since this was last asked.
+    pub(crate) fn take_growth(&self) -> i64 {
+        self.growth.swap(0, Relaxed)
+    }
+
+    /// After a change: brings what is known from outside of the lock up to date.
+    pub(crate) fn note(&self, table: &Table) {
+        let waiting = if table.moved.is_empty() {
+            0
+        } else {
+            table.moved.len() / 4 + 4
+        };
+        let before = self.takes();
+        self.mem_pages
+            .store(table.tree.mem_pages() + waiting, Relaxed);
+        let moving = table
+            .moving
+            .values()
+            .map(|content| MOVE_FACTOR * content.len() as u64 + ITEM_TAKES)
+            .sum();
+        self.moving_takes.store(moving, Relaxed);
+        self.takes
+            .store(table.changed.len() as u64 * ITEM_TAKES + moving, Relaxed);
+        self.growth
+            .fetch_add(self.takes() as i64 - before as i64, Relaxed);
+        self.is_used.store(!table.tree.is_empty(), Relaxed);
+    }
+
+    /// What a part of a shared extent is on the disk.
+    pub(crate) fn resolve(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        slice: &Slice,
+    ) -> Result<Extent, StoreError> {
+        let shared = self
+            .table
+            .read()
+            .get(src, slice.id)?
+            .ok_or_else(|| damaged(Some(no)))?;
+        let (first, blocks) = (u64::from(slice.first), u64::from(slice.blocks));
+        if first + blocks > shared.extent.blocks() {
+            return Err(damaged(Some(no)));
+        }
+        let part = shared.extent.slice(first, blocks);
+        if part.stored == slice.stored {
+            Ok(Extent {
+                born: slice.born,
+                ..part
+            })
+        } else {
+            Err(damaged(Some(no)))
+        }
+    }
+
+    /// What a part of a file's map is on the disk.
+    pub(crate) fn extent_of(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        part: Mapped,
+    ) -> Result<Extent, StoreError> {
+        match part {
+            Mapped::Own(extent) => Ok(extent),
+            Mapped::Shared(slice) => self.resolve(src, no, &slice),
+        }
+    }
+
+    /// Whether one more may refer to a shared extent; warms it.
+    pub(crate) fn takes_more(&self, src: &dyn PageSource, id: u64) -> Result<bool, StoreError> {
+        self.warm(src, id)?;
+        Ok(self.table.read().known(src, id)?.count < SHARES_MAX)
+    }
+
+    /// Makes sure that changing this count, to nothing too, does no I/O.
+    pub(crate) fn warm(&self, src: &dyn PageSource, id: u64) -> Result<(), StoreError> {
+        let mut table = self.table.write();
+        let place = place_key(table.known(src, id)?.extent.addr);
+        table.tree.warm(src, id, id)?;
+        if !table.moved.contains_key(&place) {
+            table.tree.warm(src, place, place)?;
+        }
+        self.note(&table);
+        Ok(())
+    }
+
+    /// Makes sure that so many extents, one of which begins at each of these addresses, can be added without I/O. `false` when there
+    /// are no ids for them.
+    pub(crate) fn warm_new(
+        &self,
+        src: &dyn PageSource,
+        addrs: &[Sector],
+    ) -> Result<bool, StoreError> {
+        let mut table = self.table.write();
+        let next = table.next_id(src)?;
+        let last = next.saturating_add(addrs.len() as u64);
+        if last > LAST_ID {
+            return Ok(false);
+        }
+        table.tree.warm(src, next, last)?;
+        for key in addrs.iter().map(|addr| place_key(*addr)) {
+            table.tree.warm(src, key, key)?;
+        }
+        self.note(&table);
+        Ok(true)
+    }
+
+    /// Takes in an extent to which this many refer. After [`warm_new`](Self::warm_new) it does no I/O. The caller counts it as live.
+    pub(crate) fn add(
+        &self,
+        src: &dyn PageSource,
+        extent: Extent,
+        count: u32,
+    ) -> Result<u64, StoreError> {
+        let mut table = self.table.write();
+        let id = table.next_id(src)?;
+        assert!(id < SHARED_IDS, "warm_new found ids");
+        table.set(src, id, &SharedExtent { count, extent })?;
+        table.next = Some(id + 1);
+        table.changed.insert(
+            id,
+            Change {
+                is_new: true,
+                is_gone: false,
+            },
+        );
+        self.note(&table);
+        Ok(id)
+    }
+
+    /// Changes a count; at nothing the extent is gone. After [`warm`](Self::warm) it does no I/O.
+    ///
+    /// # Errors
+    /// Only for what was not warmed, or in a table that contradicts the files.
+    pub(crate) fn change(
+        &self,
+        src: &dyn PageSource,
+        id: u64,
+        more: i32,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        let mut table = self.table.write();
+        let mut shared = table.known(src, id)?;
+        let count = shared
+            .count
+            .checked_add_signed(more)
+            .ok_or_else(|| damaged(None))?;
+        if count > u32::from(more < 0 && bug(Bug::SharedFreedEarly)) {
+            shared.count = count;
+            table.tree.insert(src, id, &shared.encode())?;
+            table.changed.entry(id).or_default();
+        } else {
+            table.remove(src, id, &shared.extent)?;
+            table.moving.remove(&id);
+            freed.push(Freed::extent(&shared.extent.into()));
+            let change = table.changed.entry(id).or_default();
+            change.is_gone = true;
+            if change.is_new {
+                table.changed.remove(&id);
+            }
+        }
+        table.pages_freed(freed);
+        self.note(&table);
+        Ok(())
+    }
+
+    /// Does what a batch said, again. Returns what lives from now on; `None` when the batch contradicts the table.
+    pub(crate) fn redo(
+        &self,
+        src: &dyn PageSource,
+        id: u64,
+        what: &Logged,
+        freed: &mut Vec<Freed>,
+    ) -> Result<Option<Option<Extent>>, StoreError> {
+        let mut table = self.table.write();
+        let mut lives = None;
+        match what {
+            Logged::Set(shared) => {
+                let old = table.set(src, id, shared)?;
+                freed.extend(old.map(|old| Freed::extent(&old.into())));
+                lives = Some(shared.extent.clone());
+            }
+            Logged::Count(count) => {
+                let Some(shared) = table.get(src, id)? else {
+                    return Ok(None);
+                };
+                table.tree.insert(
+                    src,
+                    id,
+                    &SharedExtent {
+                        count: *count,
+                        ..shared
+                    }
+                    .encode(),
+                )?;
+            }
+            Logged::Gone => {
+                let Some(shared) = table.get(src, id)? else {
+                    return Ok(None);
+                };
+                table.remove(src, id, &shared.extent)?;
+                freed.push(Freed::extent(&shared.extent.into()));
+            }
+        }
+        table.pages_freed(freed);
+        self.note(&table);
+        Ok(Some(lives))
+    }
+
+    /// The shared extents that lie in a stretch of the disk.
+    pub(crate) fn within(
+        &self,
+        src: &dyn PageSource,
+        from: Sector,
+        to: Sector,
+    ) -> Result<Vec<(u64, Extent)>, StoreError> {
+        let table = self.table.read();
+        let (low, high) = (place_key(from), place_key(to) - 1);
+        let mut ids: Vec<u64> = table.moved.range(low..=high).map(|(_, id)| *id).collect();
+        table.tree.range(src, low, high, &mut |_, value| {
+            ids.push(u64::from_le_bytes(
+                value.try_into().map_err(|_| damaged(None))?,
+            ));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        ids.into_iter()
+            .map(|id| Ok((id, table.known(src, id)?.extent)))
+            .collect()
+    }
+
+    /// Notes that an extent is to be written elsewhere with the next batch, if it still is the one that was read.
+    pub(crate) fn set_moving(
+        &self,
+        src: &dyn PageSource,
+        id: u64,
+        at: Sector,
+        content: Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        self.warm(src, id)?;
+        let mut table = self.table.write();
+        let is_here = table
+            .get(src, id)?
+            .is_some_and(|shared| shared.extent.addr == at);
+        let is_new = is_here && table.moving.insert(id, content).is_none();
+        self.note(&table);
+        Ok(is_new)
+    }
+
+    /// What is to be written elsewhere, with its table items as they stand.
+    pub(crate) fn take_moving(
+        &self,
+        src: &dyn PageSource,
+    ) -> Result<Vec<(u64, SharedExtent, Vec<u8>)>, StoreError> {
+        let mut table = self.table.write();
+        let moving = std::mem::take(&mut table.moving);
+        self.note(&table);
+        moving
+            .into_iter()
+            .map(|(id, content)| Ok((id, table.known(src, id)?, content)))
+            .collect()
+    }
+
+    /// Notes that a batch wrote an extent elsewhere, and logged so.
+    pub(crate) fn set_moved(
+        &self,
+        src: &dyn PageSource,
+        id: u64,
+        shared: &SharedExtent,
+        freed: &mut Vec<Freed>,
+    ) -> Result<(), StoreError> {
+        let mut table = self.table.write();
+        let old = table.known(src, id)?.extent;
+        table.tree.insert(src, id, &shared.encode())?;
+        table.forget_place(src, old.addr)?;
+        table.moved.insert(place_key(shared.extent.addr), id);
+        table.changed.remove(&id);
+        freed.push(Freed::extent(&old.into()));
+        table.pages_freed(freed);
+        self.note(&table);
+        Ok(())
+    }
+
+    /// What the open batch says of the table, by id; it is a new batch then.
+    pub(crate) fn take_changed(
+        &self,
+        src: &dyn PageSource,
+    ) -> Result<Vec<(u64, Logged)>, StoreError> {
+        let mut table = self.table.write();
+        let changed = std::mem::take(&mut table.changed);
+        self.note(&table);
+        let of = |(id, change): (u64, Change)| {
+            if change.is_gone {
+                return Ok((id, Logged::Gone));
+            }
+            let shared = table.known(src, id)?;
+            Ok((
+                id,
+                if change.is_new {
+                    Logged::Set(shared)
+                } else {
+                    Logged::Count(shared.count)
+                },
+            ))
+        };
+        changed.into_iter().map(of).collect()
+    }
+
+    /// Enters the places of what was moved into the tree.
+    pub(crate) fn absorb(&self, src: &dyn PageSource) -> Result<(), StoreError> {
+        let mut table = self.table.write();
+        while let Some((key, id)) = table.moved.first_key_value().map(|(key, id)| (*key, *id)) {
+            table.tree.insert(src, key, &id_value(id))?;
+            table.moved.remove(&key);
+        }
+        self.note(&table);
+        Ok(())
+    }
+}
