@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_device::Content;
+use teal_device::HeldContent;
 use teal_log::{Store, StoreError};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, Want};
 use teal_types::{FileType, ObjectNo, Version};
@@ -231,7 +231,7 @@ impl Replica {
         &self,
         attached: &Attached,
         no: ObjectNo,
-        content: Option<&Content>,
+        content: Option<&HeldContent>,
     ) -> Result<Option<(u64, u64)>, FsError> {
         let there = content.map_or(0, |content| content.present.len());
         let note = self.note(no)?;

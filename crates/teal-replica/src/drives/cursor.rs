@@ -16,7 +16,7 @@ use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use teal_device::{Label, Piece};
+use teal_device::{DriveLabel, Piece};
 use teal_log::{DiskRequest, StoreError};
 use teal_proto::{Change, Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
@@ -242,7 +242,7 @@ impl Replica {
     /// Takes in what was committed since the drive's position; what of it is to be on the drive.
     pub(super) fn advance(&self, attached: &Attached) -> Result<Vec<ObjectNo>, SyncError> {
         self.tell_attached(attached)?;
-        let Label {
+        let DriveLabel {
             seen: since,
             digest,
             ..
@@ -311,7 +311,7 @@ impl Replica {
     pub(super) fn relabel(
         &self,
         attached: &Attached,
-        change: impl FnOnce(&mut Label),
+        change: impl FnOnce(&mut DriveLabel),
     ) -> Result<(), SyncError> {
         super::label::sign(self, &attached.drive, change)
     }
