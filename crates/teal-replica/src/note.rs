@@ -219,10 +219,10 @@ impl InFlight {
 impl Note {
     /// Asserts what is always true of a note, in debug builds.
     pub(crate) fn check(&self) {
-        if cfg!(debug_assertions) {
-            if let Err(broken) = self.invariants() {
-                panic!("a note {broken}: {self:?}");
-            }
+        if cfg!(debug_assertions)
+            && let Err(broken) = self.invariants()
+        {
+            panic!("a note {broken}: {self:?}");
         }
     }
 

@@ -129,7 +129,7 @@ impl NameTable {
         let mut used = Vec::new();
         for found in USE.captures_iter(code) {
             for path in expand_use_tree(&found[2]) {
-                let Some(path) = self.from_root(module, &path) else {
+                let Some(path) = self.resolve_from_root(module, &path) else {
                     continue;
                 };
                 if let (Some(_), Some(name)) = (found.get(1), path.last()) {
@@ -141,7 +141,7 @@ impl NameTable {
         }
         for found in INLINE.captures_iter(code) {
             let path: Vec<String> = found[1].split("::").map(str::to_owned).collect();
-            used.extend(self.from_root(module, &path));
+            used.extend(self.resolve_from_root(module, &path));
         }
         for found in CHILD.captures_iter(code) {
             let mut path = module.clone();
@@ -155,7 +155,7 @@ impl NameTable {
     }
 
     /// Returns `path`, as written in `module`, as a path from the crate's root; none if it leads to another crate.
-    fn from_root(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
+    fn resolve_from_root(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let first = path.first()?;
         match first.as_str() {
             "crate" => Some(path[1..].to_vec()),
