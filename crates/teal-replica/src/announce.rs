@@ -6,9 +6,9 @@
 //! 2. What a crash interrupts goes on where it was.
 
 use super::{Note, Replica, SyncError};
-use crate::FsError;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_types::{CommitSeq, LEASE, ObjectNo};
+use teal_volume::FsError;
 
 /// Objects noted in one operation.
 const STEP: usize = 256;
@@ -48,8 +48,8 @@ impl Replica {
             ..Note::default()
         };
         if !joins {
-            note.pending.attributes = Some(FOUNDED);
-            note.pending.xattrs = locked
+            note.dirty.attributes = Some(FOUNDED);
+            note.dirty.xattrs = locked
                 .xattr_names(root)
                 .into_iter()
                 .map(|name| (name, FOUNDED))
@@ -77,13 +77,13 @@ impl Replica {
                         locked => locked?,
                     };
                     let mut note = Note::default();
-                    note.pending.created = true;
+                    note.dirty.created = true;
                     self.set_note(&locked, *no, &note)?;
                 }
             }
             from = objects.last().map_or(0, |last| last.get() + 1);
             self.identify(|identity| identity.announce = from)?;
-            self.has_pending(self.monotonic());
+            self.becomes_dirty(self.monotonic());
         }
         Ok(())
     }

@@ -7,16 +7,17 @@
 //! 4. Content that only the server has is never sent back as zeros.
 
 use super::large::Turn;
-use super::note::{Dirty, Tail};
-use super::{Replica, SyncError, ranges::Ranges, unexpected};
-use crate::FsError;
+use super::note::{DirtyContent, Tail};
+use super::{Replica, SyncError, unexpected};
 use serde_bytes::ByteBuf;
 use std::collections::HashSet;
 use std::io::{self, Read};
 use teal_chunk::{ChunkStream, Sizes};
 use teal_log::{Store, StoreError};
 use teal_proto::{Reply, Request};
+use teal_types::ranges::Ranges;
 use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Piece, Source, Timestamp};
+use teal_volume::FsError;
 
 /// Chunks gathered before the server is asked about them.
 const HELD: usize = 3 << 20;
@@ -76,7 +77,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn file(
         &mut self,
         no: ObjectNo,
-        dirty: &Dirty,
+        dirty: &DirtyContent,
         ops: &mut Vec<Op>,
     ) -> Result<(), SyncError> {
         let attr = match self.replica.store().attr(no) {
@@ -276,10 +277,10 @@ impl<'a> Sending<'a> {
 }
 
 /// All of a file's content, for one that is to be sent as a whole.
-pub(crate) fn whole(size: u64) -> Dirty {
+pub(crate) fn whole(size: u64) -> DirtyContent {
     let mut ranges = Ranges::default();
     ranges.add(0, size.max(1));
-    Dirty {
+    DirtyContent {
         base: CommitSeq::default(),
         cut: u64::MAX,
         ranges,

@@ -17,210 +17,18 @@
 //! 3. The note of an object that could not be installed says since which commit it is behind (`Note::behind`): what is changed in it from
 //!    then on was made without having seen what came since, and meets the rules of conflicts.
 
+use super::acknowledge::acknowledge;
+use super::committed::CommittedBatch;
 use super::install::is_number;
-use super::pull::Landed;
-use super::run::BACKOFF_MAX;
-use super::settle::settle;
+use super::stuck::{OBJECTS_MAX, Said, StuckWay};
 use super::{Replica, SyncError};
-use crate::FsError;
 use crate::seeded::{Bug, bug};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
+use std::collections::{BTreeSet, HashMap};
 use teal_device::UpstreamError;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_proto::RefusalCode;
 use teal_types::{Link, ObjectNo, Version};
-
-/// The most objects of one batch; more wait for the next.
-pub(crate) const OBJECTS_MAX: usize = 100_000;
-/// So many objects may be refused by themselves, one after the other, before the server counts as taking nothing.
-const FAILURES_MAX: u32 = 8;
-/// The first pause before something that was held back is tried again.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The most objects that are listed for people, and the most that an error of a flush names.
-const SHOWN_MAX: usize = 100;
-const SAID_MAX: usize = 5;
-
-/// Which way something cannot go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StuckWay {
-    /// From here to the server.
-    Sending,
-    /// From the server to here.
-    Installing,
-}
-
-/// An object that is held back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StuckObject {
-    /// Where it lies, from the root of the volume.
-    pub path: String,
-    /// Which way it cannot go.
-    pub way: StuckWay,
-    /// Why.
-    pub why: String,
-}
-
-/// Who says that something cannot go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Here,
-    ByServer,
-}
-
-#[derive(Debug)]
-struct Entry {
-    path: String,
-    why: String,
-    said: Said,
-    /// Monotonic time from which on it is tried again.
-    due: Duration,
-    pause: Duration,
-}
-
-/// What is held back, and how large batches may be.
-#[derive(Debug)]
-pub(crate) struct Held {
-    entries: BTreeMap<(StuckWay, ObjectNo), Entry>,
-    /// The most objects of the next batch; less than [`OBJECTS_MAX`] while it is looked for what the server refuses.
-    limit: usize,
-    /// Failures in a row that made no batch smaller.
-    failures: u32,
-    /// The batch on its way is something held back that is tried again.
-    is_retry: bool,
-}
-
-impl Default for Held {
-    fn default() -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            limit: OBJECTS_MAX,
-            failures: 0,
-            is_retry: false,
-        }
-    }
-}
-
-impl Held {
-    fn hold(
-        &mut self,
-        (way, no): (StuckWay, ObjectNo),
-        path: String,
-        (said, why): (Said, &str),
-        now: Duration,
-    ) {
-        let entry = self.entries.entry((way, no)).or_insert_with(|| {
-            log::warn!("{path} is stuck: {why}");
-            Entry {
-                path: String::new(),
-                why: String::new(),
-                said,
-                due: now,
-                pause: Duration::ZERO,
-            }
-        });
-        entry.pause = (entry.pause * 2).clamp(PAUSE_MIN, BACKOFF_MAX);
-        entry.due = now + entry.pause;
-        (entry.path, entry.said, entry.why) = (path, said, why.to_owned());
-    }
-
-    /// The objects held back in one way.
-    pub(crate) fn of(&self, way: StuckWay) -> BTreeSet<ObjectNo> {
-        self.entries
-            .keys()
-            .filter(|(of, _)| *of == way)
-            .map(|(_, no)| *no)
-            .collect()
-    }
-
-    /// Whether an object is held back in this way, and not to be tried yet.
-    pub(crate) fn waits(&self, way: StuckWay, no: ObjectNo, now: Duration) -> bool {
-        self.entries
-            .get(&(way, no))
-            .is_some_and(|entry| entry.due > now)
-    }
-
-    /// How long until something is to be tried again in this way; `None`: nothing is held back.
-    pub(crate) fn due_in(&self, way: StuckWay, now: Duration) -> Option<Duration> {
-        let of_it = self.entries.iter().filter(|((of, _), _)| *of == way);
-        of_it.map(|(_, entry)| entry.due.saturating_sub(now)).min()
-    }
-
-    /// Everything is tried again now.
-    pub(crate) fn try_all(&mut self) {
-        self.entries
-            .values_mut()
-            .for_each(|entry| entry.due = Duration::ZERO);
-    }
-
-    /// Only these can still be held back in this way.
-    pub(crate) fn keep(&mut self, way: StuckWay, is_there: impl Fn(ObjectNo) -> bool) {
-        self.entries
-            .retain(|(of, no), _| *of != way || is_there(*no));
-    }
-
-    pub(crate) fn ends(&mut self, way: StuckWay, no: ObjectNo) {
-        self.entries.remove(&(way, no));
-    }
-
-    /// A batch has arrived.
-    pub(crate) fn sent(&mut self, objects: &[ObjectNo]) {
-        objects
-            .iter()
-            .for_each(|no| self.ends(StuckWay::Sending, *no));
-        self.failures = 0;
-        self.limit = (self.limit * 2).clamp(1, OBJECTS_MAX);
-    }
-
-    /// Counts a failure; fails as it did if that is one too many in a row.
-    fn fails(&mut self, e: SyncError) -> Result<(), SyncError> {
-        self.failures = (self.failures + 1) % FAILURES_MAX;
-        if self.failures == 0 { Err(e) } else { Ok(()) }
-    }
-
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-
-    /// How many are held back, and the first of them.
-    pub(crate) fn shown(&self) -> (usize, Vec<StuckObject>) {
-        let one = |((way, _), entry): (&(StuckWay, ObjectNo), &Entry)| StuckObject {
-            path: entry.path.clone(),
-            way: *way,
-            why: entry.why.clone(),
-        };
-        (
-            self.entries.len(),
-            self.entries.iter().take(SHOWN_MAX).map(one).collect(),
-        )
-    }
-
-    /// Why the server does not take something, if that is so.
-    pub(crate) fn refusal(&self) -> Option<String> {
-        let refused = self
-            .entries
-            .values()
-            .find(|entry| entry.said == Said::ByServer);
-        refused.map(|entry| entry.why.clone())
-    }
-
-    /// What a flush fails with; `None`: nothing is held back.
-    pub(crate) fn words(&self) -> Option<String> {
-        let (count, shown) = self.shown();
-        let mut words: Vec<String> = shown
-            .iter()
-            .take(SAID_MAX)
-            .map(|stuck| format!("{}: {}", stuck.path, stuck.why))
-            .collect();
-        if count > SAID_MAX {
-            words.push(format!(
-                "and {} more (`teal status` lists them)",
-                count - SAID_MAX
-            ));
-        }
-        (count > 0).then(|| format!("stuck: {}", words.join("; ")))
-    }
-}
+use teal_volume::FsError;
 
 /// What a failure of a batch says of the objects in it.
 enum Blame {
@@ -269,10 +77,10 @@ impl Replica {
             return Err(e);
         }
         if matches!(blame, Blame::Again) {
-            return self.held.lock().fails(e);
+            return self.stuck.lock().fails(e);
         }
         {
-            let mut held = self.held.lock();
+            let mut held = self.stuck.lock();
             if held.limit > 1 && objects.len() > 1 && !held.is_retry {
                 held.limit = held
                     .limit
@@ -295,21 +103,21 @@ impl Replica {
                 least = least.min(self.unsent(*no).unwrap_or(0));
             }
             let mut larger = Vec::new();
-            for no in self.pending()? {
+            for no in self.dirty_objects()? {
                 if self.unsent(no).unwrap_or(0) >= least.max(1) || least == 0 {
                     larger.push(no);
                 }
             }
             self.hold_all(&larger, (said, &why));
         }
-        self.held.lock().fails(e)
+        self.stuck.lock().fails(e)
     }
 
     fn hold_all(&self, objects: &[ObjectNo], why: (Said, &str)) {
         let now = self.monotonic();
         for no in objects {
             let path = self.path_for_people(*no);
-            self.held
+            self.stuck
                 .lock()
                 .hold((StuckWay::Sending, *no), path, why, now);
         }
@@ -332,7 +140,7 @@ impl Replica {
     /// Where an object lies, or lay for the server.
     fn path_for_people(&self, no: ObjectNo) -> String {
         let is_here = self.store().names(no).is_ok_and(|names| !names.is_empty());
-        let had = || self.note(no).ok()?.pending.links?.1.into_iter().next();
+        let had = || self.note(no).ok()?.dirty.links?.1.into_iter().next();
         match had().filter(|_| !is_here) {
             Some(link) => self.path_of_link(&link),
             None => self.store().path_of(no),
@@ -346,21 +154,21 @@ impl Replica {
         }
     }
 
-    /// Of what is pending, what is free to go: not what is held back, nor what needs it.
-    pub(crate) fn free_of_held(&self, pending: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
+    /// Of what is dirty, what is free to go: not what is held back, nor what needs it.
+    pub(crate) fn free_of_held(&self, dirty: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
         let mut held = {
-            let mut held = self.held.lock();
+            let mut held = self.stuck.lock();
             held.is_retry = false;
-            let there: BTreeSet<ObjectNo> = pending.iter().copied().collect();
+            let there: BTreeSet<ObjectNo> = dirty.iter().copied().collect();
             held.keep(StuckWay::Sending, |no| there.contains(&no));
             held.of(StuckWay::Sending)
         };
         if held.is_empty() {
-            return Ok(pending);
+            return Ok(dirty);
         }
-        let before = self.before(&pending)?;
+        let before = self.before(&dirty)?;
         let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
-        for no in &pending {
+        for no in &dirty {
             match self.needs(*no, &before.had) {
                 Ok(needs) => needs
                     .into_iter()
@@ -376,7 +184,7 @@ impl Replica {
         while let Some(no) = next.pop() {
             if blocked.insert(no) {
                 next.extend(needed_by.get(&no).into_iter().flatten());
-                let part = self.note(no)?.pending;
+                let part = self.note(no)?.dirty;
                 leaves_something |= part.links.is_some() && !part.created;
             }
         }
@@ -384,13 +192,13 @@ impl Replica {
             // At the server it may still be in a directory that was removed here.
             blocked.extend(before.gone);
         }
-        let free: Vec<ObjectNo> = pending
+        let free: Vec<ObjectNo> = dirty
             .into_iter()
             .filter(|no| !blocked.contains(no))
             .collect();
         if free.is_empty() {
             // Whatever was looked for is found.
-            self.held.lock().limit = OBJECTS_MAX;
+            self.stuck.lock().limit = OBJECTS_MAX;
         }
         Ok(free)
     }
@@ -399,7 +207,7 @@ impl Replica {
     pub(crate) fn next_held(&self) -> Result<Option<ObjectNo>, SyncError> {
         let now = self.monotonic();
         let due: Vec<ObjectNo> = {
-            let mut held = self.held.lock();
+            let mut held = self.stuck.lock();
             held.is_retry = true;
             let all = held.of(StuckWay::Sending);
             all.into_iter()
@@ -421,11 +229,11 @@ impl Replica {
         &self,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let done = match version.beyond_limits() {
             Some(why) if is_number(version.object) => Err(why),
-            _ => match self.install_version(version, ranges, landed) {
+            _ => match self.install_version(version, ranges, committed) {
                 Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => {
                     Err(e.to_string())
                 }
@@ -434,17 +242,17 @@ impl Replica {
             },
         };
         let Err(why) = done else {
-            self.held.lock().ends(StuckWay::Installing, version.object);
+            self.stuck.lock().ends(StuckWay::Installing, version.object);
             return Ok(());
         };
         let path = match version.links.first() {
             Some(link) => self.path_of_link(link),
             None => self.path_for_people(version.object),
         };
-        self.stays_behind(version.object, Some(version), landed)
+        self.stays_behind(version.object, Some(version), committed)
             .inspect_err(|e| log::warn!("{path}: {e}"))?;
         let now = self.monotonic();
-        self.held.lock().hold(
+        self.stuck.lock().hold(
             (StuckWay::Installing, version.object),
             path,
             (Said::Here, &why),
@@ -466,19 +274,23 @@ impl Replica {
     }
 
     /// The end of an object that is gone at the server, or holding it back if that cannot be done here. `false`: a directory that is not empty.
-    pub(crate) fn bury_or_hold(&self, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
-        let why = match self.bury_one(no, landed) {
+    pub(crate) fn remove_or_hold(
+        &self,
+        no: ObjectNo,
+        committed: Option<CommittedBatch>,
+    ) -> Result<bool, SyncError> {
+        let why = match self.remove_one(no, committed) {
             Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => e.to_string(),
             done => {
                 if done.is_ok() {
-                    self.held.lock().ends(StuckWay::Installing, no);
+                    self.stuck.lock().ends(StuckWay::Installing, no);
                 }
                 return done;
             }
         };
         let path = self.path_for_people(no);
-        self.stays_behind(no, None, landed)?;
-        self.held.lock().hold(
+        self.stays_behind(no, None, committed)?;
+        self.stuck.lock().hold(
             (StuckWay::Installing, no),
             path,
             (Said::Here, &why),
@@ -487,15 +299,15 @@ impl Replica {
         Ok(true)
     }
 
-    /// Notes that an object is not as the server has it from here on; what flew of it has landed all the same.
+    /// Notes that an object is not as the server has it from here on; what was in flight of it was committed all the same.
     fn stays_behind(
         &self,
         no: ObjectNo,
         version: Option<&Version>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let past = match version {
-            Some(version) => self.past_of_tail(version, landed)?,
+            Some(version) => self.past_of_tail(version, committed)?,
             None => None,
         };
         let mut cost = Cost::names(1).freeing();
@@ -504,18 +316,19 @@ impl Replica {
         let locked = op.lock(&[no]).ok();
         let mut note = self.note(no)?;
         let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
-        let has_landed = note
-            .flying
+        let is_committed = note
+            .in_flight
             .as_ref()
-            .is_some_and(|flying| landed.is_some_and(|(of, _)| of == flying.batch));
+            .is_some_and(|in_flight| in_flight.is_of(committed));
         match version {
-            Some(version) if has_landed => {
-                let _what_it_became = settle(&mut note, version, landed, past.as_ref(), size);
+            Some(version) if is_committed => {
+                let _what_it_became =
+                    acknowledge(&mut note, version, committed, past.as_ref(), size);
             }
-            None if has_landed => note.flying = None,
+            None if is_committed => note.in_flight = None,
             _ => {}
         }
-        note.again = true;
+        note.needs_look = true;
         note.behind.get_or_insert(self.seen());
         op.set_note(no, Some(&note.encode()))?;
         Ok(())
@@ -529,45 +342,11 @@ impl Replica {
     ) -> Result<Vec<ObjectNo>, SyncError> {
         let mut needs = Vec::new();
         for link in self.links_here(no)? {
-            if self.note(link.dir)?.pending.created {
+            if self.note(link.dir)?.dirty.created {
                 needs.push(link.dir);
             }
             needs.extend(had.get(&link).filter(|of| **of != no));
         }
         Ok(needs)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_held_back_is_tried_again_at_growing_intervals_and_named() {
-        let (mut held, no, mut now) = (Held::default(), ObjectNo::new(17), Duration::from_secs(5));
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
-            held.hold(
-                (StuckWay::Sending, no),
-                "/a/b".into(),
-                (Said::ByServer, "no space left"),
-                now,
-            );
-            let pause = held.due_in(StuckWay::Sending, now).unwrap();
-            assert!(held.waits(
-                StuckWay::Sending,
-                no,
-                now + pause - Duration::from_millis(1)
-            ));
-            pauses.push(pause.as_secs());
-            now += pause;
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(held.words().unwrap(), "stuck: /a/b: no space left");
-        assert_eq!(held.due_in(StuckWay::Installing, now), None);
-        held.try_all();
-        assert!(!held.waits(StuckWay::Sending, no, now));
-        held.sent(&[no]);
-        assert!(held.words().is_none());
     }
 }

@@ -1,16 +1,15 @@
 //! Installing the server's state of an object: attributes, extended attributes, content; its names are in `names`.
 //!
 //! # Guarantees
-//! 1. A component that is pending or flying here is left alone.
+//! 1. A component that is dirty or in flight here is left alone.
 //! 2. An object nobody here has heard of, in directories that are not listed here, is not made.
 //! 3. Content that has changed is noted as absent before the old content goes, under the object's lock: no reader sees the zeros between.
 //! 4. What a copy of this store has made under numbers that are this one's to give is not installed before this one has a life of its own.
 //! 5. What the kernel may remember of the object is told to be forgotten after it has changed.
 
-use super::cut::attributes;
-use super::pull::Landed;
-use super::ranges::END;
-use super::settle::{Free, settle};
+use super::acknowledge::{Free, acknowledge};
+use super::committed::CommittedBatch;
+use super::components::{Content, Fits, install_attributes, install_content_of, install_xattrs};
 use super::tails::ranges_behind;
 use super::{Identity, Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
@@ -18,13 +17,14 @@ use std::collections::HashSet;
 use teal_device::UpstreamError;
 use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError, note_cost};
 use teal_proto::{RefusalCode, Refused};
+use teal_types::ranges::END;
 use teal_types::{CommitSeq, FileType, LEASE, Link, ObjectNo, REPLICATED_LIMIT, Version};
 use teal_volume::Invalidation;
 
 /// What is known of the batch that an installed state may settle.
 #[derive(Debug, Clone, Copy, Default)]
 struct Arrival<'a> {
-    landed: Landed,
+    committed: Option<CommittedBatch>,
     /// The state that it made, where that is not the present one and was asked for.
     past: Option<&'a Version>,
 }
@@ -38,7 +38,7 @@ impl Replica {
         &self,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let no = version.object;
         if !is_number(no) {
@@ -50,17 +50,17 @@ impl Replica {
         };
         self.check_maker(no)?;
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
-            return self.settle_unknown(version, landed);
+            return self.acknowledge_unknown(version, committed);
         }
         if known || version.links.len() > 1 {
             self.make_place(version)?;
         }
-        let past = self.past_of_tail(version, landed)?;
+        let past = self.past_of_tail(version, committed)?;
         self.install_here(
             version,
             ranges,
             Arrival {
-                landed,
+                committed,
                 past: past.as_ref(),
             },
             known,
@@ -77,7 +77,7 @@ impl Replica {
         }
         let is_given = no.get() < *self.next.lock();
         let note = self.note(no)?;
-        if is_given && (!note.pending.created || note.flying.is_some()) {
+        if is_given && (!note.dirty.created || note.in_flight.is_some()) {
             return Ok(());
         }
         let mut state = self.state.lock();
@@ -164,18 +164,23 @@ impl Replica {
     }
 
     /// An object that is gone here, and of which the server says how it is.
-    fn settle_unknown(&self, version: &Version, landed: Landed) -> Result<(), SyncError> {
+    fn acknowledge_unknown(
+        &self,
+        version: &Version,
+        committed: Option<CommittedBatch>,
+    ) -> Result<(), SyncError> {
         let mut note = self.note(version.object)?;
-        if note.is_empty() || note.flying.is_none() {
+        if note.is_empty() || note.in_flight.is_none() {
             return Ok(());
         }
         let mut cost = Cost::names(1).freeing();
         cost.bytes += note_cost(note.encode().len());
         let op = self.begin(cost)?;
-        settle(&mut note, version, landed, None, 0);
-        // Still there at the server: it is to come back here, unless its removal is pending anew.
-        note.again = note.flying.is_none() && note.pending.is_empty() && !version.links.is_empty();
-        if note.again {
+        acknowledge(&mut note, version, committed, None, 0);
+        // Still there at the server: it is to come back here, unless its removal is dirty anew.
+        note.needs_look =
+            note.in_flight.is_none() && note.dirty.is_empty() && !version.links.is_empty();
+        if note.needs_look {
             note = Note::default();
         }
         let bytes = (!note.is_empty()).then(|| note.encode());
@@ -251,7 +256,7 @@ impl Replica {
         &self,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        Arrival { landed, past }: Arrival<'_>,
+        Arrival { committed, past }: Arrival<'_>,
         with: &[ObjectNo],
         known: bool,
     ) -> Result<bool, SyncError> {
@@ -276,9 +281,9 @@ impl Replica {
             self.make_stub(&mut locked, version, &mut note)?;
         }
         let size = locked.attr(no).size;
-        let was_sent = has_sent_content(&note, landed);
+        let was_sent = has_sent_content(&note, committed);
         let free = if known {
-            settle(&mut note, version, landed, past, size)
+            acknowledge(&mut note, version, committed, past, size)
         } else {
             FREE
         };
@@ -300,7 +305,7 @@ impl Replica {
         if free.data && known && version.kind == FileType::File {
             let behind_tail = free
                 .behind
-                .map(|tail| ranges_behind(&tail, version, ranges, landed, self.seen()));
+                .map(|tail| ranges_behind(&tail, version, ranges, committed, self.seen()));
             let ranges = behind_tail.as_ref().map_or(ranges, Option::as_deref);
             if install_content_of(&mut locked, version, (ranges, free), &mut note)?
                 == Content::Replaced
@@ -308,7 +313,7 @@ impl Replica {
                 self.content_replaced(version, size, &mut told);
             }
         }
-        (note.again, note.behind) = (behind.is_some(), behind);
+        (note.needs_look, note.behind) = (behind.is_some(), behind);
         if free.links {
             let keeps = note.is_ours() || version.kind.is_dir();
             self.install_names(
@@ -316,32 +321,32 @@ impl Replica {
                 version,
                 with,
                 keeps,
-                &mut note.again,
+                &mut note.needs_look,
                 &mut told,
             )?;
         }
-        if !note.again {
+        if !note.needs_look {
             note.lost = None;
         }
         self.set_note(&locked, no, &note)?;
         let fate = self.volume.decide_fate(&mut locked, no, self)?;
-        if note.again {
+        if note.needs_look {
             // Even of one that has no place here for now, and has gone.
             let kept = self.note(no)?;
             self.set_note(
                 &locked,
                 no,
                 &Note {
-                    again: true,
+                    needs_look: true,
                     ..kept
                 },
             )?;
-            self.state.lock().again = true;
+            self.state.lock().needs_look = true;
         }
         drop(locked);
         drop(op);
         self.volume.reclaim(fate, self);
-        if landed.is_some() {
+        if committed.is_some() {
             self.drives
                 .has_news(no, version.size, self.monotonic(), None);
         }
@@ -404,10 +409,10 @@ impl Replica {
     }
 }
 
-/// Whether content of the object was in the batch that has landed.
-fn has_sent_content(note: &Note, landed: Landed) -> bool {
-    let flying = note.flying.as_ref().zip(landed);
-    flying.is_some_and(|(flying, (batch, _))| flying.batch == batch && flying.part.data.is_some())
+/// Whether content of the object was in the batch that was committed.
+fn has_sent_content(note: &Note, committed: Option<CommittedBatch>) -> bool {
+    let in_flight = note.in_flight.as_ref();
+    in_flight.is_some_and(|sent| sent.is_of(committed) && sent.part.data.is_some())
 }
 
 /// Whether a volume may number an object so; what else comes from a server is no object, and must not reach the notes of this replica.
@@ -425,173 +430,6 @@ const FREE: Free = Free {
     links: true,
     xattrs: true,
 };
-
-/// With content pending, its time stays; with anything else, time does not go back.
-fn install_attributes(
-    locked: &mut Locked<'_>,
-    version: &Version,
-    free: Free,
-    told: &mut Vec<Invalidation>,
-) {
-    let no = version.object;
-    let here = attributes(&locked.attr(no));
-    let mut of = version.attributes;
-    let is_behind = !free.older && of.ctime < here.ctime;
-    if !free.times {
-        (of.mtime, of.ctime) = (here.mtime, here.ctime);
-    } else if is_behind {
-        of.ctime = here.ctime;
-        if version.kind.is_dir() {
-            of.mtime = of.mtime.max(here.mtime);
-        }
-    }
-    if here != of {
-        let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));
-        locked.set_attr(
-            no,
-            SetAttr {
-                perm,
-                uid,
-                gid,
-                atime: None,
-                mtime: Some(of.mtime),
-                ctime: Some(of.ctime),
-            },
-        );
-        told.push(Invalidation::Attributes(no));
-    }
-}
-
-/// Whether all extended attributes of the server's state are there beside those that are pending here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fits {
-    Fully,
-    /// Together they are more than an object can have: the server decides which, when it has those from here.
-    Partly,
-}
-
-fn install_xattrs(
-    locked: &mut Locked<'_>,
-    version: &Version,
-    note: &Note,
-    told: &mut Vec<Invalidation>,
-) -> Result<Fits, StoreError> {
-    let no = version.object;
-    let flown = note.flying.iter().flat_map(|flying| &flying.part.xattrs);
-    let ours: Vec<&[u8]> = note
-        .pending
-        .xattrs
-        .iter()
-        .chain(flown)
-        .map(|(name, _)| &name[..])
-        .collect();
-    let mut changed = false;
-    for name in locked.xattr_names(no) {
-        // All that goes or is another goes first, so that what comes has the room.
-        let same = |(known, value): &(Vec<u8>, Vec<u8>)| {
-            *known == name && locked.xattr(no, &name) == Some(&value[..])
-        };
-        if !ours.contains(&&name[..]) && !version.xattrs.iter().any(same) {
-            changed |= locked.set_xattr(no, &name, None)?;
-        }
-    }
-    let mut fits = Fits::Fully;
-    for (name, value) in &version.xattrs {
-        if ours.contains(&&name[..]) || locked.xattr(no, name).is_some() {
-            continue;
-        }
-        match locked.set_xattr(no, name, Some(value)) {
-            Err(StoreError::TooBig(_)) if !ours.is_empty() => fits = Fits::Partly,
-            done => changed |= done.map(|_| true)?,
-        }
-    }
-    if changed {
-        // Access control lists are among them, and the kernel remembers those with the attributes.
-        told.push(Invalidation::Attributes(no));
-    }
-    Ok(fits)
-}
-
-/// Content; what time may not go back does not.
-fn install_content_of(
-    locked: &mut Locked<'_>,
-    version: &Version,
-    (ranges, free): (Option<&[(u64, u64)]>, Free),
-    note: &mut Note,
-) -> Result<Content, StoreError> {
-    let no = version.object;
-    let ctime = locked.attr(no).ctime;
-    let content = install_content(locked, version, ranges, note)?;
-    if !free.older && locked.attr(no).ctime < ctime {
-        locked.set_attr(
-            no,
-            SetAttr {
-                ctime: Some(ctime),
-                ..SetAttr::default()
-            },
-        );
-    }
-    Ok(content)
-}
-
-/// What has become of the content of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
-    Kept,
-    Replaced,
-}
-
-fn install_content(
-    locked: &mut Locked<'_>,
-    version: &Version,
-    ranges: Option<&[(u64, u64)]>,
-    note: &mut Note,
-) -> Result<Content, StoreError> {
-    let no = version.object;
-    let size = locked.attr(no).size;
-    let all = [(0, END)];
-    // A file of which a part is absent already, of another commit than this one: the ranges tell from where on.
-    let changed = match ranges {
-        Some(ranges) => ranges,
-        None if !note.absent.is_empty()
-            && note.data_seq == version.data_seq
-            && size == version.size =>
-        {
-            return Ok(Content::Kept);
-        }
-        None => &all,
-    };
-    if changed.is_empty() && size == version.size {
-        return Ok(Content::Kept);
-    }
-    for &(offset, len) in changed {
-        note.absent.add(
-            offset,
-            offset.saturating_add(len).min(version.size.max(offset)),
-        );
-    }
-    // What grew is new, whatever was said of it.
-    note.absent.add(size, version.size);
-    note.absent.remove(version.size, END);
-    note.data_seq = version.data_seq;
-    for (from, to) in note.absent.iter() {
-        // Blocks that lie in it altogether are given back; what is beside them is covered by the note.
-        locked.punch(no, from, to.min(size.max(from)))?;
-    }
-    if size != version.size {
-        locked.truncate(no, version.size)?;
-    }
-    let of = &version.attributes;
-    locked.set_attr(
-        no,
-        SetAttr {
-            mtime: Some(of.mtime),
-            ctime: Some(of.ctime),
-            ..SetAttr::default()
-        },
-    );
-    Ok(Content::Replaced)
-}
 
 /// The names of a locked object.
 pub(crate) fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {

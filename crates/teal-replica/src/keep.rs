@@ -8,10 +8,11 @@
 //! 3. Whoever keeps too much hears of everything.
 //!
 //! # How
-//! An object that is here, and of which nothing is pending, has the names here that it has there. So the directories in which something is,
-//! or that are listed, are found from the root; what has a note (something of it is pending, or it did not fit in) is said itself, with the
+//! An object that is here, and of which nothing is dirty, has the names here that it has there. So the directories in which something is,
+//! or that are listed, are found from the root; what has a note (something of it is dirty, or it did not fit in) is said itself, with the
 //! directories in which the server has it.
 
+use super::kept::KeptTold;
 use super::{Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
@@ -25,32 +26,10 @@ const SAID_MAX: usize = 50_000;
 /// The most entries of directories that are looked at for that.
 const LOOKED_MAX: usize = 1 << 20;
 
-/// What the server has been told of what is kept here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Told {
-    /// Nothing yet.
-    #[default]
-    Nothing,
-    /// It is too much.
-    TooMuch,
-    /// All, under this number.
-    All(u64),
-}
-
-impl Told {
-    /// The number for requests.
-    pub(crate) const fn filter(self) -> u64 {
-        match self {
-            Self::All(filter) => filter,
-            Self::Nothing | Self::TooMuch => 0,
-        }
-    }
-}
-
 impl Replica {
     /// Tells the server what is kept here, if that is still to be done.
     pub(crate) fn tell_kept(&self) -> Result<(), SyncError> {
-        if *self.told.lock() != Told::Nothing {
+        if *self.told.lock() != KeptTold::Nothing {
             return Ok(());
         }
         let _applying = self.apply()?;
@@ -60,7 +39,7 @@ impl Replica {
             self.pull_all(None)?;
         }
         let Some(kept) = self.kept()? else {
-            *self.told.lock() = Told::TooMuch;
+            *self.told.lock() = KeptTold::TooMuch;
             return Ok(());
         };
         let parts = kept
@@ -74,7 +53,7 @@ impl Replica {
             }
         }
         if filter != 0 {
-            *self.told.lock() = Told::All(filter);
+            *self.told.lock() = KeptTold::All(filter);
         }
         Ok(())
     }
@@ -96,11 +75,11 @@ impl Replica {
         if !self.walk(&mut walk, ObjectNo::ROOT, &mut kept)? {
             return Ok(None);
         }
-        // Behind the walk: what moves past it is pending.
+        // Behind the walk: what moves past it is dirty.
         let mut noted = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            let (pending, flying, again) = Note::glance(head);
-            noted.extend((pending || flying || again).then_some(no));
+            let summary = Note::summary(head);
+            noted.extend((summary.is_ours() || summary.needs_look).then_some(no));
             if noted.len() <= SAID_MAX {
                 ControlFlow::Continue(())
             } else {
@@ -110,8 +89,8 @@ impl Replica {
         for no in noted {
             let note = self.note(no)?;
             let parts = [
-                Some(&note.pending),
-                note.flying.as_ref().map(|flying| &flying.part),
+                Some(&note.dirty),
+                note.in_flight.as_ref().map(|in_flight| &in_flight.part),
             ];
             let links = parts
                 .into_iter()

@@ -8,19 +8,17 @@
 //!    many as a reply holds in a walk ([`Window`](super::ahead::Window)).
 
 use super::{Note, Replica, SyncError, unexpected};
-use crate::FsError;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_proto::{Listing, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo, Version};
+use teal_volume::FsError;
 
 /// How often a listing may be overtaken before the operation fails.
 const RETRIES: u32 = 16;
 /// Directories around the one that is needed that are asked for with it.
 const WITH: usize = 128;
-/// Entries that come ahead when nothing is known of a walk.
-pub(super) const LEAST: u64 = 512;
 
 impl Replica {
     /// Makes sure that a directory's entries are here.
@@ -151,7 +149,10 @@ impl Replica {
         }
         let note = self.note(version.object)?;
         let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
-        Ok(is_of_it && !note.is_ours() && !note.again && !self.lists_again.load(Ordering::Relaxed))
+        Ok(is_of_it
+            && !note.is_ours()
+            && !note.needs_look
+            && !self.lists_again.load(Ordering::Relaxed))
     }
 
     /// Enters a listing read at the position; under `applying`.

@@ -4,9 +4,10 @@
 //! 1. Objects the server has never heard of get numbers of the new incarnation, with their content, names and attributes; nothing of them is
 //!    lost, and nothing is taken for what the other life made. The kernel forgets what it knows under the old numbers.
 
-use super::{Note, Replica, SyncError, ranges::Ranges};
+use super::{Note, Replica, SyncError};
 use std::ops::ControlFlow;
 use teal_log::{Cost, NewObject, SetAttr, StoreError, note_cost};
+use teal_types::ranges::Ranges;
 use teal_types::{FileType, LEASE, Name, ObjectNo};
 use teal_volume::Invalidation;
 
@@ -23,13 +24,13 @@ impl Replica {
             if no.get() >= last {
                 return ControlFlow::Break(());
             }
-            if Note::glance(head).0 {
+            if Note::summary(head).is_dirty {
                 new.push(no);
             }
             ControlFlow::Continue(())
         })?;
         for no in new {
-            if self.note(no)?.pending.created {
+            if self.note(no)?.dirty.created {
                 self.renumber_one(no)?;
             }
         }
@@ -85,7 +86,7 @@ impl Replica {
         told.into_iter()
             .for_each(|what| self.volume.invalidations().tell(what));
         self.pin_succeeds(old, new);
-        Ok(self.settle_pins()?)
+        Ok(self.pass_pins_on()?)
     }
 
     /// A new object that is as the old one, but for content and names.
@@ -128,7 +129,7 @@ impl Replica {
         );
         locked.set_orphan(no, true)?;
         let mut note = Note::default();
-        note.pending.created = true;
+        note.dirty.created = true;
         self.set_note(&locked, no, &note)?;
         Ok(no)
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use teal_device::{Remote, Upstream};
 use teal_env::{Clock, Existing, replace_file};
 use teal_net::{Channel, ClientIdentity, Limits};
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
 use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
 use teal_server::{Counts, ReplicaNote};
@@ -224,7 +224,7 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
 }
 
 /// What the server of a volume lacks.
-pub(crate) fn unsent(client: &Client) -> Unsent {
+pub(crate) fn unsent(client: &FileSystem) -> Unsent {
     let Some(replica) = client.replica() else {
         return Unsent::NoServer;
     };
@@ -346,7 +346,7 @@ fn counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(S
 }
 
 /// The open conflicts of a volume, for people.
-pub(crate) fn conflicts(client: &Client) -> Result<Vec<ConflictShown>> {
+pub(crate) fn conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> {
     let kind = |kind| match kind {
         ConflictKind::Content => "two contents",
         ConflictKind::Attributes => "two sets of attributes",

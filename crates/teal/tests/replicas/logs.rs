@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use teal_posix::{
-    Client, FsError, Invalidation, InvalidationSink, Moment, SetAttrRequest, WriteFlags,
+    FileSystem, FsError, Invalidation, InvalidationSink, Moment, SetAttrRequest, WriteFlags,
 };
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
@@ -32,7 +32,7 @@ struct Held {
     sizes: BTreeMap<ObjectNo, u64>,
     /// Files that have grown elsewhere, which the kernel has not heard of yet.
     words: VecDeque<(ObjectNo, u64)>,
-    client: Weak<Client>,
+    client: Weak<FileSystem>,
     rng: Rng,
     /// Hears everything at once, and programs look before they write.
     is_prompt: bool,
@@ -71,7 +71,7 @@ impl Kernel {
     }
 
     /// The machine starts, or starts anew: nothing is held.
-    pub(crate) fn boot(&self, client: &Arc<Client>) {
+    pub(crate) fn boot(&self, client: &Arc<FileSystem>) {
         {
             let held = &mut *self.0.lock();
             held.sizes.clear();
@@ -148,14 +148,14 @@ impl Kernel {
         self.0.lock().changes
     }
 
-    pub(crate) fn closes(&self, client: &Client, no: ObjectNo) {
+    pub(crate) fn closes(&self, client: &FileSystem, no: ObjectNo) {
         if self.0.lock().sizes.remove(&no).is_some() {
             client.release(no, 1);
         }
     }
 
     /// All programs end.
-    pub(crate) fn close_all(&self, client: &Client) {
+    pub(crate) fn close_all(&self, client: &FileSystem) {
         let all: Vec<ObjectNo> = self.0.lock().sizes.keys().copied().collect();
         all.into_iter().for_each(|no| self.closes(client, no));
     }

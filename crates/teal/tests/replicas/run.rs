@@ -12,7 +12,7 @@ use crate::tags::Tags;
 use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_posix::{Client, FsError, WriteFlags};
+use teal_posix::{FileSystem, FsError, WriteFlags};
 use teal_proto::Request;
 use teal_replica::UpstreamStatus;
 use teal_testkit::Rng;
@@ -438,7 +438,7 @@ fn fails(power: &Power, rng: &mut Rng, within: u64) {
     });
 }
 
-fn import(client: &Client, count: u64, rng: &mut Rng) {
+fn import(client: &FileSystem, count: u64, rng: &mut Rng) {
     let mut dirs = vec![ROOT];
     for n in 0..count {
         let (dir, name) = (*rng.pick(&dirs), format!("old-{n}"));

@@ -6,7 +6,9 @@ use crate::tags::{NOBODY, TAG};
 use crate::tree::entries;
 use crate::world::{CALLER, ROOT};
 use std::sync::Arc;
-use teal_posix::{Client, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
+use teal_posix::{
+    FileSystem, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
+};
 use teal_testkit::Rng;
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -16,7 +18,7 @@ const SIZE_MAX: u64 = 400 << 10;
 
 /// What an operation is made with.
 pub(crate) struct Steps<'a> {
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<FileSystem>,
     pub(crate) hand: &'a Hand,
     pub(crate) rng: &'a mut Rng,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Steps<'a> {
 type Place = (ObjectNo, Vec<u8>, Option<(ObjectNo, FileType)>);
 
 impl Steps<'_> {
-    fn client(&self) -> Arc<Client> {
+    fn client(&self) -> Arc<FileSystem> {
         Arc::clone(&self.client)
     }
 
