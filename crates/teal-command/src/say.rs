@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints a line to standard output. What nobody reads any more is not printed; when it cannot be written for another reason, the
+/// Prints a line to standard output. A closed pipe is no error, as its reader has seen enough; when the line cannot be written for another reason, the
 /// program ends with a message.
 pub fn line(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();

@@ -4,7 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `cells.jsonl` | what came of a group of phases on a file system, one a line; a line that was cut off in the middle is taken away |
-//! | `owner` | who is measuring; it is there as long as somebody is ([`ownership`]) |
+//! | `owner` | the process that measures; it is there as long as one does ([`ownership`]) |
 //! | `report.md` | the tables, made anew after every cell |
 //!
 //! # Guarantees

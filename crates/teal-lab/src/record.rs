@@ -46,7 +46,7 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     let written = characterise::write(&file, &survey, wml, &dir.display().to_string());
-    // Nobody has asked for the trace, whatever came of it.
+    // The trace was a means only, whatever came of it.
     if args.out.is_none() {
         std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
     }

@@ -1,7 +1,7 @@
 //! Ownership of a directory of results: one process at a time measures into it, and takes away what a killed owner has left.
 //!
 //! # The file `owner`
-//! It is there while a process measures, which holds a lock (`flock`) on it: one line of JSON, [`Owner`]. If it is there and nobody holds the lock, its process has been killed. What that
+//! The file is there while a process measures, and that process holds a lock (`flock`) on it: one line of JSON, [`Owner`]. A file without a lock is of a process that was killed. What that
 //! has left has its token in its name (modelled disks, control groups), or is mounted at `mount` below the directory.
 //!
 //! # Guarantees
@@ -26,7 +26,7 @@ use teal_command::{mount_table, paths};
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
 const FILE: &str = "owner";
-/// How the file begins, as far as it was written: others have files of that name, too.
+/// The beginning of the file, as far as it was written: other programs have files of that name, too.
 const HEAD: &[u8] = br#"{"version":1,"pid":"#;
 /// Where file systems are mounted, below the directory.
 const POINT: &str = "mount";
@@ -36,12 +36,12 @@ const DEPTH: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who measures.
+/// The process that measures.
 #[derive(Debug, Serialize, Deserialize)]
 struct Owner {
     /// The form's version, 1.
     version: u32,
-    /// Its process.
+    /// Its number.
     pid: u32,
     /// In the names of its disks and control groups.
     token: String,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_study::matrix::{Cache, Kind, Meter, Spent, System};
 
-/// How long somebody else may use what is to be unmounted, and how often it is tried.
+/// How long another process may use what is to be unmounted, and how often unmounting is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -93,7 +93,7 @@ pub struct Testbed {
 impl Testbed {
     /// A modelled disk of its own.
     pub fn modelled(profile: &str, size: u64) -> Result<Self> {
-        // Each has its own name: one that somebody holds longer than we have patience must not be in the way.
+        // Each has its own name, so that one that another process still holds is not in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
         let name = ownership::disk(
             ownership::token(),
@@ -350,7 +350,7 @@ impl Mounted {
                 run(Path::new("umount"), &[&point])
             };
             match done {
-                // Somebody looks at it, as mkfs.xfs looks at every mount.
+                // Another process looks at it, as mkfs.xfs looks at every mount.
                 Err(error)
                     if format!("{error:#}").contains("busy")
                         && SystemClock.monotonic() < deadline =>

@@ -16,7 +16,7 @@ pub(crate) enum Trace {
     },
     /// Read a trace of another format
     Import(Import),
-    /// Make a workload of a trace of file level, as `teal lab record --wml` does; of files that nobody touched it knows nothing
+    /// Make a workload of a trace of file level, as `teal lab record --wml` does; files that were not touched are not in it
     Characterise {
         /// The trace
         file: PathBuf,

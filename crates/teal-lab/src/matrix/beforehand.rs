@@ -3,7 +3,7 @@
 //! A dry run asks for all that can be told without making a file system: the disk's size, its schedulers (of a modelled disk that is started for it). Before the first run each file system
 //! is made and mounted once; all that cannot be had are named together.
 
-use super::MatrixBench;
+use super::bench::MatrixBench;
 use anyhow::{Result, bail};
 use std::sync::atomic::Ordering;
 use teal_command::profile::shipped;

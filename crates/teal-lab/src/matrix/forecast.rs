@@ -1,6 +1,7 @@
 //! What a matrix would do, for how long, and at what risk.
 
-use super::{MatrixBench, room};
+use super::bench::MatrixBench;
+use super::room;
 use anyhow::Result;
 use std::path::Path;
 use teal_command::say::say;

@@ -1,6 +1,6 @@
 //! Runs of a matrix's cells: on this machine's kernel or in a guest, as their file system asks.
 
-use super::MatrixBench;
+use super::bench::MatrixBench;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use teal_rig::cell::{self, CellTask};

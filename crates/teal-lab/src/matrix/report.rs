@@ -1,6 +1,7 @@
 //! The report of a matrix, and its runs for people.
 
-use super::{MatrixBench, versions};
+use super::bench::MatrixBench;
+use super::versions;
 use anyhow::{Context, Result};
 use teal_command::say::say;
 use teal_command::size::human;

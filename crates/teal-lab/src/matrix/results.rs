@@ -1,6 +1,6 @@
 //! The files of a matrix's directory of results that are added to: runs, and cells that came to nothing.
 
-use super::{FAILED, MARK, MatrixBench};
+use super::bench::{FAILED, MARK, MatrixBench};
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

@@ -1,6 +1,6 @@
 //! What ageing adds to a matrix, and whether its workloads fit beside what ageing leaves.
 
-use super::MatrixBench;
+use super::bench::MatrixBench;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use teal_command::size::human;

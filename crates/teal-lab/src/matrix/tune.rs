@@ -11,7 +11,8 @@ mod advice;
 mod candidates;
 mod replay;
 
-use super::{MARK, MatrixBench, scripts, versions};
+use super::bench::{MARK, MatrixBench};
+use super::{scripts, versions};
 use crate::cli::{Aim, Tune as Args};
 use advice::NOTHING;
 use anyhow::{Context, Result, bail};

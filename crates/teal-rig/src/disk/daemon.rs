@@ -3,7 +3,7 @@
 //! # How it ends
 //! 1. `teal lab disk stop`: refused while something is mounted from the device; then the device goes, its last data is written, and
 //!    the file system goes with it.
-//! 2. SIGTERM and SIGINT: the same, but whoever uses the device is served until it is closed. The second signal ends at once.
+//! 2. SIGTERM and SIGINT: the same, but requests to the device are served until it is closed. The second signal ends at once.
 //! 3. Killed: the mount and, if it is in use, the device stay behind, dead; the next `start` or `stop` of the name clears them away.
 
 use super::backing::Backing;
@@ -164,7 +164,7 @@ impl DiskDaemon {
         Ok(())
     }
 
-    /// The device and the mount go, as soon as nobody uses them.
+    /// Takes the device and the mount away, as soon as they are not used any more.
     fn end(&self) {
         // Closing the device writes what is dirty: that is served meanwhile, by another thread.
         drop(

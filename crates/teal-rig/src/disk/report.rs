@@ -31,7 +31,7 @@ pub struct DiskReport {
     pub(crate) log_error: Option<String>,
     pub(crate) total: RequestSums,
     pub(crate) mark: Option<String>,
-    /// All of it, if nobody has set a mark.
+    /// The whole time, if no mark has been set.
     pub(crate) since_mark: RequestSums,
 }
 

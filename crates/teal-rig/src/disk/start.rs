@@ -64,7 +64,7 @@ pub fn start(mut args: DiskStart) -> Result<ExitCode> {
     std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
     let started = detach(&args, &dir);
     if started.is_err() {
-        // Empty, and nobody's: the process is gone.
+        // The directory is empty, and the process it was made for is gone.
         let _ = std::fs::remove_dir(&dir);
     }
     say!("{}", started?);

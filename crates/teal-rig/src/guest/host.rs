@@ -4,7 +4,9 @@
 //! 1. *No guest is killed alone*: its programs are traced by its kernel, and would go on as programs of this machine if that were gone before them. The end of a first process takes
 //!    all of its namespace at once.
 
-use super::{ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, program};
+use super::job::{
+    ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, program,
+};
 use crate::command;
 use crate::disk::{Backing, DiskModel, RequestSums, WriteCache};
 use anyhow::{Context, Result, bail};
@@ -39,7 +41,7 @@ const NOWHERE: &str = "/dev/null";
 enum GuestEvent {
     Finished(GuestOutcome),
     Failed(String),
-    /// Nobody wants it any more.
+    /// Its outcome is not wanted any more.
     Unwanted,
 }
 
@@ -280,7 +282,7 @@ fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
     Ok(guest)
 }
 
-/// Waits for the guest's end; `None` if nobody wants it any more.
+/// Waits for the guest's end; returns `None` if its outcome is not wanted any more.
 fn wait(
     guest: &mut Child,
     told: &Receiver<GuestEvent>,
@@ -294,7 +296,9 @@ fn wait(
             Ok(GuestEvent::Finished(outcome)) => return Ok(Some(outcome)),
             Ok(GuestEvent::Failed(why)) => bail!("{why}"),
             Ok(GuestEvent::Unwanted) => return Ok(None),
-            Err(RecvTimeoutError::Disconnected) => bail!("nobody listens to the guest"),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the thread that listens to the guest is gone")
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(status) = guest.try_wait().context("looking at the guest")? {

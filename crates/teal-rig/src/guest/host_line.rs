@@ -1,6 +1,6 @@
 //! The line from a guest to its host: a word and perhaps more, and a line as the answer (`host.rs` has the table).
 
-use super::{ADDRESSES, PORTS};
+use super::job::{ADDRESSES, PORTS};
 use anyhow::{Context, Result};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;

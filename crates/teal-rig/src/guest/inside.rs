@@ -1,6 +1,8 @@
 //! The first program of a guest: it brings up what its task needs, does it, and switches the guest off.
 
-use super::{ADDRESSES, DIR, GuestFeatures, GuestTask, HostLine, MODULES, PORTS, program, runs};
+use super::host_line::HostLine;
+use super::job::{ADDRESSES, DIR, GuestFeatures, GuestTask, MODULES, PORTS, program};
+use super::runs;
 use crate::command;
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail};

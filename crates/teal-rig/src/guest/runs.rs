@@ -1,6 +1,8 @@
 //! Runs in guests: what goes in, what is done there, what comes out. The steps are those of `cell` and `phases`; the host of the guest counts.
 
-use super::{DIR, GuestJob, GuestTask, HostLine};
+use super::host_line::HostLine;
+use super::job::{DIR, GuestJob, GuestTask};
+use super::launch;
 use crate::cell::{self, CellCounter, CellTask, DeviceFigures, WorkloadFigures};
 use crate::phases::{self, Machine, PhaseCounter, PhaseStage, PhasesTask, measured};
 use crate::testbed::Testbed;
@@ -40,7 +42,7 @@ pub fn run_cell(
     job: &GuestJob,
     ended: &AtomicBool,
 ) -> Result<Option<(String, WorkloadFigures, DeviceFigures)>> {
-    let Some(outcome) = super::run(job, ended)? else {
+    let Some(outcome) = launch::run(job, ended)? else {
         return Ok(None);
     };
     let [counted] = &outcome.counted[..] else {
@@ -109,7 +111,7 @@ pub fn run_phases(
         busy: 0,
         task: GuestTask::Phases(task.clone()),
     };
-    let Some(outcome) = super::run(&job, ended)? else {
+    let Some(outcome) = launch::run(&job, ended)? else {
         bail!("interrupted")
     };
     let operations: Vec<u64> =

@@ -1,7 +1,7 @@
 //! What a search has found, for people: what to do, and what that brings.
 
 use super::candidates::at_risk;
-use crate::matrix::MatrixBench;
+use crate::matrix::bench::MatrixBench;
 use std::fmt::Write as _;
 use teal_command::say::quoted;
 use teal_study::matrix::tune::Found;

@@ -1,7 +1,8 @@
 //! What a search chooses from: file systems with their options, and schedulers.
 
-use super::super::{MatrixBench, room};
 use crate::cli::Tune as Args;
+use crate::matrix::bench::MatrixBench;
+use crate::matrix::room;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use teal_command::profile::shipped;

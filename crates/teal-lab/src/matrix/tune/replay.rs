@@ -1,7 +1,7 @@
 //! Searches replayed on the runs of a whole matrix: how often they would have found what all runs say.
 
 use crate::cli::Tune as Args;
-use crate::matrix::read_runs;
+use crate::matrix::results::read_runs;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::ExitCode;

@@ -5,35 +5,22 @@
 //! 2. However a test ends, its mounts are gone, its daemons are dead and its directory is removed.
 //! 3. Only processes that the test started are ended, by number, after a look at what they are.
 
-mod devices;
-mod guests;
+#[path = "../support/mounted.rs"]
+mod mounted;
+#[path = "../support/said.rs"]
 mod said;
+#[path = "../support/waiting.rs"]
+mod waiting;
+#[path = "../support/world.rs"]
 mod world;
 
-pub(crate) use devices::{LoopDevice, Point, has_loop_devices};
-pub(crate) use guests::{guests_of, has_guests};
+pub(crate) use mounted::Mounted;
 pub(crate) use said::{Said, run};
-pub(crate) use world::{Mounted, World};
+pub(crate) use waiting::{PATIENCE, program, wait_until};
+pub(crate) use world::World;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-use teal_env::{Clock as _, SystemClock};
-
-/// How long anything that must happen may take on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Polls `condition` until it holds; `false` if it does not within `limit`.
-#[must_use]
-pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = SystemClock.monotonic() + limit;
-    while !condition() {
-        if SystemClock.monotonic() >= end {
-            return false;
-        }
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-    true
-}
 
 /// Lets `time` go by, for tests whose promise is that nothing happens in it.
 pub(crate) fn let_pass(time: Duration) {
@@ -45,16 +32,6 @@ pub(crate) fn let_pass(time: Duration) {
 pub(crate) fn check(world: &World, store: &Path) {
     let said = world.teal(&["check".as_ref(), store.as_os_str()]);
     assert_eq!(said.code, 0, "check of {}: {said}", store.display());
-}
-
-/// Returns the program `name` in `PATH`, in one of `also`, or where only root has it in `PATH`.
-pub(crate) fn program(name: &str, also: &[&str]) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let places = std::env::split_paths(&path)
-        .chain(also.iter().map(PathBuf::from))
-        .chain(system);
-    places.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// Returns whether the long forms run, which take hours: `cargo xtask test --long`.

@@ -1,4 +1,4 @@
-//! The laboratory from end to end: both programs, real mounts, modelled disks, loop devices, guests.
+//! The laboratory's traces and workloads from end to end, and how its program and `teal` find each other.
 #![allow(
     clippy::unwrap_used,
     reason = "a test whose surroundings give way fails"
@@ -6,15 +6,9 @@
 
 mod characterise;
 mod compare;
-mod disk;
-mod guests;
-mod matrix;
-mod ownership;
-mod phases;
 mod programs;
 mod record;
 mod reenact;
 mod replay;
 mod support;
-mod tune;
 mod workload;

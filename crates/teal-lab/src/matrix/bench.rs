@@ -1,0 +1,220 @@
+//! A matrix on its bench: what its names stand for, what it needs, and its blocks of runs.
+
+use super::{room, scripts, versions};
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use teal_command::paths;
+use teal_command::say::say;
+use teal_rig::meter::Meter;
+use teal_rig::sources::ScriptSources;
+use teal_rig::{memory_limit, testbed};
+use teal_study::matrix::{Cell, Findings, Matrix, Run, settled};
+use teal_study::wml::Script;
+use teal_study::workload::{Options, plan};
+
+/// Without it a directory of results is none.
+pub(super) const MARK: &str = "runs.jsonl";
+/// Cells that came to nothing.
+pub(super) const FAILED: &str = "failed.jsonl";
+
+/// A matrix with what its names stand for.
+pub(super) struct MatrixBench {
+    pub(super) matrix: Matrix,
+    /// By workload.
+    pub(super) scripts: Vec<Script>,
+    /// The same, as text.
+    pub(super) sources: Vec<ScriptSources>,
+    pub(super) results: PathBuf,
+    pub(super) ended: Arc<AtomicBool>,
+}
+
+impl MatrixBench {
+    pub(super) fn new(matrix: Matrix, sources: Vec<ScriptSources>, results: &Path) -> Result<Self> {
+        let scripts = sources
+            .iter()
+            .map(ScriptSources::script)
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            matrix,
+            scripts,
+            sources,
+            results: paths::absolute(results)?,
+            ended: Arc::default(),
+        })
+    }
+
+    /// Before the first run: the guest is looked into, if one is needed, and what runs are made with from now on is kept.
+    pub(super) fn begin(&self, runs: &[Run]) -> Result<()> {
+        for (at, system) in self.matrix.systems.iter().enumerate() {
+            let was = runs
+                .iter()
+                .find(|run| run.system == system.name)
+                .map(|run| run.guest.is_some());
+            if was.is_some_and(|was| was != self.in_guest(at)) {
+                let [then, now] = if was == Some(true) {
+                    ["in a guest", "here"]
+                } else {
+                    ["here", "in a guest"]
+                };
+                bail!(
+                    "system {} ran {then} so far and would run {now} now; say another --results",
+                    system.name
+                );
+            }
+        }
+        scripts::keep(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
+        let guest = self.guest_kernel()?;
+        if self.ended.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            versions::keep(&self.results, &self.matrix, guest)
+        }
+    }
+
+    /// Ends with the run that is on its way when the program is told to end.
+    pub(super) fn listen(&self) -> Result<()> {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&self.ended)).context("signals")?;
+        }
+        Ok(())
+    }
+
+    /// Whether everything is there that it takes; and, if the device is to be touched, whether what is on it may go.
+    pub(super) fn check(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
+        for at in 0..self.scripts.len() {
+            plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)
+                .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
+        }
+        for (at, system) in self.matrix.systems.iter().enumerate() {
+            self.check_system(at)
+                .with_context(|| format!("system {}", system.name))?;
+        }
+        if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
+            Meter::open(of)?;
+        }
+        let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
+        if let Some(wanted) = self.matrix.runs.memory.filter(|_| here) {
+            memory_limit::check(wanted)?;
+        }
+        if let (Some(erase), None) = (erase, &self.matrix.device.path) {
+            bail!(
+                "--erase {}: this is on a modelled disk, and no device is erased; leave it out",
+                erase.display()
+            );
+        }
+        if let Some(path) = &self.matrix.device.path {
+            testbed::check_device(Path::new(path))?;
+            if touches && erase != Some(Path::new(path)) {
+                bail!("everything on {path} will be lost: say --erase {path} if that is meant");
+            }
+        }
+        room::check_room(self)?;
+        self.check_disk()
+    }
+
+    pub(super) fn options(&self, workload: usize, block: u32, dir: &Path) -> Result<Options> {
+        let runs = &self.matrix.runs;
+        let of = &self.matrix.workloads[workload];
+        let pair = |set: &String| {
+            let (name, value) = set
+                .split_once('=')
+                .context("checked when the matrix was read")?;
+            Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
+        };
+        Ok(Options {
+            seconds: Some(runs.seconds),
+            operations: of.operations,
+            scale: runs.scale,
+            seed: self.matrix.seed(block),
+            set: of.set.iter().map(pair).collect::<Result<_>>()?,
+            ..Options::new(dir)
+        })
+    }
+
+    /// The run of a cell in a block, if it is there.
+    pub(super) fn of<'a>(&self, runs: &'a [Run], block: u32, cell: Cell) -> Option<&'a Run> {
+        let names = self.matrix.names(cell);
+        runs.iter()
+            .find(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
+    }
+
+    /// Runs a cell and keeps the run; `None` if that was interrupted.
+    pub(super) fn run(&self, kept: &mut File, cell: Cell, block: u32) -> Result<Option<Run>> {
+        let [workload, system, scheduler] = self.matrix.names(cell);
+        let run = self.measure(cell, block);
+        let Some(run) =
+            run.with_context(|| format!("workload {workload} on {system} under {scheduler}"))?
+        else {
+            return Ok(None);
+        };
+        let line = serde_json::to_string(&run)?;
+        writeln!(kept, "{line}")
+            .and_then(|()| kept.sync_data())
+            .context("runs.jsonl")?;
+        Ok(Some(run))
+    }
+
+    /// Blocks until their intervals are narrow enough, or there are enough.
+    pub(super) fn go_on(&self, runs: &mut Vec<Run>) -> Result<()> {
+        let mut file = self.kept()?;
+        // Whatever failed before is tried again, and what fails now is not.
+        let _ = std::fs::remove_file(self.results.join(FAILED));
+        let mut failed = BTreeSet::new();
+        for block in 0..self.matrix.runs.most {
+            let findings = || {
+                Ok::<_, anyhow::Error>(Findings::with(&self.matrix, runs, &self.failures(runs)?))
+            };
+            if block >= self.matrix.runs.least && settled(&self.matrix, &findings()?) {
+                say!(
+                    "every interval is within {:.1} % of its mean",
+                    self.matrix.runs.within * 100.0
+                );
+                return Ok(());
+            }
+            let is_open =
+                |cell: &Cell| !failed.contains(cell) && self.of(runs, block, *cell).is_none();
+            let cells: Vec<Cell> = self
+                .matrix
+                .block(block)
+                .into_iter()
+                .filter(is_open)
+                .collect();
+            for (at, cell) in cells.iter().enumerate() {
+                if self.ended.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let run = match self.run(&mut file, *cell, block) {
+                    Ok(Some(run)) => run,
+                    Ok(None) => return Ok(()),
+                    Err(error) => {
+                        say!(
+                            "block {block}, {} of {}: failed: {error:#}",
+                            at + 1,
+                            cells.len()
+                        );
+                        self.fail(*cell, block, &error)?;
+                        failed.insert(*cell);
+                        continue;
+                    }
+                };
+                say!(
+                    "block {block}, {} of {}: {}",
+                    at + 1,
+                    cells.len(),
+                    self.line(&run)
+                );
+                runs.push(run);
+            }
+            if !cells.is_empty() {
+                self.report(runs)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Where a file system runs, whether a guest can be had here, and having one do a job.
+
+use super::job::{GuestJob, GuestOutcome, program};
+use crate::testbed;
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+use teal_study::matrix::{Kind, Place, System};
+
+/// How often the wish to end is looked for.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn package(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Ext2 | Kind::Ext3 | Kind::Ext4 | Kind::Teal => "e2fsprogs",
+        Kind::Xfs => "xfsprogs",
+        Kind::Btrfs => "btrfs-progs",
+        Kind::Reiserfs => "reiserfsprogs",
+        Kind::Jfs => "jfsutils",
+        Kind::Nilfs2 => "nilfs-tools",
+        Kind::F2fs => "f2fs-tools",
+        Kind::Vfat => "dosfstools",
+    }
+}
+
+/// Returns where a file system runs: where it is said to, else on this machine's kernel if that has it.
+pub fn place(system: &System) -> Place {
+    let here = || {
+        if system.kind.is_ours() || testbed::kernel_has(system.kind) {
+            Place::Host
+        } else {
+            Place::Guest
+        }
+    };
+    system.place.unwrap_or_else(here)
+}
+
+/// Refuses a file system that no guest here can make.
+///
+/// # Errors
+/// What is missing.
+pub fn check(kind: Kind) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("a guest needs root: it gets a network and processes of its own");
+    }
+    program("linux.uml", "user-mode-linux")?;
+    program("nbd-client", "nbd-client")?;
+    program("unshare", "util-linux")?;
+    program("ip", "iproute2")?;
+    program(&format!("mkfs.{}", kind.name()), package(kind))?;
+    if !Path::new("/dev/net/tun").exists() {
+        bail!(
+            "/dev/net/tun is missing: this kernel or container has no TAP devices; load the module `tun` or allow the device"
+        );
+    }
+    Ok(())
+}
+
+/// Has a guest do a job; returns `None` if it was ended from outside.
+///
+/// # Errors
+/// There can be no guest here, or its task failed.
+pub fn run(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
+    let exe = teal_command::program::this()?;
+    let mut command = Command::new(program("unshare", "util-linux")?);
+    command
+        .args(["--net", "--pid", "--fork", "--kill-child", "--"])
+        .arg(exe)
+        .arg("guest-host");
+    // Ctrl-C is for this process, which ends the guest in its order.
+    command.process_group(0);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .context("cannot start the host of a guest")?;
+    let (out, mut err) = (
+        child.stdout.take().context("piped")?,
+        child.stderr.take().context("piped")?,
+    );
+    // It ends when this is closed.
+    let mut input = child.stdin.take().context("piped")?;
+    let told_it = writeln!(input, "{}", serde_json::to_string(job)?);
+    let (tell, told) = mpsc::channel();
+    let complaint = std::thread::Builder::new()
+        .name("complaints".to_owned())
+        .spawn(move || {
+            let mut text = String::new();
+            let _ = err.read_to_string(&mut text);
+            text
+        })?;
+    std::thread::Builder::new()
+        .name("outcome".to_owned())
+        .spawn(move || {
+            BufReader::new(out)
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| drop(tell.send(line)));
+        })?;
+    let outcome = loop {
+        match told.recv_timeout(LOOK) {
+            Ok(line) => break Some(line),
+            Err(RecvTimeoutError::Timeout) if !ended.load(Ordering::Relaxed) => {}
+            Err(_) => break None,
+        }
+    };
+    drop(input);
+    let status = child.wait().context("waiting for the host of a guest")?;
+    let complaint = complaint.join().unwrap_or_default();
+    if ended.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let Some(outcome) = outcome else {
+        let complaint = complaint.trim();
+        told_it
+            .with_context(|| format!("the guest's host takes no job ({status}): {complaint}"))?;
+        bail!(
+            "the guest failed ({status}): {}",
+            complaint.strip_prefix("teal: ").unwrap_or(complaint)
+        );
+    };
+    serde_json::from_str(&outcome)
+        .map(Some)
+        .context("the guest's host cannot be understood")
+}
