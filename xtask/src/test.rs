@@ -42,8 +42,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// How many programs run side by side in the short form. Most of a program's time passes in waiting for daemons, disks and time-outs,
-/// and a few tests that do not wait have nothing to fear from a neighbour: they must pass on a machine that is busy otherwise, too.
+/// How many programs run side by side in the short form. Most of a program's time passes in waiting for daemons, disks and time-outs;
+/// the tests that compute instead only take longer beside another, and must pass on a busy machine anyway.
 const LANES: usize = 2;
 
 /// How long things may take: in the short form, and in the long one.
