@@ -13,8 +13,8 @@ use crate::format::owner::Owner;
 use crate::format::page::PagePtr;
 use crate::format::record::{self, HEADER, Header, Sums};
 use crate::iovec::{Bytes, Parts};
-use crate::object::state::{Dirty, ObjectRef};
-use crate::space::segments::Segments;
+use crate::object::state::{DirtyBlock, ObjectRef};
+use crate::space::segments::SegmentTable;
 use crate::tree::PageMeta;
 use crate::tree::reader::InFlight;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(crate) struct NoRoom;
 pub(crate) type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
 
 pub(crate) struct Layout<'a> {
-    pub(crate) segments: &'a mut Segments,
+    pub(crate) segments: &'a mut SegmentTable,
     pub(crate) chain: Chain,
     lsn: Lsn,
     /// Before the next operation: the age of pages.
@@ -86,7 +86,7 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     pub(crate) fn new(
-        segments: &'a mut Segments,
+        segments: &'a mut SegmentTable,
         chain: Chain,
         lsn: Lsn,
         now: Lsn,
@@ -143,7 +143,7 @@ impl<'a> Layout<'a> {
             if run.sectors == 0 {
                 return Err(NoRoom);
             }
-            let align = self.segments.geometry.align;
+            let align = self.segments.align();
             let is_first = self.segments.enter(run.addr, self.chain.seq);
             self.open = Some(Open {
                 start: run.addr,
@@ -225,7 +225,7 @@ impl<'a> Layout<'a> {
         object: ObjectNo,
         (lsn, born): (Lsn, Lsn),
         first: u64,
-        blocks: &[Dirty],
+        blocks: &[DirtyBlock],
         tail_sectors: u64,
         install: &mut dyn FnMut(u64, Extent),
     ) -> Result<(), NoRoom> {
@@ -349,8 +349,8 @@ impl<'a> Layout<'a> {
         parts.append(open.payload);
         let body_at = open.start.byte() + parts.len() as u64;
         let mut body = open.body;
-        let whole = (parts.len() + body.len())
-            .next_multiple_of((self.segments.geometry.align * SECTOR) as usize);
+        let whole =
+            (parts.len() + body.len()).next_multiple_of((self.segments.align() * SECTOR) as usize);
         body.resize(whole - parts.len(), 0);
         parts.push(body.into());
         for (object, at, mut home) in open.inodes {

@@ -49,6 +49,8 @@ const _: () = assert!(
     "an object at all of its limits fits"
 );
 const VERSION: u8 = 1;
+/// Encoded bytes of extents or entries an inode record may hold.
+pub(crate) const INLINE_CONTENT: usize = 1024;
 
 /// The sectors of the longest file.
 const SECTORS_MAX: u64 = i64::MAX as u64 / SECTOR + 1;

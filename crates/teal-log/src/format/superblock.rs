@@ -35,7 +35,7 @@ pub(crate) const BYTES: usize = 4096;
 const COPY_SECTORS: u64 = BYTES as u64 / SECTOR;
 pub(crate) const LABEL_MAX: usize = 64;
 const FLAG_ROTATIONAL: u32 = 1;
-/// Incompatible feature bit: directories keep names made one after the other together (`dir.rs`).
+/// Incompatible feature bit: directories keep names made one after the other together (`object/directory.rs`).
 pub(crate) const GROUPED_NAMES: u64 = 1;
 /// Incompatible feature bits that this program knows.
 const KNOWN: u64 = GROUPED_NAMES;

@@ -1,6 +1,6 @@
 //! What can be seen of a store, and whether that is what once was committed.
 
-use crate::store::Store;
+use crate::store::handle::Store;
 use siphasher::sip::SipHasher24;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;

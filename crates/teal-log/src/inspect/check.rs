@@ -22,7 +22,10 @@ mod space;
 
 use crate::error::StoreError;
 use crate::format::page::TreeKind;
-use crate::store::Store;
+use crate::object::objects::ObjectStore;
+use crate::store::handle::Store;
+use crate::tree::Tree;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use teal_types::{FileType, ObjectNo, SECTOR};
 
@@ -164,7 +167,8 @@ struct Facts {
 }
 
 struct Checker<'s> {
-    store: &'s Store,
+    store: &'s ObjectStore,
+    usage_tree: &'s Mutex<Tree>,
     options: CheckOptions,
     report: Report,
     ranges: Vec<Range>,
@@ -177,10 +181,10 @@ impl Store {
     /// Checks the whole store, roll-forward state included. Changes nothing, but has to have the store for itself: what operations
     /// change meanwhile is reported as contradictions.
     pub fn check(&self, options: CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> Report {
-        let _committer = self.commit.lock();
-        self.reader.forget_caches();
+        let _committer = self.log.committer();
+        self.objects().reader.forget_caches();
         let mut checker = Checker::new(self, options);
-        for (no, error) in self.settle_each() {
+        for (no, error) in self.objects().redo_each_deferred() {
             checker.failed(Some(no), &error);
         }
         progress(CheckProgress {
@@ -205,7 +209,8 @@ impl<'s> Checker<'s> {
     fn new(store: &'s Store, options: CheckOptions) -> Self {
         let report = Report::default();
         Self {
-            store,
+            store: store.objects(),
+            usage_tree: &store.log.usage,
             options,
             report,
             ranges: Vec::new(),

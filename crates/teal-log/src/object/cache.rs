@@ -17,7 +17,7 @@ const CACHED_BYTES: usize = 64 << 20;
 #[derive(Default)]
 struct Shard {
     objects: HashMap<ObjectNo, ObjectRef>,
-    /// Sum of their weights.
+    /// Sum of the lengths of their records.
     bytes: usize,
 }
 
@@ -26,9 +26,10 @@ impl Shard {
     fn keep(&mut self, most: usize, most_bytes: usize) {
         let (mut count, mut bytes) = (0, 0);
         self.objects.retain(|_, o| {
-            let keep = Arc::strong_count(o) > 1 || (count < most && bytes + o.weight <= most_bytes);
+            let keep =
+                Arc::strong_count(o) > 1 || (count < most && bytes + o.record_len <= most_bytes);
             count += usize::from(keep);
-            bytes += if keep { o.weight } else { 0 };
+            bytes += if keep { o.record_len } else { 0 };
             keep
         });
         self.bytes = bytes;
@@ -36,12 +37,12 @@ impl Shard {
 }
 
 /// Each lock guards its shard; nothing else is done under it.
-pub(crate) struct Table {
+pub(crate) struct ObjectCache {
     shards: Vec<Mutex<Shard>>,
     per_shard: usize,
 }
 
-impl Table {
+impl ObjectCache {
     pub(crate) fn new(cap: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -61,14 +62,14 @@ impl Table {
     pub(crate) fn add(&self, object: Object) -> ObjectRef {
         let mut shard = self.shard(object.no).lock();
         if shard.objects.len() >= self.per_shard
-            || shard.bytes + object.weight > CACHED_BYTES / SHARDS
+            || shard.bytes + object.record_len > CACHED_BYTES / SHARDS
         {
             shard.keep(self.per_shard / 2, CACHED_BYTES / SHARDS / 2);
         }
         if let Some(first) = shard.objects.get(&object.no) {
             return Arc::clone(first);
         }
-        shard.bytes += object.weight;
+        shard.bytes += object.record_len;
         let object = Arc::new(object);
         shard.objects.insert(object.no, Arc::clone(&object));
         object
@@ -77,7 +78,7 @@ impl Table {
     pub(crate) fn remove(&self, no: ObjectNo) {
         let mut shard = self.shard(no).lock();
         if let Some(object) = shard.objects.remove(&no) {
-            shard.bytes -= object.weight;
+            shard.bytes -= object.record_len;
         }
     }
 
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn large_records_do_not_pile_up() {
-        let table = Table::new(16384);
+        let table = ObjectCache::new(16384);
         let core = Core::decode(&[&[1, FileType::Fifo.code()], &[0; 126][..]].concat()).unwrap();
         let mut held = Vec::new();
         for no in 0..5000 {

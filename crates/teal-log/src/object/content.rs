@@ -9,7 +9,7 @@ use crate::format::extent::{BLOCK_SECTORS, Mapped};
 use crate::iovec::Bytes;
 use crate::object::extents::Extents;
 use crate::object::gather::{Piece, SPAN_MAX, Stretch};
-use crate::object::state::{Blocks, Content, Dirty, INLINE_DATA, State};
+use crate::object::state::{Blocks, Content, DirtyBlock, INLINE_DATA, State};
 use crate::seeded::{Bug, bug};
 use crate::tree::freed::Freed;
 use crate::tree::reader::Reader;
@@ -18,17 +18,17 @@ use teal_types::{BLOCK, ObjectNo, SECTOR};
 /// From this many bytes on, the blocks of a write share memory.
 const TOGETHER: usize = 64 << 10;
 /// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each into its own.
-fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<Dirty> {
+fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<DirtyBlock> {
     if data.len() < TOGETHER {
         return data
             .chunks_exact(BLOCK as usize)
-            .map(|block| Dirty::new(block.into()))
+            .map(|block| DirtyBlock::new(block.into()))
             .collect();
     }
     let mut memory = src.buffers.lend(data.len());
     memory.copy_from_slice(data);
     Bytes::split(memory, BLOCK as usize)
-        .map(Dirty::new)
+        .map(DirtyBlock::new)
         .collect()
 }
 

@@ -205,7 +205,7 @@ impl Dir {
             .values()
             .map(|e| 25 + e.name.as_bytes().len())
             .sum::<usize>()
-            <= crate::object::state::INLINE_CONTENT
+            <= crate::format::inode::INLINE_CONTENT
         {
             return Ok(());
         }

@@ -177,7 +177,7 @@ impl Extents {
     /// Moves extents that are too many for an inode record into a tree.
     pub(crate) fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
         let Self::Few(map) = self else { return Ok(()) };
-        if map.values().map(Mapped::item_len).sum::<usize>() <= crate::object::state::INLINE_CONTENT
+        if map.values().map(Mapped::item_len).sum::<usize>() <= crate::format::inode::INLINE_CONTENT
         {
             return Ok(());
         }

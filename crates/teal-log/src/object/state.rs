@@ -9,7 +9,7 @@
 use crate::format::checksum::crc;
 use crate::format::extent::{EXTENT_BLOCKS, Extent, Mapped};
 use crate::format::imap::Home;
-use crate::format::inode::{self, Core, Item, Link};
+use crate::format::inode::{self, Core, INLINE_CONTENT, Item, Link};
 use crate::iovec::Bytes;
 use crate::object::directory::{Dir, Entries};
 use crate::object::extents::Extents;
@@ -21,8 +21,6 @@ use teal_types::{BLOCK, FileType, Lsn, ObjectNo, Sector};
 
 /// Files and symlinks up to this many bytes lie inside their inode record.
 pub(crate) const INLINE_DATA: u64 = 2048;
-/// Encoded bytes of extents or entries an inode record may hold.
-pub(crate) const INLINE_CONTENT: usize = 1024;
 /// Whole records up to this size go into every batch that changes the object; larger ones only as deltas.
 const WHOLE_RECORD: usize = 1536;
 
@@ -31,12 +29,12 @@ const EVERY_BLOCK: u64 = 1 << 52;
 
 /// One block of content not yet in the log, and its checksum.
 #[derive(Debug, Clone)]
-pub(crate) struct Dirty {
+pub(crate) struct DirtyBlock {
     bytes: Bytes,
     sum: u32,
 }
 
-impl Dirty {
+impl DirtyBlock {
     pub(crate) fn new(bytes: Bytes) -> Self {
         let sum = crc(&bytes);
         Self { bytes, sum }
@@ -57,7 +55,7 @@ impl Dirty {
     }
 }
 
-impl From<Vec<u8>> for Dirty {
+impl From<Vec<u8>> for DirtyBlock {
     fn from(bytes: Vec<u8>) -> Self {
         Self::new(bytes.into())
     }
@@ -65,8 +63,8 @@ impl From<Vec<u8>> for Dirty {
 
 /// A block on its way to another segment; its content is the one the extents lead to, as long as they lead to where it came from.
 #[derive(Debug, Clone)]
-pub(crate) struct Moving {
-    pub(crate) bytes: Dirty,
+pub(crate) struct RelocatedBlock {
+    pub(crate) bytes: DirtyBlock,
     pub(crate) from: Sector,
     /// When it was written first.
     pub(crate) born: Lsn,
@@ -75,9 +73,9 @@ pub(crate) struct Moving {
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     pub(crate) extents: Extents,
-    pub(crate) dirty: BTreeMap<u64, Dirty>,
+    pub(crate) dirty: BTreeMap<u64, DirtyBlock>,
     /// What the cleaner has read; sealed behind everything that is new.
-    pub(crate) moving: BTreeMap<u64, Moving>,
+    pub(crate) moving: BTreeMap<u64, RelocatedBlock>,
     /// Ranges that became holes in the open batch, before what is dirty now: first block, count.
     pub(crate) holes: Vec<(u64, u64)>,
     /// Where the open batch put parts of shared extents.
@@ -138,15 +136,15 @@ pub(crate) struct Object {
     pub(crate) no: ObjectNo,
     pub(crate) state: Arc<RwLock<State>>,
     /// Bytes of the record it was read from: about what it holds in memory.
-    pub(crate) weight: usize,
+    pub(crate) record_len: usize,
 }
 
 impl Object {
-    pub(crate) fn new(no: ObjectNo, state: State, weight: usize) -> Self {
+    pub(crate) fn new(no: ObjectNo, state: State, record_len: usize) -> Self {
         Self {
             no,
             state: Arc::new(RwLock::new(state)),
-            weight,
+            record_len,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::format::checksum::crc_matches;
 use crate::format::imap::Home;
+use crate::object::objects::ObjectStore;
 use crate::object::state::State;
-use crate::store::Store;
 use crate::tree::reader::Reader;
 use std::collections::BTreeSet;
 use teal_types::{ObjectNo, SECTOR, Sector};
@@ -16,7 +16,7 @@ const SWEEP: u64 = 1 << 20;
 /// Hands out objects as their records on the disk say, each once: first those without one, then in the order in which they lie. `None` for
 /// what is not there or cannot be read so.
 pub(crate) fn objects(
-    store: &Store,
+    store: &ObjectStore,
     wanted: BTreeSet<ObjectNo>,
     each: &mut dyn FnMut(ObjectNo, Option<State>),
 ) {
@@ -28,7 +28,7 @@ pub(crate) fn objects(
             .is_some_and(|end| end <= limit)
     };
     for no in wanted {
-        let home = store.imap.read().get(&store.reader, no).ok().flatten();
+        let home = store.inode_map.read().get(&store.reader, no).ok().flatten();
         match home.filter(is_there) {
             Some(home) => homes.push((home, no)),
             None => each(no, None),

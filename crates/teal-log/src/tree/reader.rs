@@ -96,6 +96,11 @@ impl Reader {
         }
     }
 
+    /// Returns the disk, for a component that asks its host for room.
+    pub(crate) fn shared_disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
+    }
+
     pub(crate) fn disk(&self) -> &dyn Disk {
         &*self.disk
     }

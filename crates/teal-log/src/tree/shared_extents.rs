@@ -13,11 +13,13 @@
 //!    changes. Its new place cannot be known, and so not be warmed, beforehand: it waits in `moved` for the next checkpoint, before which
 //!    a batch of its own takes what is still moving.
 
+mod items;
+
+use self::items::{Change, SharedExtentItems, damaged, id_value};
 use crate::error::StoreError;
-use crate::format::codec::Put;
 use crate::format::extent::{Extent, Mapped, SHARED_IDS, Slice};
 use crate::format::page::{PagePtr, STORE_WIDE, TreeKind};
-use crate::format::shared::{LAST_ID, SharedExtent, place_key, place_of};
+use crate::format::shared::{LAST_ID, SharedExtent, place_key};
 use crate::seeded::{Bug, bug};
 use crate::tree::freed::Freed;
 use crate::tree::page_bounds::PAGE;
@@ -37,38 +39,18 @@ const ITEM_TAKES: u64 = 384;
 /// A shared extent is moved in one piece, and the end of a run in which it does not fit is left empty: at worst half of each segment.
 const MOVE_FACTOR: u64 = 2;
 
-/// What the open batch did with a shared extent.
-#[derive(Debug, Clone, Copy, Default)]
-struct Change {
-    /// The log does not know of it yet.
-    is_new: bool,
-    is_gone: bool,
-}
-
 /// What a batch says of a shared extent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Logged {
+pub(crate) enum SharedChange {
     Set(SharedExtent),
     Count(u32),
     Gone,
 }
 
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) tree: Tree,
-    /// The next id, once that is known.
-    next: Option<u64>,
-    changed: BTreeMap<u64, Change>,
-    /// Content on its way to another place, by id.
-    moving: BTreeMap<u64, Vec<u8>>,
-    /// Keys of places that the tree does not have yet, with their ids.
-    moved: BTreeMap<u64, u64>,
-}
-
 /// The lock guards the table; reads of its pages are done under it.
 #[derive(Debug)]
 pub(crate) struct SharedTable {
-    table: RwLock<Table>,
+    table: RwLock<SharedExtentItems>,
     is_used: AtomicBool,
     mem_pages: AtomicUsize,
     /// What the open batch writes of the table, and of what is moving, at most; pages not counted.
@@ -79,92 +61,10 @@ pub(crate) struct SharedTable {
     growth: AtomicI64,
 }
 
-fn damaged(object: Option<ObjectNo>) -> StoreError {
-    StoreError::Corrupt {
-        what: "the shared-extent table",
-        at: 0,
-        object,
-    }
-}
-
-fn id_value(id: u64) -> Vec<u8> {
-    let mut value = Vec::with_capacity(8);
-    value.put_u64(id);
-    value
-}
-
-impl Table {
-    fn get(&self, src: &dyn PageSource, id: u64) -> Result<Option<SharedExtent>, StoreError> {
-        let Some(value) = self.tree.get(src, id)? else {
-            return Ok(None);
-        };
-        SharedExtent::decode(&value)
-            .map(Some)
-            .ok_or_else(|| damaged(None))
-    }
-
-    fn known(&self, src: &dyn PageSource, id: u64) -> Result<SharedExtent, StoreError> {
-        self.get(src, id)?.ok_or_else(|| damaged(None))
-    }
-
-    fn next_id(&mut self, src: &dyn PageSource) -> Result<u64, StoreError> {
-        if let Some(next) = self.next {
-            return Ok(next);
-        }
-        let next = self
-            .tree
-            .at_or_before(src, (1 << 63) - 1)?
-            .map_or(0, |(id, _)| id + 1);
-        self.next = Some(next);
-        Ok(next)
-    }
-
-    /// Sets an item and its place; returns the extent that was there.
-    fn set(
-        &mut self,
-        src: &dyn PageSource,
-        id: u64,
-        shared: &SharedExtent,
-    ) -> Result<Option<Extent>, StoreError> {
-        let old = self.get(src, id)?.map(|old| old.extent);
-        self.tree.insert(src, id, &shared.encode())?;
-        if old.as_ref().map(|old| old.addr) != Some(shared.extent.addr) {
-            if let Some(old) = &old {
-                self.forget_place(src, old.addr)?;
-            }
-            self.tree
-                .insert(src, place_key(shared.extent.addr), &id_value(id))?;
-        }
-        Ok(old)
-    }
-
-    fn remove(&mut self, src: &dyn PageSource, id: u64, extent: &Extent) -> Result<(), StoreError> {
-        self.tree.remove(src, id)?;
-        self.forget_place(src, extent.addr)
-    }
-
-    fn forget_place(&mut self, src: &dyn PageSource, addr: Sector) -> Result<(), StoreError> {
-        let key = place_key(addr);
-        if self.moved.remove(&key).is_none() {
-            self.tree.remove(src, key)?;
-        }
-        Ok(())
-    }
-
-    /// Places that the tree does not have yet, with their ids.
-    pub(crate) fn moved(&self) -> impl Iterator<Item = (Sector, u64)> + '_ {
-        self.moved.iter().map(|(key, id)| (place_of(*key), *id))
-    }
-
-    fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
-        freed.extend(self.tree.take_freed().into_iter().map(Freed::page));
-    }
-}
-
 impl SharedTable {
     pub(crate) fn new(root: Option<PagePtr>) -> Self {
         Self {
-            table: RwLock::new(Table {
+            table: RwLock::new(SharedExtentItems {
                 tree: Tree::with_root(TreeKind::SharedExtents, STORE_WIDE, root),
                 next: None,
                 changed: BTreeMap::new(),
@@ -179,12 +79,12 @@ impl SharedTable {
         }
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Table> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, SharedExtentItems> {
         self.table.read()
     }
 
     /// For folding.
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Table> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, SharedExtentItems> {
         self.table.write()
     }
 
@@ -224,7 +124,7 @@ impl SharedTable {
     }
 
     /// After a change: brings what is known from outside of the lock up to date.
-    pub(crate) fn note(&self, table: &Table) {
+    pub(crate) fn note(&self, table: &SharedExtentItems) {
         let waiting = if table.moved.is_empty() {
             0
         } else {
@@ -389,18 +289,18 @@ impl SharedTable {
         &self,
         src: &dyn PageSource,
         id: u64,
-        what: &Logged,
+        what: &SharedChange,
         freed: &mut Vec<Freed>,
     ) -> Result<Option<Option<Extent>>, StoreError> {
         let mut table = self.table.write();
         let mut lives = None;
         match what {
-            Logged::Set(shared) => {
+            SharedChange::Set(shared) => {
                 let old = table.set(src, id, shared)?;
                 freed.extend(old.map(|old| Freed::extent(&old.into())));
                 lives = Some(shared.extent.clone());
             }
-            Logged::Count(count) => {
+            SharedChange::Count(count) => {
                 let Some(shared) = table.get(src, id)? else {
                     return Ok(None);
                 };
@@ -414,7 +314,7 @@ impl SharedTable {
                     .encode(),
                 )?;
             }
-            Logged::Gone => {
+            SharedChange::Gone => {
                 let Some(shared) = table.get(src, id)? else {
                     return Ok(None);
                 };
@@ -504,21 +404,21 @@ impl SharedTable {
     pub(crate) fn take_changed(
         &self,
         src: &dyn PageSource,
-    ) -> Result<Vec<(u64, Logged)>, StoreError> {
+    ) -> Result<Vec<(u64, SharedChange)>, StoreError> {
         let mut table = self.table.write();
         let changed = std::mem::take(&mut table.changed);
         self.note(&table);
         let of = |(id, change): (u64, Change)| {
             if change.is_gone {
-                return Ok((id, Logged::Gone));
+                return Ok((id, SharedChange::Gone));
             }
             let shared = table.known(src, id)?;
             Ok((
                 id,
                 if change.is_new {
-                    Logged::Set(shared)
+                    SharedChange::Set(shared)
                 } else {
-                    Logged::Count(shared.count)
+                    SharedChange::Count(shared.count)
                 },
             ))
         };
