@@ -1,7 +1,7 @@
 //! From the open batch to the disk: sealing, writing, one barrier; checkpoints and anchors; the clean end.
 //!
-//! Others may use `log` ([`CommitLog`](log::CommitLog): commits, checkpoints, settings), `committer` (the one who holds the committer's lock
-//! says what is written), `layout::Chain` (where the chain stands) and `anchors` with `witness` for opening. The order inside:
+//! Others may use `log` ([`CommitLog`](log::CommitLog): commits, checkpoints, settings), `committer` (the state behind the committer's lock,
+//! and the kinds of batches), `layout::Chain` (where the chain stands) and `anchors` with `witness` for opening. The order inside:
 //! `layout`, `anchors`, `witness`, `committer`, `durability`, `log`, and on it `room`, `seal`, `fold`, `write`.
 
 pub(crate) mod anchors;

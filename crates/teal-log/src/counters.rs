@@ -70,7 +70,7 @@ counters! {
     bytes_moved,
     /// Bytes copied by sharing them.
     bytes_shared,
-    /// Times somebody had to wait for room.
+    /// Times an operation had to wait for room.
     waits,
     /// Operations applied.
     ops,

@@ -5,7 +5,7 @@
 //!
 //! | module | structure | magic |
 //! |---|---|---|
-//! | [`superblock`] | who this store is, where its parts are | `TEALFS\0\x01` |
+//! | [`superblock`] | the identity of a store and where its parts are | `TEALFS\0\x01` |
 //! | [`anchor`] | where the newest checkpoint is | `TANC` |
 //! | [`record`] | one part of a batch: header, payload, body of deltas | `TREC` |
 //! | [`delta`] | what a batch changed | inside a record |

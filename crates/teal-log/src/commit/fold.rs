@@ -92,7 +92,7 @@ impl CommitLog {
         let freed: Vec<_> = imap.freed().collect();
         self.objects.account_sealed(layout.segments, &freed);
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
-        // Whoever brings an object up to date asks for its home while he holds the list that is read below.
+        // Bringing an object up to date asks the map for its home under the lock of the list that is read below.
         drop(imap);
         let orphans = Self::fold_tree(layout, &mut self.objects.orphans.lock())?;
         let notes = Self::fold_tree(layout, &mut self.objects.notes.lock())?;

@@ -35,7 +35,7 @@ pub(crate) struct Chain {
     pub(crate) watermark: u64,
     /// Those of the last batch.
     pub(crate) sums: Sums,
-    /// Who writes.
+    /// The machine that writes.
     pub(crate) owner: Owner,
 }
 

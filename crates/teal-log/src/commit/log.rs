@@ -1,4 +1,4 @@
-//! The log of batches behind the objects: who may commit, how far the log is durable, and when a commit is due.
+//! The log of batches behind the objects: the one committer, how far the log is durable, and the settings.
 //!
 //! # Locks
 //! | lock | guards | under it |

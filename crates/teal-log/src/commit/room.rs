@@ -33,7 +33,10 @@ impl CommitLog {
         }
         // Two segments to spare would be good; without them the batch itself and its last record's successor must fit.
         if ready < need {
-            log::error!("no room for a batch: {ready} bytes are ready, {need} needed");
+            let operations = self.objects.ledger.operations();
+            log::error!(
+                "no room for a batch of {operations:?}: {ready} bytes are ready, {need} needed"
+            );
             return Err(StoreError::NoSpace);
         }
         Ok(())

@@ -12,7 +12,7 @@
 //! 2. Opening looks at the last record that follows the chain, whether or not its batch is whole: the mark of a machine that has just
 //!    begun is the record of its epoch, which belongs to no batch yet.
 //! 3. Two machines may have opened an unmarked store before either writes. So an opening remembers what lay where it will write first, and
-//!    the newest anchor; if either has changed by then, somebody else has written, and it writes nothing ([`OverwriteWitness::still_holds`]).
+//!    the newest anchor; if either has changed by then, another opening has written, and this one writes nothing ([`OverwriteWitness::still_holds`]).
 //!
 //! # Why a crash at any point is harmless
 //! - Before the barrier of the epoch record: no mark, and nothing written but leftovers, as without marks.
@@ -48,7 +48,7 @@ impl OverwriteWitness {
             .any(|(then, now)| then.is_some() && now.is_some() && then != now)
     }
 
-    /// Before the first write of an opening: nobody else has written since. The newest checkpoint known here is `checkpoint`.
+    /// Before the first write of an opening: checks that no other opening has written since. The newest checkpoint known here is `checkpoint`.
     ///
     /// # Errors
     /// [`StoreError::WrittenElsewhere`]; nothing has been written then.
@@ -58,7 +58,7 @@ impl OverwriteWitness {
         checkpoint: u64,
     ) -> Result<(), StoreError> {
         let head = objects.segments.lock().head();
-        // The anchors tell of those who have written so much that what they wrote first is gone.
+        // The anchors tell of an opening that has written so much that what it wrote first is gone.
         let anchors = Anchors::read(&objects.reader, &objects.sb, &objects.geometry);
         let is_newer = anchors
             .newest()

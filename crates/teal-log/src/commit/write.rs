@@ -1,7 +1,7 @@
 //! From the open batch to the disk: sealing, writing, one barrier; checkpoints; the clean end.
 //!
 //! # How
-//! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order; whoever waits for the lock meanwhile
+//! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order; a caller that waits for the lock meanwhile
 //!    finds its batch durable afterwards, or commits everything that gathered: many fsyncs, one barrier.
 //! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the operation that will need it.
 //! 3. A batch that has become large is written without a barrier of its own: the next one, of an fsync, of the interval or of a
@@ -50,7 +50,7 @@ struct Sealed {
 }
 
 impl CommitLog {
-    /// Makes everything that happened before durable: one write and one barrier, shared with whoever asks at the same time.
+    /// Makes everything that happened before durable: one write and one barrier, shared by all callers that ask at the same time.
     ///
     /// # Errors
     /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the store is opened again.
@@ -324,11 +324,7 @@ impl CommitLog {
             });
         let (records, chain, homes) = filled?;
         let taken = ready.saturating_sub(segments.ready_bytes());
-        // A fuzzed image may count what it likes.
-        debug_assert!(
-            taken <= bound || cfg!(any(test, feature = "fuzzing")),
-            "{kind:?} took {taken} bytes and not {bound}"
-        );
+        self.compare_with_bound(kind, taken, bound);
         let start = records.first().map(|r| (r.start, committer.chain().seq));
         let checkpoint_at = start.filter(|_| kind == BatchKind::Checkpoint);
         let sealed = Sealed {
@@ -349,5 +345,23 @@ impl CommitLog {
             self.objects.ledger.check();
         }
         Ok(sealed)
+    }
+
+    /// Compares what a batch took of the free segments with what it was said to take, at most.
+    ///
+    /// # Panics
+    /// Where assertions are on, if it took more: a bound in [`sealed_size`](crate::object::sealed_size) is too small.
+    fn compare_with_bound(&self, kind: BatchKind, taken: u64, bound: u64) {
+        if taken <= bound {
+            return;
+        }
+        let operations = self.objects.ledger.operations();
+        let what = format!("{kind:?} of {operations:?} took {taken} bytes and not {bound} at most");
+        log::error!("{what}");
+        // A fuzzed image may count what it likes.
+        assert!(
+            !cfg!(debug_assertions) || cfg!(any(test, feature = "fuzzing")),
+            "{what}"
+        );
     }
 }

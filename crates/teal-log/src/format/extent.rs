@@ -104,7 +104,7 @@ impl Slice {
 /// What a file's map says of a run of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mapped {
-    /// They lie here, and nobody else refers to them.
+    /// They lie here, and nothing else refers to them.
     Own(Extent),
     /// They are this part of an extent in the shared-extent table.
     Shared(Slice),

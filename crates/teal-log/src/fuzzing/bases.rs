@@ -107,7 +107,7 @@ impl Maker {
         let data: Vec<u8> = (0..len).map(|i| (i * 31 + i / 256) as u8 ^ seed).collect();
         let op = self
             .store
-            .begin(Cost::data(len as u64))
+            .begin(Cost::write(len as u64))
             .expect("there is room");
         op.lock(&[no])
             .and_then(|mut locked| locked.write(no, at, &data))
@@ -209,7 +209,7 @@ fn fragments(m: &mut Maker) {
         }
     }
     m.checkpoint();
-    let op = m.store.begin(Cost::data(1 << 16)).expect("there is room");
+    let op = m.store.begin(Cost::write(1 << 16)).expect("there is room");
     let mut locked = op.lock(&[tree]).expect("it is there");
     locked.punch(tree, 100_000, 300_000).expect("a sound map");
     locked.truncate(tree, 1_400_001).expect("a sound map");

@@ -1,7 +1,7 @@
 //! The objects in memory, in shards.
 //!
 //! # Invariants
-//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only while nobody else holds it.
+//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only while no other thread holds it.
 //! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned by being held elsewhere.
 
 use crate::object::state::{Object, ObjectRef};
@@ -22,7 +22,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// Keeps what somebody holds, and of the rest as much as is said; hash order is as good as random.
+    /// Keeps the objects that are held elsewhere, and of the rest as much as is said; hash order is as good as random.
     fn keep(&mut self, most: usize, most_bytes: usize) {
         let (mut count, mut bytes) = (0, 0);
         self.objects.retain(|_, o| {
@@ -82,7 +82,7 @@ impl ObjectCache {
         }
     }
 
-    /// Forgets every object nobody holds.
+    /// Forgets every object that is not held elsewhere.
     pub(crate) fn shrink(&self) {
         for shard in &self.shards {
             shard.lock().keep(0, 0);

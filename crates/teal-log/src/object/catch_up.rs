@@ -77,7 +77,7 @@ impl ObjectStore {
             let wanted = self.deferred.next_numbers(from, OBJECTS);
             let Some(last) = wanted.last() else { break };
             from = ObjectNo::new(last.get() + 1);
-            // One after another: whoever wants one of them need not wait for all. What waits stays as it was read.
+            // The lock is taken for one after another, so that an operation that wants one of them need not wait for all.
             sweep::objects(self, wanted, &mut |no, old| {
                 let done = self.redo_listed(&mut self.deferred.lock(), no, old);
                 failed.extend(done.err().map(|e| (no, e)));

@@ -1,4 +1,4 @@
-//! What the log says of objects and nobody has asked for yet: opening reads the log, not the objects it changes.
+//! Changes of objects that opening has read in the log and not made yet: it reads the log, not the objects that it changes.
 //!
 //! # What waits, and what does not
 //! 1. Everything an object's own record holds or leads to waits: attributes, names, extents, entries, pages, its place in the inode map, and
@@ -9,14 +9,14 @@
 //!    what a checkpoint takes for what is newer than its record.
 //!
 //! # Invariants
-//! 1. *Whole*: nobody sees an object before all changes that wait for it were made. An object that has some is in no other table: not among
+//! 1. *Whole*: no caller sees an object before all changes that wait for it were made. An object that has some is in no other table: not among
 //!    the objects in memory, nor the changes of the inode map, nor what a checkpoint is to fold.
 //! 2. *Once*: changes are made in memory, and counted only when the last of them succeeded; then they wait no more. What fails has changed
-//!    nothing and is met again by whoever comes next.
-//! 3. *Safe*: until then what they give back counts as live in its segment, so nobody reuses it. Space is answered for by the sums of 1.2,
+//!    nothing and is met again by the next caller.
+//! 3. *Safe*: until then what they give back counts as live in its segment, which is therefore not reused. Space is answered for by the sums of 1.2,
 //!    and before anybody is refused for want of it, everything is brought up to date.
 //! 4. *Bounded*: they are the bodies of the log behind the checkpoint, and the next checkpoint starts by making them all. Nothing else does:
-//!    a store nobody touches reads nothing.
+//!    a store that is not used reads nothing.
 //! 5. *Kept*: what cannot be made because the old state cannot be read is repeated in every checkpoint, word for word, until it can. So
 //!    one bad sector stops neither checkpoints nor anything else but the use of that object; `check` names it, and nothing is lost that
 //!    the disk has not lost.
@@ -24,12 +24,12 @@
 //! 7. *Either in the checkpoint or kept by it*: what waits when a checkpoint begins waits until it has ended ([`RedoPause`]), even if the disk
 //!    has become readable meanwhile: half of what it changes may be folded already.
 //!
-//! # Who brings objects up to date
-//! - One object: whoever looks for it ([`ObjectStore::object`]) or makes another with its number.
-//! - All, in the order in which they lie: checkpoints, rounds of cleaning, `check`, `dump`, and who finds no room.
+//! # When objects are brought up to date
+//! - One object: when it is looked up ([`ObjectStore::object`](crate::object::objects::ObjectStore::object)), or another is made with its number.
+//! - All, in the order in which they lie: checkpoints, rounds of cleaning, `check`, `dump`, and operations that find no room.
 //!
 //! The lock of the list is taken under the locks of objects and held while an object is read; under it no other object is locked. The
-//! segment table is locked under it, but while a standstill lasts: then a checkpoint may lock the list under the segment table.
+//! segment table is locked under it, but during a [`RedoPause`]: then a checkpoint may lock the list under the segment table.
 
 use crate::error::StoreError;
 use crate::format::delta::{KEPT, PREFIX};

@@ -40,7 +40,7 @@ const EXTENSION: usize = 5;
 /// Bits of a cookie's hash that tell names of one group apart.
 const IN_GROUP_BITS: u32 = 24;
 
-/// Where a store's directories put names. Without the key nobody can choose names that meet.
+/// Where a store's directories put names. Names that meet cannot be chosen without the key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NameHash {
     seed: [u8; 16],

@@ -24,7 +24,7 @@ use crate::object::open_batch::OpenBatch;
 use crate::object::state::{Object, ObjectRef, State};
 use crate::object::unfolded::UnfoldedObjects;
 use crate::space::host::HostAllocation;
-use crate::space::ledger::SpaceLedger;
+use crate::space::ledger::{Charge, SpaceLedger};
 use crate::space::reserves::Reserves;
 use crate::space::segments::SegmentTable;
 use crate::tree::Tree;
@@ -212,14 +212,21 @@ impl ObjectStore {
         Ok(found)
     }
 
-    /// Lets an object join the orphan set or leave it, in the set's tree only.
-    pub(crate) fn change_orphans(&self, no: ObjectNo, orphan: bool) -> Result<(), StoreError> {
+    /// Lets an object join the orphan set or leave it, in the set's tree only; what that takes is charged.
+    pub(crate) fn change_orphans(
+        &self,
+        no: ObjectNo,
+        is_orphan: bool,
+        charge: &Charge,
+    ) -> Result<(), StoreError> {
         let mut tree = self.orphans.lock();
-        if orphan {
+        let pages = tree.mem_pages();
+        if is_orphan {
             tree.insert(&self.reader, no.get(), &[])?;
         } else {
             tree.remove(&self.reader, no.get())?;
         }
+        charge.add_pages(pages, tree.mem_pages());
         let freed: Vec<_> = tree.take_freed().into_iter().map(Freed::page).collect();
         drop(tree);
         self.account(&freed);

@@ -106,11 +106,11 @@ impl OpenBatch {
 
     /// Waits until a batch that is just being sealed has been.
     pub(crate) fn wait_for_seal(&self) {
-        // Recursive: the thread may be in an operation, and then nobody is sealing.
+        // Recursive: the thread may be in an operation, and then no batch is being sealed.
         drop(self.gate.read_recursive());
     }
 
-    /// Changes the lists under their lock, and tells whoever waits if it was the first change.
+    /// Changes the lists under their lock, and calls the wake-up after the first change.
     fn change<T>(&self, clock: &dyn Clock, change: impl FnOnce(&mut BatchChanges) -> T) -> T {
         let mut changes = self.changes.lock();
         let done = change(&mut changes);

@@ -2,19 +2,15 @@
 //!
 //! # Invariants
 //! 1. An object in the open batch makes sealing write at most [`State::sealed_bytes`] bytes, its pages not counted.
-//! 2. A checkpoint writes at most [`ObjectStore::fold_bytes`] more.
-//! 3. Both are checked at every commit, where assertions are on: a batch takes no more of the free segments than
-//!    [`ObjectStore::batch_takes`] says.
+//! 2. What a checkpoint writes more is in [`estimate`](crate::object::estimate); each commit compares both with what it took.
 //!
 //! # How
 //! Sealing turns pages in memory, which are counted exactly, into a little more of them: every block may split an extent. That and the
-//! headers of deltas are part of the weights. Ends of segments that are too short for what follows are covered by [`with_waste`].
+//! headers of deltas are part of the sizes. Ends of segments that are too short for what follows are covered by [`with_waste`](crate::object::estimate::with_waste).
 
 use crate::object::state::{Blocks, Content, State};
-use teal_types::BLOCK;
+use crate::space::cost::BLOCK_TAKES;
 
-/// A block, its delta, its checksum, and what two more items in half full pages take.
-const BLOCK_TAKES: u64 = BLOCK + 64 + 192;
 /// Header of a delta and the fixed part of an inode record.
 const RECORD: u64 = 192;
 /// Most content an inode record holds beside what is counted apart.

@@ -8,7 +8,7 @@
 //!    chain ends at the first record that is not whole. If any record or anchor says that this one was durable, the store is
 //!    damaged and does not open; otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
 //! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded. Of the batches after it, what they say of the
-//!    store is redone, and what they say of objects [waits](crate::object::deferred) for whoever asks for them: so opening takes as long as
+//!    store is redone, and what they say of objects [waits](crate::object::deferred) until they are asked for: so opening takes as long as
 //!    reading the log, however many objects there are and however they are spread.
 //! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
 

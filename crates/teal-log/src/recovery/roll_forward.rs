@@ -8,6 +8,7 @@ use crate::format::note_key::key;
 use crate::object::deferred::{DeferredDelta, DeferredDeltas};
 use crate::object::objects::ObjectStore;
 use crate::recovery::chain::ChainRecord;
+use crate::space::ledger::Charge;
 use crate::tree::freed::Freed;
 use crate::tree::shared_extents::SharedChange;
 use std::sync::Arc;
@@ -108,14 +109,18 @@ impl ObjectStore {
                     .lock()
                     .add_live(own.addr.byte(), own.bytes(), own.born);
             }
-            Delta::Free => self.change_orphans(no, false)?,
+            Delta::Free => self.change_orphans(no, false, &Charge::default())?,
             Delta::Head(_)
             | Delta::Attributes(_)
             | Delta::Extent { .. }
             | Delta::Hole { .. }
             | Delta::EntrySet { .. }
             | Delta::EntryGone { .. } => {}
-            Delta::Orphan(orphan) => return self.change_orphans(no, *orphan).map(|()| Some(false)),
+            Delta::Orphan(orphan) => {
+                return self
+                    .change_orphans(no, *orphan, &Charge::default())
+                    .map(|()| Some(false));
+            }
             Delta::Note { piece, value } => {
                 return self
                     .redo_note(no, *piece, Some(value))

@@ -3,7 +3,7 @@
 //! # How
 //! 1. The chain is read through a window that moves forward: headers and bodies of small records lie beside each other.
 //! 2. The objects that the records change are read later, in the order in which they lie, many with one read where they lie close
-//!    together. What cannot be read so is left to whoever needs it.
+//!    together. What cannot be read so is left to later reads.
 
 use crate::error::StoreError;
 use crate::tree::reader::Reader;

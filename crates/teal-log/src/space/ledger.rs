@@ -3,18 +3,42 @@
 //! # Invariants
 //! 1. Every byte that an operation may take is promised before it begins, and each promise is given back exactly once.
 //! 2. What the open batch takes only an operation under way, a note, or the cleaner adds; sealing the batch sets it to nothing.
-//! 3. The *budget* is what may be promised without a closer look. It is set from the real room by those who look, and only
+//! 3. What an operation has taken is compared with its [`Cost`] when it ends. If a cost is too small, that is told where it was made, in
+//!    every build: then the promise of a commit that has room would be worth nothing.
+//! 4. The *budget* is what may be promised without a closer look. It is set from the real room at each closer look, and only
 //!    shrinks by what is promised and taken since, so it never says more than there is.
 //!
 //! # Locks
 //! None: each figure is an atomic of its own. A sum of several is exact while no operation is under way, and else off by
 //! at most what operations are adding at that moment, which is a part of what was promised to them.
 
+use crate::space::cost::{Cost, Operation};
 use crate::tree::page_bounds::PAGE;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about twice that in memory.
 pub(crate) const MEM_PAGES: u64 = 2048;
+
+/// What an operation has taken so far, or the sum of what it has given back.
+#[derive(Debug, Default)]
+pub(crate) struct Charge(AtomicI64);
+
+impl Charge {
+    /// Counts bytes that sealing will take more, or less, because of the operation.
+    pub(crate) fn add(&self, bytes: i64) {
+        self.0.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts pages that only memory holds, after a change of how many there are.
+    pub(crate) fn add_pages(&self, from: usize, to: usize) {
+        self.add((to as i64 - from as i64) * PAGE as i64);
+    }
+
+    /// Returns the bytes taken, below nothing if more was given back.
+    pub(crate) fn taken(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -31,6 +55,8 @@ pub(crate) struct SpaceLedger {
     lent_to_cleaner: AtomicI64,
     /// Bytes that may still be promised before the real room must be looked at.
     budget: AtomicI64,
+    /// The kinds of operations in the open batch, a bit each: for messages.
+    operations: AtomicU64,
 }
 
 impl SpaceLedger {
@@ -47,6 +73,24 @@ impl SpaceLedger {
         let before = self.promised.fetch_sub(bytes, Relaxed);
         assert!(before >= bytes, "each promise ends once");
         self.budget.fetch_add(bytes, Relaxed);
+    }
+
+    /// Ends the promise of an operation that is done, and compares what it has taken with its cost: if it has taken more, the cost must be
+    /// mended where it is made.
+    pub(crate) fn end_operation(&self, cost: &Cost, charge: &Charge) {
+        self.end_promise(cost.bytes());
+        self.operations.fetch_or(cost.operation().bit(), Relaxed);
+        let taken = charge.taken();
+        if taken <= cost.bytes() as i64 {
+            return;
+        }
+        let (operation, bytes) = (cost.operation(), cost.bytes());
+        log::error!("the cost of {operation:?} is too small: {bytes} bytes, and it took {taken}");
+    }
+
+    /// Returns the kinds of operations that the open batch holds.
+    pub(crate) fn operations(&self) -> Vec<Operation> {
+        Operation::of_bits(self.operations.load(Relaxed))
     }
 
     /// Returns the bytes that are promised to operations under way.
@@ -79,6 +123,7 @@ impl SpaceLedger {
     pub(crate) fn batch_sealed(&self) {
         self.batch_bytes.store(0, Relaxed);
         self.relocated_bytes.store(0, Relaxed);
+        self.operations.store(0, Relaxed);
     }
 
     /// Counts pages of an object's trees that only memory holds, after a change of how many there are.

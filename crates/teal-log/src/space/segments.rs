@@ -223,7 +223,7 @@ impl SegmentTable {
     }
 
     /// Whether all that was said to live or to have died could be so. If not, the store refers to the same place twice or to a place
-    /// outside of all segments, and nobody may write by this table.
+    /// outside of all segments, and nothing may be written by this table.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`].

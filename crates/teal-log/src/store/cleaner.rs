@@ -32,8 +32,8 @@ const LOOKS_AHEAD: usize = 4;
 pub(crate) enum CleaningReserve {
     /// Half of what is set aside for cleaning: the rest is the way out of a full store.
     Half,
-    /// What the checkpoints after the round take, and half a segment for what the cleaner takes between two looks at the room: somebody
-    /// is on that way.
+    /// What the checkpoints after the round take, and half a segment for what the cleaner takes between two looks at the room: an
+    /// operation is on that way.
     Least,
 }
 
@@ -62,7 +62,7 @@ impl Store {
         }
     }
 
-    /// One round that is to gain `want` bytes; says whether it did anything. Whoever holds the committer hands it in.
+    /// One round that is to gain `want` bytes; says whether it did anything. A caller that holds the committer hands it in.
     pub(crate) fn clean_round(
         &self,
         mut held: Option<&mut Committer>,
@@ -86,7 +86,7 @@ impl Store {
                 self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
             // What surely gives more than it takes may use the room there is: the larger a round by cost and benefit, the less its
-            // checkpoints cost for each segment. Nobody waits for what is done ahead: it takes nothing else.
+            // checkpoints cost for each segment. No operation waits for what is done ahead: it takes nothing else.
             let lends = if choice == VictimPolicy::Emptiest {
                 left
             } else {

@@ -55,7 +55,7 @@ impl Store {
         &self.log.objects
     }
 
-    /// Who this store is.
+    /// The identity and geometry of this store.
     pub fn superblock(&self) -> &Superblock {
         &self.objects().sb
     }
@@ -114,7 +114,7 @@ impl Store {
         self.objects().orphan_numbers()
     }
 
-    /// Makes everything that happened before durable: one write and one barrier, shared by all who ask at the same time.
+    /// Makes everything that happened before durable: one write and one barrier, shared by all callers that ask at the same time.
     ///
     /// # Errors
     /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the store is opened again.

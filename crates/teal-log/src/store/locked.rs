@@ -10,6 +10,7 @@ use crate::object::open_batch::MapChange;
 use crate::object::sealed_size::SealedSize;
 use crate::object::state::{Content, Object, ObjectRef, State};
 use crate::seeded::{Bug, bug};
+use crate::space::ledger::Charge;
 use crate::tree::page_bounds::PAGE;
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock};
 use teal_types::limits::{
@@ -22,6 +23,8 @@ type Guard = ArcRwLockWriteGuard<RawRwLock, State>;
 /// Objects locked for change.
 pub struct Locked<'o> {
     objects: &'o ObjectStore,
+    /// What the operation has taken so far.
+    charge: &'o Charge,
     lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
     /// What sealing these objects took when they were locked.
@@ -34,6 +37,8 @@ impl Drop for Locked<'_> {
         let ledger = &self.objects.ledger;
         ledger.pages_changed_by_operation(before.pages, now.pages);
         ledger.add_to_batch(now.bytes as i64 - before.bytes as i64);
+        self.charge.add(now.bytes as i64 - before.bytes as i64);
+        self.charge.add_pages(before.pages, now.pages);
     }
 }
 
@@ -80,7 +85,11 @@ impl<'o> Locked<'o> {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for one that does not exist, or what reading it met.
-    pub(crate) fn new(objects: &'o ObjectStore, nos: &[ObjectNo]) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        objects: &'o ObjectStore,
+        charge: &'o Charge,
+        nos: &[ObjectNo],
+    ) -> Result<Self, StoreError> {
         let mut sorted = nos.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
@@ -96,9 +105,14 @@ impl<'o> Locked<'o> {
         Ok(Self {
             before: sealed_size(&items),
             objects,
+            charge,
             lsn: objects.take_lsn(),
             items,
         })
+    }
+
+    pub(crate) fn charge(&self) -> &'o Charge {
+        self.charge
     }
 
     pub(crate) fn objects(&self) -> &'o ObjectStore {
@@ -153,6 +167,7 @@ impl Locked<'_> {
                 MapChange::LeafAndAbove => 2 * PAGE,
             };
             self.objects.ledger.add_to_batch(bytes as i64);
+            self.charge.add(bytes as i64);
         }
         state
     }
@@ -168,7 +183,7 @@ impl Locked<'_> {
     pub fn create(&mut self, new: NewObject) -> ObjectNo {
         let objects = self.objects;
         let mut no = objects.numbers.take_object();
-        // A damaged store may count from too low: whoever holds the number may be this thread.
+        // A damaged store may count from too low: the object that has the number may be locked by this thread.
         while objects.cache.get(no).is_some() {
             no = objects.numbers.take_object();
         }
@@ -377,7 +392,7 @@ impl Locked<'_> {
     /// # Errors
     /// What reading the set met.
     pub fn set_orphan(&mut self, no: ObjectNo, orphan: bool) -> Result<(), StoreError> {
-        self.objects.change_orphans(no, orphan)?;
+        self.objects.change_orphans(no, orphan, self.charge)?;
         self.mark(no);
         let lsn = self.lsn;
         self.objects.open.set_orphan(no, orphan, lsn);
@@ -409,7 +424,7 @@ impl Locked<'_> {
         objects.numbers.object_freed();
         // The delta that frees the object also takes it out of the orphan set.
         objects.open.forget_orphan(no);
-        objects.change_orphans(no, false)
+        objects.change_orphans(no, false, self.charge)
     }
 
     /// Content bytes the cleaner has read.

@@ -184,7 +184,7 @@ impl Store {
     }
 
     fn make_root(&self, owner: (u32, u32)) -> Result<(), StoreError> {
-        let op = self.begin(Cost::names(1))?;
+        let op = self.begin(Cost::create())?;
         let now = self.objects().clock.civil();
         let (uid, gid) = owner;
         let mut locked = op.lock(&[])?;

@@ -14,6 +14,8 @@ use crate::format::note_key::{PIECE, PIECE_BITS, key, parts};
 use crate::object::objects::ObjectStore;
 use crate::object::open_batch::NotePiece;
 use crate::object::state::Content;
+use crate::space::cost::NOTE_ITEM;
+use crate::space::ledger::Charge;
 use crate::store::handle::Store;
 use crate::store::locked::Locked;
 use crate::store::op::Op;
@@ -25,22 +27,13 @@ use teal_types::{Name, ObjectNo, REPLICATED_LIMIT};
 /// Most bytes of one note.
 pub const NOTE_MAX: usize = PIECE * (1 << PIECE_BITS);
 
-/// Header of the delta, and an item in a half full page.
-const TAKES: usize = 64 + 2 * 16;
-
-/// What setting a note of so many bytes takes in the log, at most: for [`Cost`](crate::Cost).
-pub const fn note_cost(bytes: usize) -> u64 {
-    let pieces = bytes / PIECE + 2;
-    (2 * bytes + pieces * (TAKES + 4096 / 4)) as u64
-}
-
 impl Op<'_> {
     /// Sets the note of an object, or of a number that is none; `None` removes it.
     ///
     /// # Errors
     /// [`StoreError::TooBig`], or what reading the notes met.
     pub fn set_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
-        self.objects().change_note(no, note)
+        self.objects().change_note(no, note, self.charge())
     }
 }
 
@@ -50,7 +43,7 @@ impl Locked<'_> {
     /// # Errors
     /// As there.
     pub fn set_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
-        self.objects().change_note(no, note)
+        self.objects().change_note(no, note, self.charge())
     }
 
     /// Where a locked symbolic link leads.
@@ -81,7 +74,12 @@ impl Locked<'_> {
 }
 
 impl ObjectStore {
-    fn change_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
+    fn change_note(
+        &self,
+        no: ObjectNo,
+        note: Option<&[u8]>,
+        charge: &Charge,
+    ) -> Result<(), StoreError> {
         if note.is_some_and(|note| note.len() > NOTE_MAX) || no.get() >= REPLICATED_LIMIT {
             return Err(StoreError::TooBig("a note"));
         }
@@ -91,6 +89,7 @@ impl ObjectStore {
             None => Vec::new(),
         };
         let mut tree = self.notes.lock();
+        let pages = tree.mem_pages();
         let mut old = Vec::new();
         tree.range(
             &self.reader,
@@ -117,26 +116,28 @@ impl ObjectStore {
             tree.remove(&self.reader, *key)?;
             changes.push((*key, None));
         }
+        charge.add_pages(pages, tree.mem_pages());
         let freed: Vec<_> = tree.take_freed().into_iter().map(Freed::page).collect();
         drop(tree);
         self.account(&freed);
-        self.log_notes(changes);
+        self.log_notes(changes, charge);
         Ok(())
     }
 
-    fn log_notes(&self, changes: Vec<(u64, NotePiece)>) {
+    fn log_notes(&self, changes: Vec<(u64, NotePiece)>, charge: &Charge) {
         if changes.is_empty() {
             return;
         }
         let lsn = self.take_lsn();
         let takes =
-            |value: &NotePiece| (TAKES + value.as_ref().map_or(0, |value| value.len())) as i64;
+            |value: &NotePiece| (NOTE_ITEM + value.as_ref().map_or(0, |value| value.len())) as i64;
         let mut bytes: i64 = changes.iter().map(|(_, piece)| takes(piece)).sum();
         self.open
             .add_notes(&*self.clock, lsn, changes, &mut |replaced| {
                 bytes -= takes(replaced);
             });
         self.ledger.add_to_batch(bytes);
+        charge.add(bytes);
     }
 }
 

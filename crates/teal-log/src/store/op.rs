@@ -8,6 +8,7 @@
 use crate::error::StoreError;
 use crate::object::objects::ObjectStore;
 use crate::space::cost::Cost;
+use crate::space::ledger::Charge;
 use crate::store::handle::Store;
 use crate::store::locked::Locked;
 use parking_lot::RwLockReadGuard;
@@ -16,14 +17,17 @@ use teal_types::ObjectNo;
 /// One operation in progress; joins the open batch.
 pub struct Op<'s> {
     objects: &'s ObjectStore,
-    /// Promised until it is done; then what it has really added counts.
-    promised: u64,
+    /// Promised until it is done; then what it has really added counts. `None`: the cleaner's, whose space is set aside.
+    cost: Option<Cost>,
+    charge: Charge,
     _in_batch: RwLockReadGuard<'s, ()>,
 }
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
-        self.objects.ledger.end_promise(self.promised);
+        if let Some(cost) = &self.cost {
+            self.objects.ledger.end_operation(cost, &self.charge);
+        }
     }
 }
 
@@ -35,19 +39,20 @@ impl Store {
     pub fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
         self.log.durability.writable()?;
         self.promise(cost)?;
-        Ok(self.join_batch(cost.bytes))
+        Ok(self.join_batch(Some(cost)))
     }
 
     /// Starts an operation of the cleaner, whose space is set aside.
     pub(crate) fn begin_cleaning(&self) -> Op<'_> {
-        self.join_batch(0)
+        self.join_batch(None)
     }
 
-    fn join_batch(&self, promised: u64) -> Op<'_> {
+    fn join_batch(&self, cost: Option<Cost>) -> Op<'_> {
         let objects = self.objects();
         Op {
             objects,
-            promised,
+            cost,
+            charge: Charge::default(),
             _in_batch: objects.open.join(),
         }
     }
@@ -58,11 +63,15 @@ impl Op<'_> {
         self.objects
     }
 
+    pub(crate) fn charge(&self) -> &Charge {
+        &self.charge
+    }
+
     /// Locks these objects, each once.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for one that does not exist, or what reading it met.
     pub fn lock(&self, nos: &[ObjectNo]) -> Result<Locked<'_>, StoreError> {
-        Locked::new(self.objects, nos)
+        Locked::new(self.objects, &self.charge, nos)
     }
 }

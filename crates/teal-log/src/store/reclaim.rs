@@ -3,17 +3,18 @@
 //! # Invariants
 //! R: what can be written now; T: what sealing all that is changed in memory as a checkpoint takes at most
 //! (`ObjectStore::batch_takes`); P: what is promised to operations under way; S: a segment; C: what is set aside for the cleaner and
-//! for giving back: at least six segments, or as many as are in use and two while that is less, and [`OBJECT_SPARE`] for each object; E: what three checkpoints of nothing take, and S / 2.
+//! for giving back: at least six segments, or as many as are in use and two while that is less, and 128 bytes for each object
+//! ([`Reserves`](crate::space::reserves::Reserves)); E: what three checkpoints of nothing take, and S / 2.
 //! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into R, one that gives back if T + P + its
 //!    cost + C / 4 do, or, when cleaning has gained nothing, T + P + its cost + E. While a round of cleaning runs, what it has taken counts
 //!    as if it were there, up to C / 2.
 //! 2. *Commit*: so a commit has room, as a batch and as a checkpoint, and so have the two checkpoints after it. Closing is one of them.
 //! 3. *Cleaning* adds to T only while T + P + what must be left fit into R, looked at again at least every 16 deltas: C / 2 must be left
-//!    ([`CleaningReserve::Half`]), or E ([`CleaningReserve::Least`]) by a round that somebody waits for who gives back, and by rounds by cost and benefit for
-//!    victims that surely give more than they take. Never does it take the room of a commit.
+//!    ([`CleaningReserve::Half`]), or E ([`CleaningReserve::Least`]) by a round for which an operation waits that gives back, and by rounds
+//!    by cost and benefit for victims that surely give more than they take. Never does it take the room of a commit.
 //! 4. *Capacity*: what lives, grown by what is promised and by the objects' part of C, leaves the reserve (a tenth of the capacity or more,
 //!    the rest of C among it) free: R and the dead bytes in use are at least the reserve and that part.
-//! 5. *Net growth*: pages that a checkpoint will write are charged to 4 as if they were new, although most replace old ones. Whoever does
+//! 5. *Net growth*: pages that a checkpoint will write are charged to 4 as if they were new, although most replace old ones. An operation that does
 //!    not grow the store is therefore refused by 4 only after a checkpoint, when nothing is charged but what lives.
 //!
 //! # Why there is a way forward from every full state
@@ -22,10 +23,10 @@
 //!   may use C below C / 2: by 1 and 3 it finds that much. What it takes are pages written anew, for each of which an old one dies; they lie
 //!   together in segments of checkpoints, which two checkpoints later are free without cleaning, or the emptiest there are.
 //! - *Cleaning one victim* of which u S live takes u S and the pages that lead to it: for a segment of inode records as many leaves of the
-//!   inode map. Rounds for those who wait take first what surely gives more than it takes, and what a checkpoint can fold is folded even if
+//!   inode map. Rounds for operations that wait take first what surely gives more than it takes, and what a checkpoint can fold is folded even if
 //!   nothing could be moved. By 4 the emptiest victim is never fuller than the mean.
 //! - *Filling* stops when rounds gain nothing ([`FUTILE`]), and leaves C / 2: it cannot use up what deleting needs.
-//! - Nobody waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
+//! - No operation waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
 //!
 //! Not proved, but lived through by `teal-client/tests/space/near_full.rs` and `emptied.rs`: that C is enough float for the pages of any
 //! sequence of rounds.
@@ -62,13 +63,13 @@ impl Store {
             // Back-pressure: the operation that comes when the open batch is at twice its size writes it.
             self.log.write_batch()?;
         }
-        if ledger.promise(cost.bytes) || self.has_headroom(cost.purpose) {
+        if ledger.promise(cost.bytes()) || self.has_headroom(cost.purpose()) {
             return Ok(());
         }
         // Taken back while others may need it, so that none is refused for what is not taken in the end.
-        ledger.end_promise(cost.bytes);
-        self.make_room(cost.bytes as i64, cost.purpose)?;
-        ledger.promise(cost.bytes);
+        ledger.end_promise(cost.bytes());
+        self.make_room(cost.bytes() as i64, cost.purpose())?;
+        ledger.promise(cost.bytes());
         Ok(())
     }
 
@@ -110,7 +111,7 @@ impl Store {
                 return Ok(());
             }
         }
-        // So is what a checkpoint takes, and what it writes anew dies. Whoever gives back may need that to clean at all; for others a round
+        // So is what a checkpoint takes, and what it writes anew dies. An operation that gives back may need that to clean at all; for others a round
         // is cheaper, unless it is the capacity that refuses them.
         let is_due = match purpose {
             Purpose::Grows => false,
@@ -144,7 +145,7 @@ impl Store {
         } else {
             CleaningReserve::Half
         };
-        // Whoever makes the store fuller does not go on for crumbs: one round for each operation would be without end.
+        // An operation that makes the store fuller does not go on for crumbs: one round for each would be without end.
         let segment = self.objects().geometry.segment_bytes() as i64;
         let (comfort, little) = if purpose == Purpose::Frees {
             (0, 0)
@@ -177,7 +178,7 @@ impl Store {
         if self.objects().headroom_for(purpose).to_write >= need {
             return Ok(());
         }
-        // What is set aside for cleaning has not helped: it may help who gives back.
+        // What is set aside for cleaning has not helped: it may help an operation that gives back.
         let last = self.objects().headroom().to_write + self.objects().cleaner_bytes() as i64
             - self.left(CleaningReserve::Least) as i64;
         if purpose == Purpose::Frees && last >= need {

@@ -131,7 +131,7 @@ impl Store {
         let usage = *self.objects().segments.lock().get(victim);
         let mut unreadable = self.move_shared(victim).err();
         let (mut deltas, mut grown) = (0, self.grown());
-        // Inode records first: whoever is read here need not be read again for his blocks.
+        // Inode records first: an object that is read here need not be read again for its blocks.
         for for_inodes in [true, false] {
             for found in segment_walk::records(
                 &self.objects().geometry,
@@ -236,7 +236,7 @@ impl Store {
         else {
             return Ok(());
         };
-        // No batch is sealed while the operation runs: whoever changed the object since is in the table.
+        // No batch is sealed while the operation runs: an object that has changed since is in the cache.
         if self.objects().cache.get(no).is_none()
             && crc(bytes) == home.crc
             && let Some(state) = State::decode(no, Some(home), bytes)

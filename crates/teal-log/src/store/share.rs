@@ -14,7 +14,7 @@ use crate::counters::add;
 use crate::error::StoreError;
 use crate::format::extent::{Extent, Mapped, SHARED_BLOCKS, Slice};
 use crate::object::state::{Blocks, Content, DirtyBlock, State};
-use crate::space::cost::{Cost, Purpose};
+use crate::space::cost::Cost;
 use crate::store::handle::Store;
 use crate::store::locked::Locked;
 use crate::tree::freed::Freed;
@@ -221,7 +221,7 @@ impl Store {
             if from.0 == to.0 {
                 return source.look(&self.objects().reader, from, (to.0, to.1, source), len);
             }
-            // No operation waits for two objects: whoever holds the other one may want this.
+            // No reader waits for two objects: an operation that holds the other one may want this one.
             match target.state.try_read() {
                 Some(target) => {
                     source.look(&self.objects().reader, from, (to.0, to.1, &target), len)
@@ -232,7 +232,7 @@ impl Store {
         let none = Sharing {
             bytes: 0,
             uncommitted: 0,
-            cost: Cost::data(0),
+            cost: Cost::share(STEP_BYTES),
         };
         let Some(look) = look else { return Ok(none) };
         let parts = || look.found.parts.iter().map(|(_, part)| part);
@@ -245,10 +245,7 @@ impl Store {
                 .filter(|part| matches!(part, SharePart::Dirty(_)))
                 .count() as u64
                 * BLOCK,
-            cost: Cost {
-                bytes,
-                purpose: Purpose::Grows,
-            },
+            cost: Cost::share(bytes),
         })
     }
 
@@ -311,7 +308,7 @@ impl Locked<'_> {
         let Some(mut look) = look else { return Ok(0) };
         let most = sharing
             .cost
-            .bytes
+            .bytes()
             .saturating_sub(STEP_BYTES + look.replaced * REFERENCE_BYTES);
         look.found.cut_to_cost(most);
         // Nothing has changed until everything that can fail has not.

@@ -23,7 +23,7 @@ pub struct Space {
     pub segments: u64,
     /// Bytes of one.
     pub segment_bytes: u64,
-    /// What can be written before somebody has to wait for the cleaner.
+    /// What can be written before an operation has to wait for the cleaner.
     pub before_waiting: u64,
 }
 

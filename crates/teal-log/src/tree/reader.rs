@@ -4,7 +4,7 @@
 //! 1. Nothing read is handed out before its checksum matched; a mismatch is read once more past the caches, then reported.
 //! 2. A record between sealing and its durability is read from memory.
 //! 3. Small records stay in the cache as they are written: the end of a file that grows by less than a page is read again by the kernel, and costs
-//!    no device read. A chunk that began so has zeros where nothing was written; by (1) nobody takes them for content, and whoever meets them
+//!    no device read. A chunk that began so has zeros where nothing was written; by (1) they are never taken for content, and a read that meets them
 //!    drops the chunk.
 
 use crate::counters::{Counters, add};
@@ -32,7 +32,7 @@ const KEPT_SECTORS: u64 = 512;
 const SMALL_SECTORS: u64 = 16;
 const NEARBY_SECTORS: u64 = 2048;
 const PAGES: usize = 2048;
-/// Bytes of memory for content that are kept while nobody uses them.
+/// Bytes of memory for content that are kept while they are not in use.
 const BUFFERS_MAX: usize = 32 << 20;
 /// From this many bytes on, something is read by itself unless what was read before lies beside it.
 const WORTH_ITSELF: usize = 1536;
@@ -317,7 +317,7 @@ impl Reader {
         Ok(exact)
     }
 
-    /// Whether everything is worth its neighbourhood from now on: for whoever is going to read most of it.
+    /// Whether everything is worth its neighbourhood from now on: for a caller that is going to read most of it.
     pub(crate) fn set_sweeping(&self, sweeping: bool) {
         self.sweeping.store(sweeping, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. The count of a shared extent is the number of extents of files that refer to a part of it: an operation that maps, splits or unmaps
 //!    such a part changes the count too, so both are in one batch.
-//! 2. A shared extent to which nobody refers is gone, and its bytes are dead. Until then all of it lives.
+//! 2. A shared extent without references is gone, and its bytes are dead. Until then all of it lives.
 //! 3. Each shared extent has its place in the table, and each place its shared extent.
 //! 4. Once [`warm`](SharedTable::warm)ed, a count changes without I/O and without failing.
 //!
@@ -30,7 +30,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use teal_types::{ObjectNo, Sector};
 
-/// Nobody refers anew to a shared extent with this count. Every reference may still fall into 32 pieces, so that a count always fits its
+/// A shared extent with this count takes no more references. Every reference may still fall into 32 pieces, so that a count always fits its
 /// four bytes.
 pub(crate) const SHARES_MAX: u32 = 1 << 26;
 

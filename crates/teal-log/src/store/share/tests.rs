@@ -40,7 +40,7 @@ fn file(store: &Store) -> ObjectNo {
 }
 
 fn write(store: &Store, no: ObjectNo, at: u64, len: usize) {
-    let op = store.begin(Cost::data(len as u64)).unwrap();
+    let op = store.begin(Cost::write(len as u64)).unwrap();
     op.lock(&[no])
         .unwrap()
         .write(no, at, &vec![at as u8 | 1; len])
