@@ -20,72 +20,54 @@ mod statistics;
 mod subject;
 pub(crate) mod undo;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::arguments::count;
+use anyhow::{Context as _, Result, ensure};
 use lab::{Lab, Site};
 use rows::{GROUPS, Group};
 use stage::Stage;
 use std::path::PathBuf;
 use subject::Kind;
 
-const HELP: &str = "\
-cargo xtask bench mount [--rounds N] [--peer-rounds N] [--rows PATTERN] [--json FILE] [--no-peers] [--dir DIR]
-  --rounds N       rounds of ext4, mirror and teal (5)
-  --peer-rounds N  rounds juicefs takes part in (1: it is slow)
-  --rows PATTERN   only rows whose name contains PATTERN
-  --json FILE      raw samples (target/bench/mount.json; the table goes beside it as .md)
-  --no-peers       without juicefs
-  --dir DIR        where images and mounts lie: the disk that is measured (target/bench)";
-
-#[derive(Debug)]
-struct Plan {
+/// Times a mount beside ext4, a bare mirror and juicefs (root).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Rounds of ext4, mirror and teal
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count(1))]
     rounds: usize,
+    /// Rounds that juicefs takes part in: it is slow
+    #[arg(long, value_name = "N", default_value = "1")]
     peer_rounds: usize,
+    /// Only rows whose name contains PATTERN
+    #[arg(
+        long = "rows",
+        value_name = "PATTERN",
+        default_value = "",
+        hide_default_value = true
+    )]
     pattern: String,
+    /// Raw samples; the table goes beside them as .md [default: target/bench/mount.json]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Without juicefs
+    #[arg(long)]
+    no_peers: bool,
+    /// Where images and mounts lie: the disk that is measured [default: target/bench]
+    #[arg(long)]
     dir: Option<PathBuf>,
 }
 
-fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan {
-        rounds: 5,
-        peer_rounds: 1,
-        pattern: String::new(),
-        json: None,
-        dir: None,
-    };
-    let mut peers = true;
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut value = || {
-            args.next()
-                .copied()
-                .with_context(|| format!("{arg} needs a value"))
-        };
-        match arg {
-            "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
-            "--peer-rounds" => plan.peer_rounds = value()?.parse().context("--peer-rounds")?,
-            "--rows" => value()?.clone_into(&mut plan.pattern),
-            "--json" => plan.json = Some(value()?.into()),
-            "--dir" => plan.dir = Some(value()?.into()),
-            "--no-peers" => peers = false,
-            "--help" => return Ok(None),
-            _ => bail!("unknown argument {arg}\n{HELP}"),
+impl Plan {
+    /// Returns how many of the rounds the peers take part in.
+    fn rounds_of_peers(&self) -> usize {
+        if self.no_peers {
+            0
+        } else {
+            self.peer_rounds.min(self.rounds)
         }
     }
-    ensure!(plan.rounds > 0, "--rounds 0 measures nothing");
-    plan.peer_rounds = if peers {
-        plan.peer_rounds.min(plan.rounds)
-    } else {
-        0
-    };
-    Ok(Some(plan))
 }
 
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let Some(plan) = parse(args)? else {
-        println!("{HELP}");
-        return Ok(true);
-    };
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let chosen = |group: &&Group| {
         group
             .rows
@@ -95,7 +77,8 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let groups: Vec<&Group> = GROUPS.iter().filter(chosen).collect();
     ensure!(!groups.is_empty(), "no row contains {:?}", plan.pattern);
     let site = Site::begin("mount", plan.json.as_deref(), plan.dir.as_deref())?;
-    let mut lab = Lab::set_up(site, plan.peer_rounds > 0)?;
+    let peer_rounds = plan.rounds_of_peers();
+    let mut lab = Lab::set_up(site, peer_rounds > 0)?;
     let mut samples = Vec::new();
     for round in 0..plan.rounds {
         for group in &groups {
@@ -103,7 +86,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
             let turn = round % kinds.len();
             kinds.rotate_left(turn);
             for kind in kinds {
-                if kind == Kind::Juicefs && round >= plan.peer_rounds {
+                if kind == Kind::Juicefs && round >= peer_rounds {
                     continue;
                 }
                 eprint!(
@@ -119,7 +102,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
                 done.with_context(|| format!("{} on {}", group.rows[0].name, kind.name()))?;
             }
         }
-        if round + 1 == plan.peer_rounds {
+        if round + 1 == peer_rounds {
             lab.dismiss(Kind::Juicefs)?;
         }
     }
@@ -136,22 +119,19 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--rounds", "3", "--rows", "cold", "--peer-rounds", "9"])
-            .unwrap()
-            .unwrap();
+        let plan: Plan = parse(&["--rounds", "3", "--rows", "cold", "--peer-rounds", "9"]).unwrap();
         assert_eq!(
-            (plan.rounds, plan.peer_rounds, plan.pattern.as_str()),
+            (plan.rounds, plan.rounds_of_peers(), plan.pattern.as_str()),
             (3, 3, "cold")
         );
-        assert_eq!(parse(&["--no-peers"]).unwrap().unwrap().peer_rounds, 0);
-        assert!(
-            parse(&["--rounds"]).is_err()
-                && parse(&["--rounds", "0"]).is_err()
-                && parse(&["--fast"]).is_err()
-        );
+        assert_eq!(parse::<Plan>(&["--no-peers"]).unwrap().rounds_of_peers(), 0);
+        for refused in [&["--rounds"][..], &["--rounds", "0"], &["--fast"]] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 
     #[test]

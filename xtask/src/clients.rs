@@ -1,64 +1,38 @@
 //! `cargo xtask bench clients`: what one server bears; runs the example `clients` of `teal` in the release profile against the program itself,
 //! once for each arrangement, and prints a table.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::arguments::count;
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "\
-cargo xtask bench clients [--clients N] [--seconds N] [--json FILE]
-  --clients N    simulated clients (1000): four to a volume; in one volume, each in a directory of its own;
-                 the same, and nobody says what it keeps; and all in one directory
-  --seconds N    how long they live, for each arrangement (120)
-  --json FILE    raw figures (target/bench/clients.json; the table goes beside it as .md)";
-
 /// Seconds of each way to commit.
 const COMMITTING: u64 = 10;
 
-struct Plan {
+/// Measures what a server bears: a thousand clients on it, and how much it commits.
+///
+/// The arrangements are: four clients to a volume; all in one volume, each in a directory of its own; the same, and no client says what
+/// it keeps; and all in one directory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Simulated clients
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = count(4))]
     clients: usize,
+    /// Seconds that they live, for each arrangement
+    #[arg(long, value_name = "N", default_value = "120", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
+    /// Raw figures; the table goes beside them as .md [default: target/bench/clients.json]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan {
-        clients: 1000,
-        seconds: 120,
-        json: None,
-    };
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut value = || {
-            args.next()
-                .copied()
-                .with_context(|| format!("{arg} needs a value"))
-        };
-        match arg {
-            "--clients" => plan.clients = value()?.parse().context("--clients")?,
-            "--seconds" => plan.seconds = value()?.parse().context("--seconds")?,
-            "--json" => plan.json = Some(value()?.into()),
-            "--help" => return Ok(None),
-            _ => bail!("unknown argument {arg}\n{HELP}"),
-        }
-    }
-    ensure!(
-        plan.clients >= 4 && plan.seconds > 0,
-        "at least four clients, and a second"
-    );
-    Ok(Some(plan))
-}
-
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let Some(plan) = parse(args)? else {
-        println!("{HELP}");
-        return Ok(true);
-    };
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let target = crate::test::target_directory()?;
     let json = plan
         .json
+        .clone()
         .unwrap_or_else(|| target.join("bench/clients.json"));
     std::fs::create_dir_all(json.parent().context("--json")?)?;
     for what in [["--bin", "teal"], ["--example", "clients"]] {
@@ -201,18 +175,20 @@ fn markdown(rows: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--clients", "8", "--seconds", "5"])
-            .unwrap()
-            .unwrap();
+        let plan: Plan = parse(&["--clients", "8", "--seconds", "5"]).unwrap();
         assert_eq!((plan.clients, plan.seconds), (8, 5));
-        assert!(
-            parse(&["--clients", "3"]).is_err()
-                && parse(&["--seconds"]).is_err()
-                && parse(&["--fast"]).is_err()
-        );
+        for refused in [
+            &["--clients", "3"][..],
+            &["--seconds", "0"],
+            &["--seconds"],
+            &["--fast"],
+        ] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 
     #[test]

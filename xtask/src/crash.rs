@@ -4,41 +4,35 @@
 //! - `TEAL_CRASH_IMAGES`: crash images to look at, at least; by default 50,000, with `--long` 10,000,000.
 //! - `TEAL_CRASH_SEED`: the seed of workload and choice of images; by default 1. The same seed explores the same images.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-#[derive(Debug, PartialEq, Eq)]
-struct Size {
-    images: u64,
+/// Images to look at by default, and with `--long`.
+const IMAGES: u64 = 50_000;
+const IMAGES_LONG: u64 = 10_000_000;
+
+/// Explores crash images of the log store.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Crash images to look at, at least [default: 50000, with --long 10000000]
+    #[arg(long, value_name = "N")]
+    images: Option<u64>,
+    /// Seed of the workload and of the choice of images: the same seed explores the same images
+    #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
+    /// Hours instead of minutes
+    #[arg(long = "long")]
+    is_long: bool,
 }
 
-fn parse(args: &[&str]) -> Result<Size> {
-    let mut size = Size {
-        images: 50_000,
-        seed: 1,
-    };
-    let mut asked = None;
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut number = || {
-            let said = args
-                .next()
-                .with_context(|| format!("{arg} needs a number"))?;
-            said.parse::<u64>().with_context(|| format!("{arg} {said}"))
-        };
-        match arg {
-            "--long" => size.images = 10_000_000,
-            "--images" => asked = Some(number()?),
-            "--seed" => size.seed = number()?,
-            _ => bail!("unknown argument {arg}; known are --long, --seed N, --images N"),
-        }
+impl Plan {
+    fn images(&self) -> u64 {
+        let default = if self.is_long { IMAGES_LONG } else { IMAGES };
+        self.images.unwrap_or(default)
     }
-    size.images = asked.unwrap_or(size.images);
-    Ok(size)
 }
 
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let Size { images, seed } = parse(args)?;
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
+    let (images, seed) = (plan.images(), plan.seed);
     println!("exploring {images} crash images, seed {seed}");
     let status = crate::cargo()
         .current_dir(crate::root())
@@ -65,22 +59,19 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_in_any_order_say_how_much() {
-        assert_eq!(
-            parse(&[]).unwrap(),
-            Size {
-                images: 50_000,
-                seed: 1
-            }
-        );
-        assert_eq!(
-            parse(&["--images", "7", "--long", "--seed", "9"]).unwrap(),
-            Size { images: 7, seed: 9 }
-        );
-        assert!(parse(&["--seed"]).is_err());
-        assert!(parse(&["--seed", "x"]).is_err());
-        assert!(parse(&["--fast"]).is_err());
+        let size = |args: &[&str]| {
+            let plan: Plan = parse(args).unwrap();
+            (plan.images(), plan.seed)
+        };
+        assert_eq!(size(&[]), (50_000, 1));
+        assert_eq!(size(&["--long"]), (10_000_000, 1));
+        assert_eq!(size(&["--images", "7", "--long", "--seed", "9"]), (7, 9));
+        for refused in [&["--seed"][..], &["--seed", "x"], &["--fast"]] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 }

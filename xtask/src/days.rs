@@ -1,4 +1,4 @@
-//! `cargo xtask days`: runs the scripts of `crates/teal-lab/days` at a real mount and keeps what was recorded.
+//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount and keeps what was recorded.
 //!
 //! # Guarantees
 //! 1. Every session is recorded at a mount that was made afresh after its preparation: first reads reach the daemon.
@@ -17,13 +17,16 @@ const SEEDS: u32 = 4;
 /// How hard the traces are pressed.
 const LEVEL: i32 = 19;
 
+/// Records the working days' sessions anew, at a real mount (root).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// No other kind than this
+    #[arg(long, value_name = "KIND", value_parser = KINDS)]
+    only: Option<String>,
+}
+
 /// Runs the command.
-pub(crate) fn record(args: &[&str]) -> Result<bool> {
-    let (seeds, only) = match args {
-        [] => (SEEDS, None),
-        ["--only", kind] => (SEEDS, Some(*kind)),
-        _ => bail!("cargo xtask days [--only {}]", KINDS.join("|")),
-    };
+pub(crate) fn record(plan: &Plan) -> Result<bool> {
     let target = crate::test::target_directory()?;
     ensure!(
         crate::cargo()
@@ -35,12 +38,12 @@ pub(crate) fn record(args: &[&str]) -> Result<bool> {
     let _guard = undo::guard()?;
     let top = target.join(format!("days-{}", std::process::id()));
     undo::note(Undo::Tree(top.clone()));
-    let days = crate::root().join("crates/teal-lab/days");
+    let days = crate::root().join("crates/teal-study/days");
     for kind in KINDS
         .iter()
-        .filter(|kind| only.is_none_or(|only| only == **kind))
+        .filter(|kind| plan.only.as_deref().is_none_or(|only| only == **kind))
     {
-        for seed in 1..=seeds {
+        for seed in 1..=SEEDS {
             let session = Session {
                 teal: target.join("debug/teal"),
                 dir: top.join(format!("{kind}-{seed}")),

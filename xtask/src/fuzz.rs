@@ -9,6 +9,7 @@
 //! 3. With `--keep`, the smallest inputs that together reach what all found reach are taken into `fuzz/corpus`.
 
 use anyhow::{Context as _, Result, bail};
+use clap::builder::PossibleValuesParser;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -36,58 +37,30 @@ const SLOWEST: &str = "-timeout=60";
 const KEEP_BYTES: u64 = 2048;
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
-#[derive(Debug, PartialEq, Eq)]
-struct Plan<'a> {
-    target: Option<&'a str>,
-    file: Option<&'a str>,
+/// Fuzzes decoders and images, all targets by default, or repeats one input.
+#[derive(Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Plan {
+    /// The only target
+    #[arg(value_parser = PossibleValuesParser::new(TARGETS.map(|(name, _)| name)))]
+    target: Option<String>,
+    /// An input to repeat
+    file: Option<PathBuf>,
+    /// How long, over all targets
+    #[arg(long, value_name = "N", default_value = "10")]
     minutes: u64,
+    /// Take the smallest inputs that together reach what all found reach into fuzz/corpus
+    #[arg(long)]
     keep: bool,
 }
 
-fn parse<'a>(args: &[&'a str]) -> Result<Plan<'a>> {
-    let mut plan = Plan {
-        target: None,
-        file: None,
-        minutes: 10,
-        keep: false,
-    };
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        match arg {
-            "--minutes" => {
-                plan.minutes = args
-                    .next()
-                    .context("--minutes needs a number")?
-                    .parse()
-                    .context("--minutes N")?
-            }
-            "--keep" => plan.keep = true,
-            _ if arg.starts_with('-') => {
-                bail!("unknown argument {arg}; known are --minutes N, --keep")
-            }
-            _ if plan.target.is_none() => {
-                let known = TARGETS.iter().any(|(name, _)| *name == arg);
-                let names = || TARGETS.map(|(name, _)| name).join(", ");
-                plan.target = Some(arg)
-                    .filter(|_| known)
-                    .with_context(|| format!("no target {arg}; there are {}", names()))?
-                    .into();
-            }
-            _ => plan.file = Some(arg),
-        }
-    }
-    Ok(plan)
-}
-
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let plan = parse(args)?;
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let program = build()?;
-    if let (Some(target), Some(file)) = (plan.target, plan.file) {
+    if let (Some(target), Some(file)) = (&plan.target, &plan.file) {
         return Ok(program.on(target).arg(file).status()?.success());
     }
     let chosen: Vec<_> = TARGETS
         .into_iter()
-        .filter(|(name, _)| plan.target.is_none_or(|only| only == *name))
+        .filter(|(name, _)| plan.target.as_deref().is_none_or(|only| only == *name))
         .collect();
     let shares: u64 = chosen.iter().map(|(_, share)| share).sum();
     let mut sound = true;
@@ -259,34 +232,37 @@ fn progress(said: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_to_fuzz_and_how_long() {
-        assert_eq!(
-            parse(&[]).unwrap(),
-            Plan {
-                target: None,
-                file: None,
-                minutes: 10,
-                keep: false
-            }
-        );
-        let all = Plan {
-            target: Some("image"),
-            file: Some("crash-1"),
+        let everything = Plan {
+            target: None,
+            file: None,
+            minutes: 10,
+            keep: false,
+        };
+        assert_eq!(parse::<Plan>(&[]).unwrap(), everything);
+        let one = Plan {
+            target: Some("image".to_owned()),
+            file: Some("crash-1".into()),
             minutes: 3,
             keep: true,
         };
         assert_eq!(
-            parse(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(),
-            all
+            parse::<Plan>(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(),
+            one
         );
+        for refused in [&["nonsense"][..], &["--minutes"], &["--fast"]] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn progress_is_read_from_what_the_fuzzer_says() {
         assert_eq!(
             progress("#1: cov: 2 ft: 3\n#10: cov: 25 ft: 9\nINFO: x"),
             Some((10, 25))
         );
-        assert!(parse(&["nonsense"]).is_err());
-        assert!(parse(&["--minutes"]).is_err());
-        assert!(parse(&["--fast"]).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! Chores of the workspace: `cargo xtask tidy | test | crash | sim | fuzz | bench`.
 
+mod arguments;
 mod bench;
 mod clients;
 mod crash;
@@ -12,54 +13,63 @@ mod space;
 mod test;
 mod tidy;
 
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-cargo xtask tidy                                      check what the compiler cannot: layers, sizes, names
-cargo xtask test [--long] [FILTER]                    install what the tests need, build, run every test; --long takes hours
-cargo xtask crash [--long] [--seed N] [--images N]    explore crash images of the log store
-cargo xtask sim [--seed N] [--seeds N]                whole clients and a server in one process, under seeds
-cargo xtask fuzz [TARGET [FILE]] [--minutes N] [--keep]  fuzz decoders and images, all targets by default; repeat one input
-cargo xtask bench mount [--help]                      time a mount beside ext4, a bare mirror and juicefs (root)
-cargo xtask bench space [--help]                      what the device writes for what the user writes, by fill and load
-cargo xtask bench recovery [--help]                   time opening after a crash, by the size of the store and the number of files
-cargo xtask days [--only KIND]                        record the working days' sessions anew, at a real mount (root)
-cargo xtask score [--short] [--tuning] [MACHINE…]     what policies spend on working days, beside the bound
-cargo xtask bench andrew [--help]                     build OpenSSH on ext4 and on a replica whose server is near and far (root)
-cargo xtask bench portable [--help]                   recorded activity with and without a drive, over slow lines (root)
-cargo xtask bench attach [--help]                     what attaching a drive costs by its objects and by the commits it has missed (root)
-cargo xtask bench clients [--help]                    a thousand clients on one server, and how much it commits
-cargo xtask bench emulator [--help]                   time a modelled disk beside a plain loop device (root)
-cargo xtask bench phases [--help]                     joules of file systems, here and in a guest, by the phases of scherlfs (root)";
+/// Chores of the workspace.
+#[derive(Debug, Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Checks what the compiler cannot: layers, sizes, names.
+    Tidy,
+    Test(test::Plan),
+    Crash(crash::Plan),
+    Sim(sim::Plan),
+    Fuzz(fuzz::Plan),
+    Days(days::Plan),
+    Score(score::Plan),
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+/// Measures, and prints a table.
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Mount(bench::Plan),
+    Space(space::Plan),
+    Recovery(recovery::Plan),
+    Andrew(bench::andrew::Plan),
+    Portable(bench::portable::Plan),
+    Attach(bench::attach::Plan),
+    Clients(clients::Plan),
+    Emulator(bench::emulator::Plan),
+    Phases(bench::phases::Plan),
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match args.as_slice() {
-        ["tidy"] => tidy::run(),
-        ["test", rest @ ..] if let Some(plan) = test::Plan::of(rest) => test::run(&plan),
-        ["crash", rest @ ..] => crash::run(rest),
-        ["sim", rest @ ..] => sim::run(rest),
-        ["fuzz", rest @ ..] => fuzz::run(rest),
-        ["bench", "mount", rest @ ..] => bench::run(rest),
-        ["bench", "space", rest @ ..] => space::run(rest),
-        ["bench", "recovery", rest @ ..] => recovery::run(rest),
-        ["score", rest @ ..] => score::run(rest),
-        ["days", rest @ ..] => days::record(rest),
-        ["bench", "andrew", rest @ ..] => bench::andrew::bench(rest),
-        ["bench", "portable", rest @ ..] => bench::portable::bench(rest),
-        ["bench", "attach", rest @ ..] => bench::attach::bench(rest),
-        ["bench", "clients", rest @ ..] => clients::run(rest),
-        ["bench", "emulator", rest @ ..] => bench::emulator::bench(rest),
-        ["bench", "phases", rest @ ..] => bench::phases::bench(rest),
-        ["--help" | "-h" | "help"] => {
-            println!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+    let done = match Arguments::parse().chore {
+        Chore::Tidy => tidy::run(),
+        Chore::Test(plan) => test::run(&plan),
+        Chore::Crash(plan) => crash::run(&plan),
+        Chore::Sim(plan) => sim::run(&plan),
+        Chore::Fuzz(plan) => fuzz::run(&plan),
+        Chore::Days(plan) => days::record(&plan),
+        Chore::Score(plan) => score::run(&plan),
+        Chore::Bench(Bench::Mount(plan)) => bench::run(&plan),
+        Chore::Bench(Bench::Space(plan)) => space::run(&plan),
+        Chore::Bench(Bench::Recovery(plan)) => recovery::run(&plan),
+        Chore::Bench(Bench::Andrew(plan)) => bench::andrew::bench(&plan),
+        Chore::Bench(Bench::Portable(plan)) => bench::portable::bench(&plan),
+        Chore::Bench(Bench::Attach(plan)) => bench::attach::bench(&plan),
+        Chore::Bench(Bench::Clients(plan)) => clients::run(&plan),
+        Chore::Bench(Bench::Emulator(plan)) => bench::emulator::bench(&plan),
+        Chore::Bench(Bench::Phases(plan)) => bench::phases::bench(&plan),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -81,4 +91,25 @@ fn root() -> &'static std::path::Path {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in the workspace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_of_all_arguments_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn benches_of_other_programs_are_given_their_arguments_unread() {
+        for bench in ["space", "recovery", "phases"] {
+            let words = ["xtask", "bench", bench, "--rows", "hot/cold"];
+            assert!(Arguments::try_parse_from(words).is_ok(), "{bench}");
+        }
+        let help = Arguments::try_parse_from(["xtask", "bench", "space", "--help"]);
+        assert!(help.is_ok(), "the example explains its arguments");
+    }
 }

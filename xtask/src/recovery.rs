@@ -2,8 +2,18 @@
 //! which explains its arguments.
 
 use anyhow::{Context as _, Result};
+use std::ffi::OsString;
 
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
+/// Times opening after a crash, by the size of the store and the number of files.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Plan {
+    /// Passed on to the example; --help explains them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let place = crate::test::target_directory()?.join("bench");
     let status = crate::cargo()
         .current_dir(crate::root())
@@ -19,7 +29,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
             "--dir",
         ])
         .arg(place)
-        .args(args)
+        .args(&plan.arguments)
         .status()
         .context("cargo run")?;
     Ok(status.success())

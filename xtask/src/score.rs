@@ -2,15 +2,16 @@
 //!
 //! Every figure is modelled, by the profiles it names. Use `cargo run --release -p xtask -- score`.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use clap::builder::PossibleValuesParser;
 use std::path::Path;
 use std::time::Duration;
 use teal_energy::profile::Kind;
 use teal_energy::sim::Report;
-use teal_lab::days::{Session, day};
-use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Scene, Share, TIMES};
-use teal_lab::score::Score;
-use teal_lab::trace::Reader;
+use teal_study::days::{Session, day};
+use teal_study::replay::{Assumptions, Machine, NAMED, Named, Scene, Share, TIMES};
+use teal_study::score::Score;
+use teal_trace::Reader;
 
 #[cfg(test)]
 mod tests;
@@ -23,53 +24,51 @@ const ROUNDS: (usize, usize) = (60, 20);
 /// Percent of the files that flash holds in the morning.
 const WARM: u8 = 70;
 
+/// Computes what policies spend on working days, beside the bound.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// One day instead of all, and fewer rounds of prices
+    #[arg(long = "short")]
+    is_short: bool,
+    /// The days on which policies were tuned
+    #[arg(long = "tuning")]
+    is_tuning: bool,
+    /// What each device spent, too
+    #[arg(long = "account")]
+    is_account: bool,
+    /// Only the policies, without the bound
+    #[arg(long = "policies")]
+    is_of_policies: bool,
+    /// Rounds of prices [default: 60, with --short 20]
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Machines; all, if none is named
+    #[arg(value_name = "MACHINE", value_parser = PossibleValuesParser::new(NAMED.iter().map(|(name, ..)| *name)))]
+    machines: Vec<String>,
+}
+
 /// Runs the command: `false` if something is below what it was.
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let (options, names): (Vec<&str>, Vec<&str>) =
-        args.iter().partition(|arg| arg.starts_with("--"));
-    let number = |option: &&str| option.strip_prefix("--rounds=")?.parse().ok();
-    let rounds = options.iter().find_map(number);
-    let is_known = |option: &&str| {
-        ["--short", "--tuning", "--account", "--policies"].contains(option)
-            || number(option).is_some()
-    };
-    if let Some(other) = options.iter().find(|option| !is_known(option)) {
-        bail!(
-            "{other}? cargo xtask score [--short] [--tuning] [--account] [--policies] [--rounds=N] [MACHINE…]"
-        );
-    }
-    let is_short = options.contains(&"--short");
-    let mut seeds = if options.contains(&"--tuning") {
-        TUNING
-    } else {
-        SCORED
-    };
-    if is_short {
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
+    let names = &plan.machines;
+    let rounds = if plan.is_short { ROUNDS.1 } else { ROUNDS.0 };
+    let mut seeds = if plan.is_tuning { TUNING } else { SCORED };
+    if plan.is_short {
         seeds = &seeds[..1];
     }
     let known: Vec<&str> = NAMED.iter().map(|(name, ..)| *name).collect();
-    if let Some(other) = names.iter().find(|name| !known.contains(name)) {
-        bail!(
-            "there is no machine {other}; there are {}",
-            known.join(", ")
-        );
-    }
-    let sessions = sessions(&crate::root().join("crates/teal-lab/days"))?;
+    let sessions = sessions(&crate::root().join("crates/teal-study/days"))?;
     for name in known
         .iter()
-        .filter(|known| names.is_empty() || names.contains(known))
+        .filter(|known| names.is_empty() || names.iter().any(|name| name == **known))
     {
         let mut modelled = None;
         for seed in seeds {
             let scene = scene(name, &sessions, *seed, habits(name))?;
-            if options.contains(&"--policies") {
-                policies(*seed, name, &scene, options.contains(&"--account"));
+            if plan.is_of_policies {
+                policies(*seed, name, &scene, plan.is_account);
                 continue;
             }
-            let score = Score::of(
-                &scene,
-                rounds.unwrap_or(if is_short { ROUNDS.1 } else { ROUNDS.0 }),
-            )?;
+            let score = Score::of(&scene, plan.rounds.unwrap_or(rounds))?;
             modelled.get_or_insert_with(|| {
                 println!(
                     "\n{name}, modelled by {}",
@@ -77,7 +76,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
                 );
             });
             print(*seed, &scene, &score);
-            if options.contains(&"--account") {
+            if plan.is_account {
                 score
                     .runs
                     .iter()

@@ -4,38 +4,21 @@
 //! - `TEAL_SEEDS`: how many seeds of each stage; by default 1,000.
 //! - `TEAL_SEED`: one seed only, which prints its steps and messages.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-#[derive(Debug, PartialEq, Eq)]
-struct Asked {
+/// Runs whole clients and a server in one process, under seeds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// How many seeds of each stage
+    #[arg(long, value_name = "N", default_value = "1000")]
     seeds: u64,
+    /// One seed only, which prints its steps and messages
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
 
-fn parse(args: &[&str]) -> Result<Asked> {
-    let mut asked = Asked {
-        seeds: 1_000,
-        seed: None,
-    };
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut number = || {
-            let said = args
-                .next()
-                .with_context(|| format!("{arg} needs a number"))?;
-            said.parse::<u64>().with_context(|| format!("{arg} {said}"))
-        };
-        match arg {
-            "--seeds" => asked.seeds = number()?,
-            "--seed" => asked.seed = Some(number()?),
-            _ => bail!("unknown argument {arg}; known are --seed N, --seeds N"),
-        }
-    }
-    Ok(asked)
-}
-
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
-    let Asked { seeds, seed } = parse(args)?;
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
+    let Plan { seeds, seed } = *plan;
     let mut command = crate::cargo();
     command.current_dir(crate::root()).args([
         "test",
@@ -57,25 +40,19 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_one_seed_or_how_many() {
-        assert_eq!(
-            parse(&[]).unwrap(),
-            Asked {
-                seeds: 1_000,
-                seed: None
-            }
-        );
-        assert_eq!(
-            parse(&["--seeds", "7"]).unwrap(),
-            Asked {
-                seeds: 7,
-                seed: None
-            }
-        );
-        assert_eq!(parse(&["--seed", "0"]).unwrap().seed, Some(0));
-        assert!(parse(&["--seeds"]).is_err());
-        assert!(parse(&["--fast"]).is_err());
+        let asked = |args: &[&str]| {
+            let plan: Plan = parse(args).unwrap();
+            (plan.seeds, plan.seed)
+        };
+        assert_eq!(asked(&[]), (1_000, None));
+        assert_eq!(asked(&["--seeds", "7"]), (7, None));
+        assert_eq!(asked(&["--seed", "0"]), (1_000, Some(0)));
+        for refused in [&["--seeds"][..], &["--fast"]] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 }

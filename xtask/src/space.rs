@@ -1,9 +1,19 @@
-//! `cargo xtask bench space`: what the device writes for what the user writes; runs the example `space` of `teal-client` in the release
+//! `cargo xtask bench space`: what the device writes for what the user writes; runs the example `space` of `teal-posix` in the release
 //! profile, which explains its arguments.
 
 use anyhow::{Context as _, Result};
+use std::ffi::OsString;
 
-pub(crate) fn run(args: &[&str]) -> Result<bool> {
+/// Counts what the device writes for what the user writes, by fill and load.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Plan {
+    /// Passed on to the example; --help explains them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let status = crate::cargo()
         .current_dir(crate::root())
         .args([
@@ -11,12 +21,12 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
             "--quiet",
             "--release",
             "-p",
-            "teal-client",
+            "teal-posix",
             "--example",
             "space",
             "--",
         ])
-        .args(args)
+        .args(&plan.arguments)
         .status()
         .context("cargo run")?;
     Ok(status.success())

@@ -7,7 +7,9 @@
 //! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on (`attempt`, `runner`).
 //! 5. Nothing runs a second time: what failed has failed, however it would do if it were asked again (`verdict`).
 //! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`), by the next run if this one is killed (`killed`).
-//! 7. Above what was skipped and what failed it says what each program took, the longest first (`times`).
+//! 7. Two programs run side by side, each with its own directories, processes and mounts; those that would disturb others run alone
+//!    (`programs`). With `--long`, each runs alone.
+//! 8. Above what was skipped and what failed it says what each program took, the longest first (`times`).
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
 //! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
@@ -36,10 +38,13 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use summary::Summary;
+
+/// How many programs run side by side in the short form. Most of a program's time passes in waiting for daemons, disks and time-outs,
+/// and a few tests that do not wait have nothing to fear from a neighbour: they must pass on a machine that is busy otherwise, too.
+const LANES: usize = 2;
 
 /// How long things may take: in the short form, and in the long one.
 const LIMITS: [Limits; 2] = [
@@ -55,41 +60,23 @@ const LIMITS: [Limits; 2] = [
     },
 ];
 
-/// What is run, and how.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan<'a> {
-    /// Only tests with this in their names.
-    filter: Option<&'a str>,
-    /// Tests that have a long form run it, in release builds and one after the other.
+/// Installs what the tests need, builds and runs every test.
+#[derive(Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct Plan {
+    /// Only tests with this in their names
+    filter: Option<String>,
+    /// Tests that have a long form run it, in release builds and one after the other: hours
+    #[arg(long = "long")]
     is_long: bool,
 }
 
-impl<'a> Plan<'a> {
+impl Plan {
     fn profile(&self) -> Option<&'static str> {
         self.is_long.then_some("--release")
     }
-
-    /// What the arguments of the command ask for; `None` when they make no sense.
-    pub(crate) fn of(args: &[&'a str]) -> Option<Self> {
-        let (is_long, rest) = match args {
-            ["--long", rest @ ..] => (true, rest),
-            rest => (false, rest),
-        };
-        match rest {
-            [] => Some(Self {
-                filter: None,
-                is_long,
-            }),
-            [filter] if !filter.starts_with('-') => Some(Self {
-                filter: Some(filter),
-                is_long,
-            }),
-            _ => None,
-        }
-    }
 }
 
-pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let target = target_directory()?;
     let tools = target.join("tools");
     needs::install_packages()?;
@@ -104,12 +91,7 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<bool> {
         println!("left behind by a run that was killed: {dead}");
     }
     let runner = runner(plan, &target, &tools, rooms)?;
-    let mut summary = Summary::default();
-    for program in &programs {
-        if !runner.run(program, &mut summary) {
-            break;
-        }
-    }
+    let summary = runner.run_all(&programs);
     println!("\n{}", summary.report());
     std::io::stdout().flush()?;
     Ok(summary.is_good())
@@ -127,7 +109,7 @@ fn rooms(target: &Path) -> Result<Rooms> {
 }
 
 /// Everything that is the same for all programs.
-fn runner(plan: &Plan<'_>, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runner> {
+fn runner(plan: &Plan, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runner> {
     let kept = target.join("test-output");
     let _ = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
@@ -149,12 +131,14 @@ fn runner(plan: &Plan<'_>, target: &Path, tools: &Path, rooms: Rooms) -> Result<
         limits: LIMITS[usize::from(plan.is_long)],
         start: bounded::now(),
         env,
-        filter: plan.filter.map(str::to_owned).into_iter().collect(),
+        filter: plan.filter.clone().into_iter().collect(),
         args,
         rooms,
         kept,
         is_shown: true,
+        lanes: if plan.is_long { 1 } else { LANES },
         stop,
+        beside: RwLock::default(),
     })
 }
 
@@ -176,25 +160,19 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_runs() {
-        assert_eq!(Plan::of(&[]), Some(Plan::default()));
-        assert_eq!(
-            Plan::of(&["fsx"]),
-            Some(Plan {
-                filter: Some("fsx"),
-                is_long: false
-            })
-        );
-        assert_eq!(
-            Plan::of(&["--long", "fsx"]),
-            Some(Plan {
-                filter: Some("fsx"),
-                is_long: true
-            })
-        );
-        assert_eq!(Plan::of(&["--short"]), None);
-        assert_eq!(Plan::of(&["fsx", "--long"]), None);
+        assert_eq!(parse::<Plan>(&[]).unwrap(), Plan::default());
+        let plan = |is_long| Plan {
+            filter: Some("fsx".to_owned()),
+            is_long,
+        };
+        assert_eq!(parse::<Plan>(&["fsx"]).unwrap(), plan(false));
+        assert_eq!(parse::<Plan>(&["--long", "fsx"]).unwrap(), plan(true));
+        for refused in [&["--short"][..], &["fsx", "pjdfs"]] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 }

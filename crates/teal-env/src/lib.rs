@@ -10,6 +10,7 @@ mod disk;
 mod entropy;
 mod file;
 mod memory;
+mod replace;
 mod seeded;
 
 pub use buffer::{Buffer, Buffers};
@@ -18,3 +19,4 @@ pub use disk::{Disk, DiskShape, HostRoom};
 pub use entropy::{Entropy, SystemEntropy};
 pub use file::{FileDisk, OpenError, OpenMode};
 pub use memory::MemDisk;
+pub use replace::{Existing, replace_file};

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use teal_client::{Client, Invalidation, Listener};
 use teal_fuse::{NodeId, Notifier};
+use teal_posix::{Client, Invalidation, InvalidationSink};
 use teal_types::ObjectNo;
 
 /// More than this at once, and the kernel forgets everything of the objects concerned when it gets to it: the queue is cut to the newest word
@@ -38,7 +38,7 @@ pub(crate) struct Forgetting {
     heard: Condvar,
 }
 
-impl Listener for Forgetting {
+impl InvalidationSink for Forgetting {
     fn tell(&self, what: Invalidation) {
         self.leave_word(what);
     }

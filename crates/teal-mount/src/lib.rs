@@ -27,11 +27,11 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use teal_client::Client;
 use teal_fuse::{
     BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter,
     set_bdi,
 };
+use teal_posix::Client;
 use watch::Watch;
 
 /// Whether requests come over `io_uring` instead of `/dev/fuse`.
@@ -212,7 +212,7 @@ impl Mount {
     /// # Errors
     /// [`SessionError`] when the device fails.
     pub fn run(&self) -> Result<(), SessionError> {
-        if self.client.is_replica() {
+        if self.client.replica().is_some() {
             let started = self
                 .forgetting
                 .start(self.session.notifier(), Arc::clone(&self.client));

@@ -5,13 +5,13 @@ use rustix::fs::{FallocateFlags, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::time::Duration;
-use teal_client::{
-    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange,
-    WriteFlags, XattrMode,
-};
 use teal_fuse::{
     Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request,
     Serve, SetAttr, StatFs, TimeSet,
+};
+use teal_posix::{
+    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange,
+    WriteFlags, XattrMode,
 };
 use teal_types::{Attr, FileType, ObjectNo};
 

@@ -8,7 +8,7 @@
 
 use crate::error::IdentityError;
 use crate::fingerprint::Fingerprint;
-use crate::keep::{Existing, Kept, unfit};
+use crate::keep::{Kept, unfit};
 use crate::server::Peer;
 use crate::tls;
 use crate::validity::{Validity, seconds};
@@ -25,7 +25,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
-use teal_env::Clock;
+use teal_env::{Clock, Existing};
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";

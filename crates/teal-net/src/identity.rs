@@ -2,7 +2,7 @@
 
 use crate::error::{IdentityError, NetError};
 use crate::fingerprint::Fingerprint;
-use crate::keep::{Existing, Kept, unfit};
+use crate::keep::{Kept, unfit};
 use crate::server::Peer;
 use crate::tls;
 use crate::validity::{Standing, Validity, seconds};
@@ -10,6 +10,7 @@ use crate::wire::Certified;
 use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
+use teal_env::Existing;
 use teal_types::Timestamp;
 
 const FILE: &str = "client.pem";
@@ -79,7 +80,7 @@ impl ClientIdentity {
             key: self.key.clone_key(),
             certificate: self.certificate.clone(),
         };
-        kept.write(&dir.join(FILE), TITLE, Existing::Goes)
+        kept.write(&dir.join(FILE), TITLE, Existing::Replaced)
     }
 
     /// Loads the identity kept in `dir`.

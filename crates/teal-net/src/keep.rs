@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. The file is readable by its owner only, from its first byte on; one that others may read is refused.
-//! 2. The file is replaced as a whole or not at all, and is on the disk when writing returns.
+//! 2. The file is replaced as a whole or not at all, and is on the disk when writing returns ([`replace_file`]).
 
 use crate::error::IdentityError;
 use base64::Engine as _;
@@ -10,11 +10,11 @@ use base64::prelude::BASE64_STANDARD;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use teal_env::{Entropy as _, SystemEntropy};
+use teal_env::{Existing, replace_file};
 
 /// The most bytes such a file has; ours have about 1200.
 const SIZE_MAX: u64 = 64 << 10;
@@ -25,15 +25,6 @@ pub(crate) struct Kept {
     pub(crate) fields: Vec<(&'static str, String)>,
     pub(crate) key: PrivatePkcs8KeyDer<'static>,
     pub(crate) certificate: CertificateDer<'static>,
-}
-
-/// Whether a file that is already there stays.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existing {
-    /// It stays, and writing fails with `AlreadyExists`.
-    Stays,
-    /// It is replaced.
-    Goes,
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> IdentityError {
@@ -58,30 +49,7 @@ impl Kept {
         }
         section(&mut text, "PRIVATE KEY", self.key.secret_pkcs8_der());
         section(&mut text, "CERTIFICATE", &self.certificate);
-        let dir = path
-            .parent()
-            .filter(|dir| !dir.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let temporary = dir.join(format!(
-            ".new-{:032x}",
-            u128::from_ne_bytes(SystemEntropy.id())
-        ));
-        let written = write_new(&temporary, text.as_bytes()).and_then(|()| match existing {
-            Existing::Goes => fs::rename(&temporary, path),
-            Existing::Stays => {
-                fs::hard_link(&temporary, path).and_then(|()| fs::remove_file(&temporary))
-            }
-        });
-        if written.is_err() {
-            // It may be gone already; what matters is the error above.
-            let _ = fs::remove_file(&temporary);
-        }
-        written.map_err(failed(path))?;
-        OpenOptions::new()
-            .read(true)
-            .open(dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(failed(dir))
+        replace_file(path, text.as_bytes(), existing).map_err(failed(path))
     }
 
     /// Reads the file `path`, which must have every one of `names`.
@@ -170,14 +138,4 @@ fn section(text: &mut String, name: &str, der: &[u8]) {
         rest = after;
     }
     let _ = writeln!(text, "-----END {name}-----");
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }

@@ -57,7 +57,7 @@ pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<()
 
 /// Changes one setting, of the store or of the client.
 pub(crate) fn set(
-    client: &teal_client::Client,
+    client: &teal_posix::Client,
     settings: &mut Settings,
     key: &str,
     value: u64,
@@ -69,21 +69,21 @@ pub(crate) fn set(
 }
 
 /// Changes how much speed counts against joules, in percent.
-fn set_priority(client: &teal_client::Client, percent: u64) -> Result<(), String> {
+fn set_priority(client: &teal_posix::Client, percent: u64) -> Result<(), String> {
     let percent = u32::try_from(percent)
         .ok()
         .filter(|percent| *percent <= 100)
         .ok_or_else(|| PRIORITY.to_owned())?;
-    if client.priority().is_none() {
+    let Some(replica) = client.replica() else {
         return Err("this volume has no server: there is nothing to choose from".into());
-    }
-    client.set_priority(percent);
+    };
+    replica.set_priority(percent);
     Ok(())
 }
 
 /// The setting that is the client's, not the store's, if there is anything to choose: in percent.
-pub(crate) fn priority(client: &teal_client::Client) -> Option<(String, u64)> {
-    Some((OF_SOURCES.into(), client.priority()?.into()))
+pub(crate) fn priority(client: &teal_posix::Client) -> Option<(String, u64)> {
+    Some((OF_SOURCES.into(), client.replica()?.priority().into()))
 }
 
 /// The setting that says how sources of content are chosen.

@@ -124,7 +124,9 @@ fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
     if line.is_empty() {
         bail!("the daemon ended without an answer");
     }
-    match serde_json::from_str(&line).context("the daemon's answer cannot be understood")? {
+    match serde_json::from_str(&line).context(
+        "the daemon's answer cannot be understood: it may be of another version of teal; `umount` ends it",
+    )? {
         Answer::Error { error } => bail!("{}", plain(&error)),
         answer => Ok(answer),
     }

@@ -23,8 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_client::{Client, DriveRefused, NewDrive};
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
+use teal_posix::Client;
+use teal_replica::{DriveRefused, DriveShown, NewDrive, Replica};
 use teal_types::ObjectNo;
 use unfit::{damage, is_final, is_fit, is_outside, is_removed, said, too_small};
 
@@ -78,11 +79,37 @@ impl Drives {
         })
     }
 
+    /// Returns what drives belong to; a volume without a server has none.
+    fn replica(&self) -> Result<&Arc<Replica>, DriveRefused> {
+        self.client.replica().ok_or(DriveRefused::Alone)
+    }
+
+    /// Returns the drives that are attached.
+    fn attached(&self) -> Vec<DriveShown> {
+        self.client
+            .replica()
+            .map_or_else(Vec::new, |replica| replica.drives())
+    }
+
+    /// Returns the drives that are attached, with where they are and how many objects wait for each; asks none of them.
+    pub(crate) fn here(&self) -> Vec<(String, String, u64)> {
+        self.client
+            .replica()
+            .map_or_else(Vec::new, |replica| replica.drives_here())
+    }
+
+    /// Lets go of the drives that are not there any more. Returns their names, where they were, and what has become of them.
+    fn lose_absent(&self) -> Vec<(String, String, String)> {
+        self.client
+            .replica()
+            .map_or_else(Vec::new, |replica| replica.lose_absent_drives())
+    }
+
     /// Attaches what is there, and from now on what appears. A volume without a server has no drives, and nobody wakes when something is mounted.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        if !self.client.is_replica() {
+        let Some(replica) = self.client.replica() else {
             return Ok(());
-        }
+        };
         let this = Arc::downgrade(self);
         let (mut places, bell) = Places::new()?;
         let poll = move || {
@@ -101,7 +128,7 @@ impl Drives {
         let _ = self.bell.set(bell);
         // A place that was named is looked at until it is there again.
         let this = Arc::downgrade(self);
-        self.client
+        replica
             .when_a_drive_is_lost(move || this.upgrade().iter().for_each(|drives| drives.ring()));
         Ok(())
     }
@@ -123,11 +150,15 @@ impl Drives {
     fn leave_superseded(&self) {
         let mut state = self.state();
         let before = state.known.clone();
-        let places = self.client.superseded_places().into_iter();
-        state
-            .known
-            .left
-            .extend(places.filter_map(|place| looks(&place).map(|looked| (place, looked))));
+        let places: Vec<PathBuf> = self
+            .client
+            .replica()
+            .map_or_else(Vec::new, |replica| replica.superseded_places());
+        state.known.left.extend(
+            places
+                .into_iter()
+                .filter_map(|place| looks(&place).map(|looked| (place, looked))),
+        );
         if let Err(e) = state.known.save(&self.file, &before) {
             log::warn!("{e:#}");
         }
@@ -141,8 +172,7 @@ impl Drives {
     /// of it just now.
     fn attach_appeared(&self, places: Vec<PathBuf>) -> bool {
         let attached: BTreeSet<PathBuf> = self
-            .client
-            .drives()
+            .attached()
             .into_iter()
             .map(|drive| drive.place.into())
             .collect();
@@ -186,8 +216,7 @@ impl Drives {
     /// Attaches what has appeared; whether something known is not attached.
     fn attach_known(&self) -> bool {
         let attached: BTreeSet<PathBuf> = self
-            .client
-            .drives()
+            .attached()
             .into_iter()
             .map(|drive| drive.place.into())
             .collect();
@@ -243,7 +272,7 @@ impl Drives {
     fn look(&self, path: &Path) -> Result<()> {
         is_fit(path)?;
         let disk = FileDisk::open(path, OpenMode::Look).map_err(|e| said(e.into(), path))?;
-        let looked = self.client.look_at_drive(Arc::new(disk));
+        let looked = self.replica()?.look_at_drive(Arc::new(disk));
         if let Err(DriveRefused::Disk(why)) = &looked
             && let Some(why) = damage(why)
         {
@@ -261,7 +290,7 @@ impl Drives {
             .attaching
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        self.client.lose_absent_drives();
+        self.lose_absent();
         if let Some(name) = self.attached_from(path) {
             return Ok(Some(name));
         }
@@ -270,7 +299,7 @@ impl Drives {
         let place = path.to_string_lossy();
         let known = self.state().known.drives();
         let attached = self
-            .client
+            .replica()?
             .attach_drive(Arc::new(disk), &place, &known, &SystemEntropy);
         attached
             .with_context(|| place.into_owned())
@@ -282,7 +311,7 @@ impl Drives {
 
     /// The drive that is attached from this file or disk.
     fn attached_from(&self, path: &Path) -> Option<String> {
-        let mut drives = self.client.drives_here().into_iter();
+        let mut drives = self.here().into_iter();
         drives
             .find(|(_, place, _)| is_same(Path::new(place), path))
             .map(|(name, ..)| name)
@@ -290,7 +319,7 @@ impl Drives {
 
     /// Keeps in mind which drives are attached; and, if somebody has named it, that one is to be looked for at this place.
     fn remember(&self, path: &Path, is_named: bool) -> Result<()> {
-        let attached = self.client.drives();
+        let attached = self.attached();
         let mut state = self.state();
         let before = state.known.clone();
         state.known.left.remove(path);
@@ -348,7 +377,7 @@ impl Drives {
                 }
             }
             Ask::DeviceDetach { name, fast } => {
-                let mut lost = self.client.lose_absent_drives().into_iter();
+                let mut lost = self.lose_absent().into_iter();
                 if let Some((name, _, why)) =
                     lost.find(|(lost, place, _)| lost == name || place == name)
                 {
@@ -356,7 +385,7 @@ impl Drives {
                 }
                 let places = self.places(name);
                 self.state().leaving.extend(places.iter().cloned());
-                let done = self.client.detach_drive(name, *fast);
+                let done = self.replica()?.detach_drive(name, *fast);
                 let mut state = self.state();
                 state.leaving.retain(|place| !places.contains(place));
                 if !matches!(done, Err(DriveRefused::NotAttached(_))) {
@@ -377,7 +406,7 @@ impl Drives {
                 let places = self.places(name);
                 self.state().leaving.extend(places.iter().cloned());
                 let done = self
-                    .client
+                    .replica()?
                     .remove_drive(name)
                     .map(|device| self.forget(&[device]));
                 self.state().leaving.retain(|place| !places.contains(place));
@@ -390,18 +419,18 @@ impl Drives {
                 sticky,
             } => {
                 let (files, bytes) = self
-                    .client
+                    .replica()?
                     .add_affinity(ObjectNo::new(*object), drive, *sticky)
                     .map_err(too_small)?;
                 return Ok(Answer::Marked { files, bytes });
             }
-            Ask::AffinityRm { object, drive } => {
-                self.client.remove_affinity(ObjectNo::new(*object), drive)?
-            }
+            Ask::AffinityRm { object, drive } => self
+                .replica()?
+                .remove_affinity(ObjectNo::new(*object), drive)?,
             Ask::AffinityLs { drive } => {
-                let found = self.client.affinities(drive)?.into_iter();
-                let line = |of: teal_client::Affinity| {
-                    let teal_client::Affinity {
+                let found = self.replica()?.affinities(drive)?.into_iter();
+                let line = |of: teal_replica::Affinity| {
+                    let teal_replica::Affinity {
                         path,
                         bytes,
                         size,
@@ -427,7 +456,7 @@ impl Drives {
 
     /// Where the drive of this name is attached.
     fn places(&self, name: &str) -> Vec<PathBuf> {
-        let drives = self.client.drives_here().into_iter();
+        let drives = self.here().into_iter();
         drives
             .filter(|(known, place, _)| known == name || place == name)
             .map(|(_, place, _)| place.into())
@@ -435,9 +464,7 @@ impl Drives {
     }
 
     fn add(&self, path: &Path, (size, force): (Option<u64>, bool), new: &NewDrive) -> Result<()> {
-        if !self.client.is_replica() {
-            return Err(DriveRefused::Alone.into());
-        }
+        let replica = self.replica()?;
         let name = &new.name;
         if TAKEN.contains(&name.to_lowercase().as_str()) {
             bail!(
@@ -445,7 +472,7 @@ impl Drives {
             );
         }
         is_outside(path)?;
-        self.client.lose_absent_drives();
+        self.lose_absent();
         if let Some(name) = self.attached_from(path) {
             let quoted = quoted(&name);
             bail!(
@@ -453,8 +480,7 @@ impl Drives {
                 path.display()
             );
         }
-        if self
-            .client
+        if replica
             .registered_drives()?
             .iter()
             .any(|known| known.name == *name)
@@ -462,9 +488,7 @@ impl Drives {
             bail!("this volume has a drive called {name} already; choose another name with --name");
         }
         let (disk, is_created) = mkfs::disk(path, size, force).map_err(|e| said(e, path))?;
-        let added =
-            self.client
-                .add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
+        let added = replica.add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
         if added.is_err() && is_created {
             let _ = std::fs::remove_file(path);
         }

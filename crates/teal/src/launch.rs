@@ -9,9 +9,6 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// What the daemon prints when the mount is there.
-pub(crate) const READY: &str = "ready";
-
 /// Whether the kernel offers FUSE here.
 pub(crate) fn fuse_is_there() -> bool {
     Path::new("/dev/fuse").exists()
@@ -138,7 +135,7 @@ fn detach(args: &Mount, made: Rollback) -> Result<ExitCode> {
         return Err(error).context("what the daemon says cannot be read");
     }
     let said = said.trim();
-    if said == READY {
+    if said == daemon::READY {
         made.keep();
         return Ok(ExitCode::SUCCESS);
     }

@@ -8,14 +8,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_client::Client;
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_fuse::{Answer, Operation, Request, SetAttr};
-use teal_lab::trace::{
+use teal_mount::Watcher;
+use teal_posix::Client;
+use teal_trace::{
     Action, Facts, Header, Level, Outcome, Progress, Recorder, Recording, Settings, Surroundings,
     Text,
 };
-use teal_mount::Watcher;
 use teal_types::{FileType, ObjectNo};
 
 /// `ENOENT`.

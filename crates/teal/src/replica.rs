@@ -14,11 +14,12 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
 use teal_device::{Remote, Upstream};
-use teal_env::Clock;
+use teal_env::{Clock, Existing, replace_file};
 use teal_net::{Channel, ClientIdentity, Limits};
+use teal_posix::Client;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
+use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
 use teal_server::{Counts, ReplicaNote};
 use tokio::runtime::Runtime;
 
@@ -88,10 +89,9 @@ pub(crate) fn keep(store: &Path, setting: &Setting) -> Result<()> {
         .create(&dir)
         .with_context(|| dir.display().to_string())?;
     let file = setting_file(store)?;
-    let new = file.with_extension("new");
-    std::fs::write(&new, toml::to_string(setting).context("the setting")?)
-        .with_context(|| new.display().to_string())?;
-    std::fs::rename(&new, &file).with_context(|| file.display().to_string())
+    let text = toml::to_string(setting).context("the setting")?;
+    replace_file(&file, text.as_bytes(), Existing::Replaced)
+        .with_context(|| format!("writing {}", file.display()))
 }
 
 /// Removes the setting of a store, and the directory beside it if nothing else is in it.
@@ -224,14 +224,16 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
 
 /// What the server of a volume lacks.
 pub(crate) fn unsent(client: &Client) -> Unsent {
-    match client.left_to_send() {
-        Ok(None) => Unsent::NoServer,
-        Ok(Some(left)) if left.announcing => Unsent::Announcing,
-        Ok(Some(left)) if left.objects > 0 => Unsent::Some {
+    let Some(replica) = client.replica() else {
+        return Unsent::NoServer;
+    };
+    match replica.left_to_send() {
+        Ok(left) if left.announcing => Unsent::Announcing,
+        Ok(left) if left.objects > 0 => Unsent::Some {
             objects: left.objects,
             bytes: left.bytes,
         },
-        Ok(Some(_)) => Unsent::Nothing,
+        Ok(_) => Unsent::Nothing,
         Err(e) => Unsent::Unknown { why: e.to_string() },
     }
 }
@@ -352,7 +354,10 @@ pub(crate) fn conflicts(client: &Client) -> Result<Vec<ConflictShown>> {
         ConflictKind::Removal => "removed and changed",
         ConflictKind::Move => "moved to two places",
     };
-    let found = client.conflicts()?;
+    let Some(replica) = client.replica() else {
+        return Ok(Vec::new());
+    };
+    let found = replica.conflicts()?;
     Ok(found
         .into_iter()
         .map(|note| ConflictShown {

@@ -4,12 +4,19 @@
 //! 1. What a step describes is undone in the reverse order of the steps, unless [`Rollback::keep`] was called.
 //! 2. A directory is removed only if it is empty; a whole tree only if this command made its top.
 
-use crate::cli::Mount;
-use crate::launch;
 use crate::replica::{self, Setting};
 use anyhow::{Context as _, Result};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+
+/// A step that only its maker knows how to take back.
+struct Undo(Box<dyn FnOnce() -> Result<()>>);
+
+impl std::fmt::Debug for Undo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Undo")
+    }
+}
 
 /// How one step is taken back.
 #[derive(Debug)]
@@ -19,8 +26,8 @@ enum Step {
     RemoveTree(PathBuf),
     /// The setting beside a store becomes what it was.
     Setting(PathBuf, Option<Setting>),
-    /// A store is mounted again as it was.
-    Mount(Box<Mount>),
+    /// Something else, for example mounting a store again as it was.
+    Other(Undo),
 }
 
 impl Step {
@@ -36,7 +43,7 @@ impl Step {
             }
             Self::Setting(store, Some(setting)) => replica::keep(&store, &setting),
             Self::Setting(store, None) => replica::forget(&store),
-            Self::Mount(mount) => launch::mount(*mount, Rollback::default()).map(drop),
+            Self::Other(undo) => (undo.0)(),
         }
     }
 }
@@ -94,10 +101,9 @@ impl Rollback {
         self.0.push(Step::Setting(store.to_owned(), before));
     }
 
-    /// What was mounted so is unmounted.
-    pub(crate) fn unmounted(&mut self, mount: Mount) {
-        // Undone last: everything else is as it was by then.
-        self.0.insert(0, Step::Mount(Box::new(mount)));
+    /// Calls `undo` after all other steps have been taken back.
+    pub(crate) fn undo_last(&mut self, undo: impl FnOnce() -> Result<()> + 'static) {
+        self.0.insert(0, Step::Other(Undo(Box::new(undo))));
     }
 }
 

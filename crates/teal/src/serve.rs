@@ -164,7 +164,8 @@ fn restart(
     };
     // Files that are open there refuse this; nothing has changed then.
     control::ask_down(dir)?;
-    made.unmounted(as_it_was(false));
+    let unmounted = as_it_was(false);
+    made.undo_last(move || launch::mount(unmounted, Rollback::default()).map(drop));
     made.setting_changes(store, before);
     replica::keep(store, setting)?;
     let done = launch::mount(as_it_was(args.foreground), made);

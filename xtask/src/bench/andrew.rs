@@ -20,84 +20,58 @@ pub(super) mod road;
 use super::lab::{self, Site, run};
 use super::meter::{children_cpu, now, server_cpu};
 use super::undo::{self, Undo};
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::arguments::{count, positive};
+use anyhow::{Context as _, Result, ensure};
 use cold::Cold;
 use pair::{Counts, Pair};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "\
-cargo xtask bench andrew [--rounds N] [--delays MS,MS,...] [--jobs N] [--bandwidth MBIT] [--no-cold] [--peers NAME,...] [--json FILE] [--dir DIR]
-  --rounds N        rounds through ext4 and all delays; 0: none (1)
-  --delays LIST     round trips to the server in milliseconds (0,30,60)
-  --jobs N          jobs of make (2)
-  --bandwidth MBIT  of the line each way, in Mbit/s (100)
-  --no-cold         without machines that join when the tree is there
-  --peers LIST      of juicefs, sshfs: these too, at the middle delay; installs redis-server, openssh-server, sshfs
-  --json FILE       raw samples (target/bench/andrew.json; the table goes beside it as .md)
-  --dir DIR         where images and mounts lie: the disk that is measured (target/bench)";
-
-#[derive(Debug)]
-struct Plan {
+/// Builds OpenSSH on ext4 and on a replica whose server is near and far (root).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Rounds through ext4 and all delays; 0: none
+    #[arg(long, value_name = "N", default_value = "1")]
     rounds: usize,
+    /// Round trips to the server in milliseconds
+    #[arg(
+        long,
+        value_name = "MS,MS,...",
+        value_delimiter = ',',
+        default_value = "0,30,60"
+    )]
     delays: Vec<u64>,
+    /// Jobs of make
+    #[arg(long, value_name = "N", default_value = "2", value_parser = count(1))]
     jobs: usize,
+    /// Bandwidth of the line each way, in Mbit/s
+    #[arg(long, value_name = "MBIT", default_value = "100", value_parser = positive)]
     bandwidth: f64,
-    is_cold: bool,
+    /// Without machines that join when the tree is there
+    #[arg(long)]
+    no_cold: bool,
+    /// These too, at the middle delay: juicefs, sshfs; installs redis-server, openssh-server, sshfs
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = peers::Kind::named)]
     peers: Vec<peers::Kind>,
+    /// Raw samples; the table goes beside them as .md [default: target/bench/andrew.json]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Where images and mounts lie: the disk that is measured [default: target/bench]
+    #[arg(long)]
     dir: Option<PathBuf>,
 }
 
-fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let (delays, bandwidth) = (vec![0, 30, 60], 100.0);
-    let mut plan = Plan {
-        rounds: 1,
-        delays,
-        jobs: 2,
-        bandwidth,
-        is_cold: true,
-        peers: Vec::new(),
-        json: None,
-        dir: None,
-    };
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut value = || {
-            args.next()
-                .copied()
-                .with_context(|| format!("{arg} needs a value"))
-        };
-        match arg {
-            "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
-            "--delays" => {
-                plan.delays = value()?
-                    .split(',')
-                    .map(str::parse)
-                    .collect::<Result<_, _>>()
-                    .context("--delays")?;
-            }
-            "--jobs" => plan.jobs = value()?.parse().context("--jobs")?,
-            "--no-cold" => plan.is_cold = false,
-            "--peers" => {
-                plan.peers = value()?
-                    .split(',')
-                    .map(peers::Kind::named)
-                    .collect::<Result<_>>()?
-            }
-            "--bandwidth" => plan.bandwidth = value()?.parse().context("--bandwidth")?,
-            "--json" => plan.json = Some(value()?.into()),
-            "--dir" => plan.dir = Some(value()?.into()),
-            "--help" => return Ok(None),
-            _ => bail!("unknown argument {arg}\n{HELP}"),
-        }
+impl Plan {
+    fn is_cold(&self) -> bool {
+        !self.no_cold
     }
-    let is_something = (plan.rounds > 0 || plan.is_cold || !plan.peers.is_empty())
-        && plan.jobs > 0
-        && !plan.delays.is_empty();
-    ensure!(is_something, "nothing would be measured");
-    ensure!(plan.bandwidth > 0.0, "--bandwidth 0 moves nothing");
-    Ok(Some(plan))
+
+    /// Refuses arguments that leave nothing to measure.
+    fn check(&self) -> Result<()> {
+        let is_something = self.rounds > 0 || self.is_cold() || !self.peers.is_empty();
+        ensure!(is_something, "nothing would be measured");
+        Ok(())
+    }
 }
 
 /// Where the tree is built.
@@ -144,14 +118,11 @@ struct Found {
     peers: Vec<peers::Sample>,
 }
 
-pub(crate) fn bench(args: &[&str]) -> Result<bool> {
-    let Some(plan) = parse(args)? else {
-        println!("{HELP}");
-        return Ok(true);
-    };
+pub(crate) fn bench(plan: &Plan) -> Result<bool> {
+    plan.check()?;
     let site = Site::begin("andrew", plan.json.as_deref(), plan.dir.as_deref())?;
     let target = &site.target;
-    if plan.rounds > 0 || plan.is_cold {
+    if plan.rounds > 0 || plan.is_cold() {
         lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
     }
     let archive = build::source(&target.join("bench/openssh"))?;
@@ -179,8 +150,8 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     let keep = |found: &Found, rounds| -> Result<String> {
         site.keep(
             rounds,
-            |of| report::json(found, &plan, of),
-            |of| report::markdown(found, &plan, of),
+            |of| report::json(found, plan, of),
+            |of| report::markdown(found, plan, of),
         )
     };
     for round in 0..plan.rounds {
@@ -194,7 +165,7 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
             keep(&found, round + 1)?;
         }
     }
-    if plan.is_cold {
+    if plan.is_cold() {
         eprintln!("machines that join, {middle} ms");
         let pair = Pair::begin(&work.program, &work.dir.join("cold"), middle, bandwidth)?;
         found.cold = Some(cold::measure(
@@ -343,25 +314,28 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"])
-            .unwrap()
-            .unwrap();
-        assert_eq!((plan.rounds, plan.delays, plan.jobs), (3, vec![0, 8], 4));
-        assert!(parse(&["--peers", "nfs"]).is_err() && parse(&["--delays", ""]).is_err());
-        let plan = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"])
-            .unwrap()
-            .unwrap();
+        let plan: Plan = parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"]).unwrap();
+        assert_eq!((plan.rounds, &*plan.delays, plan.jobs), (3, &[0, 8][..], 4));
+        let plan: Plan = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"]).unwrap();
         assert_eq!(
-            (plan.rounds, plan.peers),
-            (0, vec![peers::Kind::Sshfs, peers::Kind::Juicefs])
+            (plan.rounds, &*plan.peers),
+            (0, &[peers::Kind::Sshfs, peers::Kind::Juicefs][..])
         );
-        assert!(
-            parse(&["--rounds", "0", "--no-cold"]).is_err()
-                && parse(&["--rounds"]).is_err()
-                && parse(&["--fast"]).is_err()
-        );
+        assert!(plan.check().is_ok());
+        let plan: Plan = parse(&["--rounds", "0", "--no-cold"]).unwrap();
+        assert!(plan.check().is_err());
+        for refused in [
+            &["--peers", "nfs"][..],
+            &["--delays", ""],
+            &["--bandwidth", "0"],
+            &["--rounds"],
+            &["--fast"],
+        ] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 }

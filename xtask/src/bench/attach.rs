@@ -11,19 +11,13 @@ use super::andrew::pair::{Line, Replica};
 use super::lab::{self, Facts, Site};
 use super::meter::now;
 use super::statistics::spread;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "\
-cargo xtask bench attach [--objects N,N,...] [--missed N,N,...] [--json FILE] [--dir DIR]
-  --objects LIST  on the drives (100000,1000000,10000000: takes 3 minutes and some GiB)
-  --missed LIST   commits that a drive has missed when it is attached (0,1000,10000)
-  --json FILE     raw samples (target/bench/attach.json; the table goes beside it as .md)
-  --dir DIR       where stores, drives and mounts lie (target/bench)";
 /// Times each drive is attached with nothing missed.
 const TIMES: usize = 5;
 /// Files in a directory.
@@ -32,48 +26,31 @@ const EACH: u64 = 500;
 const OBJECT: u64 = 1536;
 const DRIVE: u64 = 1 << 30;
 
-#[derive(Debug)]
-struct Plan {
+/// Times what attaching a drive costs by its objects and by the commits it has missed (root).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Objects on the drives: the default takes 3 minutes and some GiB
+    #[arg(
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        default_value = "100000,1000000,10000000"
+    )]
     objects: Vec<u64>,
+    /// Commits that a drive has missed when it is attached
+    #[arg(
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        default_value = "0,1000,10000"
+    )]
     missed: Vec<u64>,
+    /// Raw samples; the table goes beside them as .md [default: target/bench/attach.json]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Where stores, drives and mounts lie [default: target/bench]
+    #[arg(long)]
     dir: Option<PathBuf>,
-}
-
-fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan {
-        objects: vec![100_000, 1_000_000, 10_000_000],
-        missed: vec![0, 1_000, 10_000],
-        json: None,
-        dir: None,
-    };
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut value = || {
-            args.next()
-                .copied()
-                .with_context(|| format!("{arg} needs a value"))
-        };
-        let numbers = |list: &str| {
-            list.split(',')
-                .map(str::parse)
-                .collect::<Result<Vec<u64>, _>>()
-                .context(arg.to_owned())
-        };
-        match arg {
-            "--objects" => plan.objects = numbers(value()?)?,
-            "--missed" => plan.missed = numbers(value()?)?,
-            "--json" => plan.json = Some(value()?.into()),
-            "--dir" => plan.dir = Some(value()?.into()),
-            "--help" => return Ok(None),
-            _ => bail!("unknown argument {arg}\n{HELP}"),
-        }
-    }
-    ensure!(
-        !plan.objects.is_empty() && !plan.missed.is_empty(),
-        "nothing would be measured"
-    );
-    Ok(Some(plan))
 }
 
 /// One attachment.
@@ -86,11 +63,7 @@ struct Sample {
     memory: u64,
 }
 
-pub(crate) fn bench(args: &[&str]) -> Result<bool> {
-    let Some(plan) = parse(args)? else {
-        println!("{HELP}");
-        return Ok(true);
-    };
+pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     let site = Site::begin("attach", plan.json.as_deref(), plan.dir.as_deref())?;
     lab::build(&[
         &["-p", "teal", "--bin", "teal"],
@@ -163,7 +136,7 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     let kept = site.keep(
         TIMES,
         |of| to_json(&samples, of),
-        |of| markdown(&samples, &plan, of),
+        |of| markdown(&samples, plan, of),
     )?;
     home.down()?;
     line.nas.down()?;
@@ -274,17 +247,14 @@ fn to_json(samples: &[Sample], facts: &Facts) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan = parse(&["--objects", "10,20", "--missed", "3"])
-            .unwrap()
-            .unwrap();
+        let plan: Plan = parse(&["--objects", "10,20", "--missed", "3"]).unwrap();
         assert_eq!((plan.objects, plan.missed), (vec![10, 20], vec![3]));
-        assert!(
-            parse(&["--missed", ""]).is_err()
-                && parse(&["--x"]).is_err()
-                && parse(&["--objects"]).is_err()
-        );
+        for refused in [&["--missed", ""][..], &["--x"], &["--objects"]] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 }

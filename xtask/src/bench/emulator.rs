@@ -6,15 +6,23 @@
 
 use super::lab::run;
 use super::undo::{self, Undo};
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::arguments::count;
+use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "\
-cargo xtask bench emulator [--rounds N] [--seconds N]
-  --rounds N   rounds of both devices (3)
-  --seconds N  time of one job on one device (5)";
+/// Times a modelled disk beside a plain loop device (root).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Rounds of both devices
+    #[arg(long, value_name = "N", default_value = "3", value_parser = count(1))]
+    rounds: usize,
+    /// Seconds of one job on one device
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+}
+
 /// Bytes of both.
 const SIZE: &str = "512M";
 /// How the disk is called while it is there.
@@ -74,26 +82,8 @@ impl Drop for Modelled {
     }
 }
 
-pub(crate) fn bench(args: &[&str]) -> Result<bool> {
-    let (mut rounds, mut seconds) = (3_usize, 5_u32);
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut value = || {
-            args.next()
-                .copied()
-                .with_context(|| format!("{arg} needs a value"))
-        };
-        match arg {
-            "--rounds" => rounds = value()?.parse().context("--rounds")?,
-            "--seconds" => seconds = value()?.parse().context("--seconds")?,
-            "--help" => {
-                println!("{HELP}");
-                return Ok(true);
-            }
-            _ => bail!("unknown argument {arg}\n{HELP}"),
-        }
-    }
-    ensure!(rounds > 0 && seconds > 0, "nothing would be measured");
+pub(crate) fn bench(plan: &Plan) -> Result<bool> {
+    let Plan { rounds, seconds } = *plan;
     ensure!(
         rustix::process::geteuid().is_root(),
         "bench emulator needs root: it attaches loop devices"
@@ -204,10 +194,11 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_refused() {
-        assert!(
-            bench(&["--rounds"]).is_err()
-                && bench(&["--rounds", "0"]).is_err()
-                && bench(&["--fast"]).is_err()
-        );
+        for refused in [&["--rounds"][..], &["--rounds", "0"], &["--fast"]] {
+            assert!(
+                crate::arguments::parse::<Plan>(refused).is_err(),
+                "{refused:?}"
+            );
+        }
     }
 }

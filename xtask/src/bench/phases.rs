@@ -3,11 +3,17 @@
 use anyhow::{Result, anyhow, ensure};
 use std::process::Command;
 
-const HELP: &str = "\
-cargo xtask bench phases [ARGUMENTS]
-  installs mkfs programs and user-mode Linux, and runs `teal lab phases` on the Microdrive with ext2, ext3, ext4, xfs,
-  btrfs, teal here, reiserfs, nilfs2, f2fs, jfs, vfat in a guest; results lie in target/bench/phases. ARGUMENTS are
-  passed on, such as --groups 4k --scale 0.1 --mode f --results DIR --systems teal,ext4";
+/// Takes every file system through the phases of scherlfs and counts joules, here and in a guest (root).
+///
+/// Installs mkfs programs and user-mode Linux, and runs `teal lab phases` on the Microdrive with ext2, ext3, ext4, xfs, btrfs, teal here,
+/// reiserfs, nilfs2, f2fs, jfs, vfat in a guest; results lie in target/bench/phases.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Passed on to `teal lab phases`, such as --groups 4k --scale 0.1 --mode f --results DIR --systems teal,ext4
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
 /// Debian packages.
 const PACKAGES: &[&str] = &[
     "btrfs-progs",
@@ -31,11 +37,8 @@ const DEFAULTS: [(&str, &str); 2] = [
     ),
 ];
 
-pub(crate) fn bench(args: &[&str]) -> Result<bool> {
-    if args.contains(&"--help") {
-        println!("{HELP}");
-        return Ok(true);
-    }
+pub(crate) fn bench(plan: &Plan) -> Result<bool> {
+    let is_said = |name: &str| plan.arguments.iter().any(|argument| argument == name);
     ensure!(
         rustix::process::geteuid().is_root(),
         "bench phases needs root: it makes devices, mounts and a guest"
@@ -55,14 +58,11 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     ]);
     ensure!(build.status()?.success(), "the release build failed");
     let mut command = Command::new(target.join("release/teal"));
-    command.args(["lab", "phases"]).args(args);
-    for (name, value) in DEFAULTS
-        .into_iter()
-        .filter(|(name, _)| !args.contains(name))
-    {
+    command.args(["lab", "phases"]).args(&plan.arguments);
+    for (name, value) in DEFAULTS.into_iter().filter(|(name, _)| !is_said(name)) {
         command.args([name, value]);
     }
-    if !args.contains(&"--results") {
+    if !is_said("--results") {
         command.arg("--results").arg(target.join("bench/phases"));
     }
     Ok(command.status()?.success())

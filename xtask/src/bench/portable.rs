@@ -17,94 +17,53 @@ mod session;
 use super::andrew::pair::{Counts, Line, Replica};
 use super::lab::{self, Site};
 use super::meter::now;
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::arguments::{count, positive};
+use anyhow::{Context as _, Result, ensure};
 use first::First;
 use jump::Jump;
 use session::Step;
 use std::path::{Path, PathBuf};
 
-const HELP: &str = "\
-cargo xtask bench portable [--only PART] [--rounds N] [--delays MS,MS,...] [--rates MBIT,MBIT,...] [--json FILE] [--dir DIR]
-  --only PART    lines, first or jump: no other part
-  --rounds N     rounds through all lines (1)
-  --delays LIST  round trips to the server in milliseconds (0,30,60)
-  --rates LIST   of the line each way, in Mbit/s (2,11)
-  --json FILE    raw samples (target/bench/portable.json; the table goes beside it as .md)
-  --dir DIR      where stores, drives and mounts lie (target/bench)";
-
 /// A part of the benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     Lines,
     First,
     Jump,
 }
 
-#[derive(Debug)]
-struct Plan {
+/// Replays recorded activity with and without a drive, over slow lines (root).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// No other part than this
+    #[arg(long, value_name = "PART")]
     only: Option<Part>,
+    /// Rounds through all lines
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count(1))]
     rounds: usize,
+    /// Round trips to the server in milliseconds
+    #[arg(
+        long,
+        value_name = "MS,MS,...",
+        value_delimiter = ',',
+        default_value = "0,30,60"
+    )]
     delays: Vec<u64>,
+    /// Bandwidths of the line each way, in Mbit/s
+    #[arg(
+        long,
+        value_name = "MBIT,MBIT,...",
+        value_delimiter = ',',
+        default_value = "2,11",
+        value_parser = positive
+    )]
     rates: Vec<f64>,
+    /// Raw samples; the table goes beside them as .md [default: target/bench/portable.json]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Where stores, drives and mounts lie [default: target/bench]
+    #[arg(long)]
     dir: Option<PathBuf>,
-}
-
-fn parse(args: &[&str]) -> Result<Option<Plan>> {
-    let mut plan = Plan {
-        only: None,
-        rounds: 1,
-        delays: vec![0, 30, 60],
-        rates: vec![2.0, 11.0],
-        json: None,
-        dir: None,
-    };
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let mut value = || {
-            args.next()
-                .copied()
-                .with_context(|| format!("{arg} needs a value"))
-        };
-        match arg {
-            "--only" => {
-                plan.only = Some(match value()? {
-                    "lines" => Part::Lines,
-                    "first" => Part::First,
-                    "jump" => Part::Jump,
-                    part => bail!("no part {part}\n{HELP}"),
-                });
-            }
-            "--rounds" => plan.rounds = value()?.parse().context("--rounds")?,
-            "--delays" => {
-                plan.delays = value()?
-                    .split(',')
-                    .map(str::parse)
-                    .collect::<Result<_, _>>()
-                    .context("--delays")?;
-            }
-            "--rates" => {
-                plan.rates = value()?
-                    .split(',')
-                    .map(str::parse)
-                    .collect::<Result<_, _>>()
-                    .context("--rates")?;
-            }
-            "--json" => plan.json = Some(value()?.into()),
-            "--dir" => plan.dir = Some(value()?.into()),
-            "--help" => return Ok(None),
-            _ => bail!("unknown argument {arg}\n{HELP}"),
-        }
-    }
-    ensure!(
-        plan.rounds > 0 && !plan.delays.is_empty(),
-        "nothing would be measured"
-    );
-    ensure!(
-        !plan.rates.is_empty() && plan.rates.iter().all(|rate| *rate > 0.0),
-        "--rates 0 moves nothing"
-    );
-    Ok(Some(plan))
 }
 
 /// What content can come from.
@@ -150,11 +109,7 @@ struct Trace {
     bytes: u64,
 }
 
-pub(crate) fn bench(args: &[&str]) -> Result<bool> {
-    let Some(plan) = parse(args)? else {
-        println!("{HELP}");
-        return Ok(true);
-    };
+pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     let site = Site::begin("portable", plan.json.as_deref(), plan.dir.as_deref())?;
     lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
     let work = Work {
@@ -174,7 +129,7 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     let line = Line::to(&work.program, &work.dir, nas)?;
     if has(Part::Lines) {
         for round in 0..plan.rounds {
-            work.replays(&line, &plan, round, (&trace, &stick), &mut samples)?;
+            work.replays(&line, plan, round, (&trace, &stick), &mut samples)?;
         }
     }
     if has(Part::First) {
@@ -195,7 +150,7 @@ pub(crate) fn bench(args: &[&str]) -> Result<bool> {
     };
     let (json, table) = (
         |of: &_| report::json(&found, of),
-        |of: &_| report::markdown(&found, &plan, of),
+        |of: &_| report::markdown(&found, plan, of),
     );
     let kept = site.keep(plan.rounds, json, table)?;
     line.nas.down()?;
@@ -336,25 +291,24 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parse;
 
     #[test]
     fn arguments_say_what_is_measured() {
-        assert!(parse(&["--only", "all"]).is_err());
-        assert_eq!(
-            parse(&["--only", "jump"]).unwrap().unwrap().only,
-            Some(Part::Jump)
-        );
-        let plan = parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"])
-            .unwrap()
-            .unwrap();
+        let plan: Plan = parse(&["--only", "jump"]).unwrap();
+        assert_eq!(plan.only, Some(Part::Jump));
+        let plan: Plan = parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"]).unwrap();
         assert_eq!(
             (plan.rounds, plan.delays, plan.rates),
             (2, vec![0, 8], vec![3.0])
         );
-        assert!(
-            parse(&["--rates", "0"]).is_err()
-                && parse(&["--rounds", "0"]).is_err()
-                && parse(&["--x"]).is_err()
-        );
+        for refused in [
+            &["--only", "all"][..],
+            &["--rates", "0"],
+            &["--rounds", "0"],
+            &["--x"],
+        ] {
+            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+        }
     }
 }

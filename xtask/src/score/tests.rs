@@ -41,7 +41,7 @@ fn is_within_budget(scene: &Scene, report: &Report) -> bool {
 
 #[test]
 fn on_a_short_day_ours_is_near_the_bound_and_keeps_all_limits() {
-    let sessions = sessions(&crate::root().join("crates/teal-lab/days")).unwrap();
+    let sessions = sessions(&crate::root().join("crates/teal-study/days")).unwrap();
     for (name, of_bound, of_time_out) in LIMITS {
         let scene = scene(name, &sessions, SEED, (HOURS, habits(name).1)).unwrap();
         let score = Score::of(&scene, 12).unwrap();

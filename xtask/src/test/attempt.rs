@@ -5,6 +5,8 @@
 //! 2. When it is over, nothing is left of it: processes, mounts, loop devices, network namespaces and temporary files are gone, or
 //!    what would not go is named.
 //! 3. A program that hangs is described before it is ended.
+//! 4. Programs may run beside each other: what one leaves is told by its mark, its process group and its directories, and nothing
+//!    of another is touched. The one look that cannot tell whose a thing is (`abort_hidden`) waits until no other program runs.
 
 use super::bounded::{now, pause};
 use super::hung;
@@ -12,6 +14,7 @@ use super::killed::PREFIX;
 use super::leftovers::{self, Look};
 use super::libtest::Outcome;
 use super::processes::{self, Mark, Process};
+use super::times;
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeSet;
@@ -22,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 /// Output kept of one run; the rest is shown, not kept.
@@ -50,6 +54,8 @@ pub(super) struct Course<'a> {
     pub(super) is_shown: bool,
     /// Raised when everything is to end now.
     pub(super) stop: &'a AtomicBool,
+    /// Read by each program that runs; written to be the only one.
+    pub(super) beside: &'a RwLock<()>,
 }
 
 /// How a run ended.
@@ -74,6 +80,8 @@ pub(super) struct Attempt {
     pub(super) running: BTreeSet<String>,
     /// What it did not take away itself.
     pub(super) left: Vec<String>,
+    /// Processor time of it and of its children that were waited for.
+    pub(super) processor: Duration,
 }
 
 /// A piece of output.
@@ -189,6 +197,7 @@ pub(super) fn run(
     let places = [open, numbered(&course.rooms.large)?];
     // As /tmp: some tests are run as somebody else.
     std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
+    let beside = course.beside.read().unwrap_or_else(PoisonError::into_inner);
     let look = Look::now();
     command
         .env(mark.name(), "1")
@@ -229,7 +238,10 @@ pub(super) fn run(
                 .map(said),
         );
     }
-    left.extend(end(&mark, leader, &look, &places));
+    // The kernel keeps what the leader took until it is waited for.
+    let processor = times::of_process(leader);
+    drop(beside);
+    left.extend(end(&mark, leader, &look, &places, course.beside));
     let more = look
         .clean(&places)
         .into_iter()
@@ -251,6 +263,7 @@ pub(super) fn run(
         output,
         running,
         left,
+        processor,
     })
 }
 
@@ -302,7 +315,13 @@ fn has_ended(leader: i32) -> bool {
 
 /// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE file system which its own process
 /// served cannot die before the connection is aborted.
-fn end(mark: &Mark, leader: i32, look: &Look, places: &[PathBuf]) -> Vec<String> {
+fn end(
+    mark: &Mark,
+    leader: i32,
+    look: &Look,
+    places: &[PathBuf],
+    beside: &RwLock<()>,
+) -> Vec<String> {
     if processes::kill(mark, leader, DYING).is_empty() {
         return Vec::new();
     }
@@ -310,6 +329,8 @@ fn end(mark: &Mark, leader: i32, look: &Look, places: &[PathBuf]) -> Vec<String>
     if processes::kill(mark, leader, DYING).is_empty() {
         return left;
     }
+    // A connection without a mount may be of any program: the others come to their ends first.
+    let _alone = beside.write().unwrap_or_else(PoisonError::into_inner);
     look.abort_hidden();
     let alive = processes::kill(mark, leader, DYING);
     left.extend(

@@ -42,6 +42,21 @@ const WAITING: &[&str] = &["teal::apart", "teal::strangers"];
 /// How many that are.
 const SIDE_BY_SIDE: &str = "--test-threads=6";
 
+/// Programs beside which no other runs, each with what it does to others.
+const ALONE: &[(&str, &str)] = &[
+    ("teal::attributes", "drops what the kernel has cached"),
+    ("teal::bad_input", COPIES_MOUNTS),
+    ("teal::exclusive", COPIES_MOUNTS),
+    ("teal::lifecycle", COPIES_MOUNTS),
+    ("teal::stress", "takes all of the machine that it gets"),
+    ("teal::sync", COPIES_MOUNTS),
+    ("teal::words", COPIES_MOUNTS),
+    ("teal-fuse::mount", COPIES_MOUNTS),
+    ("xtask", "ends file systems that no mount leads to"),
+];
+/// A new mount namespace begins as a copy: what others have mounted and unmount meanwhile stays alive until the namespace ends.
+const COPIES_MOUNTS: &str = "makes mount namespaces";
+
 /// A program that runs tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
@@ -57,11 +72,11 @@ pub(super) struct Program {
 
 impl Program {
     /// The examples in the docs, which cargo runs.
-    pub(super) fn docs(plan: &Plan<'_>) -> Self {
+    pub(super) fn docs(plan: &Plan) -> Self {
         let args = ["test", "--workspace", "--doc", "--no-fail-fast"]
             .into_iter()
             .chain(plan.profile())
-            .chain(plan.filter);
+            .chain(plan.filter.as_deref());
         Self {
             name: "examples in the docs".to_owned(),
             path: crate::cargo().get_program().into(),
@@ -78,6 +93,12 @@ impl Program {
             .then_some(SIDE_BY_SIDE)
     }
 
+    /// Returns what the program would do to others beside it, if they must not run then.
+    pub(super) fn is_alone_because(&self) -> Option<&'static str> {
+        let found = ALONE.iter().find(|(name, _)| *name == self.name);
+        found.map(|(_, reason)| *reason)
+    }
+
     /// The program with everything in its environment that cargo would put there, and `more` arguments.
     pub(super) fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
@@ -92,7 +113,7 @@ impl Program {
 }
 
 /// Builds everything that [`run`](super::run) runs, examples too.
-pub(super) fn build(plan: &Plan<'_>) -> Result<Vec<Program>> {
+pub(super) fn build(plan: &Plan) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for what in BUILDS {
         let out = crate::cargo()
@@ -172,6 +193,12 @@ mod tests {
             ..found.clone()
         };
         assert_eq!(waiting.side_by_side(), Some("--test-threads=6"));
+        assert_eq!(waiting.is_alone_because(), None);
+        let copying = Program {
+            name: "teal::sync".into(),
+            ..found.clone()
+        };
+        assert_eq!(copying.is_alone_because(), Some(COPIES_MOUNTS));
         assert_eq!(
             (found.path, found.dir),
             ("/w/target/a".into(), "/w/crates/teal-x".into())

@@ -1,10 +1,12 @@
-//! Runs one test program after the other, once: each to its end or its deadline.
+//! Runs test programs, each once, to its end or its deadline: most of them side by side, because they mostly wait.
 //!
 //! # Guarantees
 //! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; what does not come to run has failed.
 //! 2. Whatever happens to one program, the others run, and the results so far are told; also when somebody stops the run.
 //! 3. The output of programs that did not pass is kept.
 //! 4. Nothing runs a second time: a test that passes only then hides a defect.
+//! 5. Beside a program that must be alone nothing runs (`Program::is_alone_because`).
+//! 6. The output of one program is shown in one piece: as it comes if it runs alone, at its end if others run beside it.
 
 use super::attempt::{self, Attempt, Course, Ending, Rooms};
 use super::bounded::now;
@@ -16,9 +18,10 @@ use super::verdict::{self, Verdict};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// How long a program may take to list its tests.
@@ -49,22 +52,113 @@ pub(super) struct Runner {
     /// Where output and skips are kept.
     pub(super) kept: PathBuf,
     pub(super) is_shown: bool,
+    /// How many programs run side by side.
+    pub(super) lanes: usize,
     pub(super) stop: Arc<AtomicBool>,
+    /// Held by each program that runs (see [`Course`]).
+    pub(super) beside: RwLock<()>,
+}
+
+/// When the output of a program is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    AsItComes,
+    AtTheEnd,
+    Never,
+}
+
+/// What is told of one program.
+#[derive(Debug)]
+struct Transcript {
+    shown: Shown,
+    /// What is still to be shown.
+    text: Vec<u8>,
+}
+
+impl Transcript {
+    fn new(shown: Shown) -> Self {
+        Self {
+            shown,
+            text: Vec::new(),
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        match self.shown {
+            Shown::AsItComes => println!("{line}"),
+            Shown::AtTheEnd => self.text.extend_from_slice(format!("{line}\n").as_bytes()),
+            Shown::Never => {}
+        }
+    }
+
+    /// Takes in what the program said, which was shown already if it is shown as it comes.
+    fn quote(&mut self, output: &[u8]) {
+        if self.shown == Shown::AtTheEnd {
+            self.text.extend_from_slice(output);
+        }
+    }
 }
 
 impl Runner {
-    /// Runs a program. Whether others may be run after it: not if somebody wants an end.
-    pub(super) fn run(&self, program: &Program, summary: &mut Summary) -> bool {
-        if let Err(e) = self.judge(program, summary) {
-            let why = format!("{}: {e:#}", program.name);
-            self.say(&why);
-            summary.add(Verdict::failure(why));
+    /// Runs all programs: first those that may have others beside them, then the rest.
+    pub(super) fn run_all(&self, programs: &[Program]) -> Summary {
+        let watch = Stopwatch::start();
+        let is_alone = |program: &&Program| program.is_alone_because().is_some() || self.lanes < 2;
+        let (alone, beside): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(is_alone);
+        let summary = Mutex::new(Summary::default());
+        let add = |one: Summary| {
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            summary.merge(one);
+        };
+        let next = AtomicUsize::new(0);
+        let lane = || {
+            while let Some(program) = beside.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.say(&format!("started {}", program.name));
+                add(self.run(program, Shown::AtTheEnd));
+                if self.stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.lanes {
+                scope.spawn(lane);
+            }
+        });
+        for program in alone {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            add(self.run(program, Shown::AsItComes));
         }
-        !self.stop.load(Ordering::Relaxed)
+        let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+        summary.took_together(watch);
+        summary
     }
 
-    fn judge(&self, program: &Program, summary: &mut Summary) -> Result<()> {
-        self.say(&format!("\n==> {}", program.name));
+    /// Runs one program, and shows what it said.
+    fn run(&self, program: &Program, shown: Shown) -> Summary {
+        let shown = if self.is_shown { shown } else { Shown::Never };
+        let mut transcript = Transcript::new(shown);
+        let mut summary = Summary::default();
+        if let Err(e) = self.judge(program, &mut summary, &mut transcript) {
+            let why = format!("{}: {e:#}", program.name);
+            transcript.say(&why);
+            summary.add(Verdict::failure(why));
+        }
+        // In one piece: what is written in one call under the lock of the channel is not mixed with what others say.
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(&transcript.text).and_then(|()| out.flush());
+        summary
+    }
+
+    fn judge(
+        &self,
+        program: &Program,
+        summary: &mut Summary,
+        transcript: &mut Transcript,
+    ) -> Result<()> {
+        transcript.say(&format!("\n==> {}", program.name));
         if self.left().is_zero() {
             bail!(
                 "not run, the {:?} for all programs are over",
@@ -73,14 +167,14 @@ impl Runner {
         }
         let expected = self.list(program);
         let watch = Stopwatch::start();
-        let (attempt, reasons) = self.attempt(program, &expected)?;
-        let spent: Spent = watch.stop();
+        let (attempt, reasons) = self.attempt(program, &expected, transcript)?;
+        let spent: Spent = watch.stop(attempt.processor);
         let verdict = Verdict::of(&program.name, &attempt, &expected);
         if !verdict::is_good(&attempt) {
             let file = self.keep(program, &attempt)?;
             summary.kept(&program.name, &file);
         }
-        self.say(&format!(
+        transcript.say(&format!(
             "{} took {:.1} s",
             program.name,
             spent.wall.as_secs_f64()
@@ -97,8 +191,9 @@ impl Runner {
         &self,
         program: &Program,
         expected: &BTreeSet<String>,
+        transcript: &mut Transcript,
     ) -> Result<(Attempt, Vec<String>)> {
-        let skips = self.kept.join("skips");
+        let skips = self.kept.join(format!("{}.skips", file_name(program)));
         let _ = std::fs::remove_file(&skips);
         let mut told: Vec<&str> = self
             .args
@@ -116,19 +211,21 @@ impl Runner {
             &program.name,
             command,
             expected,
-            self.course(self.limits.program),
+            self.course(self.limits.program, transcript.shown == Shown::AsItComes),
         )?;
+        transcript.quote(&attempt.output);
         if attempt.ending == Ending::Stopped {
             bail!("stopped, what it left is taken away; what comes after it was not run");
         }
         for left in &attempt.left {
-            self.say(&format!("left behind by {}: {left}", program.name));
+            transcript.say(&format!("left behind by {}: {left}", program.name));
         }
         let reasons = std::fs::read_to_string(&skips)
             .unwrap_or_default()
             .lines()
             .map(str::to_owned)
             .collect();
+        let _ = std::fs::remove_file(&skips);
         Ok((attempt, reasons))
     }
 
@@ -143,23 +240,21 @@ impl Runner {
             .collect();
         let mut command = program.command(&args);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let course = Course {
-            is_shown: false,
-            ..self.course(LISTING)
-        };
+        let course = self.course(LISTING, false);
         let said = attempt::run(&program.name, command, &BTreeSet::new(), course);
         said.ok()
             .and_then(|said| libtest::listed(&String::from_utf8_lossy(&said.output)))
             .unwrap_or_default()
     }
 
-    fn course(&self, limit: Duration) -> Course<'_> {
+    fn course(&self, limit: Duration, is_shown: bool) -> Course<'_> {
         Course {
             limit: limit.min(self.left()),
             grace: self.limits.grace,
             rooms: &self.rooms,
-            is_shown: self.is_shown,
+            is_shown,
             stop: &self.stop,
+            beside: &self.beside,
         }
     }
 
@@ -169,18 +264,7 @@ impl Runner {
 
     /// Keeps the output of a run; where.
     fn keep(&self, program: &Program, attempt: &Attempt) -> Result<PathBuf> {
-        let name: String = program
-            .name
-            .chars()
-            .map(|c| {
-                if c.is_alphanumeric() || c == '-' {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .collect();
-        let file = self.kept.join(format!("{name}.txt"));
+        let file = self.kept.join(format!("{}.txt", file_name(program)));
         std::fs::write(&file, &attempt.output).with_context(|| file.display().to_string())?;
         Ok(file)
     }
@@ -190,6 +274,13 @@ impl Runner {
             println!("{text}");
         }
     }
+}
+
+/// Returns the name of a program with nothing in it that a file's name cannot have.
+fn file_name(program: &Program) -> String {
+    let is_fit = |c: char| c.is_alphanumeric() || c == '-';
+    let letters = program.name.chars();
+    letters.map(|c| if is_fit(c) { c } else { '_' }).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Adds up what the test programs say.
 
-use super::times::{Spent, table};
+use super::times::{Spent, Stopwatch, table};
 use super::verdict::Verdict;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,6 +12,8 @@ pub(super) struct Summary {
     reasons: Vec<String>,
     left: Vec<String>,
     times: Vec<(Spent, String)>,
+    /// What all programs took together.
+    whole: Spent,
     /// Where the output of what did not pass is.
     outputs: Vec<String>,
 }
@@ -44,6 +46,21 @@ impl Summary {
         self.times.push((spent, program.to_owned()));
     }
 
+    /// What all programs took together, from the start of the first to the end of the last.
+    pub(super) fn took_together(&mut self, watch: Stopwatch) {
+        let processor = self.times.iter().map(|(spent, _)| spent.processor).sum();
+        self.whole = watch.stop(processor);
+    }
+
+    /// Adds the results of other programs.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.add(other.total);
+        self.reasons.extend(other.reasons);
+        self.left.extend(other.left);
+        self.times.extend(other.times);
+        self.outputs.extend(other.outputs);
+    }
+
     /// Where the output of a program that did not pass is kept.
     pub(super) fn kept(&mut self, program: &str, file: &Path) {
         self.outputs
@@ -56,7 +73,7 @@ impl Summary {
 
     /// What each program took, what was left behind, skipped and failed; the last line is the count.
     pub(super) fn report(&self) -> String {
-        let mut out = table(&self.times);
+        let mut out = table(&self.times, &self.whole);
         self.left
             .iter()
             .for_each(|one| _ = writeln!(out, "left behind by {one}"));

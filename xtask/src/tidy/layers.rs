@@ -13,13 +13,16 @@ enum Place {
 }
 
 const PLACES: &[(&str, Place)] = &[
-    ("teal", Place::Layer(6)),
-    ("teal-mount", Place::Layer(5)),
-    ("teal-lab", Place::Layer(5)),
-    ("teal-client", Place::Layer(4)),
+    ("teal", Place::Layer(7)),
+    ("teal-mount", Place::Layer(6)),
+    ("teal-study", Place::Layer(5)),
+    ("teal-posix", Place::Layer(5)),
+    ("teal-replica", Place::Layer(4)),
     ("teal-server", Place::Layer(4)),
     ("teal-device", Place::Layer(3)),
+    ("teal-volume", Place::Layer(3)),
     ("teal-meta", Place::Layer(3)),
+    ("teal-trace", Place::Layer(2)),
     ("teal-log", Place::Layer(2)),
     ("teal-chunk", Place::Layer(2)),
     ("teal-net", Place::Layer(2)),
@@ -30,7 +33,7 @@ const PLACES: &[(&str, Place)] = &[
     ("teal-proto", Place::Layer(1)),
     ("teal-types", Place::Layer(0)),
     ("teal-testkit", Place::Tool(1)),
-    ("xtask", Place::Tool(6)),
+    ("xtask", Place::Tool(7)),
 ];
 
 fn place(name: &str) -> Option<Place> {

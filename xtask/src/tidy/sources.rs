@@ -9,18 +9,17 @@ const LINES_MAX: usize = 500;
 /// Files that were longer than [`LINES_MAX`] when the width of lines became 100, with their lines then: they may only
 /// shrink, and go from this list when they are split.
 const TOO_LONG: &[(&str, usize)] = &[
-    ("crates/teal-client/src/upstream/drives.rs", 530),
-    ("crates/teal-client/src/upstream/drives/cursor.rs", 520),
-    ("crates/teal-client/src/upstream/held.rs", 600),
-    ("crates/teal-client/src/upstream/install.rs", 618),
-    ("crates/teal-client/src/upstream/pin.rs", 578),
+    ("crates/teal-replica/src/drives.rs", 530),
+    ("crates/teal-replica/src/drives/cursor.rs", 520),
+    ("crates/teal-replica/src/held.rs", 600),
+    ("crates/teal-replica/src/install.rs", 618),
+    ("crates/teal-replica/src/pin.rs", 578),
     ("crates/teal-energy/src/oracle/side.rs", 638),
     ("crates/teal-env/src/file.rs", 583),
     ("crates/teal-fuse/examples/mirror.rs", 548),
-    ("crates/teal-lab/src/trace/record.rs", 504),
-    ("crates/teal-lab/src/wml/parse.rs", 518),
+    ("crates/teal-trace/src/record.rs", 504),
+    ("crates/teal-study/src/wml/parse.rs", 518),
     ("crates/teal-meta/src/sqlite/read.rs", 554),
-    ("crates/teal/src/daemon.rs", 669),
     ("crates/teal/src/lab/matrix.rs", 522),
     ("crates/teal/src/lab/matrix/tune.rs", 531),
 ];

@@ -341,7 +341,7 @@ impl CommitLog {
             self.objects.ledger.batch_sealed();
         }
         if cfg!(debug_assertions) {
-            segments.check();
+            segments.check(self.objects.deferred.surplus());
             self.objects.ledger.check();
         }
         Ok(sealed)

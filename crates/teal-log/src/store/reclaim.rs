@@ -28,7 +28,7 @@
 //! - *Filling* stops when rounds gain nothing ([`FUTILE`]), and leaves C / 2: it cannot use up what deleting needs.
 //! - No operation waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
 //!
-//! Not proved, but lived through by `teal-client/tests/space/near_full.rs` and `emptied.rs`: that C is enough float for the pages of any
+//! Not proved, but lived through by `teal-posix/tests/space/near_full.rs` and `emptied.rs`: that C is enough float for the pages of any
 //! sequence of rounds.
 
 use crate::commit::committer::{BatchKind, Committer};

@@ -1,28 +1,30 @@
 //! What is asked through a control socket, and answered, as JSON.
 //!
+//! A request names what to do (`do`), an answer names its kind (`answer`); the other fields belong to that.
+//!
 //! | request | answer |
 //! |---|---|
-//! | `{"do":"status"}` | a [`Status`] |
-//! | `{"do":"down"}` | an [`Ended`] when everything is on the disk and the mount is gone |
-//! | `{"do":"set","key":K,"value":N}` | `{"ok":true}` |
-//! | `{"do":"record","file":F,"anonymous":B,"seconds":N}` | `{"ok":true}` when requests are being recorded into the new file |
-//! | `{"do":"recordmark","text":T}` | `{"ok":true}` |
-//! | `{"do":"recordprogress"}` | a [`RecordingStatus`] |
-//! | `{"do":"token"}` | a token for one machine, where the server listens, its fingerprint |
-//! | `{"do":"flush"}` | `{"ok":true}` when the server has all that was only here |
-//! | `{"do":"conflicts"}` | the open conflicts |
-//! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}`, `{"do":"readmit","replica":N}` | `{"ok":true}` |
-//! | `{"do":"deviceadd",…}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `{"ok":true}` |
-//! | `{"do":"deviceattach","path":P}` | `{"ok":true}`, or the name of the drive if it was attached already |
-//! | `{"do":"devicels"}` | the drives of the volume, and why the server could not be asked for all of them |
-//! | `{"do":"affinityadd","object":N,"drive":D,"sticky":B}` | how many files have affinity, and their bytes |
-//! | `{"do":"affinityls","drive":D}`, `{"do":"affinityrm","object":N,"drive":D}` | what has affinity; `{"ok":true}` |
-//! | `{"do":"pin","object":N}` | how many files are always here, their bytes, and how many of those are missing |
-//! | `{"do":"free","object":N}` | how many files were given back, their bytes, and what stays |
-//! | `{"do":"where","object":N}` | where an object's content is |
-//! | `{"do":"recordend"}` | a [`RecordingStatus`], when everything is written |
+//! | `{"do":"status"}` | `status`: a [`Status`] |
+//! | `{"do":"down"}` | `ended`: an [`Ended`], when everything is on the disk and the mount is gone |
+//! | `{"do":"set","key":K,"value":N}` | `done` |
+//! | `{"do":"record","file":F,"anonymous":B,"seconds":N}` | `done`, when requests are being recorded into the new file |
+//! | `{"do":"recordmark","text":T}` | `done` |
+//! | `{"do":"recordprogress"}` | `recording`: a [`RecordingStatus`] |
+//! | `{"do":"recordend"}` | `recording`, when everything is written |
+//! | `{"do":"token"}` | `token`: a token for one machine, where the server listens, its fingerprint |
+//! | `{"do":"flush"}` | `done`, when the server has all that was only here |
+//! | `{"do":"conflicts"}` | `conflicts`: the open conflicts |
+//! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}`, `{"do":"readmit","replica":N}` | `done` |
+//! | `{"do":"deviceadd",…}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `done` |
+//! | `{"do":"deviceattach","path":P}` | `done`, or `already` with the name of the drive that was attached before |
+//! | `{"do":"devicels"}` | `devices`: the drives of the volume, and why the server could not be asked for all of them |
+//! | `{"do":"affinityadd","object":N,"drive":D,"sticky":B}` | `marked`: how many files have affinity, and their bytes |
+//! | `{"do":"affinityls","drive":D}`, `{"do":"affinityrm","object":N,"drive":D}` | `affinities`; `done` |
+//! | `{"do":"pin","object":N}` | `pinned`: how many files are always here, their bytes, and how many of those are missing |
+//! | `{"do":"free","object":N}` | `freed`: how many files were given back, their bytes, and what stays |
+//! | `{"do":"where","object":N}` | `where`: where an object's content is |
 //!
-//! A failure answers `{"error":"…"}`. Paths are written as [`place_text`] says.
+//! A failure answers `{"answer":"error","error":"…"}`. Paths are written as [`place_text`] says.
 
 use crate::place_text;
 use serde::{Deserialize, Serialize};
@@ -354,7 +356,7 @@ pub(crate) enum Unsent {
 
 /// Any answer.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(tag = "answer", rename_all = "lowercase")]
 pub(crate) enum Answer {
     Error {
         error: String,
@@ -389,7 +391,6 @@ pub(crate) enum Answer {
     Affinities {
         affinities: Vec<AffinityLine>,
     },
-    // Before those of which all fields are in it, too.
     Pinned {
         files: u64,
         bytes: u64,
@@ -406,8 +407,35 @@ pub(crate) enum Answer {
         bytes: u64,
     },
     Status(Box<Status>),
-    // Behind the status, which has a field of this name, too.
     Recording {
         recording: RecordingStatus,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers of a few fields must not be taken for those whose fields include theirs.
+    #[test]
+    fn an_answer_is_what_its_tag_says() {
+        let pinned = Answer::Pinned {
+            files: 1,
+            bytes: 2,
+            missing: 3,
+        };
+        let text = serde_json::to_string(&pinned).unwrap();
+        assert_eq!(
+            text,
+            r#"{"answer":"pinned","files":1,"bytes":2,"missing":3}"#
+        );
+        assert!(matches!(
+            serde_json::from_str(&text),
+            Ok(Answer::Pinned { files: 1, .. })
+        ));
+
+        let marked = serde_json::from_str(r#"{"answer":"marked","files":1,"bytes":2,"missing":3}"#);
+        assert!(matches!(marked, Ok(Answer::Marked { .. })));
+        serde_json::from_str::<Answer>(r#"{"files":1,"bytes":2}"#).unwrap_err();
+    }
 }

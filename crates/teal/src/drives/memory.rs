@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use teal_client::{KnownDrive, KnownDrives};
+use teal_env::{Existing, replace_file};
+use teal_replica::{KnownDrive, KnownDrives};
 
 /// A drive that has been attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,10 +51,9 @@ impl Known {
     /// Writes down what differs from `before`.
     pub(super) fn save(&self, file: &Path, before: &Self) -> Result<()> {
         if self != before {
-            let new = file.with_extension("new");
-            std::fs::write(&new, toml::to_string(self).context("the list of drives")?)
-                .with_context(|| new.display().to_string())?;
-            std::fs::rename(&new, file).with_context(|| file.display().to_string())?;
+            let text = toml::to_string(self).context("the list of drives")?;
+            replace_file(file, text.as_bytes(), Existing::Replaced)
+                .with_context(|| format!("writing {}", file.display()))?;
         }
         Ok(())
     }

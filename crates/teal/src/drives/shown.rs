@@ -3,18 +3,23 @@
 use super::Drives;
 use crate::control::{Answer, DeviceLine, SourceLine, WhereLine};
 use anyhow::{Context, Result};
-use std::collections::BTreeSet;
-use teal_client::{Price, SourceShown};
+use std::collections::{BTreeMap, BTreeSet};
+use teal_replica::{Price, SourceShown};
 use teal_types::ObjectNo;
 
 impl Drives {
     /// All drives of the volume; without the server those that are attached here, and why it cannot be asked.
     pub(super) fn list(&self) -> Result<Answer> {
-        self.client.lose_absent_drives();
-        let mut here = self.client.drives();
+        self.lose_absent();
+        let mut here = self.attached();
         let placed: BTreeSet<u32> = self.state().known.at.values().copied().collect();
-        let registered = self.client.registered_drives();
-        let superseded = self.client.superseded_drives();
+        let registered = self
+            .replica()
+            .and_then(|replica| replica.registered_drives());
+        let superseded = self
+            .client
+            .replica()
+            .map_or_else(BTreeMap::new, |replica| replica.superseded_drives());
         here.retain(|drive| !superseded.contains_key(&drive.device));
         let mut lines = Vec::new();
         for drive in &here {

@@ -13,9 +13,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use teal_client::DriveRefused;
 use teal_device::DriveError;
 use teal_log::{OpenError, StoreError};
+use teal_replica::DriveRefused;
 
 /// What is there is no drive of this volume before it has changed.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
-use teal_lab::characterise::{Survey, characterise};
-use teal_lab::trace::{Item, Level};
+use teal_study::characterise::{Survey, characterise};
+use teal_trace::{Item, Level};
 
 /// Refuses to write over what is there, before anything is recorded.
 pub(super) fn check(wml: &Path) -> Result<()> {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
-use teal_lab::matrix::{Change, Differences, Matrix, Run, changes, differences};
-use teal_lab::statistics::Comparison;
+use teal_study::matrix::{Change, Differences, Matrix, Run, changes, differences};
+use teal_study::statistics::Comparison;
 
 /// The status when something is worse.
 const WORSE: u8 = 3;

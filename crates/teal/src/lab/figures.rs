@@ -3,7 +3,7 @@
 use crate::status::human;
 use serde_json::{Value, json};
 use std::time::Duration;
-use teal_lab::trace::{Ending, GAP_LIMITS, Header, Level, Run, Stat};
+use teal_trace::{Ending, GAP_LIMITS, Header, Level, Run, Stat};
 
 fn level(header: &Header) -> &'static str {
     match header.level {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
-use teal_lab::stream::{Gaps, PUBLISHED, Published};
+use teal_study::stream::{Gaps, PUBLISHED, Published};
 
 /// Runs the command.
 pub(crate) fn generate(args: &Generate) -> Result<ExitCode> {

@@ -29,7 +29,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use teal_lab::matrix::{Kind, Place, System};
+use teal_study::matrix::{Kind, Place, System};
 
 pub(super) use host::host;
 pub(super) use inside::{DIR, Line, inside};

@@ -45,11 +45,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{
+use teal_study::matrix::{
     About, Cell, Failure, Findings, Matrix, Run, escaped, html, markdown, settled,
 };
-use teal_lab::wml::Script;
-use teal_lab::workload::{Options, plan, preview};
+use teal_study::wml::Script;
+use teal_study::workload::{Options, plan, preview};
 pub(crate) use tune::tune;
 
 /// Without it a directory of results is none.

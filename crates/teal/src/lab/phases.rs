@@ -34,8 +34,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_emulator::Setup;
-use teal_lab::matrix::Kind;
-use teal_lab::phases::{Cell, Group, Mode, Sheet, floor, markdown};
+use teal_study::matrix::Kind;
+use teal_study::phases::{Cell, Group, Mode, Sheet, floor, markdown};
 
 /// Without it a directory of results is none.
 const MARK: &str = "cells.jsonl";
@@ -221,7 +221,7 @@ impl Bench {
         );
         for (subject, group) in todo {
             let phases = group.phases(self.scale);
-            let bytes: u64 = phases.iter().map(teal_lab::phases::Phase::bytes).sum();
+            let bytes: u64 = phases.iter().map(teal_study::phases::Phase::bytes).sum();
             let place = if subject.in_guest {
                 "in a guest"
             } else {

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
-use teal_lab::characterise::Survey;
+use teal_study::characterise::Survey;
 
 /// How often the daemon is asked whether it still records, in nanoseconds.
 const LOOK_EVERY: i64 = 500_000_000;

@@ -5,7 +5,7 @@ use crate::say::say;
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::process::ExitCode;
-use teal_lab::reenact::{ALL, Table};
+use teal_study::reenact::{ALL, Table};
 
 /// Runs the command.
 pub(crate) fn reenact(name: &str, json: bool) -> Result<ExitCode> {
@@ -39,7 +39,7 @@ fn show(table: &Table) {
     if !table.modelled_by.is_empty() {
         say!("ours modelled by {}", table.modelled_by.join(", "));
     }
-    let width = |of: fn(&teal_lab::reenact::Row) -> &str| {
+    let width = |of: fn(&teal_study::reenact::Row) -> &str| {
         table
             .rows
             .iter()
@@ -58,7 +58,7 @@ fn show(table: &Table) {
 
 /// One line, so that several tables can be told apart.
 fn as_json(name: &str, table: &Table) -> serde_json::Value {
-    let row = |row: &teal_lab::reenact::Row| json!({ "what": row.what, "paper": row.paper, "ours": row.ours });
+    let row = |row: &teal_study::reenact::Row| json!({ "what": row.what, "paper": row.paper, "ours": row.ours });
     json!({
         "name": name,
         "title": table.title,

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use teal_energy::policy::Supply;
 use teal_energy::profile::Kind;
 use teal_energy::sim::Pace;
-use teal_lab::replay::explain::Which;
-use teal_lab::replay::{Assumptions, Machine, NAMED, Named, Run, Scene, plot};
-use teal_lab::trace::Ending;
+use teal_study::replay::explain::Which;
+use teal_study::replay::{Assumptions, Machine, NAMED, Named, Run, Scene, plot};
+use teal_trace::Ending;
 use teal_types::{Span, Time};
 
 /// Events at the devices times devices for which the bound takes seconds.

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_env::SystemClock;
-use teal_lab::workload::shipped::{SHIPPED, Shipped};
-use teal_lab::workload::{Listener, Options, Outcome, Plan, check_room, execute, plan, preview};
+use teal_study::workload::shipped::{SHIPPED, Shipped};
+use teal_study::workload::{Listener, Options, Outcome, Plan, check_room, execute, plan, preview};
 
 /// Runs `teal lab run`.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {

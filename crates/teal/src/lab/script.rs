@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-use teal_lab::wml::{self, Script};
-use teal_lab::workload::shipped::{SHIPPED, Shipped};
+use teal_study::wml::{self, Script};
+use teal_study::workload::shipped::{SHIPPED, Shipped};
 
 /// The text of a script, and of whatever it loads, by the name it is loaded by.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -8,9 +8,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use teal_lab::characterise::Survey;
-use teal_lab::trace::import::{Imported, Origin, Stage, blktrace, oracle_general, vscsi};
-use teal_lab::trace::{Ending, Item, Paths, Reader, Stat, Text, TextReader, Writer, text_header};
+use teal_study::characterise::Survey;
+use teal_trace::import::{Imported, Origin, Stage, blktrace, oracle_general, vscsi};
+use teal_trace::{Ending, Item, Paths, Reader, Stat, Text, TextReader, Writer, text_header};
 
 /// Runs the command.
 pub(crate) fn trace(what: &Trace) -> Result<ExitCode> {

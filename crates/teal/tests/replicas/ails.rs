@@ -16,9 +16,10 @@ use parking_lot::{Condvar, Mutex};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, DriveShown, KnownDrives};
 use teal_device::Drive;
 use teal_env::{Disk, DiskShape};
+use teal_posix::Client;
+use teal_replica::{DriveShown, KnownDrives};
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::{FileType, ObjectNo, SECTOR, Sector};
 
@@ -162,6 +163,8 @@ fn count(client: &Client, stick: &str, name: &str) -> u64 {
             .map_or(0, |(_, count)| *count)
     };
     client
+        .replica()
+        .unwrap()
         .drives()
         .iter()
         .find(|drive| drive.name == stick)
@@ -232,12 +235,17 @@ impl Run {
         let clock = self.world.clock();
         let stick = &mut self.world.sticks[which];
         let label = Drive::open(stick.disk(), clock).map(|drive| drive.label());
-        let known = client.registered_drives();
+        let known = client.replica().unwrap().registered_drives();
         let disk = StickDisk {
             is_protected: true,
             ..stick.stick_disk()
         };
-        let done = client.attach_drive(Arc::new(disk), "a stick", &KnownDrives::new(), &*entropy);
+        let done = client.replica().unwrap().attach_drive(
+            Arc::new(disk),
+            "a stick",
+            &KnownDrives::new(),
+            &*entropy,
+        );
         assert!(
             done.is_err(),
             "{} cannot be written to, and is attached",
@@ -245,7 +253,11 @@ impl Run {
         );
         // An attachment that was begun before may be told once more.
         let is_settled = label.is_ok_and(|label| label.nonce == label.next);
-        if let (true, Ok(before), Ok(after)) = (is_settled, known, client.registered_drives()) {
+        if let (true, Ok(before), Ok(after)) = (
+            is_settled,
+            known,
+            client.replica().unwrap().registered_drives(),
+        ) {
             assert_eq!(before, after, "the server has heard of {}", stick.name);
             self.counts.protected += u64::from(before.iter().all(|note| note.attached.is_none()));
         }
@@ -254,10 +266,12 @@ impl Run {
     /// What is in the root of a machine goes to its drives, and not all of it stays here.
     fn gives_back(&mut self, at: usize) {
         let client = self.client(at);
-        let done = self.round(at, true).and_then(|()| client.flush_drives());
+        let done = self
+            .round(at, true)
+            .and_then(|()| client.replica().unwrap().flush_drives());
         for (_, no, kind) in entries(&client, ROOT).unwrap_or_default() {
             if done.is_ok() && kind == FileType::File && self.rng.chance(0.8) {
-                let _ = client.free(no);
+                let _ = client.replica().unwrap().free(no);
             }
         }
     }
@@ -272,7 +286,13 @@ impl Run {
         self.read_all(at);
         let waited = count(&client, &name, "late").saturating_sub(before);
         gate.open();
-        while client.drives().iter().any(|drive| drive.is_late) {
+        while client
+            .replica()
+            .unwrap()
+            .drives()
+            .iter()
+            .any(|drive| drive.is_late)
+        {
             std::thread::yield_now();
         }
         assert!(
@@ -290,7 +310,7 @@ impl Run {
             self.world.sticks[which].name.clone(),
         );
         self.gives_back(at);
-        if client.upstream_step().is_err() {
+        if client.replica().unwrap().upstream_step().is_err() {
             return;
         }
         self.world.sticks[which].flip(&mut self.rng, 4, true);
@@ -305,7 +325,10 @@ impl Run {
             }
             met.extend((spoiled() > before).then_some(no));
         }
-        if met.is_empty() || client.upstream_step().is_err() || client.flush_drives().is_err() {
+        if met.is_empty()
+            || client.replica().unwrap().upstream_step().is_err()
+            || client.replica().unwrap().flush_drives().is_err()
+        {
             return;
         }
         let disk = Arc::new(RecordingDisk::from_bytes(

@@ -10,7 +10,7 @@ use crate::tree::walk;
 use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, FsError, WriteFlags, XattrMode};
+use teal_posix::{Client, FsError, WriteFlags, XattrMode};
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 use teal_types::limits::{LINKS_MAX, XATTR_VALUE_MAX};
@@ -37,8 +37,8 @@ pub(crate) fn an_older_server_stops_nobody() {
     });
     world.join("laptop", &mut rng);
     let both = [0, 1].map(|who| Arc::clone(&world.machines[who].client));
-    both[0].flush_upstream().unwrap();
-    both[1].upstream_step().unwrap();
+    both[0].replica().unwrap().flush_upstream().unwrap();
+    both[1].replica().unwrap().upstream_step().unwrap();
     let many = find(&both[1], ROOT, MANY).unwrap();
     for (client, who) in both.iter().zip(["nas", "laptop"]) {
         for n in 0..600 {
@@ -47,28 +47,38 @@ pub(crate) fn an_older_server_stops_nobody() {
                 .unwrap();
         }
     }
-    let stuck = |client: &Client| client.upstream_status().unwrap().unwrap().stuck_objects;
-    both[0].flush_upstream().unwrap();
-    let said = both[1].flush_upstream();
+    let stuck = |client: &Client| {
+        client
+            .replica()
+            .unwrap()
+            .upstream_status()
+            .unwrap()
+            .stuck_objects
+    };
+    both[0].replica().unwrap().flush_upstream().unwrap();
+    let said = both[1].replica().unwrap().flush_upstream();
     assert!(
         matches!(&said, Err(FsError::Stuck(words)) if words.contains("names: 1201, at most 1000")),
         "{said:?}"
     );
-    both[0].upstream_step().unwrap();
+    both[0].replica().unwrap().upstream_step().unwrap();
     assert_eq!(both.each_ref().map(|client| stuck(client).0), [1, 1]);
     for (client, name) in both.iter().zip([b"of nas", &b"of laptop"[..]]) {
         client.create(&CALLER, ROOT, name, 0o600, true).unwrap();
-        assert!(matches!(client.flush_upstream(), Err(FsError::Stuck(_))));
+        assert!(matches!(
+            client.replica().unwrap().flush_upstream(),
+            Err(FsError::Stuck(_))
+        ));
     }
-    both[0].upstream_step().unwrap();
+    both[0].replica().unwrap().upstream_step().unwrap();
     assert!(
         find(&both[0], ROOT, b"of laptop").is_some() && find(&both[1], ROOT, b"of nas").is_some()
     );
     (0..300).for_each(|n| both[0].unlink(ROOT, format!("nas {n}").as_bytes()).unwrap());
-    let _ = both[0].flush_upstream();
+    let _ = both[0].replica().unwrap().flush_upstream();
     for client in &both {
         world.advance(Duration::from_secs(31));
-        client.upstream_step().unwrap();
+        client.replica().unwrap().upstream_step().unwrap();
         assert_eq!(
             (stuck(client).0, client.getattr(many).unwrap().nlink),
             (0, 901),
@@ -169,14 +179,14 @@ impl Run {
         let path = format!("/beside it/{poison}");
         for _ in 0..3 {
             self.world.advance(Duration::from_secs(2));
-            match client.flush_upstream() {
+            match client.replica().unwrap().flush_upstream() {
                 Err(FsError::Stuck(words)) => {
                     assert!(words.contains(&path) && !words.contains("fine"), "{words}")
                 }
                 other => panic!("a flush with {path} refused says {other:?}"),
             }
         }
-        let status = client.upstream_status().unwrap().unwrap();
+        let status = client.replica().unwrap().upstream_status().unwrap();
         let (count, named) = status.stuck_objects;
         assert_eq!(
             (count, status.only_here, named[0].path.as_str()),
@@ -204,8 +214,8 @@ impl Run {
         // And it comes when it may, by itself.
         wire.refuse(false);
         self.world.advance(Duration::from_secs(31));
-        client.upstream_step().unwrap();
-        let status = client.upstream_status().unwrap().unwrap();
+        client.replica().unwrap().upstream_step().unwrap();
+        let status = client.replica().unwrap().upstream_status().unwrap();
         assert_eq!(
             (status.stuck_objects.0, status.only_here),
             (0, 0),

@@ -13,9 +13,9 @@ use crate::tree::entries;
 use crate::world::{ROOT, World};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use teal_client::{KnownDrives, NewDrive};
 use teal_device::Drive;
 use teal_env::DiskShape;
+use teal_replica::{KnownDrives, NewDrive};
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::{CommitSeq, FileType};
 
@@ -75,7 +75,7 @@ impl Stick {
 }
 
 impl Run {
-    pub(crate) fn client(&self, who: usize) -> Arc<teal_client::Client> {
+    pub(crate) fn client(&self, who: usize) -> Arc<teal_posix::Client> {
         Arc::clone(&self.world.machines[who].client)
     }
 
@@ -89,13 +89,13 @@ impl Run {
         let at = self.world.sticks[which].at;
         match (self.rng.below(18), at) {
             (0..4, Some(at)) => {
-                let done = self.client(at).flush_drives();
+                let done = self.client(at).replica().unwrap().flush_drives();
                 self.say(format_args!("  drives of {at} are flushed: {done:?}"));
             }
             (4..6, Some(at)) => {
                 let fast = self.rng.chance(0.3);
                 let name = self.world.sticks[which].name.clone();
-                let done = self.client(at).detach_drive(&name, fast);
+                let done = self.client(at).replica().unwrap().detach_drive(&name, fast);
                 self.say(format_args!(
                     "  {name} leaves {at}: {:?}",
                     done.as_ref().err().map(ToString::to_string)
@@ -126,8 +126,12 @@ impl Run {
                 let (sticky, keep) = (self.rng.chance(0.5), self.rng.chance(0.7));
                 let client = self.client(at);
                 let done = match keep {
-                    true => client.add_affinity(ROOT, &name, sticky).map(drop),
-                    false => client.remove_affinity(ROOT, &name),
+                    true => client
+                        .replica()
+                        .unwrap()
+                        .add_affinity(ROOT, &name, sticky)
+                        .map(drop),
+                    false => client.replica().unwrap().remove_affinity(ROOT, &name),
                 };
                 self.say(format_args!(
                     "  affinity to {name}, {keep}: {:?}",
@@ -159,7 +163,7 @@ impl Run {
     /// Reads all that is in the root of a machine that has just heard of everything: some of it comes from drives, which may not have.
     pub(crate) fn read_all(&mut self, who: usize) {
         let (client, hand) = (self.client(who), self.hand(who));
-        if client.upstream_step().is_err() {
+        if client.replica().unwrap().upstream_step().is_err() {
             return;
         }
         for (_, no, kind) in entries(&client, ROOT).unwrap_or_default() {
@@ -187,6 +191,8 @@ impl Run {
         };
         let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
         if client
+            .replica()
+            .unwrap()
             .add_drive(stick.disk(), "a stick", &new, &*entropy)
             .is_ok()
         {
@@ -199,10 +205,17 @@ impl Run {
         let (client, entropy) = (self.client(who), Arc::clone(&self.world.entropy));
         let elsewhere = self.is_elsewhere(which, who);
         let stick = &mut self.world.sticks[which];
-        let done = client.attach_drive(stick.disk(), "a stick", &KnownDrives::new(), &*entropy);
+        let done = client.replica().unwrap().attach_drive(
+            stick.disk(),
+            "a stick",
+            &KnownDrives::new(),
+            &*entropy,
+        );
         let is_there = done.is_ok();
         // While the server is away, nobody can know.
         let is_told = client
+            .replica()
+            .unwrap()
             .drives()
             .iter()
             .any(|drive| drive.name == stick.name && drive.is_told);
@@ -230,7 +243,7 @@ impl Run {
     /// The machine that has the drive of which this is a copy, if it is there, and the server knows that the drive is in it.
     fn is_elsewhere(&self, which: usize, who: usize) -> Option<usize> {
         let name = &self.world.sticks[which].name;
-        let is_it = |drive: &teal_client::DriveShown| drive.name == *name && drive.is_told;
+        let is_it = |drive: &teal_replica::DriveShown| drive.name == *name && drive.is_told;
         let others = self
             .world
             .sticks
@@ -239,7 +252,8 @@ impl Run {
             .filter_map(|other| other.at);
         others.filter(|other| *other != who).find(|other| {
             let client = self.client(*other);
-            client.drives().iter().any(is_it) && client.upstream_step().is_ok()
+            client.replica().unwrap().drives().iter().any(is_it)
+                && client.replica().unwrap().upstream_step().is_ok()
         })
     }
 
@@ -248,10 +262,16 @@ impl Run {
         for which in 0..self.world.sticks.len() {
             if let Some(at) = self.world.sticks[which].at {
                 self.client(at)
+                    .replica()
+                    .unwrap()
                     .flush_drives()
                     .unwrap_or_else(|e| self.say(format_args!("the last burst: {e}")));
                 let name = self.world.sticks[which].name.clone();
-                let _ = self.client(at).detach_drive(&name, false);
+                let _ = self
+                    .client(at)
+                    .replica()
+                    .unwrap()
+                    .detach_drive(&name, false);
             }
             self.world.sticks[which].pull(&mut self.rng);
             let disk = self.world.sticks[which].disk();

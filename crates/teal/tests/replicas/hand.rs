@@ -9,10 +9,10 @@ use crate::power::Power;
 use crate::tags::Tags;
 use crate::wire::Seat;
 use std::sync::Arc;
-use teal_client::Client;
+use teal_posix::Client;
 use teal_types::{CommitSeq, ObjectNo};
 
-/// Flags in the second byte of a note; see `teal_client`.
+/// Flags in the second byte of a note; see `teal_replica`.
 pub(crate) const PENDING: u8 = 1;
 pub(crate) const FLYING: u8 = 2;
 const AGAIN: u8 = 16;
@@ -33,10 +33,8 @@ pub(crate) struct Hand {
 
 /// How far history is applied.
 pub(crate) fn seen(client: &Client) -> CommitSeq {
-    client
-        .upstream_status()
-        .unwrap()
-        .map_or(CommitSeq::new(0), |status| status.seen)
+    let replica = client.replica().unwrap();
+    replica.upstream_status().unwrap().seen
 }
 
 impl Hand {

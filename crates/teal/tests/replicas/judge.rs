@@ -9,7 +9,7 @@
 use crate::ledger::Eyes;
 use crate::run::{Run, Stage};
 use crate::tree::{Tree, differences, walk};
-use teal_client::Client;
+use teal_posix::Client;
 use teal_proto::ConflictNote;
 
 /// The first walk lists what the number of names is known from.
@@ -27,9 +27,19 @@ impl Run {
         let mut rng = self.rng.fork();
         self.world.join("fresh", &mut rng);
         let fresh = self.world.machines.len() - 1;
-        self.world.machines[fresh].client.upstream_step().unwrap();
+        self.world.machines[fresh]
+            .client
+            .replica()
+            .unwrap()
+            .upstream_step()
+            .unwrap();
         let there = whole(&self.world.machines[fresh].client);
-        let conflicts = self.world.machines[fresh].client.conflicts().unwrap();
+        let conflicts = self.world.machines[fresh]
+            .client
+            .replica()
+            .unwrap()
+            .conflicts()
+            .unwrap();
         self.counts.conflicts = conflicts.len() as u64;
         let meets_nobody = matches!(self.stage, Stage::Turns | Stage::Apart);
         assert!(
@@ -39,7 +49,7 @@ impl Run {
         for machine in &self.world.machines {
             let name = &machine.name;
             assert_eq!(
-                machine.client.conflicts().unwrap(),
+                machine.client.replica().unwrap().conflicts().unwrap(),
                 conflicts,
                 "{name} is told other conflicts than a fresh one"
             );

@@ -9,7 +9,7 @@ use crate::tags::{NOBODY, TAG};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use teal_client::{FsError, SetAttrRequest, WriteFlags};
+use teal_posix::{FsError, SetAttrRequest, WriteFlags};
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 

@@ -5,8 +5,9 @@ use crate::drives::SHAPE;
 use crate::power::{Power, PoweredDisk};
 use crate::world::World;
 use std::sync::Arc;
-use teal_client::{Client, KnownDrives, NewDrive};
 use teal_device::Drive;
+use teal_posix::Client;
+use teal_replica::{KnownDrives, NewDrive};
 use teal_testkit::{RecordingDisk, Rng};
 
 #[test]
@@ -16,7 +17,7 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
     world.join("laptop", &mut rng);
     let [nas, laptop]: [Arc<Client>; 2] =
         [0, 1].map(|at: usize| Arc::clone(&world.machines[at].client));
-    laptop.upstream_step().unwrap();
+    laptop.replica().unwrap().upstream_step().unwrap();
     let mut disk = RecordingDisk::new(SHAPE);
     let with = |disk: &RecordingDisk, power: &Power| {
         let disk = PoweredDisk {
@@ -30,7 +31,7 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
         })
     };
     let attach = |client: &Arc<Client>, disk: &RecordingDisk, power: &Power| {
-        client.attach_drive(
+        client.replica().unwrap().attach_drive(
             with(disk, power),
             "a stick",
             &KnownDrives::new(),
@@ -42,10 +43,16 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
         portable: true,
         profile: String::new(),
     };
-    nas.add_drive(with(&disk, &Power::new()), "a stick", &new, &*world.entropy)
+    nas.replica()
+        .unwrap()
+        .add_drive(with(&disk, &Power::new()), "a stick", &new, &*world.entropy)
         .unwrap();
-    nas.detach_drive("usb", false).unwrap();
-    let is_heard_of = || nas.registered_drives().unwrap()[0].attached.is_some();
+    nas.replica().unwrap().detach_drive("usb", false).unwrap();
+    let is_heard_of = || {
+        nas.replica().unwrap().registered_drives().unwrap()[0]
+            .attached
+            .is_some()
+    };
     assert!(!is_heard_of());
     // The server hears of an attachment, and the drive not of its answer.
     for writes in 1.. {
@@ -73,6 +80,6 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
     world.machines[0].wire.cut(true);
     assert!(attach(&nas, &disk, &Power::new()).is_err());
     world.machines[0].wire.cut(false);
-    nas.upstream_step().unwrap();
+    nas.replica().unwrap().upstream_step().unwrap();
     attach(&laptop, &disk, &Power::new()).expect("it is no copy");
 }

@@ -7,7 +7,8 @@
 use crate::run::{ROUNDS, Run};
 use crate::tree::entries;
 use crate::world::ROOT;
-use teal_client::{Client, FsError, PinRefused};
+use teal_posix::{Client, FsError};
+use teal_replica::PinRefused;
 use teal_types::{FileType, ObjectNo};
 
 impl Run {
@@ -23,9 +24,9 @@ impl Run {
         let (name, no, _) = self.rng.pick(&found).clone();
         let is_pin = self.rng.chance(0.5);
         let done = if is_pin {
-            client.pin(no).map(drop)
+            client.replica().unwrap().pin(no).map(drop)
         } else {
-            client.free(no).map(drop)
+            client.replica().unwrap().free(no).map(drop)
         };
         let name = String::from_utf8_lossy(&name).into_owned();
         self.say(format_args!(
@@ -49,12 +50,15 @@ impl Run {
             files(client, ROOT);
             let is_coming = || {
                 client
+                    .replica()
+                    .unwrap()
                     .upstream_status()
                     .unwrap()
-                    .is_some_and(|of| of.pins.is_coming)
+                    .pins
+                    .is_coming
             };
             for round in 0.. {
-                client.upstream_step().unwrap();
+                client.replica().unwrap().upstream_step().unwrap();
                 assert!(round < ROUNDS, "{name}: what is pinned comes and comes");
                 if !is_coming() {
                     break;

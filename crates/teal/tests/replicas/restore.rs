@@ -34,8 +34,9 @@ impl Run {
             (0..3).for_each(|_| drop(self.round(who, true)));
             let status = self.world.machines[who]
                 .client
-                .upstream_status()
+                .replica()
                 .unwrap()
+                .upstream_status()
                 .unwrap();
             let offered = status
                 .counts

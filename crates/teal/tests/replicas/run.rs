@@ -12,8 +12,9 @@ use crate::tags::Tags;
 use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, FsError, UpstreamStatus, WriteFlags};
+use teal_posix::{Client, FsError, WriteFlags};
 use teal_proto::Request;
+use teal_replica::UpstreamStatus;
 use teal_testkit::Rng;
 
 /// Rounds of everybody after which nothing may be pending any more.
@@ -196,15 +197,21 @@ impl Run {
             match request {
                 Request::Read { .. } => {
                     if let Some(other) = rng.pick(&others).upgrade() {
-                        let _ = other.upstream_step().and_then(|_| other.flush_upstream());
+                        let _ = other
+                            .replica()
+                            .unwrap()
+                            .upstream_step()
+                            .and_then(|_| other.replica().unwrap().flush_upstream());
                         hand.look();
                     }
                     // Who has pins would wait there for what it waits for here.
                     if client
+                        .replica()
+                        .unwrap()
                         .upstream_status()
-                        .is_ok_and(|of| of.is_some_and(|of| of.pins.paths.is_empty()))
+                        .is_ok_and(|of| of.pins.paths.is_empty())
                     {
-                        let _ = client.upstream_step();
+                        let _ = client.replica().unwrap().upstream_step();
                     }
                 }
                 // Under these nothing is locked that an operation needs.
@@ -236,9 +243,9 @@ impl Run {
             "  {name} {}",
             if flushes { "flushes" } else { "steps" }
         ));
-        let mut done = client.upstream_step().map(drop);
+        let mut done = client.replica().unwrap().upstream_step().map(drop);
         if flushes && done.is_ok() {
-            done = client.flush_upstream();
+            done = client.replica().unwrap().flush_upstream();
         }
         done.inspect_err(|e| self.say(format_args!("    {e}")))
     }
@@ -262,9 +269,13 @@ impl Run {
             0..12 => self.must_round(who, true),
             12..30 => self.must_round(who, false),
             30..32 => drop(machine.client.step()),
-            32..33 if self.stage >= Stage::AtOnce => {
-                drop(machine.client.make_room(self.rng.below(100_000)))
-            }
+            32..33 if self.stage >= Stage::AtOnce => drop(
+                machine
+                    .client
+                    .replica()
+                    .unwrap()
+                    .make_room(self.rng.below(100_000)),
+            ),
             33..36 => match machine.client.sync() {
                 Ok(()) => self.tags.synced(who),
                 Err(e) => assert!(machine.power.is_off(), "{}: {e}", machine.name),
@@ -300,7 +311,9 @@ impl Run {
             }
             36.. if self.stage == Stage::Limits => self.near_limits(who),
             50..66 if self.stage == Stage::Drives => self.happen_to_drives(who),
-            66..70 if self.stage == Stage::Drives => drop(machine.client.make_room(1 << 20)),
+            66..70 if self.stage == Stage::Drives => {
+                drop(machine.client.replica().unwrap().make_room(1 << 20))
+            }
             70..73 if self.stage == Stage::Drives => self.pin_or_free(who),
             _ => self.operate(who),
         }
@@ -383,7 +396,7 @@ impl Run {
             }
             let clients = self.world.machines.iter().map(|machine| &machine.client);
             let all: Vec<_> = clients
-                .map(|client| client.upstream_status().unwrap().unwrap())
+                .map(|client| client.replica().unwrap().upstream_status().unwrap())
                 .collect();
             let now: Vec<_> = all.iter().map(|status| status.seen).collect();
             let is_done =
@@ -396,7 +409,14 @@ impl Run {
         let notes: Vec<_> = self.world.machines.iter().map(Machine::notes).collect();
         let clients = self.world.machines.iter().map(|machine| &machine.client);
         let stuck: Vec<_> = clients
-            .map(|client| client.upstream_status().unwrap().unwrap().stuck_objects)
+            .map(|client| {
+                client
+                    .replica()
+                    .unwrap()
+                    .upstream_status()
+                    .unwrap()
+                    .stuck_objects
+            })
             .collect();
         panic!("after {ROUNDS} rounds something is still pending: {stuck:?}, {notes:?}");
     }

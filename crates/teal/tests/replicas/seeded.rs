@@ -1,4 +1,4 @@
-//! The simulation is tested itself: each bug of [`teal_client::seeded`], [`teal_server::seeded`] and [`teal_device::seeded`], switched on, is caught.
+//! The simulation is tested itself: each bug of [`teal_posix::seeded`], [`teal_server::seeded`] and [`teal_device::seeded`], switched on, is caught.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
@@ -22,34 +22,34 @@ mod world;
 
 use attempt::attempt;
 use run::Stage;
-use teal_client::seeded as client;
 use teal_device::seeded as device;
+use teal_posix::seeded as posix;
+use teal_replica::seeded as replica;
 use teal_server::seeded as server;
 
 /// Lives looked at before a bug counts as missed.
 const LIVES: u64 = 400;
 
-/// Every bug of the clients, and where it shows soonest.
-fn of_clients(bug: client::Bug) -> Stage {
+/// Every bug of the replicas, and where it shows soonest.
+fn of_replicas(bug: replica::Bug) -> Stage {
     match bug {
-        client::Bug::NewerOverwritten
-        | client::Bug::BaseKept
-        | client::Bug::StaleFetched
-        | client::Bug::AppendedAtStaleSize
-        | client::Bug::RewriteTakenForAppend => Stage::AtOnce,
-        client::Bug::DriveStale
-        | client::Bug::DriveGetsPending
-        | client::Bug::DriveMissesNews
-        | client::Bug::DrivePositionTooEarly
-        | client::Bug::DriveToldTooEarly
-        | client::Bug::LateAskedAgain
-        | client::Bug::SpoiledServed
-        | client::Bug::SpoiledKept
-        | client::Bug::PendingGivenBack
-        | client::Bug::PinNotFollowed => Stage::Drives,
-        client::Bug::NotRenumbered | client::Bug::CopyUnnoticed => Stage::Copies,
-        client::Bug::KeptHalfSaid => Stage::AtOnce,
-        client::Bug::OneStopsAll => Stage::Limits,
+        replica::Bug::NewerOverwritten
+        | replica::Bug::BaseKept
+        | replica::Bug::StaleFetched
+        | replica::Bug::RewriteTakenForAppend => Stage::AtOnce,
+        replica::Bug::DriveStale
+        | replica::Bug::DriveGetsPending
+        | replica::Bug::DriveMissesNews
+        | replica::Bug::DrivePositionTooEarly
+        | replica::Bug::DriveToldTooEarly
+        | replica::Bug::LateAskedAgain
+        | replica::Bug::SpoiledServed
+        | replica::Bug::SpoiledKept
+        | replica::Bug::PendingGivenBack
+        | replica::Bug::PinNotFollowed => Stage::Drives,
+        replica::Bug::NotRenumbered | replica::Bug::CopyUnnoticed => Stage::Copies,
+        replica::Bug::KeptHalfSaid => Stage::AtOnce,
+        replica::Bug::OneStopsAll => Stage::Limits,
         _ => Stage::Power,
     }
 }
@@ -88,11 +88,16 @@ fn every_seeded_bug_is_caught() {
             None => missed.push(name),
         }
     };
-    for bug in client::Bug::ALL {
-        client::seed(Some(bug));
-        look(format!("{bug:?}"), of_clients(bug));
+    for bug in replica::Bug::ALL {
+        replica::seed(Some(bug));
+        look(format!("{bug:?}"), of_replicas(bug));
     }
-    client::seed(None);
+    replica::seed(None);
+    for bug in posix::Bug::ALL {
+        posix::seed(Some(bug));
+        look(format!("{bug:?}"), Stage::AtOnce);
+    }
+    posix::seed(None);
     for bug in server::Bug::ALL {
         server::seed(Some(bug));
         look(format!("{bug:?}"), of_server(bug));

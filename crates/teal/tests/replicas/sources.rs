@@ -7,8 +7,9 @@ use crate::world::{CALLER, ROOT, World};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use teal_client::{Client, KnownDrives, NewDrive, WriteFlags};
+use teal_posix::{Client, WriteFlags};
 use teal_proto::Request;
+use teal_replica::{KnownDrives, NewDrive};
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::ObjectNo;
 
@@ -47,22 +48,26 @@ fn carried() -> (World, Arc<Client>, ObjectNo) {
         portable: true,
         profile: String::new(),
     };
-    nas.add_drive(Arc::clone(&stick) as _, "a stick", &new, &*world.entropy)
+    nas.replica()
+        .unwrap()
+        .add_drive(Arc::clone(&stick) as _, "a stick", &new, &*world.entropy)
         .unwrap();
     let file = nas.mknod(&CALLER, ROOT, b"a", 0o100_644, 0).unwrap().object;
     write(&nas, file, 0, &content());
-    nas.flush_upstream().unwrap();
-    nas.flush_drives().unwrap();
-    nas.detach_drive("usb", false).unwrap();
+    nas.replica().unwrap().flush_upstream().unwrap();
+    nas.replica().unwrap().flush_drives().unwrap();
+    nas.replica().unwrap().detach_drive("usb", false).unwrap();
     world.join("laptop", &mut rng);
     let laptop = Arc::clone(&world.machines[1].client);
     let clock = world.machines[1].clock.clone();
     world.machines[1]
         .wire
         .set_meanwhile(Some(Box::new(move |_| clock.advance(WAY))));
-    laptop.upstream_step().unwrap();
+    laptop.replica().unwrap().upstream_step().unwrap();
     assert_eq!(laptop.lookup(ROOT, b"a").unwrap().object, file);
     laptop
+        .replica()
+        .unwrap()
         .attach_drive(stick, "a stick", &KnownDrives::new(), &*world.entropy)
         .unwrap();
     (world, laptop, file)
@@ -136,7 +141,7 @@ fn while_a_batch_is_on_its_way_the_server_is_expected_to_take_longer() {
         .unwrap()
         .object;
     write(&laptop, other, 0, &content());
-    laptop.flush_upstream().unwrap();
+    laptop.replica().unwrap().flush_upstream().unwrap();
     world.machines[1].wire.set_meanwhile(None);
     let during = std::mem::take(&mut *during.lock());
     assert!(quiet.0 > 0 && !during.is_empty(), "{quiet:?}, {during:?}");

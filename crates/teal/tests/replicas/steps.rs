@@ -6,7 +6,7 @@ use crate::tags::{NOBODY, TAG};
 use crate::tree::entries;
 use crate::world::{CALLER, ROOT};
 use std::sync::Arc;
-use teal_client::{Client, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
+use teal_posix::{Client, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
 use teal_testkit::Rng;
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 

@@ -21,7 +21,7 @@ fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
         .create(&CALLER, dir, b"one", 0o600, true)
         .unwrap()
         .object;
-    let times = |client: &teal_client::Client| {
+    let times = |client: &teal_posix::Client| {
         [file, dir].map(|no| {
             client
                 .getattr(no)
@@ -40,7 +40,7 @@ fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
     })));
     let before = times(&client);
     world.advance(Duration::from_secs(3));
-    client.flush_upstream().unwrap();
+    client.replica().unwrap().flush_upstream().unwrap();
     wire.set_meanwhile(None);
     let [of_file, of_dir] = times(&client);
     let linked = client.lookup(dir, b"two").unwrap();
@@ -54,9 +54,9 @@ fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
         of_dir.0.secs >= before[1].0.secs + 5 && of_dir.1 == of_dir.0,
         "{of_dir:?} after {before:?}"
     );
-    client.flush_upstream().unwrap();
+    client.replica().unwrap().flush_upstream().unwrap();
     let laptop = &world.machines[1].client;
-    laptop.upstream_step().unwrap();
+    laptop.replica().unwrap().upstream_step().unwrap();
     let listed = laptop
         .lookup(ROOT, b"dir")
         .and_then(|dir| laptop.lookup(dir.object, b"two"))

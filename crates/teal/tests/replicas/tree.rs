@@ -3,7 +3,7 @@
 use crate::world::{CALLER, ROOT};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use teal_client::{Client, FsError};
+use teal_posix::{Client, FsError};
 use teal_types::{FileType, ObjectNo};
 
 /// An object under one of its names.

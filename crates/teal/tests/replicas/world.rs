@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use teal_chunk::{ChunkStore, MemoryShelf, Options};
-use teal_client::{Caller, Client, ClientOptions, UpstreamOptions};
 use teal_env::{Clock as _, DiskShape};
 use teal_log::{CheckOptions, MkfsOptions, OpenOptions, Severity, Store};
 use teal_meta::Memory;
+use teal_posix::{Caller, Client, ClientOptions};
+use teal_replica::UpstreamOptions;
 use teal_server::{Peer, Server};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
 use teal_types::{LEASE, ObjectNo, Timestamp, VolumeId};
@@ -49,7 +50,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// Whether the server knows it, and has all it had when it lived alone: a copy can be told from it then.
     pub(crate) fn is_known(&self) -> bool {
-        let status = self.client.upstream_status().unwrap().unwrap();
+        let status = self.client.replica().unwrap().upstream_status().unwrap();
         let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| {
             no.get() >= LEASE || note[1] & (PENDING | FLYING) == 0
         };
@@ -312,7 +313,7 @@ impl World {
     ) -> Arc<Client> {
         let store = Self::store(disk, power, clock);
         let (clock, options) = (Arc::new(clock.clone()), ClientOptions::default());
-        Client::replica(
+        Client::replica_of(
             store,
             clock,
             options,

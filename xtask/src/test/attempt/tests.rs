@@ -74,6 +74,7 @@ fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
         rooms: &rooms,
         is_shown: false,
         stop: &stop,
+        beside: &RwLock::default(),
     };
     let start = now();
     let attempt = run("wedged", command, &BTreeSet::from([test]), course).unwrap();

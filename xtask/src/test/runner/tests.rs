@@ -24,7 +24,9 @@ fn runner(dir: &TempDir, program: Duration) -> Runner {
         rooms: Rooms { open, large },
         kept,
         is_shown: false,
+        lanes: 2,
         stop: Arc::default(),
+        beside: RwLock::default(),
     }
 }
 
@@ -58,8 +60,7 @@ fn program(dir: &TempDir, body: &str) -> Program {
 /// The report on a program without its times, and with which arguments it was run.
 fn report(limit: Duration, body: &str) -> (TempDir, String, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
-    let mut summary = Summary::default();
-    runner(&dir, limit).run(&program(&dir, body), &mut summary);
+    let summary = runner(&dir, limit).run_all(&[program(&dir, body)]);
     let runs = std::fs::read_to_string(dir.path().join("runs")).unwrap_or_default();
     (
         dir,
@@ -234,8 +235,7 @@ fn when_the_time_of_all_is_over_the_rest_has_failed() {
     let dir = tempfile::tempdir().unwrap();
     let mut runner = runner(&dir, LONG);
     runner.limits.total = Duration::ZERO;
-    let mut summary = Summary::default();
-    assert!(runner.run(&program(&dir, "good 2"), &mut summary));
+    let summary = runner.run_all(&[program(&dir, "good 2")]);
     assert!(
         summary.report().starts_with("failed: small: not run, "),
         "{}",
@@ -266,34 +266,103 @@ fn a_wish_to_stop_ends_the_program() {
     runner
         .stop
         .store(true, std::sync::atomic::Ordering::Relaxed);
-    let program = program(&dir, r#"echo $$ > "$HERE/program"; sleep 1000"#);
-    let mut summary = Summary::default();
-    assert!(!runner.run(&program, &mut summary), "nothing runs after it");
-    let report = summary.report();
+    let program = program(&dir, r#"echo $$ > "$HERE/number"; sleep 1000"#);
+    let report = runner.run_all(&[program.clone(), program.clone(), program]);
+    let report = report.report();
+    assert!(report.starts_with("failed: small: stopped,"), "{report}");
+    let last = report.lines().last();
     assert!(
-        report.starts_with("failed: small: stopped,")
-            && report.ends_with("0 passed, 1 failed, 0 skipped")
+        last == Some("0 passed, 1 failed, 0 skipped")
+            || last == Some("0 passed, 2 failed, 0 skipped"),
+        "each lane ends with its first: {report}"
     );
-    assert!(!dir.path().join("program").exists() || is_dead(&dir, "program"));
+    assert!(!dir.path().join("number").exists() || is_dead(&dir, "number"));
     assert_ne!(Mark::new().name(), Mark::new().name());
 }
 
 #[test]
 fn a_program_that_cannot_be_started_is_a_failure_and_others_run() {
     let dir = tempfile::tempdir().unwrap();
-    let mut summary = Summary::default();
     let missing = Program {
         path: dir.path().join("missing"),
         ..program(&dir, "good 2")
     };
     let runner = runner(&dir, LONG);
-    assert!(
-        runner.run(&missing, &mut summary) && runner.run(&program(&dir, "good 2"), &mut summary)
-    );
+    let summary = runner.run_all(&[missing, program(&dir, "good 2")]);
     let report = summary.report();
     assert!(
         report.contains("failed: small: start small: ")
             && report.ends_with("2 passed, 1 failed, 0 skipped"),
+        "{report}"
+    );
+}
+
+/// A program of this name; `body` finds others' files in `$HERE`, too.
+fn named(dir: &TempDir, name: &str, body: &str) -> Program {
+    let place = dir.path().join(name.replace(':', "_"));
+    let path = place.with_extension("sh");
+    let program = program(dir, &format!("HERE='{}'\n{body}", dir.path().display()));
+    std::fs::rename(&program.path, &path).unwrap();
+    Program {
+        name: name.to_owned(),
+        path,
+        ..program
+    }
+}
+
+/// Waits until the other has said that it runs: it ends only if both run at once.
+fn meets(own: &str, other: &str) -> String {
+    format!(r#"touch "$HERE/{own}"; while ! [ -e "$HERE/{other}" ]; do sleep 0.05; done"#)
+}
+
+#[test]
+fn programs_run_side_by_side_and_what_each_leaves_is_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let leave = |own: &str, other: &str| {
+        let (meet, then_meet) = (
+            meets(own, other),
+            meets(&format!("{own}2"), &format!("{other}2")),
+        );
+        format!(
+            r#"{meet}; setsid sleep 1000 & echo $! > "$HERE/sleeper-{own}"
+            touch "$TMPDIR/of-{own}"; echo '{own}: not here' >> "$TEAL_SKIPS"
+            {then_meet}; kill -0 "$(cat "$HERE/sleeper-{other}")" && good 2"#
+        )
+    };
+    let programs = [
+        named(&dir, "one", &leave("one", "two")),
+        named(&dir, "two", &leave("two", "one")),
+    ];
+    let summary = runner(&dir, LONG).run_all(&programs);
+    let report = without_times(&summary);
+    for own in ["one", "two"] {
+        let sleeper = std::fs::read_to_string(dir.path().join(format!("sleeper-{own}"))).unwrap();
+        let process = format!("left behind by {own}: process {} (sleep)\n", sleeper.trim());
+        assert!(report.contains(&process), "{report}");
+        assert!(is_dead(&dir, &format!("sleeper-{own}")));
+        let file = |line: &&str| {
+            line.starts_with(&format!("left behind by {own}: file "))
+                && line.ends_with(&format!("/of-{own}"))
+        };
+        assert_eq!(report.lines().filter(file).count(), 1, "{report}");
+        assert!(report.contains(&format!("skipped: {own}: not here\n")));
+    }
+    assert!(
+        report.ends_with("2 passed, 0 failed, 2 skipped"),
+        "{report}"
+    );
+}
+
+#[test]
+fn nothing_runs_beside_a_program_that_must_be_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    // Directories can be made once: one that finds the other's fails.
+    let body = r#"mkdir "$HERE/busy" && sleep 0.3 && rmdir "$HERE/busy" && good 1 || bad 0"#;
+    let programs = ["teal::sync", "teal::words", "small"].map(|name| named(&dir, name, body));
+    assert!(programs[0].is_alone_because().is_some() && programs[1].is_alone_because().is_some());
+    let report = runner(&dir, LONG).run_all(&programs).report();
+    assert!(
+        report.ends_with("\n3 passed, 0 failed, 0 skipped"),
         "{report}"
     );
 }

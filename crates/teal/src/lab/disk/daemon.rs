@@ -9,7 +9,7 @@
 use super::Start;
 use super::backing::Backing;
 use super::report::{Report, Sums};
-use crate::launch::READY;
+use crate::daemon::READY;
 use crate::say::say;
 use anyhow::{Context, Result};
 use rustix::fs::{Mode, OFlags};

@@ -102,7 +102,7 @@ fn detach(args: &Start, dir: &Path) -> Result<String> {
             .context("the disk's process says nothing")?;
     }
     let said = said.trim();
-    if let Some(device) = said.strip_prefix(launch::READY) {
+    if let Some(device) = said.strip_prefix(crate::daemon::READY) {
         return Ok(device.trim().to_owned());
     }
     let _ = child.wait();

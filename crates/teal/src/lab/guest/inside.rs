@@ -13,7 +13,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
-use teal_lab::matrix::{Cache, Kind};
+use teal_study::matrix::{Cache, Kind};
 
 /// The disk as the guest has it.
 const DISK: &str = "/dev/nbd0";

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_lab::matrix::{Cache, System};
-use teal_lab::phases::{Ground as Phases, Phase, PhaseError, ageing, carry_out};
-use teal_lab::workload::{plan, preview};
+use teal_study::matrix::{Cache, System};
+use teal_study::phases::{Ground as Phases, Phase, PhaseError, ageing, carry_out};
+use teal_study::workload::{plan, preview};
 
 /// Bytes a second at which the slowest of ext4, xfs and teal was filled and thinned on a modelled disk of 1 GiB (two processors, shared). It is for a forecast only.
 const RATE: f64 = 60.0 * (1 << 20) as f64;
@@ -95,7 +95,7 @@ pub(super) fn age(
     };
     match carry_out(
         &ageing(percent, seed),
-        teal_lab::phases::Mode::C,
+        teal_study::phases::Mode::C,
         &mut stage,
     ) {
         Err(PhaseError::Interrupted) => Ok(false),

@@ -9,7 +9,7 @@ use crate::lab::guest;
 use anyhow::{Result, bail};
 use std::sync::atomic::Ordering;
 use teal_emulator::Setup;
-use teal_lab::matrix::{Place, Run, System};
+use teal_study::matrix::{Place, Run, System};
 
 impl Bench {
     /// Whether there is such a disk, and it has the schedulers that are wanted.

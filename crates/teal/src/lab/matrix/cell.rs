@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_lab::matrix::{Cache, Cell, Run, Spent, System};
-use teal_lab::workload::{Listener, Outcome, RunError, execute, plan};
+use teal_study::matrix::{Cache, Cell, Run, Spent, System};
+use teal_study::workload::{Listener, Outcome, RunError, execute, plan};
 
 /// What happens between the files and the run.
 struct Start<'a> {
@@ -81,7 +81,7 @@ impl Start<'_> {
         let drained = meter::now();
         let power = watch.end(meter)?;
         let few = |from: f64, to: f64| {
-            let (read, least) = (power.count(from, to), teal_lab::matrix::LEAST);
+            let (read, least) = (power.count(from, to), teal_study::matrix::LEAST);
             format!(
                 "the meter was read {read} times in {:.1} s, and {least} readings are needed: say a smaller meter.every_ms, or a longer runs.seconds",
                 to - from
@@ -200,7 +200,7 @@ pub(super) fn run(bench: &Bench, cell: Cell, block: u32) -> Result<Option<Run>> 
     }
     Ok(Some(Run {
         meter: match &matrix.meter {
-            Some(of) => teal_lab::matrix::Meter::Measured(of.name()),
+            Some(of) => teal_study::matrix::Meter::Measured(of.name()),
             None => ground.meter(),
         },
         run: ran,

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use teal_env::SystemClock;
-use teal_lab::matrix::{Cache, Cell, Meter, Place, Run, Spent, System};
-use teal_lab::workload::{Listener, Options, Outcome, RunError, execute, plan};
+use teal_study::matrix::{Cache, Cell, Meter, Place, Run, Spent, System};
+use teal_study::workload::{Listener, Options, Outcome, RunError, execute, plan};
 
 /// What a guest is told of a run.
 #[derive(Debug, Serialize, Deserialize)]

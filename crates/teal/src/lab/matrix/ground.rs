@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_lab::matrix::{Cache, Kind, Meter, Spent, System};
+use teal_study::matrix::{Cache, Kind, Meter, Spent, System};
 
 /// How long somebody else may use what is to be unmounted, and how often it is tried.
 const PATIENCE: Duration = Duration::from_secs(20);

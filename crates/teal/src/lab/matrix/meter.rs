@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_lab::matrix::{Gauge, Metering, Power};
+use teal_study::matrix::{Gauge, Metering, Power};
 
 /// Where the kernel has the counters of RAPL.
 const POWERCAP: &str = "/sys/class/powercap";

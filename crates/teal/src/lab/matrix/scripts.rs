@@ -9,7 +9,7 @@ use crate::lab::script::unknown;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
-use teal_lab::matrix::{Matrix, Workload};
+use teal_study::matrix::{Matrix, Workload};
 
 const FILE: &str = "scripts.json";
 

@@ -2,9 +2,9 @@
 
 use crate::status::human;
 use serde::{Deserialize, Serialize};
-use teal_lab::matrix::{Meter, Run, Spent};
-use teal_lab::statistics::steady_from;
-use teal_lab::workload::Outcome;
+use teal_study::matrix::{Meter, Run, Spent};
+use teal_study::statistics::steady_from;
+use teal_study::workload::Outcome;
 
 /// Figures as [`Run`] has them.
 #[derive(Debug, Serialize, Deserialize)]

@@ -21,14 +21,14 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
-use teal_lab::matrix::tune::{
+use teal_study::matrix::tune::{
     self as search, Answer, Candidate, Found, Limits, Measured, Replay, search,
 };
-use teal_lab::matrix::{
+use teal_study::matrix::{
     Cache, Device, Kind, Matrix, Place, Run, Runs, Schedulers, System, Workload,
 };
-use teal_lab::matrix::{combinations, features, risk, space};
-use teal_lab::statistics::Comparison;
+use teal_study::matrix::{combinations, features, risk, space};
+use teal_study::statistics::Comparison;
 
 /// What there is to say without a whole block.
 const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use teal_lab::matrix::{Kind, Matrix};
+use teal_study::matrix::{Kind, Matrix};
 
 const FILE: &str = "versions.json";
 

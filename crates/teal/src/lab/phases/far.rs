@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use teal_lab::matrix::Kind;
-use teal_lab::phases::{Measured, Mode, Phase};
+use teal_study::matrix::Kind;
+use teal_study::phases::{Measured, Mode, Phase};
 
 /// A group of phases on a file system.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::far::Task;
 use super::stage::{Count, Machine, Stage};
 use super::tally::measured;
 use anyhow::{Context, Result};
-use teal_lab::phases::{Measured, Phase};
+use teal_study::phases::{Measured, Phase};
 
 /// Asks the modelled disk's process.
 #[derive(Default)]

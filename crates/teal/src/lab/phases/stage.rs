@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_lab::matrix::{Cache, Kind, System};
-use teal_lab::phases::{Ground as Phases, Group, Phase, PhaseError, carry_out};
+use teal_study::matrix::{Cache, Kind, System};
+use teal_study::phases::{Ground as Phases, Group, Phase, PhaseError, carry_out};
 
 /// Between two looks at the kernel's clock, whose ticks are milliseconds.
 const LOOK: Duration = Duration::from_micros(300);

@@ -1,7 +1,7 @@
 //! What a modelled disk says of itself, as the lab keeps it.
 
 use super::super::disk::report::Sums;
-use teal_lab::phases::{Measured, Phase, Tally, Usage};
+use teal_study::phases::{Measured, Phase, Tally, Usage};
 
 impl From<Sums> for Tally {
     fn from(of: Sums) -> Self {

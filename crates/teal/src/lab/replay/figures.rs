@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use teal_energy::device::Device;
 use teal_energy::sim::{DeviceReport, Report};
-use teal_lab::replay::{Bound, Run, Scene};
+use teal_study::replay::{Bound, Run, Scene};
 use teal_types::{Energy, Span};
 
 /// Stops that the budget allowed in a time.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use teal_lab::workload::{Figures, Outcome, Plan, preview};
+use teal_study::workload::{Figures, Outcome, Plan, preview};
 
 const MIB: f64 = 1_048_576.0;
 /// Shares whose percentiles are shown.

@@ -1,0 +1,260 @@
+//! What `stat` shows and how it is changed: mode, owner, times, length.
+//!
+//! # Guarantees
+//! 1. Whatever is asked to change, the time of the last change moves; a length that is set moves the time of the content too, even when
+//!    it stays the same.
+//! 2. A change of owner or content by someone unprivileged takes set-user-id, set-group-id and file capabilities away. The kernel
+//!    decides who that is (`FUSE_HANDLE_KILLPRIV_V2`): it says so with `kill_suidgid`, and a change of owner always does.
+//! 3. A change of mode changes the access control list with it.
+
+use crate::acl::{self, Acl};
+use crate::{Client, FsError};
+use teal_log::{Cost, Locked, Purpose, SetAttr, StoreError};
+use teal_types::limits::FILE_MAX;
+use teal_types::{Attr, BLOCK, FileType, ObjectNo, Timestamp};
+use teal_volume::{Base, Change};
+
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+const S_IXGRP: u16 = 0o0010;
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// What to set a time to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeChange {
+    /// This time.
+    Set(Timestamp),
+    /// The time of the operation.
+    Now,
+}
+
+/// What to change of an object's attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetAttrRequest {
+    /// Permission bits; given together with an owner, they are taken as they are.
+    pub perm: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length.
+    pub size: Option<u64>,
+    /// The length is set through an open file (`ftruncate`), not by name or by opening it.
+    pub is_held: bool,
+    /// Access time.
+    pub atime: Option<TimeChange>,
+    /// Modification time.
+    pub mtime: Option<TimeChange>,
+    /// Change time; now if not given.
+    pub ctime: Option<Timestamp>,
+    /// The caller may not keep set-user-id and set-group-id.
+    pub kill_suidgid: bool,
+}
+
+impl Client {
+    /// The attributes of an object.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`].
+    pub fn getattr(&self, no: ObjectNo) -> Result<Attr, FsError> {
+        self.volume.name_damage(no, || Ok(self.store().attr(no)?))
+    }
+
+    /// Changes attributes, all or none.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`] for the mode of a symbolic link; for a length [`FsError::IsDir`], [`FsError::Invalid`] on anything
+    /// else that is no file, [`FsError::FileTooBig`]; [`FsError::Stale`].
+    pub fn setattr(&self, no: ObjectNo, set: &SetAttrRequest) -> Result<Attr, FsError> {
+        if set.size.is_some_and(|size| size > FILE_MAX) {
+            return Err(FsError::FileTooBig);
+        }
+        self.volume.name_damage(no, || {
+            let mut cost = self.cost_of_content(no, BLOCK)?;
+            if set.perm.is_some() && self.store().xattr(no, acl::ACCESS)?.is_some() {
+                cost.bytes += self.store().head_bytes(no)?;
+            }
+            let old_size = self.store().attr(no)?.size;
+            if let Some(size) = set.size.filter(|size| *size < old_size) {
+                cost.purpose = Purpose::Frees;
+                self.thin_out(no, size, old_size)?;
+            }
+            // Thinning out takes this lock for each of its steps, so it is taken only now.
+            let _content = set.size.and_then(|_| self.residency.lock_for_changing(no));
+            let op = self.begin(cost)?;
+            let mut locked = op.lock(&[no])?;
+            let attr = locked.attr(no);
+            let has_list = locked.xattr(no, acl::ACCESS).is_some();
+            let capable = locked.xattr(no, CAPABILITY).is_some();
+            if set.perm.is_some() && attr.kind == FileType::Symlink {
+                return Err(FsError::NotSupported);
+            }
+            if let Some(size) = set.size {
+                is_file(&attr)?;
+                // Who opens a file to empty it replaces what is there, whatever that is; who cuts one he holds has seen it.
+                let base = if set.is_held {
+                    self.base_of(no, size, attr.size)
+                } else {
+                    Base::Position
+                };
+                let truncated = Change::Truncate {
+                    size: size.min(attr.size),
+                    base,
+                };
+                self.changes.record(&mut locked, no, truncated)?;
+                locked.truncate(no, size)?;
+                self.volume.stale_files().is_known(no);
+            }
+            let owner = set.uid.is_some() || set.gid.is_some();
+            if owner || set.kill_suidgid {
+                strip(&mut locked, no, true)?;
+            } else if set.size.is_some() {
+                strip(&mut locked, no, false)?;
+            }
+            if let Some(perm) = set.perm
+                && let Some(mut acl) = acl_of(&locked, no, acl::ACCESS)?
+            {
+                acl.set_mode(perm & 0o777);
+                locked.set_xattr(no, acl::ACCESS, Some(&acl.encode()))?;
+            }
+            let now = self.volume.now();
+            let time = |change: Option<TimeChange>| {
+                change.map(|change| match change {
+                    TimeChange::Set(time) => time,
+                    TimeChange::Now => now,
+                })
+            };
+            let mtime = time(set.mtime).or(set.size.map(|_| now));
+            let (perm, uid, gid) = (set.perm, set.uid, set.gid);
+            let ctime = Some(set.ctime.unwrap_or(now));
+            locked.set_attr(
+                no,
+                SetAttr {
+                    perm,
+                    uid,
+                    gid,
+                    atime: time(set.atime),
+                    mtime,
+                    ctime,
+                },
+            );
+            let now = locked.attr(no);
+            if owner || now.perm != attr.perm || set.mtime.is_some() {
+                self.changes.record(&mut locked, no, Change::Attributes)?;
+            }
+            if has_list && set.perm.is_some() {
+                self.changes
+                    .record(&mut locked, no, Change::Xattr(acl::ACCESS))?;
+            }
+            if capable && locked.xattr(no, CAPABILITY).is_none() {
+                self.changes
+                    .record(&mut locked, no, Change::Xattr(CAPABILITY))?;
+            }
+            Ok(now)
+        })
+    }
+
+    /// The cost of changing `bytes` of content, which may take a file capability away.
+    pub(crate) fn cost_of_content(&self, no: ObjectNo, bytes: u64) -> Result<Cost, StoreError> {
+        let mut cost = Cost::data(bytes);
+        if self.store().xattr(no, CAPABILITY)?.is_some() {
+            cost.bytes += self.store().head_bytes(no)?;
+        }
+        Ok(cost)
+    }
+
+    /// The content of a locked file changed now.
+    pub(crate) fn content_changed(
+        &self,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+        what: Change<'_>,
+        kill_suidgid: bool,
+    ) -> Result<(), StoreError> {
+        // This comes first: whether it is the first change decides on its base.
+        self.changes.record(locked, no, what)?;
+        let before = (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some());
+        strip(locked, no, kill_suidgid)?;
+        if before != (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some()) {
+            self.changes.record(locked, no, Change::Attributes)?;
+            self.changes.record(locked, no, Change::Xattr(CAPABILITY))?;
+        }
+        let now = Some(self.volume.now());
+        locked.set_attr(
+            no,
+            SetAttr {
+                mtime: now,
+                ctime: now,
+                ..SetAttr::default()
+            },
+        );
+        Ok(())
+    }
+
+    /// Notes that an object was read, if the policy wants it.
+    pub(crate) fn accessed(&self, attr: &Attr) {
+        let now = self.volume.now();
+        if !self.store().is_read_only()
+            && self
+                .options
+                .atime
+                .is_due(attr.atime, attr.mtime, attr.ctime, now)
+        {
+            self.store().set_atime(attr.object, now);
+        }
+    }
+}
+
+/// Takes capabilities away, and with `ids` also set-user-id and set-group-id; directories keep theirs.
+fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreError> {
+    let attr = locked.attr(no);
+    if attr.kind.is_dir() {
+        return Ok(());
+    }
+    if locked.xattr(no, CAPABILITY).is_some() {
+        locked.set_xattr(no, CAPABILITY, None)?;
+    }
+    // Set-group-id without execution by the group once meant mandatory locking; it stays, as everywhere in Linux.
+    let sgid = if attr.perm & S_IXGRP == 0 { 0 } else { S_ISGID };
+    let perm = attr.perm & !(S_ISUID | sgid);
+    if ids && perm != attr.perm {
+        locked.set_attr(
+            no,
+            SetAttr {
+                perm: Some(perm),
+                ..SetAttr::default()
+            },
+        );
+    }
+    Ok(())
+}
+
+/// An access control list of a locked object. Only well-formed ones are ever stored.
+pub(crate) fn acl_of(
+    locked: &Locked<'_>,
+    no: ObjectNo,
+    name: &[u8],
+) -> Result<Option<Acl>, FsError> {
+    let Some(bytes) = locked.xattr(no, name) else {
+        return Ok(None);
+    };
+    let damaged = StoreError::Corrupt {
+        what: "an access control list",
+        at: 0,
+        object: Some(no),
+    };
+    Acl::decode(bytes).map_err(|_| damaged.into())
+}
+
+/// Refuses what has no content to read and write.
+pub(crate) fn is_file(attr: &Attr) -> Result<(), FsError> {
+    match attr.kind {
+        FileType::File => Ok(()),
+        FileType::Dir => Err(FsError::IsDir),
+        FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::Char
+        | FileType::Block => Err(FsError::Invalid),
+    }
+}

@@ -1,0 +1,469 @@
+//! The content of files and symbolic links: reading, writing, allocating, seeking.
+//!
+//! # Guarantees
+//! 1. A write of up to [`WRITE_STEP`] bytes happens as a whole or not at all; a larger one may end early and says how far it came.
+//! 2. Reading never causes a commit.
+//! 3. What is read is as it is at one moment between the call and the answer.
+
+use crate::attributes::is_file;
+use crate::seeded::{Bug, bug};
+use crate::{Client, FsError, Invalidation, Moment};
+use teal_log::{Locked, Parts, Purpose};
+use teal_types::limits::{FILE_MAX, TARGET_MAX};
+use teal_types::{BLOCK, FileType, ObjectNo, Ranges};
+use teal_volume::{Base, Change, NearbyContent, Placement, WRITE_STEP};
+
+/// How to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteFlags {
+    /// At the end of the file as it stands, whatever the offset.
+    pub append: bool,
+    /// The file is open with `O_APPEND`, and the caller takes the offset for its end: where that is the size the caller was last given
+    /// of it, the write [appends](Self::append).
+    pub asks_for_end: bool,
+    /// The caller may not keep set-user-id and set-group-id.
+    pub kill_suidgid: bool,
+}
+
+/// What `fallocate` is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// Make sure there is room.
+    Allocate {
+        /// The length stays.
+        keep_size: bool,
+    },
+    /// Make a hole; the length stays.
+    PunchHole,
+    /// Make zeros.
+    ZeroRange {
+        /// The length stays.
+        keep_size: bool,
+    },
+}
+
+/// What a read found.
+enum Content<'a> {
+    /// It was in the store.
+    Here(Parts),
+    /// It was read from a device nearby, and is to be kept.
+    Nearby(NearbyContent<'a>),
+}
+
+/// What one step of a write has done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    bytes: usize,
+    /// They lie elsewhere than where the caller takes them to be.
+    is_moved: bool,
+}
+
+impl FallocateMode {
+    /// The mode of `fallocate` flags.
+    ///
+    /// # Errors
+    /// [`FsError::NotSupported`] for all others.
+    pub fn from_flags(flags: u32) -> Result<Self, FsError> {
+        const KEEP_SIZE: u32 = 1;
+        const PUNCH_HOLE: u32 = 2;
+        const ZERO_RANGE: u32 = 16;
+        let keep_size = flags & KEEP_SIZE != 0;
+        match flags & !KEEP_SIZE {
+            0 => Ok(Self::Allocate { keep_size }),
+            PUNCH_HOLE if keep_size => Ok(Self::PunchHole),
+            ZERO_RANGE => Ok(Self::ZeroRange { keep_size }),
+            _ => Err(FsError::NotSupported),
+        }
+    }
+}
+
+/// What `lseek` looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    /// The next data.
+    Data,
+    /// The next hole; the end of the file counts as one.
+    Hole,
+}
+
+impl Client {
+    /// Reads up to `len` bytes of a file; fewer at its end.
+    ///
+    /// # Errors
+    /// [`FsError::IsDir`], [`FsError::Invalid`], [`FsError::Stale`].
+    pub fn read(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<u8>, FsError> {
+        self.read_parts(no, offset, len).map(|parts| parts.to_vec())
+    }
+
+    /// The same, without a copy.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, FsError> {
+        let mut said = Err(FsError::Stale);
+        self.read_then(no, offset, len, |parts| said = parts);
+        said
+    }
+
+    /// The same; what is read is given to `answer` as soon as it is known, and what it came with is entered here after that.
+    pub fn read_then(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+        answer: impl FnOnce(Result<Parts, FsError>),
+    ) {
+        match self.read_or_bring(no, offset, len) {
+            Ok(Content::Here(parts)) => answer(Ok(parts)),
+            Ok(Content::Nearby(NearbyContent { parts, keep })) => {
+                answer(Ok(parts));
+                keep();
+                self.residency.used(no, offset.saturating_add(len as u64));
+            }
+            Err(e) => answer(Err(e)),
+        }
+    }
+
+    /// Reads what is here or nearby, and has the rest brought here.
+    fn read_or_bring(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Content<'_>, FsError> {
+        let end = offset.saturating_add(len as u64);
+        loop {
+            let reading = self.residency.lock_for_reading(no);
+            let attr = self.getattr(no)?;
+            is_file(&attr)?;
+            let is_here = !self.residency.absent(no)?.touches(offset, end);
+            if is_here {
+                self.residency.used(no, end);
+                let parts = self.store().read_parts(no, offset, len)?;
+                self.accessed(&attr);
+                return Ok(Content::Here(parts));
+            }
+            drop(reading);
+            if let Some(nearby) = self.residency.read_nearby(&attr, offset, end)? {
+                self.accessed(&attr);
+                return Ok(Content::Nearby(nearby));
+            }
+            self.residency.make_present(no, offset, end)?;
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for anything else, [`FsError::Stale`].
+    pub fn readlink(&self, no: ObjectNo) -> Result<Vec<u8>, FsError> {
+        let attr = self.getattr(no)?;
+        if attr.kind != FileType::Symlink {
+            return Err(FsError::Invalid);
+        }
+        let target = self.store().read(no, 0, TARGET_MAX)?;
+        self.accessed(&attr);
+        Ok(target)
+    }
+
+    /// Writes into a file, and says how much of `data` was written: all of it, unless an error came after the first step.
+    ///
+    /// # Errors
+    /// [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
+    pub fn write(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize, FsError> {
+        let (mut done, mut is_moved) = (0, false);
+        let failed = loop {
+            let step = &data[done..data.len().min(done + WRITE_STEP)];
+            match self.volume.name_damage(no, || {
+                self.residency.wait_for_queue(step.len() as u64)?;
+                self.residency.make_space(step.len() as u64);
+                self.write_step(no, offset.saturating_add(done as u64), step, flags)
+            }) {
+                Ok(written) => {
+                    done += written.bytes;
+                    is_moved |= written.is_moved;
+                }
+                Err(e) => break Some(e),
+            }
+            if done == data.len() {
+                break None;
+            }
+        };
+        if is_moved && let Ok(attr) = self.store().attr(no) {
+            self.volume.invalidations().content_moved(no, attr.size);
+        }
+        match failed {
+            Some(e) if done == 0 => Err(e),
+            _ => Ok(done),
+        }
+    }
+
+    fn write_step(
+        &self,
+        no: ObjectNo,
+        asked: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<Written, FsError> {
+        let mut cost = self.cost_of_content(no, data.len() as u64)?;
+        if !flags.append
+            && !flags.asks_for_end
+            && asked.saturating_add(data.len() as u64) <= self.store().attr(no)?.size
+        {
+            cost.purpose = Purpose::Replaces;
+        }
+        let _content = self.residency.lock_for_changing(no);
+        let op = self.begin(cost)?;
+        let mut locked = op.lock(&[no])?;
+        let attr = locked.attr(no);
+        is_file(&attr)?;
+        let (flags, base) = self.placed(no, asked, attr.size, flags);
+        let offset = if flags.append && !bug(Bug::AppendedAtStaleSize) {
+            attr.size
+        } else {
+            asked
+        };
+        let room = usize::try_from(FILE_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(room)];
+        if data.is_empty() {
+            return if room == 0 {
+                Err(FsError::FileTooBig)
+            } else {
+                Ok(Written::default())
+            };
+        }
+        locked.write(no, offset, data)?;
+        let end = offset + data.len() as u64;
+        // What begins at the end of a file that is open for appending was put behind its end, whoever knew where that is.
+        let is_append = flags.append || flags.asks_for_end && offset == attr.size;
+        let (from, to) = (offset, end);
+        let changed = if is_append {
+            Change::Append { from, to, base }
+        } else {
+            Change::Data { from, to, base }
+        };
+        self.content_changed(&mut locked, no, changed, flags.kill_suidgid)?;
+        self.kernel_extended(&locked, no, asked.saturating_add(data.len() as u64));
+        self.count_written(data.len() as u64);
+        Ok(Written {
+            bytes: data.len(),
+            is_moved: flags.asks_for_end && offset != asked,
+        })
+    }
+
+    /// Decides whether a write to a locked file appends, and which state of the file it was made in.
+    fn placed(&self, no: ObjectNo, asked: u64, size: u64, flags: WriteFlags) -> (WriteFlags, Base) {
+        if flags.append {
+            return (flags, Base::Position);
+        }
+        let stale = self.volume.stale_files();
+        match stale.place(no, asked, size, flags.asks_for_end) {
+            Placement::Offset(given) => (flags, given.map_or(Base::Position, Base::Given)),
+            Placement::End => {
+                let flags = WriteFlags {
+                    append: true,
+                    ..flags
+                };
+                let installed = stale.installed(no);
+                (flags, installed.map_or(Base::Position, Base::Installed))
+            }
+        }
+    }
+
+    /// Returns which state of a locked file a change was made in that is no write and begins at `offset`.
+    pub(crate) fn base_of(&self, no: ObjectNo, offset: u64, size: u64) -> Base {
+        match self.volume.stale_files().place(no, offset, size, false) {
+            Placement::Offset(Some(given)) => Base::Given(given),
+            Placement::Offset(None) | Placement::End => Base::Position,
+        }
+    }
+
+    /// The kernel takes `end` for the end of a locked file, after its own change, if it believed it to be before that.
+    pub(crate) fn kernel_extended(&self, locked: &Locked<'_>, no: ObjectNo, end: u64) {
+        let size = locked.attr(no).size;
+        self.volume.stale_files().kernel_raised(no, end, size);
+    }
+
+    /// The kernel was told that a file ends no earlier than at `end` ([`Invalidation::Grown`](crate::Invalidation::Grown)).
+    pub fn kernel_raised(&self, no: ObjectNo, end: u64) {
+        let Ok(attr) = self.store().attr(no) else {
+            return;
+        };
+        let stale = self.volume.stale_files();
+        if attr.size < end {
+            stale.may_hold(no, end);
+            let changed = Invalidation::Attributes(no);
+            self.volume.invalidations().tell(changed);
+        }
+        stale.kernel_raised(no, end, attr.size);
+    }
+
+    /// The present moment: what begins now sees all content that was replaced before.
+    pub fn moment(&self) -> Moment {
+        self.volume.stale_files().moment()
+    }
+
+    /// The kernel was given attributes or content of these objects by the answer to a request that began at `since`.
+    pub fn was_given(&self, objects: &[ObjectNo], since: Moment) {
+        for no in objects {
+            if self.volume.stale_files().was_given(*no, since)
+                && let Ok(attr) = self.store().attr(*no)
+            {
+                self.volume.invalidations().content_changed(*no, attr.size);
+            }
+        }
+    }
+
+    /// Makes room, holes or zeros. Room is not set aside: there must be enough of it now.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
+    pub fn fallocate(
+        &self,
+        no: ObjectNo,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), FsError> {
+        if len == 0 {
+            return Err(FsError::Invalid);
+        }
+        let end = offset
+            .checked_add(len)
+            .filter(|end| *end <= FILE_MAX)
+            .ok_or(FsError::FileTooBig)?;
+        self.volume.name_damage(no, || {
+            is_file(&self.store().attr(no)?)?;
+            if matches!(mode, FallocateMode::Allocate { .. })
+                && self.holes(no, offset, end)? > self.store().space().free
+            {
+                return Err(FsError::NoSpace);
+            }
+            let mut cost = self.cost_of_content(no, 2 * BLOCK)?;
+            if mode == FallocateMode::PunchHole {
+                cost.purpose = Purpose::Frees;
+            }
+            if !matches!(mode, FallocateMode::Allocate { .. }) {
+                self.thin_out(no, offset, end)?;
+            }
+            let _content = self.residency.lock_for_changing(no);
+            let op = self.begin(cost)?;
+            let mut locked = op.lock(&[no])?;
+            let size = locked.attr(no).size;
+            let base = self.base_of(no, offset, size);
+            let changed = if matches!(mode, FallocateMode::Allocate { .. }) {
+                Change::Truncate { size, base }
+            } else {
+                locked.punch(no, offset, end)?;
+                Change::Data {
+                    from: offset,
+                    to: end,
+                    base,
+                }
+            };
+            let keep_size = match mode {
+                FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
+                    keep_size
+                }
+                FallocateMode::PunchHole => true,
+            };
+            if !keep_size && end > locked.attr(no).size {
+                locked.truncate(no, end)?;
+            }
+            self.content_changed(&mut locked, no, changed, false)?;
+            if !keep_size {
+                self.kernel_extended(&locked, no, end);
+            }
+            Ok(())
+        })
+    }
+
+    /// Bytes of a range that no data fills.
+    fn holes(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
+        let (mut at, mut holes) = (offset, 0);
+        while at < end {
+            let data = self.store().seek(no, at, false)?.unwrap_or(end).min(end);
+            holes += data - at;
+            at = self.store().seek(no, data, true)?.unwrap_or(end).max(data);
+            if data == end {
+                break;
+            }
+        }
+        Ok(holes)
+    }
+
+    /// The next data or hole at or after `offset`.
+    ///
+    /// # Errors
+    /// [`FsError::BehindEnd`] behind the end of the file, or when there is no more data; otherwise as [`read`](Self::read).
+    pub fn seek(&self, no: ObjectNo, offset: u64, what: Seek) -> Result<u64, FsError> {
+        self.volume.name_damage(no, || {
+            is_file(&self.store().attr(no)?)?;
+            let absent = self.residency.absent(no)?;
+            let found = self.store().seek(no, offset, what == Seek::Hole)?;
+            if absent.is_empty() {
+                return found.ok_or(FsError::BehindEnd);
+            }
+            self.seek_around(no, offset, what, &absent)
+        })
+    }
+
+    /// As [`seek`](Self::seek) where some content is not here: it counts as data.
+    fn seek_around(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        what: Seek,
+        absent: &Ranges,
+    ) -> Result<u64, FsError> {
+        let size = self.store().attr(no)?.size;
+        if offset >= size {
+            return Err(FsError::BehindEnd);
+        }
+        let mut at = offset;
+        if what == Seek::Data {
+            let here = self.store().seek(no, at, false)?;
+            let there = absent.within(at, size).iter().next().map(|(from, _)| from);
+            let next = here.into_iter().chain(there).min();
+            return next.ok_or(FsError::BehindEnd);
+        }
+        while at < size {
+            let hole = self.store().seek(no, at, true)?.unwrap_or(size);
+            let behind = absent.within(hole, size);
+            match behind.iter().next().filter(|(from, _)| *from == hole) {
+                Some((_, to)) => at = to,
+                None => return Ok(hole),
+            }
+        }
+        Ok(size)
+    }
+
+    /// Punches shared content of a range in steps, all but the last: each piece of it changes a count in the store's table, and an
+    /// operation is to stay small.
+    pub(crate) fn thin_out(&self, no: ObjectNo, from: u64, end: u64) -> Result<(), FsError> {
+        let step = self.options.reclaim_step;
+        if end.saturating_sub(from) <= step || !self.store().has_shared(no)? {
+            return Ok(());
+        }
+        let mut at = from;
+        while let Some(data) = self
+            .store()
+            .seek(no, at, false)?
+            .filter(|data| data.saturating_add(step) < end)
+        {
+            at = data + step;
+            let _content = self.residency.lock_for_changing(no);
+            let op = self.begin(self.cost_of_content(no, 2 * BLOCK)?.freeing())?;
+            let mut locked = op.lock(&[no])?;
+            locked.punch(no, data, at)?;
+            let changed = Change::Data {
+                from: data,
+                to: at,
+                base: Base::Position,
+            };
+            self.content_changed(&mut locked, no, changed, false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
+
+use crate::{Client, FsError};
+use teal_log::{Locked, Op, StoreError};
+use teal_types::{Name, ObjectNo};
+use teal_volume::{Change, Fate, touch_directory, touch_object};
+
+/// How often an operation may find that its names led elsewhere before it shuts out all others.
+const RETRIES: u32 = 8;
+
+impl Client {
+    /// Repeats `attempt`, which answers `None` when a name leads elsewhere than it did before the locks were taken.
+    pub(crate) fn retry_names<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<Option<T>, FsError>,
+    ) -> Result<T, FsError> {
+        for _ in 0..RETRIES {
+            let _names = self.volume.share_namespace();
+            if let Some(done) = attempt()? {
+                return Ok(done);
+            }
+        }
+        let _names = self.volume.own_namespace();
+        // Nothing moves now: a name that still leads nowhere is damage.
+        attempt()?.ok_or(FsError::Stale)
+    }
+
+    /// Removes a name of what is no directory.
+    ///
+    /// # Errors
+    /// [`FsError::IsDir`], and as [`lookup`](Self::lookup).
+    pub fn unlink(&self, parent: ObjectNo, name: &[u8]) -> Result<(), FsError> {
+        self.remove(parent, name, false)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`FsError::NotDir`], [`FsError::NotEmpty`], and as [`lookup`](Self::lookup).
+    pub fn rmdir(&self, parent: ObjectNo, name: &[u8]) -> Result<(), FsError> {
+        self.remove(parent, name, true)
+    }
+
+    fn remove(&self, parent: ObjectNo, name: &[u8], dir: bool) -> Result<(), FsError> {
+        let fate = self.volume.name_damage(parent, || {
+            let name = self.name_in(parent, name)?;
+            self.list_below(parent, &name)?;
+            self.retry_names(|| self.try_remove(parent, &name, dir))
+        })?;
+        self.volume.reclaim(fate, &*self.changes);
+        Ok(())
+    }
+
+    /// Makes sure that the entries of a directory that may be removed are here; without any lock.
+    pub(crate) fn list_below(&self, parent: ObjectNo, name: &Name) -> Result<(), FsError> {
+        if self.replica.is_some()
+            && let Some((child, kind)) = self.store().lookup(parent, name)?
+            && kind.is_dir()
+        {
+            self.residency.list(child)?;
+        }
+        Ok(())
+    }
+
+    fn try_remove(
+        &self,
+        parent: ObjectNo,
+        name: &Name,
+        dir: bool,
+    ) -> Result<Option<Fate>, FsError> {
+        let (child, kind) = self
+            .store()
+            .lookup(parent, name)?
+            .ok_or(FsError::NotFound)?;
+        match (kind.is_dir(), dir) {
+            (true, false) => return Err(FsError::IsDir),
+            (false, true) => return Err(FsError::NotDir),
+            _ => {}
+        }
+        if dir && !self.residency.is_listed(child)? {
+            // Something in it that is not here: nobody has said it is empty.
+            return Err(FsError::NotEmpty);
+        }
+        let op = self.begin(self.volume.cost_of_names(2, &[child])?.freeing())?;
+        let Some(mut locked) = lock_found(&op, &[parent], &[child])? else {
+            return Ok(None);
+        };
+        if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
+            return Ok(None);
+        }
+        if dir && locked.entries(child) > 0 {
+            return Err(FsError::NotEmpty);
+        }
+        self.changes.record(&mut locked, child, Change::Names)?;
+        locked.remove_entry(parent, name)?;
+        let now = self.volume.now();
+        touch_directory(&mut locked, parent, now);
+        touch_object(&mut locked, child, now);
+        Ok(Some(self.volume.decide_fate(
+            &mut locked,
+            child,
+            &*self.changes,
+        )?))
+    }
+}
+
+/// Locks directories that were named by the caller and objects that were found by name; `None` when one of the latter is gone.
+pub(crate) fn lock_found<'o>(
+    op: &'o Op<'_>,
+    dirs: &[ObjectNo],
+    found: &[ObjectNo],
+) -> Result<Option<Locked<'o>>, StoreError> {
+    match op.lock(&[dirs, found].concat()) {
+        Err(StoreError::NotFound(no)) if !dirs.contains(&no) => Ok(None),
+        locked => locked.map(Some),
+    }
+}

@@ -1,0 +1,217 @@
+//! Moving names: rename, with and without replacing, and exchange.
+//!
+//! # Guarantees
+//! 1. The directories are always one tree: a directory never comes to lie inside itself.
+//!
+//! # How
+//! Names are looked up without locks, the objects are locked together, the names are looked at again. Directories change their parent
+//! only under `moves`, so the way up from the target, walked before the locks are taken, stays true until they are released.
+
+use crate::remove::lock_found;
+use crate::{Client, FsError};
+use teal_log::Locked;
+use teal_types::{FileType, Name, ObjectNo};
+use teal_volume::{Change, Fate, touch_directory, touch_object};
+
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+/// A directory deeper than this is taken to lie inside everything: it cannot be moved into, and damage cannot lead in circles.
+const DEPTH_MAX: u32 = 1 << 20;
+
+/// What a rename does with the name it goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenameMode {
+    /// What is there is replaced.
+    Replace,
+    /// Nothing may be there.
+    NoReplace,
+    /// What is there goes the other way.
+    Exchange,
+}
+
+impl RenameMode {
+    /// The mode of `renameat2` flags.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for other flags (`RENAME_WHITEOUT` among them) and for contradictions.
+    pub fn from_flags(flags: u32) -> Result<Self, FsError> {
+        match flags {
+            0 => Ok(Self::Replace),
+            RENAME_NOREPLACE => Ok(Self::NoReplace),
+            RENAME_EXCHANGE => Ok(Self::Exchange),
+            _ => Err(FsError::Invalid),
+        }
+    }
+}
+
+/// Both ends of a rename.
+struct Ends {
+    from: (ObjectNo, Name),
+    to: (ObjectNo, Name),
+}
+
+impl Client {
+    /// Moves a name, or exchanges two.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::Invalid`] for a directory below itself, [`FsError::NotEmpty`], [`FsError::IsDir`],
+    /// [`FsError::NotDir`], [`FsError::NotFound`] also into a removed directory, and as [`lookup`](Self::lookup).
+    pub fn rename(
+        &self,
+        parent: ObjectNo,
+        name: &[u8],
+        new_parent: ObjectNo,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
+        let fate = self.volume.name_damage(parent, || {
+            let from = (parent, self.name_in(parent, name)?);
+            // That there is nothing to move is said before anything about where to.
+            let to = self
+                .name_in(new_parent, new_name)
+                .or_else(|e| self.find(parent, name).and(Err(e)))?;
+            self.list_below(new_parent, &to)?;
+            let ends = Ends {
+                from,
+                to: (new_parent, to),
+            };
+            self.retry_names(|| self.try_rename(&ends, mode))
+        })?;
+        self.volume.reclaim(fate, &*self.changes);
+        Ok(self.changes.after_rename()?)
+    }
+
+    fn try_rename(&self, ends: &Ends, mode: RenameMode) -> Result<Option<Fate>, FsError> {
+        let Ends {
+            from: (parent, name),
+            to: (new_parent, new_name),
+        } = ends;
+        let (parent, new_parent) = (*parent, *new_parent);
+        let found = self
+            .store()
+            .lookup(parent, name)?
+            .ok_or(FsError::NotFound)?;
+        let there = self.store().lookup(new_parent, new_name)?;
+        if let Some((there, FileType::Dir)) = there
+            && !self.residency.is_listed(there)?
+            && mode != RenameMode::Exchange
+        {
+            return Err(FsError::NotEmpty);
+        }
+        match (mode, there) {
+            (RenameMode::NoReplace, Some(_)) => return Err(FsError::Exists),
+            (RenameMode::Exchange, None) => return Err(FsError::NotFound),
+            _ => {}
+        }
+        let is_dir =
+            |object: Option<(ObjectNo, FileType)>| object.is_some_and(|(_, kind)| kind.is_dir());
+        let between = parent != new_parent;
+        let _moves =
+            (between && (is_dir(Some(found)) || is_dir(there))).then(|| self.volume.lock_moves());
+        if between && is_dir(Some(found)) && self.is_above(found.0, new_parent)? {
+            return Err(FsError::Invalid);
+        }
+        if let Some((there, FileType::Dir)) = there
+            && between
+            && self.is_above(there, parent)?
+        {
+            return Err(if mode == RenameMode::Exchange {
+                FsError::Invalid
+            } else {
+                FsError::NotEmpty
+            });
+        }
+        let objects: Vec<ObjectNo> = [Some(found), there]
+            .into_iter()
+            .flatten()
+            .map(|(no, _)| no)
+            .collect();
+        let op = self.begin(self.volume.cost_of_names(4, &objects)?)?;
+        let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else {
+            return Ok(None);
+        };
+        if locked.entry(parent, name)? != Some(found)
+            || locked.entry(new_parent, new_name)? != there
+        {
+            return Ok(None);
+        }
+        match there {
+            Some((there, _)) if there == found.0 => Ok(Some(Fate::Decided)),
+            Some((there, _)) if mode == RenameMode::Exchange => {
+                self.exchange(&mut locked, ends, found.0, there)?;
+                Ok(Some(Fate::Decided))
+            }
+            there => self.put(&mut locked, ends, found, there).map(Some),
+        }
+    }
+
+    fn put(
+        &self,
+        locked: &mut Locked<'_>,
+        ends: &Ends,
+        (moved, kind): (ObjectNo, FileType),
+        there: Option<(ObjectNo, FileType)>,
+    ) -> Result<Fate, FsError> {
+        let Ends { from, to } = ends;
+        let now = self.volume.now();
+        match there.map(|(no, there)| (no, kind.is_dir(), there.is_dir())) {
+            None if !locked.is_linked(to.0) => return Err(FsError::NotFound),
+            Some((_, true, false)) => return Err(FsError::NotDir),
+            Some((_, false, true)) => return Err(FsError::IsDir),
+            Some((no, true, true)) if locked.entries(no) > 0 => return Err(FsError::NotEmpty),
+            _ => {}
+        }
+        let mut fate = Fate::Decided;
+        self.changes.record(locked, moved, Change::Names)?;
+        if let Some((there, _)) = there {
+            self.changes.record(locked, there, Change::Names)?;
+            locked.remove_entry(to.0, &to.1)?;
+            touch_object(locked, there, now);
+            fate = self.volume.decide_fate(locked, there, &*self.changes)?;
+            self.changes.replaced(there, moved);
+        }
+        locked.remove_entry(from.0, &from.1)?;
+        locked.insert_entry(to.0, &to.1, moved)?;
+        touch_directory(locked, from.0, now);
+        touch_directory(locked, to.0, now);
+        touch_object(locked, moved, now);
+        self.changes.moved(moved);
+        Ok(fate)
+    }
+
+    fn exchange(
+        &self,
+        locked: &mut Locked<'_>,
+        ends: &Ends,
+        moved: ObjectNo,
+        there: ObjectNo,
+    ) -> Result<(), FsError> {
+        let Ends { from, to } = ends;
+        let now = self.volume.now();
+        self.changes.record(locked, moved, Change::Names)?;
+        self.changes.record(locked, there, Change::Names)?;
+        locked.remove_entry(from.0, &from.1)?;
+        locked.remove_entry(to.0, &to.1)?;
+        locked.insert_entry(from.0, &from.1, there)?;
+        locked.insert_entry(to.0, &to.1, moved)?;
+        touch_directory(locked, from.0, now);
+        touch_directory(locked, to.0, now);
+        touch_object(locked, moved, now);
+        touch_object(locked, there, now);
+        self.changes.moved(moved);
+        self.changes.moved(there);
+        Ok(())
+    }
+
+    /// Returns whether `no` is `dir` or lies above it.
+    fn is_above(&self, no: ObjectNo, mut dir: ObjectNo) -> Result<bool, FsError> {
+        for _ in 0..DEPTH_MAX {
+            let parent = self.store().parent(dir)?;
+            if dir == no || parent == dir {
+                return Ok(dir == no);
+            }
+            dir = parent;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,9 @@
+//! Bugs to switch on: the simulation of replicas is itself tested by them (`teal_env::seeded_bugs`).
+
+teal_env::seeded_bugs! {
+    /// A bug that can be switched on. Each breaks one rule of POSIX semantics over a replica.
+    pub enum Bug {
+        /// What is appended is written where the end was when the writer looked.
+        AppendedAtStaleSize,
+    }
+}

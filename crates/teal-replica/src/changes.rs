@@ -1,0 +1,244 @@
+//! Recording what changes here, in the batch of the change.
+//!
+//! # Guarantees
+//! 1. A component that the server does not have is dirty, with the position in history at its first change as its base.
+//! 2. A file that is only appended to keeps a *tail* in its note, until something else is done to its content.
+//! 3. What was made and removed between two flushes leaves no trace.
+//! 4. A note is written into the batch of the change it tells of, so it is durable exactly when the change is.
+
+use super::note::{Dirty, Tail};
+use super::{Note, Replica, ranges::END, ranges::Ranges};
+use crate::seeded::{Bug, bug};
+use teal_log::{Locked, NewObject, StoreError, note_cost};
+use teal_types::{CommitSeq, Link, ObjectNo};
+use teal_volume::{Base, Change, Changes};
+
+/// Changed content is noted in blocks, so that a small change costs the server as little.
+const BLOCK: u64 = 4 << 10;
+/// What is written at the end is noted in pieces of this size, so that appends in a row change the note rarely: behind the end nothing is sent.
+const GRAIN: u64 = 256 << 10;
+/// The most ranges of changed content; beyond, the smallest gaps are sent too.
+const DIRTY_MAX: usize = 64;
+
+/// Returns up to where content is noted that has changed up to `to`.
+fn noted_end(to: u64, size: u64) -> u64 {
+    to.next_multiple_of(if to >= size { GRAIN } else { BLOCK })
+}
+
+fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+    locked
+        .names(no)
+        .into_iter()
+        .map(|(dir, name)| Link { dir, name })
+        .collect()
+}
+
+impl Changes for Replica {
+    fn record_bytes(&self) -> u64 {
+        2 * note_cost(2048)
+    }
+
+    fn create(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {
+        let no = self.next_number(locked)?;
+        locked.create_as(no, new)?;
+        self.change_note(locked, no, |_, note, _| {
+            note.pending.created = true;
+            Ok(())
+        })?;
+        Ok(no)
+    }
+
+    fn record(
+        &self,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+        change: Change<'_>,
+    ) -> Result<(), StoreError> {
+        match change {
+            Change::Data { from, to, .. } | Change::Append { from, to, .. } => {
+                self.queued(to - from);
+            }
+            Change::Truncate { .. } | Change::Gone => self.unqueued(),
+            Change::Attributes | Change::Xattr(_) | Change::Names => {}
+        }
+        if matches!(change, Change::Gone) {
+            return self.record_removal(locked, no);
+        }
+        self.change_note(locked, no, |locked, note, position| {
+            if note.pending.created {
+                absorb(note, change);
+            } else {
+                record_change(locked, no, note, change, position);
+            }
+            Ok(())
+        })
+    }
+
+    fn awaits_name(&self, locked: &Locked<'_>, no: ObjectNo) -> Result<bool, StoreError> {
+        self.is_displaced(locked, no)
+    }
+
+    fn replaced(&self, old: ObjectNo, new: ObjectNo) {
+        self.drives.succeeds(old, new);
+        self.pin_succeeds(old, new);
+    }
+
+    fn moved(&self, no: ObjectNo) {
+        self.pins_look(no);
+    }
+
+    fn after_rename(&self) -> Result<(), StoreError> {
+        self.settle_pins()
+    }
+}
+
+impl Replica {
+    /// Changes the note of a locked object, with the position that its changes from now on are made at.
+    fn change_note(
+        &self,
+        locked: &mut Locked<'_>,
+        no: ObjectNo,
+        change: impl FnOnce(&Locked<'_>, &mut Note, CommitSeq) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let before = self.note(no)?;
+        let mut note = before.clone();
+        // What came since was not seen here, though the position has passed it.
+        let position = note.behind.unwrap_or(self.seen());
+        change(locked, &mut note, position)?;
+        if note != before {
+            self.set_note(locked, no, &note)?;
+            if note.is_ours() {
+                self.has_pending(self.monotonic());
+            }
+        }
+        Ok(())
+    }
+
+    fn record_removal(&self, locked: &mut Locked<'_>, no: ObjectNo) -> Result<(), StoreError> {
+        self.change_note(locked, no, |_, note, _| {
+            if bug(Bug::RemovalNotNoted) {
+                *note = Note::default();
+                return Ok(());
+            }
+            note_removal(note);
+            if note.is_empty() {
+                // The server never hears of it.
+                self.drives.ends(no);
+            }
+            Ok(())
+        })
+    }
+
+    /// Sets the note of an object under an operation.
+    pub(crate) fn set_note(
+        &self,
+        locked: &Locked<'_>,
+        no: ObjectNo,
+        note: &Note,
+    ) -> Result<(), StoreError> {
+        note.check();
+        let bytes = (!note.is_empty()).then(|| note.encode());
+        locked.set_note(no, bytes.as_deref())
+    }
+}
+
+/// Notes a change of an object that the server knows.
+fn record_change(
+    locked: &Locked<'_>,
+    no: ObjectNo,
+    note: &mut Note,
+    change: Change<'_>,
+    position: CommitSeq,
+) {
+    let is_first = !note.is_ours();
+    match change {
+        Change::Attributes => drop(note.pending.attributes.get_or_insert(position)),
+        Change::Data { from, to, base } | Change::Append { from, to, base } => {
+            let is_first_of_content = note.pending.data.is_none();
+            let dirty = dirty_content(note, position);
+            match change {
+                Change::Append { .. } if is_first_of_content => {
+                    dirty.tail = Some(Tail::open(from, from));
+                }
+                Change::Append { .. } => {}
+                _ if bug(Bug::RewriteTakenForAppend) => {}
+                _ => dirty.tail = None,
+            }
+            let end = noted_end(to, locked.attr(no).size);
+            dirty.ranges.add(from / BLOCK * BLOCK, end);
+            dirty.ranges.coarsen(DIRTY_MAX);
+            rebase(dirty, base, is_first);
+            note.absent.remove(from, to);
+        }
+        Change::Truncate { size, base } => {
+            let dirty = dirty_content(note, position);
+            dirty.cut = size.min(dirty.cut);
+            dirty.tail = None;
+            rebase(dirty, base, is_first);
+            note.absent.remove(size, END);
+        }
+        Change::Xattr(name) => {
+            let xattrs = &mut note.pending.xattrs;
+            if !xattrs.iter().any(|(known, _)| known == name) {
+                xattrs.push((name.to_vec(), position));
+            }
+        }
+        Change::Names => {
+            if note.pending.links.is_none() {
+                note.pending.links = Some((position, links(locked, no)));
+            }
+        }
+        Change::Gone => {}
+    }
+}
+
+/// Returns the dirty content of a note, which begins at the position if there was none.
+fn dirty_content(note: &mut Note, position: CommitSeq) -> &mut Dirty {
+    note.pending.data.get_or_insert_with(|| Dirty {
+        base: position,
+        cut: u64::MAX,
+        ranges: Ranges::default(),
+        tail: None,
+    })
+}
+
+/// Corrects the base of dirty content by what the author of a change had seen.
+fn rebase(dirty: &mut Dirty, base: Base, is_first: bool) {
+    dirty.base = match base {
+        Base::Given(commit) => dirty.base.min(commit),
+        Base::Installed(commit) if is_first => dirty.base.max(commit),
+        Base::Position | Base::Installed(_) => dirty.base,
+    };
+}
+
+/// Notes a change of an object that is new: all of it is dirty anyway.
+fn absorb(note: &mut Note, change: Change<'_>) {
+    match change {
+        Change::Data { from, to, .. } | Change::Append { from, to, .. } => {
+            note.absent.remove(from, to);
+        }
+        Change::Truncate { size, .. } => note.absent.remove(size, END),
+        Change::Attributes | Change::Xattr(_) | Change::Names | Change::Gone => {}
+    }
+}
+
+/// Notes that the object is given back: only that the server must hear of it is left.
+fn note_removal(note: &mut Note) {
+    note.absent = Ranges::default();
+    note.unlisted = false;
+    if note.pending.created && note.flying.is_none() {
+        // The server never heard of it.
+        *note = Note {
+            again: note.again,
+            ..Note::default()
+        };
+        return;
+    }
+    let (first, links) = (note.pending.first_base(), note.pending.links.take());
+    note.pending = super::note::Part {
+        gone: links.is_some(),
+        links,
+        ..Default::default()
+    };
+    note.pending.removed_since(first);
+}

@@ -1,0 +1,288 @@
+//! Sending content: read, cut into chunks, ask which of them the server lacks, send those.
+//!
+//! # Guarantees
+//! 1. *Bounded*: at most [`HELD`] bytes of content and one chunk more are in memory.
+//! 2. *Not twice*: a chunk the server has is not sent; one it has been sent stays in the list of this flush.
+//! 3. Content that is long on its way is interrupted by what is due: [`SyncError::Later`]. What was sent stays at the server.
+//! 4. Content that only the server has is never sent back as zeros.
+
+use super::large::Turn;
+use super::note::{Dirty, Tail};
+use super::{Replica, SyncError, ranges::Ranges, unexpected};
+use crate::FsError;
+use serde_bytes::ByteBuf;
+use std::collections::HashSet;
+use std::io::{self, Read};
+use teal_chunk::{ChunkStream, Sizes};
+use teal_log::{Store, StoreError};
+use teal_proto::{Reply, Request};
+use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Piece, Source, Timestamp};
+
+/// Chunks gathered before the server is asked about them.
+const HELD: usize = 3 << 20;
+const HELD_CHUNKS: usize = 1024;
+/// Bytes read from the store at a time.
+const STEP: u64 = 1 << 20;
+/// The most pieces of one operation.
+const PIECES_MAX: usize = 8192;
+
+/// Chunks on their way.
+pub(crate) struct Sending<'a> {
+    replica: &'a Replica,
+    held: Vec<(ChunkId, Vec<u8>)>,
+    bytes: usize,
+    known: HashSet<ChunkId>,
+    turn: Turn,
+}
+
+/// A stretch of a file as a reader.
+struct Stretch<'a> {
+    store: &'a Store,
+    no: ObjectNo,
+    at: u64,
+    end: u64,
+    failed: Option<StoreError>,
+}
+
+impl Read for Stretch<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = (self.end - self.at).min(STEP).min(buf.len() as u64) as usize;
+        match self.store.read(self.no, self.at, len) {
+            Ok(bytes) => {
+                buf[..bytes.len()].copy_from_slice(&bytes);
+                self.at += bytes.len() as u64;
+                Ok(bytes.len())
+            }
+            Err(e) => {
+                self.failed = Some(e);
+                Err(io::Error::other("the store"))
+            }
+        }
+    }
+}
+
+impl<'a> Sending<'a> {
+    pub(crate) fn new(replica: &'a Replica) -> Self {
+        Self {
+            replica,
+            held: Vec::new(),
+            bytes: 0,
+            known: HashSet::new(),
+            turn: Turn::new(replica),
+        }
+    }
+
+    /// The operations that bring a file's changed content to the server; its chunks are sent, or held to be.
+    pub(crate) fn file(
+        &mut self,
+        no: ObjectNo,
+        dirty: &Dirty,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), SyncError> {
+        let attr = match self.replica.store().attr(no) {
+            // Removed since the cut: the next batch says so.
+            Err(StoreError::NotFound(_)) => return Ok(()),
+            attr => attr?,
+        };
+        if let Some(tail) = &dirty.tail {
+            if let Some(op) = self.tail(no, dirty.base, tail, attr.mtime)? {
+                ops.push(op);
+                return Ok(());
+            }
+            self.replica.forget_tail(no)?;
+        }
+        let is_new = dirty.base == CommitSeq::default() && dirty.cut == 0;
+        let absent = self.replica.note(no)?.absent;
+        let mut pieces = Vec::new();
+        for (from, to) in dirty.ranges.within(0, attr.size).without(&absent).iter() {
+            self.range(no, from, to, is_new, &mut pieces)?;
+        }
+        let mut change = ContentChange {
+            cut: dirty.cut.min(attr.size),
+            size: attr.size,
+            mtime: attr.mtime,
+            pieces: Vec::new(),
+        };
+        let mut rest = &pieces[..];
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(PIECES_MAX));
+            change.pieces = now.to_vec();
+            ops.push(Op::SetContent {
+                object: no,
+                base: dirty.base,
+                change: change.clone(),
+            });
+            change.cut = attr.size;
+            rest = later;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The operation that brings a tail to the server; `None` if something else was done to the content since the cut, or it is too large for one operation.
+    fn tail(
+        &mut self,
+        no: ObjectNo,
+        base: CommitSeq,
+        tail: &Tail,
+        mtime: Timestamp,
+    ) -> Result<Option<Op>, SyncError> {
+        let mut pieces = Vec::new();
+        if !self.replica.has_tail(no, tail)? {
+            return Ok(None);
+        }
+        self.range(no, tail.from, tail.to, false, &mut pieces)?;
+        // Looked at again: what was read is what the cut meant.
+        if pieces.len() > PIECES_MAX || !self.replica.has_tail(no, tail)? {
+            return Ok(None);
+        }
+        let seen_from_base = |at: u64| at - tail.from + tail.start;
+        pieces
+            .iter_mut()
+            .for_each(|piece| piece.offset = seen_from_base(piece.offset));
+        let change = ContentChange {
+            cut: tail.start,
+            size: seen_from_base(tail.to),
+            mtime,
+            pieces,
+        };
+        Ok(Some(Op::Append {
+            object: no,
+            base,
+            change,
+        }))
+    }
+
+    fn range(
+        &mut self,
+        no: ObjectNo,
+        from: u64,
+        to: u64,
+        is_new: bool,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), SyncError> {
+        let mut at = from;
+        while at < to {
+            let data = self
+                .replica
+                .store()
+                .seek(no, at, false)?
+                .unwrap_or(to)
+                .clamp(at, to);
+            if data > at && !is_new {
+                pieces.push(Piece {
+                    offset: at,
+                    len: data - at,
+                    source: Source::Hole,
+                });
+            }
+            let hole = if data < to {
+                self.replica
+                    .store()
+                    .seek(no, data, true)?
+                    .unwrap_or(to)
+                    .clamp(data, to)
+            } else {
+                to
+            };
+            self.data(no, data, hole, pieces)?;
+            at = hole.max(data);
+            if hole == data && data < to {
+                // The file has become shorter.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn data(
+        &mut self,
+        no: ObjectNo,
+        from: u64,
+        to: u64,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), SyncError> {
+        let mut at = from;
+        let mut chunks = ChunkStream::new(
+            Stretch {
+                store: self.replica.store(),
+                no,
+                at: from,
+                end: to,
+                failed: None,
+            },
+            Sizes::DEFAULT,
+        );
+        while let Some(chunk) = chunks.next() {
+            let Ok(chunk) = chunk else {
+                let failed = chunks.source_mut().failed.take();
+                return Err(failed.map_or(FsError::Stale, FsError::from).into());
+            };
+            let len = chunk.len() as u64;
+            let id = self.add(chunk)?;
+            pieces.push(Piece {
+                offset: at,
+                len,
+                source: Source::Chunk { id, offset: 0 },
+            });
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, chunk: Vec<u8>) -> Result<ChunkId, SyncError> {
+        let id = self.replica.domain()?.name(&chunk);
+        if self.known.insert(id) {
+            if self.bytes + chunk.len() > HELD || self.held.len() >= HELD_CHUNKS {
+                self.send()?;
+            }
+            self.bytes += chunk.len();
+            self.held.push((id, chunk));
+        }
+        Ok(id)
+    }
+
+    /// Sends what is held and the server lacks.
+    pub(crate) fn send(&mut self) -> Result<(), SyncError> {
+        let held = std::mem::take(&mut self.held);
+        self.bytes = 0;
+        if held.is_empty() {
+            return Ok(());
+        }
+        let chunks = held.iter().map(|(id, _)| *id).collect();
+        let Reply::Missing(missing) = self.replica.ask(&Request::Have { chunks })? else {
+            return Err(unexpected("to which chunks it has").into());
+        };
+        let missing: HashSet<u32> = missing.into_iter().collect();
+        let chunks: Vec<ByteBuf> = (0..)
+            .zip(held)
+            .filter(|(at, _)| missing.contains(at))
+            .map(|(_, (_, chunk))| ByteBuf::from(chunk))
+            .collect();
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        self.replica.counters.sent(
+            chunks.len(),
+            chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+        );
+        match self.replica.ask(&Request::Put { chunks })? {
+            Reply::Done if self.turn.is_over(self.replica)? => Err(SyncError::Later),
+            Reply::Done => Ok(()),
+            _ => Err(unexpected("to chunks").into()),
+        }
+    }
+}
+
+/// All of a file's content, for one that is to be sent as a whole.
+pub(crate) fn whole(size: u64) -> Dirty {
+    let mut ranges = Ranges::default();
+    ranges.add(0, size.max(1));
+    Dirty {
+        base: CommitSeq::default(),
+        cut: u64::MAX,
+        ranges,
+        tail: None,
+    }
+}

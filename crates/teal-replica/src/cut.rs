@@ -1,0 +1,445 @@
+//! The cut: what is pending becomes a batch, all at one moment.
+//!
+//! # Guarantees
+//! 1. Names are cut together: under the exclusive `namespace` lock, so that the server sees a state of the tree that there was here.
+//! 2. A batch is closed: with an object go the new directories it lies in and the objects whose names it took.
+//! 3. What flies is noted before anything is sent; a crash at any point finds it again.
+//!
+//! # How
+//! A new batch is announced in the identity first (without parts), then every object's note is changed. Should the program end in between, the
+//! notes name a batch that was never sent, and everything is taken back.
+
+use super::held::OBJECTS_MAX;
+use super::large::{Before, Divided};
+use super::note::{Dirty, Flying, Note, Part};
+use super::{Replica, SyncError, ranges::Ranges};
+use crate::seeded::{Bug, bug};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_types::{Attr, Attributes, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
+
+/// A batch before its content has been read.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    pub(crate) batch: u64,
+    /// Everything that flies.
+    pub(crate) objects: Vec<ObjectNo>,
+    pub(crate) creates: Vec<Op>,
+    pub(crate) removals: Vec<Op>,
+    pub(crate) placements: Vec<Op>,
+    pub(crate) others: Vec<Op>,
+    pub(crate) contents: Vec<(ObjectNo, Dirty)>,
+    /// Whether more is pending than fits.
+    pub(crate) is_partial: bool,
+}
+
+impl Cut {
+    fn lens(&self) -> [usize; 6] {
+        let Self {
+            objects,
+            creates,
+            removals,
+            placements,
+            others,
+            contents,
+            ..
+        } = self;
+        [
+            objects.len(),
+            creates.len(),
+            removals.len(),
+            placements.len(),
+            others.len(),
+            contents.len(),
+        ]
+    }
+
+    /// Takes away what came since it had these lengths.
+    fn shorten(&mut self, [objects, creates, removals, placements, others, contents]: [usize; 6]) {
+        self.objects.truncate(objects);
+        self.creates.truncate(creates);
+        self.removals.truncate(removals);
+        self.placements.truncate(placements);
+        self.others.truncate(others);
+        self.contents.truncate(contents);
+    }
+}
+
+pub(crate) fn attributes(attr: &Attr) -> Attributes {
+    Attributes {
+        perm: attr.perm,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        mtime: attr.mtime,
+        ctime: attr.ctime,
+        btime: attr.btime,
+    }
+}
+
+impl Replica {
+    /// Takes a cut; `None` when nothing is pending.
+    pub(crate) fn take_cut(&self) -> Result<Option<Cut>, SyncError> {
+        let _names = self.volume.own_namespace();
+        let (chosen, is_partial) = self.choose()?;
+        {
+            let mut state = self.state.lock();
+            // The rest goes at once.
+            state.pending_since =
+                is_partial.then(|| state.pending_since.unwrap_or_else(|| self.monotonic()));
+        }
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        let batch = self
+            .identify(|identity| (identity.batch, identity.parts) = (identity.batch + 1, 0))?
+            .batch;
+        let mut cut = Cut {
+            batch,
+            is_partial,
+            ..Cut::default()
+        };
+        for no in chosen {
+            let before = cut.lens();
+            let done = self.cut_one(&mut cut, no).or_else(|e| {
+                cut.shorten(before);
+                self.hold_unread(no, e)
+            });
+            if let Err(e) = done {
+                self.take_back_all()?;
+                return Err(e);
+            }
+        }
+        if cut.objects.is_empty() {
+            // Nothing but files without names: there is nothing to say.
+            self.identify(|identity| identity.batch -= 1)?;
+            return Ok(None);
+        }
+        Ok(Some(cut))
+    }
+
+    /// Numbers of all objects of which something is pending.
+    pub(crate) fn pending(&self) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut pending = Vec::new();
+        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
+            if Note::glance(head).0 {
+                pending.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(pending)
+    }
+
+    /// Numbers of the objects that are to go: all that are pending, or a closed part of them.
+    fn choose(&self) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let all = self.pending()?;
+        let pending = self.free_of_held(all.clone())?;
+        if pending.is_empty() {
+            return self.choose_held(&all);
+        }
+        let limit = self.held.lock().limit();
+        if limit < OBJECTS_MAX {
+            return self.choose_few(pending, limit);
+        }
+        if pending.len() <= OBJECTS_MAX {
+            let divided = self.divide(&pending)?;
+            let mut state = self.state.lock();
+            state.is_large_next = divided.is_some() && !state.is_large_next;
+            return Ok(match divided {
+                Some(Divided { first, .. }) if state.is_large_next => {
+                    (first.into_iter().collect(), true)
+                }
+                Some(Divided { large, .. }) => (large.into_iter().collect(), true),
+                None => (pending, false),
+            });
+        }
+        self.choose_some(pending, OBJECTS_MAX)
+    }
+
+    /// The next of what is held back, by itself with what it needs.
+    fn choose_held(&self, all: &[ObjectNo]) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let Some(no) = self.next_held()? else {
+            return Ok((Vec::new(), false));
+        };
+        let Before { had, .. } = self.before(all)?;
+        let mut chosen = BTreeSet::new();
+        self.close_over(no, &had, &mut chosen)?;
+        Ok((chosen.into_iter().collect(), true))
+    }
+
+    /// A few objects, those with the least content first; removals when nothing else is left, children before their directories.
+    fn choose_few(
+        &self,
+        pending: Vec<ObjectNo>,
+        limit: usize,
+    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        let Before { gone, .. } = self.before(&pending)?;
+        if gone.len() < pending.len() {
+            let mut by_content = Vec::new();
+            for no in pending {
+                by_content.push((self.unsent(no)?, no));
+            }
+            by_content.sort_unstable();
+            return self.choose_some(by_content.into_iter().map(|(_, no)| no).collect(), limit);
+        }
+        let mut above: HashMap<ObjectNo, ObjectNo> = HashMap::new();
+        for no in &gone {
+            above.extend(
+                self.note(*no)?
+                    .pending
+                    .links
+                    .and_then(|(_, had)| had.first().map(|link| (*no, link.dir))),
+            );
+        }
+        let depth = |no: &ObjectNo| {
+            std::iter::successors(above.get(no), |dir| above.get(dir))
+                .take(gone.len())
+                .count()
+        };
+        let mut by_depth: Vec<(usize, ObjectNo)> = gone.iter().map(|no| (depth(no), *no)).collect();
+        by_depth.sort_unstable_by(|a, b| b.cmp(a));
+        let is_partial = by_depth.len() > limit;
+        Ok((
+            by_depth.into_iter().take(limit).map(|(_, no)| no).collect(),
+            is_partial,
+        ))
+    }
+
+    /// At most so many objects and what they need.
+    fn choose_some(
+        &self,
+        pending: Vec<ObjectNo>,
+        limit: usize,
+    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        // Who takes the name that another had goes with it.
+        let Before { had, gone } = self.before(&pending)?;
+        let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
+        let mut chosen = BTreeSet::new();
+        for no in pending.iter().filter(|no| !last.contains(no)) {
+            if chosen.len() >= limit {
+                return Ok((chosen.into_iter().collect(), true));
+            }
+            self.close_over(*no, &had, &mut chosen)?;
+        }
+        // Removed directories must be empty at the server by then: removals go when all else has gone.
+        if limit < OBJECTS_MAX && !chosen.is_empty() && !last.is_empty() {
+            return Ok((chosen.into_iter().collect(), true));
+        }
+        chosen.extend(last);
+        Ok((chosen.into_iter().collect(), false))
+    }
+
+    pub(crate) fn close_over(
+        &self,
+        no: ObjectNo,
+        had: &HashMap<Link, ObjectNo>,
+        chosen: &mut BTreeSet<ObjectNo>,
+    ) -> Result<(), SyncError> {
+        let mut with = vec![no];
+        while let Some(no) = with.pop() {
+            if !chosen.insert(no) {
+                continue;
+            }
+            with.extend(self.needs(no, had)?);
+        }
+        Ok(())
+    }
+
+    /// The names of an object, if it is there.
+    pub(crate) fn links_here(&self, no: ObjectNo) -> Result<Vec<Link>, SyncError> {
+        match self.store().names(no) {
+            Err(StoreError::NotFound(_)) => Ok(Vec::new()),
+            names => Ok(names?
+                .into_iter()
+                .map(|(dir, name)| Link { dir, name })
+                .collect()),
+        }
+    }
+
+    /// Lets what is pending of one object fly.
+    fn cut_one(&self, cut: &mut Cut, no: ObjectNo) -> Result<(), SyncError> {
+        let mut note = self.note(no)?;
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(note.encode().len() + 4096);
+        let op = self.begin(cost)?;
+        let locked = match op.lock(&[no]) {
+            Err(StoreError::NotFound(_)) => None,
+            locked => Some(locked?),
+        };
+        // Under the object's lock it is what it is.
+        note = self.note(no)?;
+        let sent = locked
+            .as_ref()
+            .map_or_else(Vec::new, |locked| names(locked, no));
+        let is_lost = note.again && !note.pending.gone;
+        if note.flying.is_some()
+            || ((note.pending.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT)
+        {
+            // A file without a name stays here until it gets one; so does one that lost it to another of the server's.
+            return Ok(());
+        }
+        let mut part = std::mem::take(&mut note.pending);
+        if sent.is_empty() && no != ObjectNo::ROOT {
+            part = Part {
+                gone: part.gone,
+                links: part.links,
+                ..Part::default()
+            };
+        }
+        if let (
+            Some(locked),
+            Some(Dirty {
+                tail: Some(tail), ..
+            }),
+        ) = (&locked, &mut part.data)
+        {
+            // What comes behind it from here on goes in another batch.
+            tail.to = locked.attr(no).size;
+        }
+        cut.objects.push(no);
+        let mut latest = self.volume.now();
+        if let Some(locked) = &locked {
+            self.cut_state(cut, locked, no, &part, &sent)?;
+            latest = latest.min(locked.attr(no).ctime);
+        }
+        cut_names(cut, no, &part, &sent, |link| {
+            self.store()
+                .attr(link.dir)
+                .map_or(latest, |dir| dir.mtime.min(latest))
+        });
+        note.flying = (!bug(Bug::ClearedTooEarly)).then_some(Flying {
+            batch: cut.batch,
+            part,
+            sent,
+        });
+        let bytes = note.encode();
+        op.set_note(no, Some(&bytes))?;
+        Ok(())
+    }
+
+    fn cut_state(
+        &self,
+        cut: &mut Cut,
+        locked: &Locked<'_>,
+        no: ObjectNo,
+        part: &Part,
+        sent: &[Link],
+    ) -> Result<(), StoreError> {
+        let attr = locked.attr(no);
+        if part.created {
+            let target = if attr.kind == FileType::Symlink {
+                locked.target(no)
+            } else {
+                Vec::new()
+            };
+            cut.creates.push(Op::Create {
+                object: no,
+                kind: attr.kind,
+                attributes: attributes(&attr),
+                target,
+            });
+            for name in locked.xattr_names(no) {
+                let value = locked.xattr(no, &name).map(<[u8]>::to_vec);
+                cut.others.push(Op::SetXattr {
+                    object: no,
+                    base: CommitSeq::default(),
+                    name,
+                    value,
+                });
+            }
+            if attr.kind == FileType::File && attr.size > 0 {
+                cut.contents.push((
+                    no,
+                    Dirty {
+                        base: CommitSeq::default(),
+                        cut: 0,
+                        ranges: Ranges::all(),
+                        tail: None,
+                    },
+                ));
+            }
+            return Ok(());
+        }
+        if sent.is_empty() && no != ObjectNo::ROOT {
+            return Ok(());
+        }
+        if let Some(base) = part.attributes {
+            cut.others.push(Op::SetAttributes {
+                object: no,
+                base,
+                attributes: attributes(&attr),
+            });
+        }
+        for (name, base) in &part.xattrs {
+            let value = locked.xattr(no, name).map(<[u8]>::to_vec);
+            cut.others.push(Op::SetXattr {
+                object: no,
+                base: *base,
+                name: name.clone(),
+                value,
+            });
+        }
+        if let Some(dirty) = &part.data {
+            cut.contents.push((no, dirty.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+    locked
+        .names(no)
+        .into_iter()
+        .map(|(dir, name)| Link { dir, name })
+        .collect()
+}
+
+/// The difference between the names the server has and those that are here: as many moves as possible. They were made at `time`, or before:
+/// what nobody changes must not get younger by being sent.
+fn cut_names(
+    cut: &mut Cut,
+    no: ObjectNo,
+    part: &Part,
+    sent: &[Link],
+    time: impl Fn(&Link) -> Timestamp,
+) {
+    let (base, had) = match &part.links {
+        _ if part.created => (CommitSeq::default(), &[][..]),
+        Some((base, had)) => (*base, &had[..]),
+        None => return,
+    };
+    let mut gone = had.iter().filter(|link| !sent.contains(link));
+    let mut new = sent.iter().filter(|link| !had.contains(link));
+    loop {
+        match (gone.next(), new.next()) {
+            (Some(from), Some(to)) => {
+                let time = time(from).min(time(to));
+                cut.removals.push(Op::Move {
+                    object: no,
+                    base,
+                    from: from.clone(),
+                    to: to.clone(),
+                    time,
+                });
+            }
+            (Some(link), None) => {
+                cut.removals.push(Op::Remove {
+                    object: no,
+                    base,
+                    link: link.clone(),
+                    time: time(link),
+                });
+            }
+            (None, Some(link)) => {
+                cut.placements.push(Op::Place {
+                    object: no,
+                    base,
+                    link: link.clone(),
+                    time: time(link),
+                });
+            }
+            (None, None) => return,
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Affinity: what is always to be on a drive (BlueFS 4.3.5).
+//!
+//! # Guarantees
+//! 1. What has affinity is never evicted. It follows renames, since objects keep their numbers, and atomic saves that this client sees.
+//! 2. What comes into a directory with sticky affinity has affinity, and is sticky if it is a directory.
+//!    What was taken away from an object stays away, whatever else waits for the drive.
+//! 3. What does not fit is said before anything is marked.
+//! 4. What has changed elsewhere is fetched again from the server at the latest [`REFETCH`] later, and before the drive is detached. What a drive that is
+//!    attached does not have all of is fetched, too.
+
+use super::super::{Replica, SyncError, unexpected};
+use super::Attached;
+use super::cursor::{QUEUE_MAX, skip};
+use super::refused::DriveRefused;
+use crate::FsError;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_device::Content;
+use teal_log::{Store, StoreError};
+use teal_proto::{Got, REPLY_BYTES, Reply, Request, Want};
+use teal_types::{FileType, ObjectNo, Version};
+
+/// What has changed elsewhere is on the drive again after this time.
+pub(super) const REFETCH: Duration = Duration::from_secs(120);
+/// Of a drive's room, what has affinity takes so much at most, in percent: the rest is for what is used.
+const SHARE: u64 = 85;
+
+/// Something with affinity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Affinity {
+    /// Where it is, as far as that is known here.
+    pub path: String,
+    /// Bytes of it on the drive, as it is here.
+    pub bytes: u64,
+    /// Bytes of all of it, as far as that is known here.
+    pub size: u64,
+    /// Whether what comes into it has affinity, too.
+    pub sticky: bool,
+    /// The rest of it has found no room.
+    pub is_short: bool,
+}
+
+/// What has happened to what may have affinity, until the drive is told.
+#[derive(Debug, Default)]
+pub(super) struct Heirs {
+    /// What takes over the affinity of what.
+    successors: Vec<(ObjectNo, ObjectNo)>,
+    /// What is no more.
+    ended: Vec<ObjectNo>,
+}
+
+/// Returns an object and all that is here below it, with kinds and sizes; `visit` sees each directory before its entries are read.
+pub(super) fn tree_below(
+    store: &Store,
+    top: ObjectNo,
+    visit: impl Fn(ObjectNo) -> Result<(), FsError>,
+) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
+    let (mut found, mut dirs) = (Vec::new(), VecDeque::new());
+    let attr = store.attr(top)?;
+    found.push((top, attr.kind, attr.size));
+    dirs.extend(attr.kind.is_dir().then_some(top));
+    while let Some(dir) = dirs.pop_front() {
+        visit(dir)?;
+        let mut children = Vec::new();
+        store.each_entry(dir, 0, &mut |_, child, kind, _| {
+            children.push((child, kind));
+            ControlFlow::Continue(())
+        })?;
+        for (child, kind) in children {
+            if kind.is_dir() {
+                dirs.push_back(child);
+            }
+            match store.attr(child) {
+                Err(StoreError::NotFound(_)) => {}
+                attr => found.push((child, kind, attr?.size)),
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Replica {
+    fn drive_called(&self, name: &str) -> Result<Arc<Attached>, DriveRefused> {
+        let found = self
+            .drives
+            .all()
+            .into_iter()
+            .find(|drive| drive.name == name);
+        found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))
+    }
+
+    /// An object and all below it; `lists`: also what only the server knows of.
+    pub(in super::super) fn subtree(
+        &self,
+        no: ObjectNo,
+        lists: bool,
+    ) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
+        tree_below(self.store(), no, |dir| {
+            if lists { self.listed(dir) } else { Ok(()) }
+        })
+    }
+
+    /// Gives an object, and all below it, affinity to a drive that is attached; `sticky`: what comes into the directories among them, too. Says
+    /// how many files they are, and their bytes.
+    ///
+    /// # Errors
+    /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store met.
+    pub fn add_affinity(
+        &self,
+        no: ObjectNo,
+        drive: &str,
+        sticky: bool,
+    ) -> Result<(u64, u64), DriveRefused> {
+        let attached = self.drive_called(drive)?;
+        let objects = self.subtree(no, true)?;
+        let new: BTreeSet<ObjectNo> = objects.iter().map(|(no, ..)| *no).collect();
+        let files = || {
+            objects
+                .iter()
+                .filter(|(_, kind, _)| *kind == FileType::File)
+        };
+        let bytes: u64 = files().map(|(_, _, size)| size).sum();
+        let others: u64 = self
+            .affine(&attached)?
+            .into_iter()
+            .filter(|no| !new.contains(no))
+            .map(|no| self.size_of(no))
+            .sum();
+        let room = attached.drive.room().total / 100 * SHARE;
+        if bytes + others > room {
+            return Err(DriveRefused::TooSmall {
+                drive: drive.to_owned(),
+                bytes,
+                others,
+                room,
+            });
+        }
+        self.relabel(&attached, |label| label.has_affinity = true)?;
+        let _marking = attached.marking.lock();
+        for (no, kind, _) in &objects {
+            attached.drive.mark(*no, true, sticky && kind.is_dir())?;
+        }
+        attached.drive.sync()?;
+        attached.has_affinity.store(true, Ordering::Release);
+        let now = self.monotonic();
+        files().for_each(|(no, _, size)| self.drives.has_news_for(&attached, *no, *size, now));
+        Ok((files().count() as u64, bytes))
+    }
+
+    /// Takes the affinity of an object, and of all below it, to a drive away.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as [`add_affinity`](Self::add_affinity).
+    pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
+        let attached = self.drive_called(drive)?;
+        let objects = self.subtree(no, true)?;
+        let _marking = attached.marking.lock();
+        self.adopt(&attached)?;
+        if let Some(above) = self.sticky_above(&attached, no)? {
+            let (path, above) = (self.store().path_of(no), self.store().path_of(above));
+            return Err(DriveRefused::Inherited {
+                path,
+                above,
+                drive: drive.to_owned(),
+            });
+        }
+        let mut had_some = false;
+        for (no, ..) in objects {
+            if attached.drive.held(no)?.affinity {
+                attached.drive.mark(no, false, false)?;
+                attached.falls_short(no, 0);
+                had_some = true;
+            }
+        }
+        if !had_some {
+            return Err(DriveRefused::NoAffinity {
+                path: self.store().path_of(no),
+                drive: drive.to_owned(),
+            });
+        }
+        Ok(attached.drive.sync()?)
+    }
+
+    /// The highest directory because of which an object has affinity.
+    fn sticky_above(
+        &self,
+        attached: &Attached,
+        no: ObjectNo,
+    ) -> Result<Option<ObjectNo>, StoreError> {
+        let (mut top, mut at) = (None, Some(no));
+        while let Some(below) = at.take() {
+            for (dir, _) in self.store().names(below)? {
+                if attached.drive.held(dir)?.sticky {
+                    (top, at) = (Some(dir), Some(dir));
+                    break;
+                }
+            }
+        }
+        Ok(top)
+    }
+
+    /// What has affinity to a drive that is attached.
+    ///
+    /// # Errors
+    /// [`DriveRefused::NotAttached`], or what the drive met.
+    pub fn affinities(&self, drive: &str) -> Result<Vec<Affinity>, DriveRefused> {
+        let attached = self.drive_called(drive)?;
+        {
+            let _marking = attached.marking.lock();
+            self.adopt(&attached)?;
+        }
+        let mut found = Vec::new();
+        for no in self.affine(&attached)? {
+            let held = attached.drive.held(no)?;
+            let Some((bytes, size)) = self.of_which_there(&attached, no, held.content.as_ref())?
+            else {
+                continue;
+            };
+            let is_short = attached.is_short_of(no);
+            found.push(Affinity {
+                path: self.store().path_of(no),
+                bytes,
+                size,
+                sticky: held.sticky,
+                is_short,
+            });
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// How many bytes of an object are on a drive, as it is here, and of how many; `None`: it was removed here.
+    fn of_which_there(
+        &self,
+        attached: &Attached,
+        no: ObjectNo,
+        content: Option<&Content>,
+    ) -> Result<Option<(u64, u64)>, FsError> {
+        let there = content.map_or(0, |content| content.present.len());
+        let note = self.note(no)?;
+        let parts = [
+            Some(&note.pending),
+            note.flying.as_ref().map(|flying| &flying.part),
+        ];
+        let mut parts = parts.into_iter().flatten();
+        let size = match self.store().attr(no) {
+            Err(StoreError::NotFound(_)) if parts.any(|part| part.gone) => return Ok(None),
+            // It has not been listed here.
+            Err(StoreError::NotFound(_)) => {
+                return Ok(Some((there, content.map_or(0, |content| content.size))));
+            }
+            attr => attr?.size,
+        };
+        if no != ObjectNo::ROOT && self.store().names(no)?.is_empty() {
+            return Ok(None);
+        }
+        let Some(content) = content else {
+            return Ok(Some((0, self.size_of(no))));
+        };
+        let is_changed = parts.any(|part| part.created || part.data.is_some());
+        let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
+        let is_behind = attached.drive.label().seen < self.seen()
+            && attached.queue.lock().objects.contains(&no);
+        let is_stale = is_changed || is_older || is_behind || content.size != size;
+        Ok(Some((if is_stale { 0 } else { there }, size)))
+    }
+
+    /// Tells the drive what has happened to what has affinity to it; under `marking`. What has it since.
+    pub(super) fn adopt(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
+        let Heirs { successors, ended } = std::mem::take(&mut *attached.heirs.lock());
+        let (drive, mut new) = (&attached.drive, Vec::new());
+        for (old, heir) in successors {
+            let held = drive.held(old)?;
+            if held.affinity {
+                drive.mark(heir, true, held.sticky)?;
+                new.push(heir);
+                if !self.is_named(old)? {
+                    drive.mark(old, false, false)?;
+                    attached.falls_short(old, 0);
+                }
+            }
+        }
+        for no in ended {
+            if drive.held(no)?.affinity && !self.is_named(no)? {
+                skip(drive.gone(no))?;
+                attached.falls_short(no, 0);
+            }
+        }
+        Ok(new)
+    }
+
+    fn is_named(&self, no: ObjectNo) -> Result<bool, StoreError> {
+        match self.store().names(no) {
+            Err(StoreError::NotFound(_)) => Ok(false),
+            names => Ok(!names?.is_empty()),
+        }
+    }
+
+    fn affine(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
+        let mut found = Vec::new();
+        attached.drive.each_affine(&mut |no| {
+            found.push(no);
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// Has a drive get what has affinity and is not all on it: it was pulled out before that was copied. Of a drive with more objects than are known
+    /// ([`HAS_MAX`](super::HAS_MAX)) only what found no room: looking at all of them would take long.
+    pub(super) fn want_incomplete(&self, attached: &Attached) -> Result<(), StoreError> {
+        let now = self.monotonic();
+        let short = attached.short_again(true);
+        short
+            .into_iter()
+            .for_each(|no| self.drives.has_news_for(attached, no, 0, now));
+        let has = attached
+            .has
+            .lock()
+            .clone()
+            .filter(|_| attached.has_affinity.load(Ordering::Acquire));
+        for no in has.into_iter().flatten() {
+            let held = attached.drive.held(no)?;
+            let is_whole = held
+                .content
+                .is_some_and(|content| content.present.len() == content.size);
+            let has_content = || {
+                self.store()
+                    .attr(no)
+                    .map_or(true, |attr| attr.kind == FileType::File && attr.size > 0)
+            };
+            if held.affinity && !is_whole && has_content() {
+                self.drives.has_news_for(attached, no, 0, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn size_of(&self, no: ObjectNo) -> u64 {
+        self.store()
+            .attr(no)
+            .ok()
+            .filter(|attr| attr.kind == FileType::File)
+            .map_or(0, |attr| attr.size)
+    }
+
+    /// Whether an object has affinity, or lies where everything has: then it has it from now on.
+    pub(super) fn inherits(
+        &self,
+        attached: &Attached,
+        version: &Version,
+    ) -> Result<bool, StoreError> {
+        if !attached.has_affinity.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        if attached.drive.held(version.object)?.affinity {
+            return Ok(true);
+        }
+        let _marking = attached.marking.lock();
+        for link in &version.links {
+            if attached.drive.held(link.dir)?.sticky {
+                attached
+                    .drive
+                    .mark(version.object, true, version.kind.is_dir())?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Brings content of what has affinity from the server to the drive; how far it came from `from`.
+    pub(super) fn refetch(
+        &self,
+        attached: &Attached,
+        version: &Version,
+        (from, to): (u64, u64),
+    ) -> Result<Option<u64>, SyncError> {
+        let (object, data_seq) = (version.object, version.data_seq);
+        let len = (to - from).min(REPLY_BYTES as u64);
+        let want = Want {
+            object,
+            data_seq,
+            offset: from,
+            len,
+        };
+        let Reply::Data(got) = self.ask(&Request::Read { wants: vec![want] })? else {
+            return Err(unexpected("to a read").into());
+        };
+        let Some(Got::Is { len, pieces }) = got.into_iter().next() else {
+            return Ok(None);
+        };
+        let end = from + len.min(to - from);
+        let pieces: Vec<_> = pieces
+            .into_iter()
+            .map(|data| (data.offset, data.bytes.into_vec()))
+            .collect();
+        let is_taken =
+            attached
+                .drive
+                .install(object, (data_seq, version.size), (from, end), &pieces)?;
+        Ok((is_taken && end > from).then_some(end))
+    }
+}
+
+impl super::Drives {
+    /// An object has taken the name of another, which is no more: it takes over its affinity.
+    pub(crate) fn succeeds(&self, old: ObjectNo, new: ObjectNo) {
+        self.inform(|heirs| heirs.successors.push((old, new)));
+    }
+
+    /// An object is no more, here and at the server, if that knew it.
+    pub(crate) fn ends(&self, no: ObjectNo) {
+        self.inform(|heirs| heirs.ended.push(no));
+    }
+
+    fn inform(&self, of: impl Fn(&mut Heirs)) {
+        for drive in self
+            .attached
+            .read()
+            .iter()
+            .filter(|drive| drive.has_affinity.load(Ordering::Acquire))
+        {
+            let mut heirs = drive.heirs.lock();
+            if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
+                of(&mut heirs);
+            }
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! Drives come: they are registered, and attached.
+//!
+//! # Guarantees
+//! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its label, and the server knows the history it has
+//!    seen; a copy of a drive that is attached is refused.
+//! 2. What is said of an attachment is durable on the drive before the server hears of it, and one that may have been heard of is settled before the
+//!    next is begun, so that an answer that is lost makes no copy of it.
+//! 3. While the server is away a drive is attached only if its label proves that a machine of the volume wrote it, it is of the same life of the server, and nobody
+//!    else has attached it since it was attached here, or the history it has seen is on this replica's own way: then all that is on it is of the
+//!    history that the notes here mean. The server hears of it when it is there again.
+
+use super::super::{Identity, Replica, SyncError, unexpected};
+use super::choice::Meter;
+use super::cursor::{self, Queue};
+use super::refused::DriveRefused;
+use super::rest::Rest;
+use super::{Attached, Counters};
+use crate::FsError;
+use crate::seeded::{Bug, bug};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use teal_device::{Drive, Hand, Label, UpstreamError};
+use teal_energy::Profile;
+use teal_energy::device::DEVICES_MAX;
+use teal_env::{Disk, Entropy};
+use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
+use teal_volume::{Rank, RankedMutex};
+
+/// What a person says of a new drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDrive {
+    /// Its name; no other drive of the volume has it.
+    pub name: String,
+    /// Whether it is meant to be carried around.
+    pub portable: bool,
+    /// The name of its energy profile; empty: none.
+    pub profile: String,
+}
+
+/// What a client remembers of a drive that it has had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownDrive {
+    /// Of its last attachment here.
+    pub nonce: u64,
+    /// The name of its energy profile.
+    pub profile: String,
+}
+
+/// The drives that a client has had, by their numbers.
+pub type KnownDrives = BTreeMap<u32, KnownDrive>;
+
+fn nonce(entropy: &dyn Entropy) -> u64 {
+    let mut bytes = [0; 8];
+    entropy.fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// Changes a label, with the proof that this client knows the volume.
+pub(super) fn sign(
+    replica: &Replica,
+    drive: &Drive,
+    change: impl FnOnce(&mut Label),
+) -> Result<(), SyncError> {
+    let mut signed = Ok(());
+    drive.relabel(|label| {
+        change(label);
+        match replica.proof(&label.said()) {
+            Ok(proof) => label.proof = proof,
+            Err(e) => signed = Err(e),
+        }
+    })?;
+    Ok(signed?)
+}
+
+/// Tells the server of the attachment that is begun on the drive, and writes down that it knows.
+fn tell(replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote, DriveRefused> {
+    let Label { device, next, .. } = drive.label();
+    let ask = DeviceAsk::Attach {
+        device,
+        nonces,
+        next,
+    };
+    let note = replica
+        .ask_devices(ask)?
+        .pop()
+        .ok_or_else(|| DriveRefused::Unknown(drive.name().into()))?;
+    if note.is_copy {
+        log::warn!(
+            "the drive {} is a copy of one that was attached since; what it holds is checked like any other",
+            note.name
+        );
+    }
+    sign(replica, drive, |label| label.nonce = next)?;
+    Ok(note)
+}
+
+impl Replica {
+    pub(super) fn ask_devices(&self, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
+        self.connect()?;
+        match self.ask(&Request::Devices(ask)).map_err(SyncError::from)? {
+            Reply::Devices(notes) => Ok(notes),
+            _ => Err(SyncError::from(unexpected("to a question about drives")).into()),
+        }
+    }
+
+    /// The drives of the volume, attached or not.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
+    pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
+        let notes = self.ask_devices(DeviceAsk::List)?;
+        let ours = self.identity.lock().replica;
+        self.drives.compare(ours, &notes);
+        Ok(notes)
+    }
+
+    /// Registers a drive, makes it on the disk, and attaches it. Whatever was on the disk is gone. `place`: where it is, for people.
+    ///
+    /// # Errors
+    /// [`DriveRefused`]; then nothing is registered.
+    pub fn add_drive(
+        self: &Arc<Self>,
+        disk: Arc<dyn Disk>,
+        place: &str,
+        new: &NewDrive,
+        entropy: &dyn Entropy,
+    ) -> Result<(), DriveRefused> {
+        let (bytes, nonce) = (disk.shape().sectors * teal_types::SECTOR, nonce(entropy));
+        let NewDrive {
+            name,
+            portable,
+            profile,
+        } = new.clone();
+        let add = DeviceAsk::Add {
+            name,
+            bytes,
+            portable,
+            profile,
+            nonce,
+        };
+        let note = self
+            .ask_devices(add)?
+            .pop()
+            .ok_or_else(|| DriveRefused::Unknown(new.name.clone()))?;
+        let made = self.make_drive(disk, &note, nonce, entropy);
+        let attached = made.and_then(|drive| self.use_drive(drive, place, &note, false));
+        if attached.is_err() {
+            let _ = self.ask_devices(DeviceAsk::Remove {
+                device: note.device,
+            });
+        }
+        attached
+    }
+
+    fn make_drive(
+        &self,
+        disk: Arc<dyn Disk>,
+        note: &DeviceNote,
+        nonce: u64,
+        entropy: &dyn Entropy,
+    ) -> Result<Drive, DriveRefused> {
+        let Identity {
+            volume,
+            server,
+            seen,
+            digest,
+            ..
+        } = *self.identity.lock();
+        let mut label = Label {
+            volume,
+            device: note.device,
+            server,
+            seen,
+            digest,
+            nonce,
+            next: nonce,
+            ..Label::default()
+        };
+        label.proof = self.proof(&label.said()).map_err(SyncError::from)?;
+        Ok(Drive::make(
+            disk,
+            Arc::clone(self.clock()),
+            entropy,
+            &note.name,
+            label,
+        )?)
+    }
+
+    /// Whether a disk, which is only read, holds a drive of this volume, as far as it says itself.
+    ///
+    /// # Errors
+    /// [`DriveRefused`] if it holds something else, or cannot be read.
+    pub fn look_at_drive(&self, disk: Arc<dyn Disk>) -> Result<(), DriveRefused> {
+        let theirs = Drive::look(disk, Arc::clone(self.clock()))?.volume;
+        let ours = self.identity.lock().volume;
+        if theirs == ours {
+            Ok(())
+        } else {
+            Err(DriveRefused::OtherVolume { theirs, ours })
+        }
+    }
+
+    /// Attaches a drive. `place`: where it is, for people; `known`: those that were here, which are attached while the server is away, too.
+    ///
+    /// # Errors
+    /// [`DriveRefused`].
+    pub fn attach_drive(
+        self: &Arc<Self>,
+        disk: Arc<dyn Disk>,
+        place: &str,
+        known: &KnownDrives,
+        entropy: &dyn Entropy,
+    ) -> Result<(), DriveRefused> {
+        let drive = Drive::open(disk, Arc::clone(self.clock()))?;
+        let reached = self
+            .try_reach()
+            .map_err(SyncError::from)
+            .and_then(|()| self.connect());
+        let away = match reached {
+            Ok(()) => None,
+            Err(
+                SyncError::Upstream(UpstreamError::Unreachable(why))
+                | SyncError::Fs(FsError::Unreachable(why)),
+            ) => Some(why),
+            Err(e) => return Err(e.into()),
+        };
+        let label = drive.label();
+        let Identity {
+            volume: ours,
+            server,
+            ..
+        } = *self.identity.lock();
+        if label.volume != ours {
+            return Err(DriveRefused::OtherVolume {
+                theirs: label.volume,
+                ours,
+            });
+        }
+        if self.proof(&label.said()).map_err(SyncError::from)? != label.proof {
+            return Err(DriveRefused::Forged);
+        }
+        if let Some(other) = self
+            .drives
+            .all()
+            .iter()
+            .find(|other| other.device == label.device)
+        {
+            return Err(DriveRefused::Twice {
+                name: other.name.clone(),
+                place: other.place.clone(),
+            });
+        }
+        let known = known.get(&label.device);
+        if let Some(why) = &away
+            && (label.server != server || !self.has_seen(&label, known))
+        {
+            return Err(DriveRefused::Elsewhere {
+                name: drive.name().to_owned(),
+                why: why.clone(),
+            });
+        }
+        if label.nonce != label.next && away.is_none() {
+            // Nobody knows whether the server has heard of the last one: it has, before another is begun.
+            sign(self, &drive, |label| label.is_clean = false)?;
+            drive.sync()?;
+            tell(self, &drive, [label.nonce, label.next])?;
+        }
+        let is_gone_on_with =
+            away.is_some() && known.is_some_and(|known| known.nonce == label.next);
+        let (label, next) = (
+            drive.label(),
+            if is_gone_on_with {
+                label.next
+            } else {
+                nonce(entropy)
+            },
+        );
+        if bug(Bug::DriveToldTooEarly) && away.is_none() {
+            tell(self, &drive, [label.nonce, label.next])?;
+        }
+        sign(self, &drive, |label| {
+            (label.next, label.is_clean) = (next, false)
+        })?;
+        drive.sync()?;
+        let note = match away {
+            None => tell(self, &drive, [label.nonce, label.next])?,
+            Some(_) => DeviceNote {
+                device: label.device,
+                name: drive.name().to_owned(),
+                profile: known.map(|known| known.profile.clone()).unwrap_or_default(),
+                bytes: 0,
+                portable: true,
+                attached: None,
+                is_copy: false,
+            },
+        };
+        self.use_drive(drive, place, &note, away.is_some())
+    }
+
+    /// Whether the history that a drive has seen is this replica's own.
+    fn has_seen(&self, label: &Label, known: Option<&KnownDrive>) -> bool {
+        let identity = *self.identity.lock();
+        let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));
+        is_ours || identity.trail.steps().contains(&(label.seen, label.digest))
+    }
+
+    /// The server hears of an attachment that was made while it was away.
+    pub(super) fn tell_attached(&self, attached: &Attached) -> Result<(), SyncError> {
+        if !attached.is_untold.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let label = attached.drive.label();
+        match tell(self, &attached.drive, [label.nonce, label.next]) {
+            Ok(_) => {
+                attached.is_untold.store(false, Ordering::Release);
+                Ok(())
+            }
+            Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
+                if self.state.lock().trouble.is_none() =>
+            {
+                log::warn!("{} is not read any more: {words}", attached.name);
+                attached.is_checked.store(false, Ordering::Release);
+                Err(UpstreamError::Denied(words).into())
+            }
+            Err(e) => Err(UpstreamError::Unreachable(e.to_string()).into()),
+        }
+    }
+
+    /// Begins to read from a drive, after the server has recognised the history it has seen.
+    fn use_drive(
+        self: &Arc<Self>,
+        drive: Drive,
+        place: &str,
+        note: &DeviceNote,
+        is_untold: bool,
+    ) -> Result<(), DriveRefused> {
+        let profile = Profile::shipped(&note.profile);
+        let has_affinity = drive.label().has_affinity;
+        let attached = Arc::new(Attached {
+            device: note.device,
+            name: note.name.clone(),
+            place: place.to_owned(),
+            drive: Arc::new(drive),
+            reader: Hand::new("teal-drive")?,
+            meter: Mutex::new(Meter::local(profile.as_ref())),
+            rest: Mutex::new(
+                profile
+                    .as_ref()
+                    .and_then(|profile| Rest::of(profile, self.monotonic())),
+            ),
+            queue: Mutex::new(Queue::default()),
+            changed: Condvar::new(),
+            flushing: RankedMutex::new(Rank::DriveBurst, ()),
+            ahead: AtomicU64::new(0),
+            last_burst: Mutex::new(self.monotonic()),
+            has_affinity: AtomicBool::new(has_affinity),
+            is_checked: AtomicBool::new(is_untold),
+            is_untold: AtomicBool::new(is_untold),
+            has: Mutex::new(None),
+            profile: note.profile.clone(),
+            marking: RankedMutex::new(Rank::DriveMarks, ()),
+            heirs: Mutex::default(),
+            short: Mutex::default(),
+            is_gone: AtomicBool::new(false),
+            counters: Counters::default(),
+        });
+        {
+            let mut all = self.drives.attached.write();
+            if let Some(other) = all.iter().find(|other| other.device == note.device) {
+                return Err(DriveRefused::Twice {
+                    name: other.name.clone(),
+                    place: other.place.clone(),
+                });
+            }
+            if all.len() >= DEVICES_MAX {
+                return Err(DriveRefused::TooMany);
+            }
+            all.push(Arc::clone(&attached));
+        }
+        self.drives.is_ours_again(note.device);
+        let begun = self.begin_cursor(&attached);
+        if begun.is_err() {
+            attached.is_gone.store(true, Ordering::Release);
+            self.drives
+                .attached
+                .write()
+                .retain(|other| !Arc::ptr_eq(other, &attached));
+        }
+        begun
+    }
+
+    fn begin_cursor(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+        let advanced = {
+            let _flushing = attached.flushing.lock();
+            attached.warm()?;
+            if attached.is_untold.load(Ordering::Acquire) {
+                Ok(Vec::new())
+            } else {
+                self.advance(attached)
+                    .and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
+            }
+        };
+        let wanted = match advanced {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                if refused.code == RefusalCode::BadRequest =>
+            {
+                return Err(DriveRefused::History);
+            }
+            advanced => advanced?,
+        };
+        let now = self.monotonic();
+        wanted
+            .into_iter()
+            .for_each(|no| self.drives.has_news_for(attached, no, 0, now));
+        if !self.has_threads.load(Ordering::Acquire) {
+            self.want_incomplete(attached)?;
+        } else {
+            let (replica, attached) = (Arc::downgrade(self), Arc::clone(attached));
+            let cursor = std::thread::Builder::new().name("teal-cursor".into());
+            cursor.spawn(move || cursor::run(&replica, &attached))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! Letting drives go: when somebody says so, when the volume forgets them, and at the end of a mount.
+//!
+//! # Guarantees
+//! 1. A drive that does not answer is waited for no longer than `GOODBYE`; a burst under way ends with the object it is at.
+//! 2. One that got everything, and one that did not, is closed alike: what it has is whole, and it is said to be clean.
+//! 3. What was changed here is sent to the server first, and copied to the drive then: drives get what the server has.
+//! 4. What is left behind is said, with the reason; the drive is let go all the same.
+
+use super::super::{Replica, SyncError};
+use super::Attached;
+use super::refused::DriveRefused;
+use crate::FsError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_device::Hand;
+use teal_proto::{DeviceAsk, Request};
+
+/// Unmounting waits no longer for a drive.
+const GOODBYE: Duration = Duration::from_secs(10);
+/// What comes meanwhile is taken along so often before a drive is let go.
+const BURSTS: u32 = 4;
+/// Nor for a server that is told of it: the drive itself knows.
+const TELLING: Duration = Duration::from_secs(2);
+
+impl Replica {
+    /// Detaches a drive, after the server got all that is only here, and the drive all that waits for it; unless it is to go at once.
+    ///
+    /// # Errors
+    /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
+    pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
+        let found = self
+            .drives
+            .all()
+            .into_iter()
+            .find(|drive| drive.name == name || drive.place == name);
+        let refused = || match self.drives.superseded_words(name) {
+            Some(words) => DriveRefused::Superseded(words),
+            None => DriveRefused::NotAttached(name.to_owned()),
+        };
+        let attached = found.ok_or_else(refused)?;
+        let brought = if fast {
+            Ok(())
+        } else {
+            self.bring_up_to_date(&attached)
+        };
+        let ended = self.end_soon(&attached);
+        brought
+            .map_err(|why| DriveRefused::Behind {
+                name: attached.name.clone(),
+                why,
+            })
+            .and(ended)
+    }
+
+    /// Sends what is only here to the server, as [`flush_upstream`](Self::flush_upstream) does, and copies all that waits to the drive.
+    ///
+    /// # Errors
+    /// Why something is left behind, for people.
+    fn bring_up_to_date(&self, attached: &Arc<Attached>) -> Result<(), String> {
+        let sent = self.flush_upstream();
+        let left = |e: FsError| {
+            let why = match e {
+                FsError::Unreachable(why) => why,
+                e => e.to_string(),
+            };
+            match self.only_here() {
+                Ok((0, _)) => why,
+                Ok((1, _)) => {
+                    format!("one object is neither at the server nor on the drive ({why})")
+                }
+                Ok((objects, _)) => {
+                    format!("{objects} objects are neither at the server nor on the drive ({why})")
+                }
+                Err(e) => format!("{why}; {e}"),
+            }
+        };
+        if sent.is_err() && self.state.lock().trouble.is_some() {
+            // Nothing is copied while nobody knows what the server has.
+            return sent.map_err(left);
+        }
+        self.want_incomplete(attached).map_err(|e| e.to_string())?;
+        for _ in 0..BURSTS {
+            self.burst(attached).map_err(|e| e.to_string())?;
+            if attached.queue.lock().objects.is_empty() {
+                break;
+            }
+        }
+        sent.map_err(left)?;
+        match attached.short_of() {
+            (0, _) => Ok(()),
+            (1, bytes) => Err(format!(
+                "it is full, and one file with affinity ({bytes} bytes of it) is not on it"
+            )),
+            (files, bytes) => Err(format!(
+                "it is full, and {files} files with affinity ({bytes} bytes of them) are not on it"
+            )),
+        }
+    }
+
+    /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].
+    fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+        let (replica, drive) = (Arc::clone(self), Arc::clone(attached));
+        let end = move || replica.end_drive(&drive);
+        let ended = Hand::new("teal-detach")?.ask(GOODBYE, end);
+        let why = match ended {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(e)) => e.to_string(),
+            None => "it does not answer, and is left as it is".to_owned(),
+        };
+        Err(DriveRefused::Behind {
+            name: attached.name.clone(),
+            why,
+        })
+    }
+
+    /// Nobody reads from it any more; it is said to be clean, and closed.
+    fn end_drive(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
+        self.drives
+            .attached
+            .write()
+            .retain(|other| !Arc::ptr_eq(other, attached));
+        attached.is_gone.store(true, Ordering::Release);
+        attached.changed.notify_all();
+        let _flushing = attached.flushing.lock();
+        self.relabel(attached, |label| label.is_clean = true)?;
+        attached.drive.close()?;
+        let is_there = {
+            let state = self.state.lock();
+            state.is_connected && state.trouble.is_none()
+        };
+        let detach = Request::Devices(DeviceAsk::Detach {
+            device: attached.device,
+        });
+        if is_there && let Err(e) = self.call(&detach, TELLING) {
+            log::debug!(
+                "the server does not hear that {} is detached: {e}",
+                attached.name
+            );
+        }
+        Ok(())
+    }
+
+    /// Detaches all drives, as fast as they can; for the end of a mount.
+    pub fn end_drives(self: &Arc<Self>) {
+        for attached in self.drives.all() {
+            if let Err(e) = self.end_soon(&attached) {
+                log::warn!("{e}");
+            }
+        }
+    }
+
+    /// The volume forgets a drive, which is detached first if it is here; its number.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
+    pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
+        let note = self
+            .ask_devices(DeviceAsk::List)?
+            .into_iter()
+            .find(|note| note.name == name);
+        let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
+        match self.detach_drive(name, true) {
+            Err(DriveRefused::NotAttached(_) | DriveRefused::Superseded(_)) | Ok(()) => {}
+            Err(e) => log::warn!("{name}: {e}"),
+        }
+        self.ask_devices(DeviceAsk::Remove {
+            device: note.device,
+        })
+        .map(|_| note.device)
+    }
+}

@@ -1,0 +1,256 @@
+//! Reading content that is not here from a drive.
+//!
+//! # Guarantees
+//! 1. *The answer first*: who reads is answered with what the drive gave, before that is entered in the home log; what is entered, and
+//!    noted as being here, is checked against the note again.
+//! 2. *What is asked for*: a reader waits for that, and for what follows only where it reads on from what is here.
+
+use super::super::Replica;
+use super::choice::span;
+use super::{AHEAD, Attached, PATIENCE, PATIENCE_MAX, Source, TIMES};
+use crate::FsError;
+use crate::seeded::{Bug, bug};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_device::Found;
+use teal_log::Parts;
+use teal_proto::Want;
+use teal_types::{Attr, CommitSeq, ObjectNo};
+
+/// Content of an object since a commit that a drive gave, and that is not entered here yet.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    no: ObjectNo,
+    data_seq: CommitSeq,
+    found: Found,
+    device: u32,
+}
+
+impl Fresh {
+    /// All of it from `from` to `to`, if that was found.
+    fn parts(&self, from: u64, to: u64) -> Option<Parts> {
+        let is_whole = self.found.present.within(from, to).len() == to - from;
+        let mut whole = vec![0; usize::try_from(to - from).ok().filter(|_| is_whole)?];
+        for (at, bytes) in &self.found.pieces {
+            let (first, last) = (from.max(*at), to.min(at + bytes.len() as u64));
+            if first < last {
+                let bytes = &bytes[(first - at) as usize..(last - at) as usize];
+                whole[(first - from) as usize..(last - from) as usize].copy_from_slice(bytes);
+            }
+        }
+        Some(Parts::from(whole))
+    }
+}
+
+impl Replica {
+    /// What somebody reads who does not have it here, from a drive, if one is to be asked first and has it all; it is to be entered then.
+    pub(crate) fn read_fresh(
+        &self,
+        attr: &Attr,
+        (from, to): (u64, u64),
+    ) -> Result<Option<(Parts, Fresh)>, FsError> {
+        if self.drives.is_empty() {
+            return Ok(None);
+        }
+        let (no, to) = (attr.object, to.min(attr.size));
+        let is_absent = from < to && self.note(no)?.absent.within(from, to).len() == to - from;
+        if !is_absent {
+            return Ok(None);
+        }
+        let Some(fresh) = self.ask_drives(no, (from, to), true)? else {
+            return Ok(None);
+        };
+        if let Some(parts) = fresh.parts(from, to) {
+            return Ok(Some((parts, fresh)));
+        }
+        self.enter(fresh)?;
+        Ok(None)
+    }
+
+    /// Brings absent content from a drive, if one is to be asked before the server: `true` if some of it is here now.
+    pub(in super::super) fn read_drives(
+        &self,
+        no: ObjectNo,
+        range: (u64, u64),
+        has_server: bool,
+    ) -> Result<bool, FsError> {
+        if self.drives.is_empty() {
+            return Ok(false);
+        }
+        let Some(first) = self.note(no)?.absent.within(range.0, range.1).iter().next() else {
+            return Ok(true);
+        };
+        let Some(fresh) = self.ask_drives(no, range, has_server)? else {
+            return Ok(false);
+        };
+        self.enter(fresh)?;
+        Ok(!self.note(no)?.absent.touches(first.0, first.0 + 1))
+    }
+
+    /// Asks drives for content, as long as one is to be asked before the server: what the first gave that has its beginning.
+    fn ask_drives(
+        &self,
+        no: ObjectNo,
+        (from, to): (u64, u64),
+        has_server: bool,
+    ) -> Result<Option<Fresh>, FsError> {
+        let note = self.note(no)?;
+        let Some((first, _)) = note.absent.within(from, to).iter().next() else {
+            return Ok(None);
+        };
+        let goes_on = first > 0 && !note.absent.touches(first - 1, first);
+        let ahead = if goes_on { to.max(first + AHEAD) } else { to };
+        let last = note
+            .absent
+            .within(first, ahead)
+            .iter()
+            .last()
+            .map_or(to, |(_, last)| last);
+        let has_server = has_server && self.state.lock().trouble.is_none();
+        let bytes = to.saturating_sub(first).min(AHEAD);
+        for source in
+            self.drives
+                .order((no, note.data_seq), bytes, has_server, (self.clock(), true))
+        {
+            let Source::Drive(drive) = source else {
+                return Ok(None);
+            };
+            let Some(fresh) =
+                self.ask_drive(&drive, (no, note.data_seq), (first, last), has_server)
+            else {
+                continue;
+            };
+            if fresh.found.present.touches(first, first + 1) {
+                return Ok(Some(fresh));
+            }
+            self.enter(fresh)?;
+        }
+        Ok(None)
+    }
+
+    /// What one drive has of it.
+    fn ask_drive(
+        &self,
+        attached: &Arc<Attached>,
+        (no, data_seq): (ObjectNo, CommitSeq),
+        (from, to): (u64, u64),
+        has_other: bool,
+    ) -> Option<Fresh> {
+        let predicted = attached
+            .meter
+            .lock()
+            .predict(to - from)
+            .map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
+        let patience = if has_other {
+            PATIENCE.max(predicted * TIMES)
+        } else {
+            PATIENCE_MAX
+        };
+        let (begun, drive) = (self.monotonic(), Arc::clone(&attached.drive));
+        let is_busy = attached.is_busy();
+        let read = move || {
+            let held = drive.held(no)?.content.filter(|_| bug(Bug::DriveStale));
+            drive.read(
+                no,
+                held.map_or(data_seq, |content| content.data_seq),
+                from,
+                to,
+            )
+        };
+        let Some(found) = attached.reader.ask(patience, read) else {
+            attached.counters.late.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let found = found.inspect_err(|e| self.lose_if(attached, e)).ok()?;
+        let now = self.monotonic();
+        attached.uses(now);
+        self.found(
+            attached,
+            (no, data_seq),
+            found,
+            (span(now.saturating_sub(begun)), is_busy),
+        )
+    }
+
+    /// Takes in what a drive's answer tells of it.
+    fn found(
+        &self,
+        attached: &Attached,
+        (no, data_seq): (ObjectNo, CommitSeq),
+        mut found: Found,
+        (time, is_busy): (teal_types::Span, bool),
+    ) -> Option<Fresh> {
+        let spoiled = std::mem::take(&mut found.spoiled);
+        if bug(Bug::SpoiledServed) {
+            spoiled
+                .iter()
+                .for_each(|(from, to)| found.present.add(from, to));
+        }
+        if !spoiled.is_empty() {
+            let bytes = spoiled.iter().map(|(from, to)| to - from).sum();
+            log::warn!(
+                "{}: {bytes} bytes of {} are damaged there",
+                attached.name,
+                self.store().path_of(no)
+            );
+            attached
+                .counters
+                .spoiled
+                .fetch_add(bytes, Ordering::Relaxed);
+            attached.spoils(no, data_seq, &spoiled, self.monotonic());
+        }
+        if found.present.is_empty() {
+            if spoiled.is_empty() {
+                self.drives.enodes.insert((attached.device, no), data_seq);
+            }
+            return None;
+        }
+        let bytes = found.present.len();
+        {
+            let mut meter = attached.meter.lock();
+            if is_busy {
+                meter.measured_busy(bytes, time)
+            } else {
+                meter.measured(bytes, time)
+            }
+        }
+        self.drives.server.lock().waits(time);
+        attached.counters.reads.fetch_add(1, Ordering::Relaxed);
+        attached
+            .counters
+            .read_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        Some(Fresh {
+            no,
+            data_seq,
+            found,
+            device: attached.device,
+        })
+    }
+
+    /// Enters what a drive gave, where it still means what is absent here.
+    pub(crate) fn enter(&self, fresh: Fresh) -> Result<(), FsError> {
+        let Fresh {
+            no,
+            data_seq,
+            found,
+            device,
+        } = fresh;
+        let (bytes, mut pieces) = (found.present.len(), found.pieces);
+        self.room_for(bytes);
+        for (from, to) in found.present.iter() {
+            let rest = pieces.split_off(pieces.partition_point(|(at, _)| *at < to));
+            let want = Want {
+                object: no,
+                data_seq,
+                offset: from,
+                len: to - from,
+            };
+            self.fill(&want, to - from, std::mem::replace(&mut pieces, rest))?;
+        }
+        self.drives
+            .has_news(no, bytes, self.monotonic(), Some(device));
+        Ok(())
+    }
+}

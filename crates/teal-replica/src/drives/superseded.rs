@@ -1,0 +1,142 @@
+//! A drive that has been attached to another machine since: what is here is a copy of it, or it was pulled out.
+//!
+//! # Guarantees
+//! 1. Who has attached a drive finds out that somebody else has attached it since: before a burst, when somebody asks for the volume's drives, and
+//!    with the news, every [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then nothing is read from it or written to it any more, and that is said.
+//! 2. Nothing is lost by that: what is on a drive the server has.
+
+use super::super::{Replica, SyncError, unexpected};
+use super::Attached;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_device::UpstreamError;
+use teal_proto::{DeviceAsk, DeviceNote, Reply, Request};
+
+/// Drives that others have attached since.
+#[derive(Debug, Default)]
+pub(super) struct Superseded {
+    /// By their numbers, until they are attached here again: their names, and what is said of them.
+    known: BTreeMap<u32, (String, String)>,
+    /// Where they were, until somebody asks.
+    places: Vec<PathBuf>,
+    /// When the server was asked last.
+    asked: Option<Duration>,
+}
+
+impl super::Drives {
+    /// Stops using a drive, if by these notes of the server it is another machine's now: what is said then. Nothing is being written to it.
+    fn leave_if_superseded(
+        &self,
+        ours: u32,
+        attached: &Arc<Attached>,
+        notes: &[DeviceNote],
+    ) -> Option<String> {
+        let note = notes.iter().find(|note| note.device == attached.device)?;
+        let (_, machine) = note
+            .attached
+            .as_ref()
+            .filter(|(replica, _)| *replica != ours)?;
+        if attached.is_untold.load(Ordering::Acquire) {
+            // The server has not heard of what is here.
+            return None;
+        }
+        let Attached {
+            name,
+            place,
+            device,
+            ..
+        } = &**attached;
+        let words = format!(
+            "{name} has been attached to {machine} since: what is in {place} is a copy, or was pulled out"
+        );
+        if !attached.is_gone.swap(true, Ordering::AcqRel) {
+            log::warn!("{words}; it is not used any more");
+            let mut superseded = self.superseded.lock();
+            superseded
+                .known
+                .insert(*device, (name.clone(), words.clone()));
+            superseded.places.push(place.into());
+        }
+        self.attached
+            .write()
+            .retain(|other| !Arc::ptr_eq(other, attached));
+        attached.changed.notify_all();
+        self.lost.get().iter().for_each(|told| (told.0)());
+        Some(words)
+    }
+
+    /// What the server says of all drives.
+    pub(super) fn compare(&self, ours: u32, notes: &[DeviceNote]) {
+        for attached in self.all() {
+            // A burst under way has looked itself.
+            if let Some(_flushing) = attached.flushing.try_lock() {
+                self.leave_if_superseded(ours, &attached, notes);
+            }
+        }
+    }
+
+    /// It is here again.
+    pub(super) fn is_ours_again(&self, device: u32) {
+        self.superseded.lock().known.remove(&device);
+    }
+
+    /// What is said of a drive of this name that others have attached since.
+    pub(super) fn superseded_words(&self, name: &str) -> Option<String> {
+        let superseded = self.superseded.lock();
+        superseded
+            .known
+            .values()
+            .find(|(known, _)| known == name)
+            .map(|(_, words)| words.clone())
+    }
+}
+
+impl Replica {
+    /// Asks the server whether a drive is still this machine's; under its `flushing`.
+    pub(super) fn is_still_here(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
+        let Reply::Devices(notes) = self.ask(&Request::Devices(DeviceAsk::List))? else {
+            return Err(unexpected("to a question about drives").into());
+        };
+        let ours = self.identity.lock().replica;
+        match self.drives.leave_if_superseded(ours, attached, &notes) {
+            Some(words) => Err(UpstreamError::Denied(words).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// With the news, and not much more often than those are renewed: whether the drives are still this machine's.
+    pub(in super::super) fn look_after_drives(&self) {
+        if self.drives.is_empty() {
+            return;
+        }
+        let now = self.monotonic();
+        {
+            let asked = &mut self.drives.superseded.lock().asked;
+            if asked.is_some_and(|asked| now < asked + self.options.keep_alive / 2) {
+                return;
+            }
+            *asked = Some(now);
+        }
+        if let Err(e) = self.registered_drives() {
+            log::debug!("whose the drives are: {e}");
+        }
+    }
+
+    /// What is to be said of drives that were attached here and are another machine's since, by their numbers.
+    pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
+        let superseded = self.drives.superseded.lock();
+        superseded
+            .known
+            .iter()
+            .map(|(device, (_, words))| (*device, words.clone()))
+            .collect()
+    }
+
+    /// Where those were that have been found out since this was asked last: what is there is not to be attached by itself.
+    pub fn superseded_places(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.drives.superseded.lock().places)
+    }
+}

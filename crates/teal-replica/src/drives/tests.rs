@@ -1,0 +1,268 @@
+//! The choice among sources, as reads and answers come in.
+
+use super::choice::Meter;
+use super::*;
+use teal_device::Label;
+use teal_energy::Profile;
+use teal_env::{MemDisk, SystemClock, SystemEntropy};
+use teal_proto::Got;
+use teal_types::{SECTOR, Span};
+
+const NO: ObjectNo = ObjectNo::new(70);
+const SEQ: CommitSeq = CommitSeq::new(3);
+
+/// A drive in memory, of a profile.
+fn drive(profile: Option<&Profile>) -> Arc<Attached> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let disk = Arc::new(MemDisk::new((16 << 20) / SECTOR));
+    let drive = Drive::make(
+        disk,
+        Arc::clone(&clock),
+        &SystemEntropy,
+        "usb",
+        Label::default(),
+    )
+    .unwrap();
+    Arc::new(Attached {
+        device: 1,
+        name: "usb".into(),
+        place: "there".into(),
+        drive: Arc::new(drive),
+        reader: Hand::new("test").unwrap(),
+        meter: Mutex::new(Meter::local(profile)),
+        rest: Mutex::new(profile.and_then(|profile| Rest::of(profile, Duration::ZERO))),
+        queue: Mutex::default(),
+        changed: Condvar::new(),
+        flushing: RankedMutex::new(teal_volume::Rank::DriveBurst, ()),
+        ahead: AtomicU64::new(0),
+        last_burst: Mutex::default(),
+        has_affinity: AtomicBool::new(false),
+        is_checked: AtomicBool::new(true),
+        is_untold: AtomicBool::new(false),
+        has: Mutex::new(None),
+        profile: String::new(),
+        marking: RankedMutex::new(teal_volume::Rank::DriveMarks, ()),
+        heirs: Mutex::default(),
+        short: Mutex::default(),
+        is_gone: AtomicBool::new(false),
+        counters: Counters::default(),
+    })
+}
+
+fn with(drive: &Arc<Attached>) -> Drives {
+    let drives = Drives::default();
+    drives.attached.write().push(Arc::clone(drive));
+    drives
+}
+
+/// The server has sent a block.
+fn answers(drives: &Drives, millis: u64) {
+    let data = teal_proto::Data {
+        offset: 0,
+        bytes: serde_bytes::ByteBuf::from(vec![1; 4096]),
+    };
+    let reply = Reply::Data(vec![Got::Is {
+        len: 4096,
+        pieces: vec![data],
+    }]);
+    let is_busy = drives.is_sending();
+    drives.answered(
+        &Request::Read { wants: Vec::new() },
+        &reply,
+        (Duration::from_millis(millis), is_busy),
+    );
+}
+
+/// Whether the drive comes first.
+fn is_drive_first(drives: &Drives) -> bool {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let order = drives.order((NO, SEQ), BLOCK, true, (&clock, true));
+    matches!(order.first(), Some(Source::Drive(_)))
+}
+
+#[test]
+fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses() {
+    let usb = drive(None);
+    let drives = with(&usb);
+    (0..8).for_each(|_| usb.meter.lock().measured(BLOCK, Span::millis(20)));
+    for _ in 0..50 {
+        answers(&drives, 2);
+    }
+    assert!(!is_drive_first(&drives));
+    let mut accesses = 0;
+    while !is_drive_first(&drives) {
+        answers(&drives, 62);
+        accesses += 1;
+    }
+    assert!(accesses <= 20, "{accesses}");
+    // And back: what the drive serves is time for trying the server.
+    let mut back = 0;
+    loop {
+        if is_drive_first(&drives) {
+            usb.meter.lock().measured(BLOCK, Span::millis(20));
+            drives.server.lock().waits(Span::millis(20));
+        } else {
+            answers(&drives, 2);
+            back += 1;
+            if drives.server.lock().predict(BLOCK) < Some(Span::millis(20)) {
+                break;
+            }
+        }
+    }
+    assert!(back <= 20, "{back}");
+}
+
+#[test]
+fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
+    // Its start costs what many reads lose.
+    let disk = Profile::shipped("hitachi-travelstar-5k320").unwrap();
+    let usb = drive(Some(&disk));
+    let drives = with(&usb);
+    usb.uses(SystemClock.monotonic());
+    answers(&drives, 60);
+    assert!(is_drive_first(&drives), "it is awake, and faster");
+    usb.rest.lock().as_mut().unwrap().sleep_long_ago();
+    let mut served = 0;
+    while usb.counters.woken.load(Ordering::Relaxed) == 0 {
+        assert!(!is_drive_first(&drives), "another has it");
+        answers(&drives, 60);
+        served += 1;
+        assert!(served < 1000, "what was lost never counts");
+    }
+    assert!(served > 1, "not for one read");
+    assert_eq!(usb.counters.asleep.load(Ordering::Relaxed), served);
+    while usb.reader.is_late() || usb.is_asleep(SystemClock.monotonic()) {
+        std::thread::yield_now();
+    }
+    assert!(is_drive_first(&drives), "it was woken");
+    // Without another, it is asked whatever it does.
+    usb.rest.lock().as_mut().unwrap().sleep_long_ago();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let alone = drives.order((NO, SEQ), BLOCK, false, (&clock, true));
+    assert!(matches!(alone[..], [Source::Drive(_)]));
+}
+
+#[test]
+fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
+    let usb = drive(None);
+    let drives = with(&usb);
+    usb.meter.lock().measured(BLOCK, Span::millis(1));
+    answers(&drives, 200);
+    assert!(is_drive_first(&drives));
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    assert_eq!(
+        usb.reader
+            .ask(Duration::from_millis(1), move || gone.recv().is_ok()),
+        None
+    );
+    for n in 1..=5 {
+        assert!(!is_drive_first(&drives));
+        assert_eq!(usb.counters.avoided.load(Ordering::Relaxed), n);
+    }
+    drop(go);
+    while usb.reader.is_late() {
+        std::thread::yield_now();
+    }
+    assert!(is_drive_first(&drives), "it has come back");
+    usb.is_gone.store(true, Ordering::Release);
+    assert!(!is_drive_first(&drives));
+}
+
+#[test]
+fn a_burst_under_way_is_anticipated() {
+    let usb = drive(None);
+    let drives = with(&usb);
+    usb.meter.lock().measured(BLOCK, Span::millis(10));
+    answers(&drives, 15);
+    assert!(is_drive_first(&drives));
+    let burst = usb.flushing.lock();
+    assert!(!is_drive_first(&drives), "it would wait behind it");
+    usb.meter.lock().measured_busy(BLOCK, Span::millis(11));
+    assert!(is_drive_first(&drives), "it was measured");
+    drop(burst);
+    assert!(is_drive_first(&drives));
+}
+
+#[test]
+fn a_batch_on_its_way_to_the_server_is_anticipated() {
+    let usb = drive(None);
+    let drives = with(&usb);
+    (0..8).for_each(|_| usb.meter.lock().measured(BLOCK, Span::millis(15)));
+    answers(&drives, 10);
+    assert!(!is_drive_first(&drives));
+    let batch = drives.sends();
+    assert!(is_drive_first(&drives), "content would come behind it");
+    let quiet = drives.server.lock().predict(BLOCK);
+    drives.answered(
+        &Request::Have { chunks: Vec::new() },
+        &Reply::Done,
+        (Duration::from_secs(1), true),
+    );
+    answers(&drives, 11);
+    assert!(!is_drive_first(&drives), "it was measured");
+    drop(batch);
+    assert_eq!(
+        drives.server.lock().predict(BLOCK),
+        quiet,
+        "that tells nothing of how it is otherwise"
+    );
+    assert!(!is_drive_first(&drives));
+}
+
+#[test]
+fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
+    let usb = drive(None);
+    let drives = with(&usb);
+    usb.meter.lock().measured(BLOCK, Span::millis(2));
+    let answered = |reply: &Reply, millis| {
+        let request = Request::List {
+            dirs: Vec::new(),
+            ahead: 0,
+        };
+        drives.answered(
+            &request,
+            reply,
+            (Duration::from_millis(millis), drives.is_sending()),
+        );
+    };
+    let listing = |no: u64| teal_proto::Listing {
+        dir: ObjectNo::new(no),
+        entries: None,
+        more: false,
+    };
+    let few = Reply::Listings {
+        head: SEQ,
+        dirs: vec![listing(70)],
+    };
+    let many = Reply::Listings {
+        head: SEQ,
+        dirs: (1 << 20..(1 << 20) + 20_000).map(listing).collect(),
+    };
+    let blocks = encode_reply(&many).unwrap().len() as u64 / BLOCK;
+    assert!(blocks > 10, "{blocks}");
+    answered(&Reply::Done, 1);
+    answered(&few, 1);
+    assert!(
+        !is_drive_first(&drives) && drives.is_server_unknown(),
+        "the way is short, and that is all that is known"
+    );
+    answered(&many, 1 + 16 * (blocks + 1));
+    assert!(
+        is_drive_first(&drives) && !drives.is_server_unknown(),
+        "2 Mbit/s"
+    );
+    answered(&many, 1 + (blocks + 1) / 10);
+    assert!(!is_drive_first(&drives), "it was the server's work");
+    assert!(
+        !Drives::default().is_server_unknown(),
+        "who has no drives asks the server for all"
+    );
+}
+
+#[test]
+fn a_drive_that_is_written_to_outside_of_a_burst_is_anticipated() {
+    let usb = drive(None);
+    assert!(!usb.is_busy());
+    let label = usb.drive.relabel(|_| assert!(usb.is_busy()));
+    assert!(label.is_ok() && !usb.is_busy());
+}

@@ -1,0 +1,157 @@
+//! Content that comes before anybody asks for it, while whoever reads goes on.
+//!
+//! # Guarantees
+//! 1. *In proportion*: of what nobody has used yet there is never more than the [`Window`](super::ahead::Window) says, from the last place where somebody
+//!    had to wait. So who stops reading soon has nothing more come; who reads on has the next part come when half of it is used.
+//! 2. *Bounded*: [`AT_ONCE`] requests at a time, each of one reply. Nothing is asked of a server that did not answer a moment ago.
+//! 3. *Nobody waits* for it but who needs it: it comes on threads of its own, and enters as what was asked for does.
+//!
+//! # How
+//! Whoever has to wait, or uses what came ahead, says [`where`](Lookout::give) that was. The threads look what lies there and is absent, one after the
+//! other, until the window is full or there is nothing. Without threads, a round with the server does it.
+
+use super::ahead::Flight;
+use super::fetch::{PART, wants};
+use super::ranges::Ranges;
+use super::{Replica, SyncError};
+use parking_lot::{Condvar, Mutex};
+use teal_proto::Want;
+use teal_types::ObjectNo;
+use teal_volume::{Rank, RankedMutex};
+
+/// Requests at the same time, beside those that somebody waits for.
+pub(super) const AT_ONCE: usize = 3;
+
+/// Less than this part of the window is not worth a request.
+const SMALL: u64 = 8;
+
+/// A place in an object.
+pub(super) type Place = (ObjectNo, u64);
+
+/// Where something should come ahead.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    /// Guards itself.
+    state: Mutex<Near>,
+    given: Condvar,
+    /// For who looks what should come; under it the store is read, nothing else waits.
+    looking: RankedMutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Near {
+    place: Option<Place>,
+    stop: bool,
+}
+
+impl Default for Lookout {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            given: Condvar::new(),
+            looking: RankedMutex::new(Rank::Lookout, ()),
+        }
+    }
+}
+
+impl Lookout {
+    /// Something was needed there last.
+    pub(super) fn give(&self, place: Place) {
+        self.state.lock().place = Some(place);
+        self.given.notify_all();
+    }
+
+    /// There is nothing more to come near there.
+    fn done(&self, place: Place) {
+        let mut state = self.state.lock();
+        if state.place == Some(place) {
+            state.place = None;
+        }
+    }
+
+    /// Waits for a place; `None`: it is time to stop.
+    fn next(&self) -> Option<Place> {
+        let mut state = self.state.lock();
+        self.given
+            .wait_while(&mut state, |state| state.place.is_none() && !state.stop);
+        if state.stop { None } else { state.place }
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.given.notify_all();
+    }
+}
+
+impl Replica {
+    /// One request for what should come ahead by now, if there is anything; without a thread for it.
+    pub(super) fn fetch_due_ahead(&self) -> Result<(), SyncError> {
+        let place = self.lookout.state.lock().place;
+        let Some(place) = place else { return Ok(()) };
+        if !self.fetch_ahead(place)? {
+            self.lookout.done(place);
+        }
+        Ok(())
+    }
+
+    /// One request for what lies near there, if the window has room; whether there was anything.
+    fn fetch_ahead(&self, place: Place) -> Result<bool, SyncError> {
+        self.try_reach()?;
+        let mut flight = self.flights.begin();
+        let wants = self.wants_ahead(place, &mut flight)?;
+        if wants.is_empty() {
+            return Ok(false);
+        }
+        self.room_for(wants.iter().map(|want| want.len).sum());
+        let begun = self.monotonic();
+        // None of it is needed: that some is another one by now, or damaged, is for whoever needs it.
+        self.read_content((place.0, 0), &wants)?;
+        self.content_ahead
+            .took(self.monotonic().saturating_sub(begun));
+        Ok(true)
+    }
+
+    fn wants_ahead(
+        &self,
+        (no, from): Place,
+        flight: &mut Flight<'_>,
+    ) -> Result<Vec<Want>, SyncError> {
+        let _looking = self.lookout.looking.lock();
+        let (size, room) = self.content_ahead.room();
+        if room == 0 || room < size / SMALL {
+            return Ok(Vec::new());
+        }
+        let room = room.min(PART);
+        let mut range = Ranges::default();
+        range.add(from, from.saturating_add(room));
+        let (note, mut absent) = self.take_absent(no, &range, flight)?;
+        let near = vec![(no, note.data_seq, absent.clone())];
+        if !absent.is_empty()
+            && self
+                .drives
+                .without_cheaper(near, self.monotonic())
+                .is_empty()
+        {
+            // A drive has it.
+            absent = Ranges::default();
+        }
+        self.content_ahead.came(no, from, absent.len());
+        let mut wants = wants(no, &note, &absent);
+        wants.extend(self.neighbours(no, room - absent.len().min(room), size, flight)?);
+        Ok(wants)
+    }
+}
+
+/// A thread that has content come ahead.
+pub(super) fn run_ahead(replica: &Replica) {
+    while let Some(place) = replica.lookout.next() {
+        match replica.fetch_ahead(place) {
+            Ok(true) => {}
+            Ok(false) => replica.lookout.done(place),
+            Err(e) => {
+                log::debug!("nothing comes ahead: {e}");
+                replica.lookout.done(place);
+            }
+        }
+    }
+}

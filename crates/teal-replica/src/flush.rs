@@ -1,0 +1,302 @@
+//! A flush: one batch from here to the server.
+//!
+//! # Guarantees
+//! 1. What the server has committed is settled exactly once, whatever answers are lost: the batch's counter and digest are durable here
+//!    before it is asked to commit, and asking again gives the same answer.
+//! 2. What has not been committed is pending again, with its first base.
+
+use super::content::Sending;
+use super::cut::Cut;
+use super::{Replica, SyncError, unexpected};
+use crate::FsError;
+use crate::seeded::{Bug, bug};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use teal_device::UpstreamError;
+use teal_log::{Cost, note_cost};
+use teal_proto::{RefusalCode, Reply, Request, STAGE_BYTES, encode_ops};
+use teal_types::limits::BATCH_BYTES_MAX;
+use teal_types::{CommitSeq, ObjectNo, Op};
+
+impl Replica {
+    /// Asks the server within the usual deadline.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Reply, UpstreamError> {
+        self.call(request, self.options.deadline)
+    }
+
+    /// Sends one batch of what is pending; says whether there is more, or something was sent at all. Keeps in mind what stands in the way for
+    /// as long as nobody does something about it.
+    pub(crate) fn flush_once(&self) -> Result<Flushed, SyncError> {
+        let flushed = self.send_batch();
+        let held = self.held.lock().refusal();
+        let stuck = match &flushed {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => {
+                Some(&refused.words)
+            }
+            _ => held.as_ref(),
+        };
+        let mut state = self.state.lock();
+        if state.stuck.as_ref() != stuck {
+            if let Some(words) = stuck {
+                log::warn!("the server does not take changes: {words}");
+            }
+            state.stuck = stuck.cloned();
+        }
+        drop(state);
+        flushed
+    }
+
+    fn send_batch(&self) -> Result<Flushed, SyncError> {
+        let _flushing = self.flushing.lock();
+        self.land_earlier()?;
+        self.catch_up()?;
+        // What has lost its name by that has another one at the server.
+        self.look_again()?;
+        let Some(cut) = self.take_cut()? else {
+            return Ok(Flushed::Nothing);
+        };
+        let (batch, is_partial) = (cut.batch, cut.is_partial);
+        let objects = cut.objects.clone();
+        let _sending = self.drives.sends();
+        let mut unread = Vec::new();
+        let staged = self.stage(cut, &mut unread);
+        let (parts, digest) = match staged {
+            Ok(staged) if unread.is_empty() => staged,
+            staged => {
+                self.take_back(batch, &objects)?;
+                for (no, e) in unread {
+                    self.hold_unread(no, e)?;
+                }
+                return match staged {
+                    Ok(_) | Err(SyncError::Later) => Ok(Flushed::Part),
+                    Err(e) => self.narrow(&objects, e).map(|()| Flushed::Part),
+                };
+            }
+        };
+        self.identify(|identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
+        if !bug(Bug::UnsyncedCommit) {
+            self.volume.sync()?;
+        }
+        if let Err(e) = self.land() {
+            // Taken back if it was refused; if not, it is found out later what became of it.
+            if self.identity.lock().parts > 0 {
+                return Err(e);
+            }
+            return self.narrow(&objects, e).map(|()| Flushed::Part);
+        }
+        self.held.lock().sent(&objects);
+        Ok(if is_partial {
+            Flushed::Part
+        } else {
+            Flushed::All
+        })
+    }
+
+    /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one that is refused is sent anew.
+    fn land_earlier(&self) -> Result<(), SyncError> {
+        if self.identity.lock().parts == 0 {
+            return Ok(());
+        }
+        let objects = self.flying()?;
+        match self.land() {
+            Err(e) if self.identity.lock().parts == 0 => self.narrow(&objects, e),
+            landed => landed,
+        }
+    }
+
+    /// Sends the parts of a batch and all its content, the smallest files first; how many parts, and their digest. `unread`: files that cannot
+    /// be read here.
+    fn stage(
+        &self,
+        cut: Cut,
+        unread: &mut Vec<(ObjectNo, SyncError)>,
+    ) -> Result<(u32, [u8; 32]), SyncError> {
+        let Cut {
+            batch,
+            creates,
+            removals,
+            placements,
+            mut others,
+            mut contents,
+            ..
+        } = cut;
+        let mut sending = Sending::new(self);
+        contents.sort_by_cached_key(|(no, _)| self.store().attr(*no).map_or(0, |attr| attr.size));
+        for (no, dirty) in &contents {
+            match sending.file(*no, dirty, &mut others) {
+                Err(e @ SyncError::Fs(_)) if !bug(Bug::OneStopsAll) => unread.push((*no, e)),
+                sent => sent?,
+            }
+        }
+        sending.send()?;
+        if !unread.is_empty() {
+            return Ok((0, [0; 32]));
+        }
+        let ops: Vec<Op> = [creates, removals, placements, others]
+            .into_iter()
+            .flatten()
+            .collect();
+        self.counters
+            .ops
+            .fetch_add(ops.len() as u64, Ordering::Relaxed);
+        let incarnation = self.identity.lock().incarnation;
+        let (mut parts, mut digest) = (0, blake3::Hasher::new());
+        let mut gathered = Vec::new();
+        let (mut bytes, mut bytes_in_all) = (0, 0);
+        let mut stage = |ops: Vec<Op>, parts: &mut u32| -> Result<(), SyncError> {
+            digest.update(&encode_ops(&ops).map_err(UpstreamError::from)?);
+            let request = Request::Stage {
+                incarnation,
+                batch,
+                part: *parts,
+                ops,
+            };
+            *parts += 1;
+            match self.ask(&request)? {
+                Reply::Done => Ok(()),
+                _ => Err(unexpected("to a part of a batch").into()),
+            }
+        };
+        for op in ops {
+            let len = encode_ops(std::slice::from_ref(&op))
+                .map_err(UpstreamError::from)?
+                .len();
+            if bytes + len > STAGE_BYTES && !gathered.is_empty() {
+                stage(std::mem::take(&mut gathered), &mut parts)?;
+                bytes = 0;
+            }
+            bytes += len;
+            bytes_in_all += len as u64;
+            if bytes_in_all > BATCH_BYTES_MAX {
+                return Err(SyncError::TooLarge);
+            }
+            gathered.push(op);
+        }
+        stage(gathered, &mut parts)?;
+        Ok((parts, *digest.finalize().as_bytes()))
+    }
+
+    /// Finds out what has become of the batch that flies, if one does, and settles it.
+    pub(crate) fn land(&self) -> Result<(), SyncError> {
+        let identity = *self.identity.lock();
+        if identity.parts == 0 {
+            return Ok(());
+        }
+        let request = Request::Commit {
+            incarnation: identity.incarnation,
+            batch: identity.batch,
+            parts: identity.parts,
+            digest: identity.batch_digest,
+        };
+        let seq = match self.ask(&request) {
+            Ok(Reply::Committed { seq }) => seq,
+            Ok(_) => return Err(unexpected("to a commit").into()),
+            Err(UpstreamError::Refused(refused)) => {
+                // Whoever is shut out is not told what became of it; that is asked again when it is let in.
+                let again = matches!(
+                    refused.code,
+                    RefusalCode::Busy | RefusalCode::Stopping | RefusalCode::Denied
+                );
+                if !again {
+                    // It was not committed, and never will be in this form.
+                    self.take_back_all()?;
+                }
+                return Err(refused.into());
+            }
+            Err(e) => return Err(e.into()),
+        };
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.settle_batch(identity.batch, seq)
+    }
+
+    /// Brings history up to a batch of this replica, and settles what of it did not appear there.
+    fn settle_batch(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+        {
+            let _applying = self.apply()?;
+            self.pull_all(Some((batch, seq)))?;
+            self.settle_rest(batch, seq)?;
+            self.identify(|identity| identity.parts = 0)?;
+        }
+        if self.options.queue.is_some() {
+            self.count_queue()?;
+        }
+        let now = self.monotonic();
+        let mut state = self.state.lock();
+        state.flushes += 1;
+        state.last_flush = Some(now);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Everything that flies.
+    pub(crate) fn flying(&self) -> Result<Vec<ObjectNo>, FsError> {
+        let mut flying = Vec::new();
+        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
+            if super::Note::glance(head).1 {
+                flying.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(flying)
+    }
+
+    /// After a batch that did not arrive, or was never sent.
+    pub(crate) fn take_back_all(&self) -> Result<(), SyncError> {
+        let identity = *self.identity.lock();
+        let objects = self.flying()?;
+        if objects.is_empty() && identity.parts == 0 {
+            return Ok(());
+        }
+        self.take_back(identity.batch, &objects)
+    }
+
+    fn take_back(&self, batch: u64, objects: &[ObjectNo]) -> Result<(), SyncError> {
+        if !objects.is_empty() {
+            log::info!(
+                "batch {batch} did not arrive: {} objects are to be sent again",
+                objects.len()
+            );
+        }
+        for no in objects {
+            let mut cost = Cost::names(1).freeing();
+            cost.bytes += note_cost(self.note(*no)?.encode().len());
+            let op = self.begin(cost)?;
+            let _locked = op.lock(&[*no]).ok();
+            let mut note = self.note(*no)?;
+            if let Some(flying) = note.flying.take() {
+                note.pending.take_back(flying.part);
+                let bytes = (!note.is_empty()).then(|| note.encode());
+                op.set_note(*no, bytes.as_deref())?;
+            }
+        }
+        // Never committed, its counter is free: all up to the last one are known to be this store's.
+        self.identify(|identity| {
+            identity.parts = 0;
+            identity.batch -= u64::from(identity.batch == batch && batch > 0);
+        })?;
+        self.has_pending(self.monotonic());
+        Ok(())
+    }
+}
+
+/// Whether a refusal comes again until somebody has done something about it.
+fn lasts(code: RefusalCode) -> bool {
+    matches!(
+        code,
+        RefusalCode::NoSpace
+            | RefusalCode::ReadOnly
+            | RefusalCode::Damaged
+            | RefusalCode::BadRequest
+    )
+}
+
+/// What a flush has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// Nothing was pending.
+    Nothing,
+    /// A batch was sent, and more is pending than fitted.
+    Part,
+    /// All that was pending at its beginning is at the server.
+    All,
+}

@@ -1,0 +1,573 @@
+//! What cannot be sent, or cannot be installed, is held back by itself: everything else goes on.
+//!
+//! # Guarantees
+//! 1. A change that the server refuses, or that cannot be read here, keeps no other from being sent, but those that need it: what lies in a
+//!    new directory that is held back, or takes a name that it had.
+//! 2. A state of the server that cannot be installed here keeps no other from being installed; the object stays as it was.
+//! 3. What is held back has its path and the reason in [`StuckObject`], counts as not safe, and is tried again: at growing intervals, and
+//!    whenever a flush is asked for.
+//! 4. *Bounded*: finding out what of `n` objects a server refuses takes about `2 log n` batches for each; after [`FAILURES_MAX`] objects in a
+//!    row were refused by themselves, it is the server that takes nothing.
+//!
+//! # How
+//! 1. A refused batch is taken back; the next one has half as many objects, those with the least content first. One object that is refused
+//!    by itself, with what it needs, is held back, and batches grow again.
+//! 2. Where the server's disk is full, everything with at least as much content as what was refused is held back with it: it would only fill
+//!    the disk for smaller ones.
+//! 3. The note of an object that could not be installed says since which commit it is behind (`Note::behind`): what is changed in it from
+//!    then on was made without having seen what came since, and meets the rules of conflicts.
+
+use super::install::is_number;
+use super::pull::Landed;
+use super::run::BACKOFF_MAX;
+use super::settle::settle;
+use super::{Replica, SyncError};
+use crate::FsError;
+use crate::seeded::{Bug, bug};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+use teal_device::UpstreamError;
+use teal_log::{Cost, StoreError, note_cost};
+use teal_proto::RefusalCode;
+use teal_types::{Link, ObjectNo, Version};
+
+/// The most objects of one batch; more wait for the next.
+pub(crate) const OBJECTS_MAX: usize = 100_000;
+/// So many objects may be refused by themselves, one after the other, before the server counts as taking nothing.
+const FAILURES_MAX: u32 = 8;
+/// The first pause before something that was held back is tried again.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The most objects that are listed for people, and the most that an error of a flush names.
+const SHOWN_MAX: usize = 100;
+const SAID_MAX: usize = 5;
+
+/// Which way something cannot go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StuckWay {
+    /// From here to the server.
+    Sending,
+    /// From the server to here.
+    Installing,
+}
+
+/// An object that is held back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StuckObject {
+    /// Where it lies, from the root of the volume.
+    pub path: String,
+    /// Which way it cannot go.
+    pub way: StuckWay,
+    /// Why.
+    pub why: String,
+}
+
+/// Who says that something cannot go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Here,
+    ByServer,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: String,
+    why: String,
+    said: Said,
+    /// Monotonic time from which on it is tried again.
+    due: Duration,
+    pause: Duration,
+}
+
+/// What is held back, and how large batches may be.
+#[derive(Debug)]
+pub(crate) struct Held {
+    entries: BTreeMap<(StuckWay, ObjectNo), Entry>,
+    /// The most objects of the next batch; less than [`OBJECTS_MAX`] while it is looked for what the server refuses.
+    limit: usize,
+    /// Failures in a row that made no batch smaller.
+    failures: u32,
+    /// The batch on its way is something held back that is tried again.
+    is_retry: bool,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            limit: OBJECTS_MAX,
+            failures: 0,
+            is_retry: false,
+        }
+    }
+}
+
+impl Held {
+    fn hold(
+        &mut self,
+        (way, no): (StuckWay, ObjectNo),
+        path: String,
+        (said, why): (Said, &str),
+        now: Duration,
+    ) {
+        let entry = self.entries.entry((way, no)).or_insert_with(|| {
+            log::warn!("{path} is stuck: {why}");
+            Entry {
+                path: String::new(),
+                why: String::new(),
+                said,
+                due: now,
+                pause: Duration::ZERO,
+            }
+        });
+        entry.pause = (entry.pause * 2).clamp(PAUSE_MIN, BACKOFF_MAX);
+        entry.due = now + entry.pause;
+        (entry.path, entry.said, entry.why) = (path, said, why.to_owned());
+    }
+
+    /// The objects held back in one way.
+    pub(crate) fn of(&self, way: StuckWay) -> BTreeSet<ObjectNo> {
+        self.entries
+            .keys()
+            .filter(|(of, _)| *of == way)
+            .map(|(_, no)| *no)
+            .collect()
+    }
+
+    /// Whether an object is held back in this way, and not to be tried yet.
+    pub(crate) fn waits(&self, way: StuckWay, no: ObjectNo, now: Duration) -> bool {
+        self.entries
+            .get(&(way, no))
+            .is_some_and(|entry| entry.due > now)
+    }
+
+    /// How long until something is to be tried again in this way; `None`: nothing is held back.
+    pub(crate) fn due_in(&self, way: StuckWay, now: Duration) -> Option<Duration> {
+        let of_it = self.entries.iter().filter(|((of, _), _)| *of == way);
+        of_it.map(|(_, entry)| entry.due.saturating_sub(now)).min()
+    }
+
+    /// Everything is tried again now.
+    pub(crate) fn try_all(&mut self) {
+        self.entries
+            .values_mut()
+            .for_each(|entry| entry.due = Duration::ZERO);
+    }
+
+    /// Only these can still be held back in this way.
+    pub(crate) fn keep(&mut self, way: StuckWay, is_there: impl Fn(ObjectNo) -> bool) {
+        self.entries
+            .retain(|(of, no), _| *of != way || is_there(*no));
+    }
+
+    pub(crate) fn ends(&mut self, way: StuckWay, no: ObjectNo) {
+        self.entries.remove(&(way, no));
+    }
+
+    /// A batch has arrived.
+    pub(crate) fn sent(&mut self, objects: &[ObjectNo]) {
+        objects
+            .iter()
+            .for_each(|no| self.ends(StuckWay::Sending, *no));
+        self.failures = 0;
+        self.limit = (self.limit * 2).clamp(1, OBJECTS_MAX);
+    }
+
+    /// Counts a failure; fails as it did if that is one too many in a row.
+    fn fails(&mut self, e: SyncError) -> Result<(), SyncError> {
+        self.failures = (self.failures + 1) % FAILURES_MAX;
+        if self.failures == 0 { Err(e) } else { Ok(()) }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many are held back, and the first of them.
+    pub(crate) fn shown(&self) -> (usize, Vec<StuckObject>) {
+        let one = |((way, _), entry): (&(StuckWay, ObjectNo), &Entry)| StuckObject {
+            path: entry.path.clone(),
+            way: *way,
+            why: entry.why.clone(),
+        };
+        (
+            self.entries.len(),
+            self.entries.iter().take(SHOWN_MAX).map(one).collect(),
+        )
+    }
+
+    /// Why the server does not take something, if that is so.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refused = self
+            .entries
+            .values()
+            .find(|entry| entry.said == Said::ByServer);
+        refused.map(|entry| entry.why.clone())
+    }
+
+    /// What a flush fails with; `None`: nothing is held back.
+    pub(crate) fn words(&self) -> Option<String> {
+        let (count, shown) = self.shown();
+        let mut words: Vec<String> = shown
+            .iter()
+            .take(SAID_MAX)
+            .map(|stuck| format!("{}: {}", stuck.path, stuck.why))
+            .collect();
+        if count > SAID_MAX {
+            words.push(format!(
+                "and {} more (`teal status` lists them)",
+                count - SAID_MAX
+            ));
+        }
+        (count > 0).then(|| format!("stuck: {}", words.join("; ")))
+    }
+}
+
+/// What a failure of a batch says of the objects in it.
+enum Blame {
+    /// Nothing: the server cannot be asked, or takes nothing at all now.
+    Nobody,
+    /// Nothing: the server has forgotten what it was sent before, and is sent it again.
+    Again,
+    /// One of them.
+    Some,
+    /// Those with the most content: the server's disk is full.
+    Large,
+}
+
+fn blame(e: &SyncError) -> Blame {
+    match e {
+        SyncError::Upstream(UpstreamError::Refused(refused)) => match refused.code {
+            RefusalCode::NoSpace => Blame::Large,
+            RefusalCode::NeedsChunks | RefusalCode::NeedsParts => Blame::Again,
+            RefusalCode::BadRequest | RefusalCode::Damaged => Blame::Some,
+            _ => Blame::Nobody,
+        },
+        SyncError::Upstream(UpstreamError::Protocol(_)) | SyncError::TooLarge => Blame::Some,
+        SyncError::Fs(e) if is_of_object(e) => Blame::Some,
+        _ => Blame::Nobody,
+    }
+}
+
+/// Whether a failure is about the object that was read or changed, and not about the whole store or the way to the server.
+pub(crate) fn is_of_object(e: &FsError) -> bool {
+    !matches!(
+        e,
+        FsError::Io(StoreError::Poisoned)
+            | FsError::ReadOnly
+            | FsError::Unreachable(_)
+            | FsError::OnlyHere(_)
+            | FsError::Stuck(_)
+    )
+}
+
+impl Replica {
+    /// After a batch of these objects was refused and taken back: makes the next one smaller, or holds back what is refused by itself. Fails
+    /// as the batch did where it is not about what was in it.
+    pub(crate) fn narrow(&self, objects: &[ObjectNo], e: SyncError) -> Result<(), SyncError> {
+        let blame = blame(&e);
+        if matches!(blame, Blame::Nobody) || objects.is_empty() || bug(Bug::OneStopsAll) {
+            return Err(e);
+        }
+        if matches!(blame, Blame::Again) {
+            return self.held.lock().fails(e);
+        }
+        {
+            let mut held = self.held.lock();
+            if held.limit > 1 && objects.len() > 1 && !held.is_retry {
+                held.limit = held
+                    .limit
+                    .min(objects.len())
+                    .div_ceil(2)
+                    .min(objects.len() - 1);
+                return Ok(());
+            }
+        }
+        let why = e.to_string();
+        let said = if matches!(e, SyncError::Upstream(_)) {
+            Said::ByServer
+        } else {
+            Said::Here
+        };
+        self.hold_all(objects, (said, &why));
+        if matches!(blame, Blame::Large) {
+            let mut least = u64::MAX;
+            for no in objects {
+                least = least.min(self.unsent(*no).unwrap_or(0));
+            }
+            let mut larger = Vec::new();
+            for no in self.pending()? {
+                if self.unsent(no).unwrap_or(0) >= least.max(1) || least == 0 {
+                    larger.push(no);
+                }
+            }
+            self.hold_all(&larger, (said, &why));
+        }
+        self.held.lock().fails(e)
+    }
+
+    fn hold_all(&self, objects: &[ObjectNo], why: (Said, &str)) {
+        let now = self.monotonic();
+        for no in objects {
+            let path = self.path_for_people(*no);
+            self.held
+                .lock()
+                .hold((StuckWay::Sending, *no), path, why, now);
+        }
+    }
+
+    /// Holds back one object that cannot be read here, if that is what `e` is about.
+    pub(crate) fn hold_unread(&self, no: ObjectNo, e: SyncError) -> Result<(), SyncError> {
+        match e {
+            SyncError::Fs(of) if is_of_object(&of) && !bug(Bug::OneStopsAll) => {
+                self.hold_all(
+                    &[no],
+                    (Said::Here, &format!("it cannot be read here: {of}")),
+                );
+                Ok(())
+            }
+            e => Err(e),
+        }
+    }
+
+    /// Where an object lies, or lay for the server.
+    fn path_for_people(&self, no: ObjectNo) -> String {
+        let is_here = self.store().names(no).is_ok_and(|names| !names.is_empty());
+        let had = || self.note(no).ok()?.pending.links?.1.into_iter().next();
+        match had().filter(|_| !is_here) {
+            Some(link) => self.path_of_link(&link),
+            None => self.store().path_of(no),
+        }
+    }
+
+    fn path_of_link(&self, link: &Link) -> String {
+        match self.store().path_of(link.dir) {
+            root if root == "/" => format!("/{}", link.name),
+            dir => format!("{dir}/{}", link.name),
+        }
+    }
+
+    /// Of what is pending, what is free to go: not what is held back, nor what needs it.
+    pub(crate) fn free_of_held(&self, pending: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut held = {
+            let mut held = self.held.lock();
+            held.is_retry = false;
+            let there: BTreeSet<ObjectNo> = pending.iter().copied().collect();
+            held.keep(StuckWay::Sending, |no| there.contains(&no));
+            held.of(StuckWay::Sending)
+        };
+        if held.is_empty() {
+            return Ok(pending);
+        }
+        let before = self.before(&pending)?;
+        let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
+        for no in &pending {
+            match self.needs(*no, &before.had) {
+                Ok(needs) => needs
+                    .into_iter()
+                    .for_each(|needed| needed_by.entry(needed).or_default().push(*no)),
+                Err(e) => {
+                    self.hold_unread(*no, e)?;
+                    held.insert(*no);
+                }
+            }
+        }
+        let (mut blocked, mut next) = (BTreeSet::new(), held.iter().copied().collect::<Vec<_>>());
+        let mut leaves_something = false;
+        while let Some(no) = next.pop() {
+            if blocked.insert(no) {
+                next.extend(needed_by.get(&no).into_iter().flatten());
+                let part = self.note(no)?.pending;
+                leaves_something |= part.links.is_some() && !part.created;
+            }
+        }
+        if leaves_something {
+            // At the server it may still be in a directory that was removed here.
+            blocked.extend(before.gone);
+        }
+        let free: Vec<ObjectNo> = pending
+            .into_iter()
+            .filter(|no| !blocked.contains(no))
+            .collect();
+        if free.is_empty() {
+            // Whatever was looked for is found.
+            self.held.lock().limit = OBJECTS_MAX;
+        }
+        Ok(free)
+    }
+
+    /// What is held back and is to be tried again, the one with the least content first.
+    pub(crate) fn next_held(&self) -> Result<Option<ObjectNo>, SyncError> {
+        let now = self.monotonic();
+        let due: Vec<ObjectNo> = {
+            let mut held = self.held.lock();
+            held.is_retry = true;
+            let all = held.of(StuckWay::Sending);
+            all.into_iter()
+                .filter(|no| !held.waits(StuckWay::Sending, *no, now))
+                .collect()
+        };
+        let mut least = None;
+        for no in due {
+            let bytes = self.unsent(no).unwrap_or(0);
+            if least.is_none_or(|(known, _)| bytes < known) {
+                least = Some((bytes, no));
+            }
+        }
+        Ok(least.map(|(_, no)| no))
+    }
+
+    /// Installs a state, or holds the object back if that cannot be done here.
+    pub(crate) fn install_or_hold(
+        &self,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        let done = match version.beyond_limits() {
+            Some(why) if is_number(version.object) => Err(why),
+            _ => match self.install_version(version, ranges, landed) {
+                Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => {
+                    Err(e.to_string())
+                }
+                Err(e) => return Err(e),
+                Ok(()) => Ok(()),
+            },
+        };
+        let Err(why) = done else {
+            self.held.lock().ends(StuckWay::Installing, version.object);
+            return Ok(());
+        };
+        let path = match version.links.first() {
+            Some(link) => self.path_of_link(link),
+            None => self.path_for_people(version.object),
+        };
+        self.stays_behind(version.object, Some(version), landed)
+            .inspect_err(|e| log::warn!("{path}: {e}"))?;
+        let now = self.monotonic();
+        self.held.lock().hold(
+            (StuckWay::Installing, version.object),
+            path,
+            (Said::Here, &why),
+            now,
+        );
+        Ok(())
+    }
+
+    /// The same for an entry of a directory that somebody waits for: only a state that no volume can hold is held back, and all else fails.
+    pub(crate) fn install_listed(
+        &self,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+    ) -> Result<(), SyncError> {
+        match version.beyond_limits() {
+            Some(_) => self.install_or_hold(version, ranges, None),
+            None => self.install_version(version, ranges, None),
+        }
+    }
+
+    /// The end of an object that is gone at the server, or holding it back if that cannot be done here. `false`: a directory that is not empty.
+    pub(crate) fn bury_or_hold(&self, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
+        let why = match self.bury_one(no, landed) {
+            Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => e.to_string(),
+            done => {
+                if done.is_ok() {
+                    self.held.lock().ends(StuckWay::Installing, no);
+                }
+                return done;
+            }
+        };
+        let path = self.path_for_people(no);
+        self.stays_behind(no, None, landed)?;
+        self.held.lock().hold(
+            (StuckWay::Installing, no),
+            path,
+            (Said::Here, &why),
+            self.monotonic(),
+        );
+        Ok(true)
+    }
+
+    /// Notes that an object is not as the server has it from here on; what flew of it has landed all the same.
+    fn stays_behind(
+        &self,
+        no: ObjectNo,
+        version: Option<&Version>,
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        let past = match version {
+            Some(version) => self.past_of_tail(version, landed)?,
+            None => None,
+        };
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(self.note(no)?.encode().len() + 4096);
+        let op = self.begin(cost)?;
+        let locked = op.lock(&[no]).ok();
+        let mut note = self.note(no)?;
+        let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
+        let has_landed = note
+            .flying
+            .as_ref()
+            .is_some_and(|flying| landed.is_some_and(|(of, _)| of == flying.batch));
+        match version {
+            Some(version) if has_landed => {
+                let _what_it_became = settle(&mut note, version, landed, past.as_ref(), size);
+            }
+            None if has_landed => note.flying = None,
+            _ => {}
+        }
+        note.again = true;
+        note.behind.get_or_insert(self.seen());
+        op.set_note(no, Some(&note.encode()))?;
+        Ok(())
+    }
+
+    /// What must be at the server before an object, or go there with it: the new directories it lies in, and who had its names.
+    pub(crate) fn needs(
+        &self,
+        no: ObjectNo,
+        had: &HashMap<Link, ObjectNo>,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut needs = Vec::new();
+        for link in self.links_here(no)? {
+            if self.note(link.dir)?.pending.created {
+                needs.push(link.dir);
+            }
+            needs.extend(had.get(&link).filter(|of| **of != no));
+        }
+        Ok(needs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_is_tried_again_at_growing_intervals_and_named() {
+        let (mut held, no, mut now) = (Held::default(), ObjectNo::new(17), Duration::from_secs(5));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            held.hold(
+                (StuckWay::Sending, no),
+                "/a/b".into(),
+                (Said::ByServer, "no space left"),
+                now,
+            );
+            let pause = held.due_in(StuckWay::Sending, now).unwrap();
+            assert!(held.waits(
+                StuckWay::Sending,
+                no,
+                now + pause - Duration::from_millis(1)
+            ));
+            pauses.push(pause.as_secs());
+            now += pause;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(held.words().unwrap(), "stuck: /a/b: no space left");
+        assert_eq!(held.due_in(StuckWay::Installing, now), None);
+        held.try_all();
+        assert!(!held.waits(StuckWay::Sending, no, now));
+        held.sent(&[no]);
+        assert!(held.words().is_none());
+    }
+}

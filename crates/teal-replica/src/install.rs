@@ -1,0 +1,603 @@
+//! Installing the server's state of an object: attributes, extended attributes, content; its names are in `names`.
+//!
+//! # Guarantees
+//! 1. A component that is pending or flying here is left alone.
+//! 2. An object nobody here has heard of, in directories that are not listed here, is not made.
+//! 3. Content that has changed is noted as absent before the old content goes, under the object's lock: no reader sees the zeros between.
+//! 4. What a copy of this store has made under numbers that are this one's to give is not installed before this one has a life of its own.
+//! 5. What the kernel may remember of the object is told to be forgotten after it has changed.
+
+use super::cut::attributes;
+use super::pull::Landed;
+use super::ranges::END;
+use super::settle::{Free, settle};
+use super::tails::ranges_behind;
+use super::{Identity, Note, Replica, SyncError, unexpected};
+use crate::seeded::{Bug, bug};
+use std::collections::HashSet;
+use teal_device::UpstreamError;
+use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError, note_cost};
+use teal_proto::{RefusalCode, Refused};
+use teal_types::{CommitSeq, FileType, LEASE, Link, ObjectNo, REPLICATED_LIMIT, Version};
+use teal_volume::Invalidation;
+
+/// What is known of the batch that an installed state may settle.
+#[derive(Debug, Clone, Copy, Default)]
+struct Arrival<'a> {
+    landed: Landed,
+    /// The state that it made, where that is not the present one and was asked for.
+    past: Option<&'a Version>,
+}
+
+/// What a name that comes or goes takes: its entry, and a page of its directory.
+const NAME_TAKES: u64 = 5120;
+
+impl Replica {
+    /// Installs a state. `ranges`: where the content has changed since the position; `None`: anywhere.
+    pub(crate) fn install_version(
+        &self,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        let no = version.object;
+        if !is_number(no) {
+            return Err(unexpected("an object that no volume can hold").into());
+        }
+        let known = match self.store().attr(no) {
+            Err(StoreError::NotFound(_)) => false,
+            attr => attr.map(|_| true)?,
+        };
+        self.check_maker(no)?;
+        if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
+            return self.settle_unknown(version, landed);
+        }
+        if known || version.links.len() > 1 {
+            self.make_place(version)?;
+        }
+        let past = self.past_of_tail(version, landed)?;
+        self.install_here(
+            version,
+            ranges,
+            Arrival {
+                landed,
+                past: past.as_ref(),
+            },
+            known,
+        )
+    }
+
+    /// Whether an object the server knows can be of this life, if its number is of this life's lease: given out here, and sent.
+    fn check_maker(&self, no: ObjectNo) -> Result<(), SyncError> {
+        let Identity {
+            incarnation, lease, ..
+        } = *self.identity.lock();
+        if incarnation == 0 || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed) {
+            return Ok(());
+        }
+        let is_given = no.get() < *self.next.lock();
+        let note = self.note(no)?;
+        if is_given && (!note.pending.created || note.flying.is_some()) {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        (state.is_connected, state.is_copied) = (false, true);
+        let words = format!("object {no} was made by a copy of this store");
+        Err(UpstreamError::Refused(Refused {
+            code: RefusalCode::Cloned,
+            words,
+        })
+        .into())
+    }
+
+    /// Sees to it that the directories are here in which an object lies that is here itself, or comes.
+    fn make_place(&self, version: &Version) -> Result<(), SyncError> {
+        for link in &version.links {
+            let (mut dir, mut above) = (link.dir, Vec::<Version>::new());
+            while matches!(self.store().attr(dir), Err(StoreError::NotFound(_))) {
+                if self.note(dir)?.is_ours() || above.iter().any(|known| known.object == dir) {
+                    break;
+                }
+                let Some(parent) = self.look_at(&[dir])?.pop().flatten() else {
+                    break;
+                };
+                let Some(next) = parent.links.first() else {
+                    break;
+                };
+                dir = next.dir;
+                above.push(parent);
+            }
+            while let Some(parent) = above.pop() {
+                self.install_here(&parent, None, Arrival::default(), false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn install_here(
+        &self,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        arrival: Arrival<'_>,
+        known: bool,
+    ) -> Result<(), SyncError> {
+        let no = version.object;
+        if !known && self.store().is_leaving(no) {
+            // It was given back a moment ago, because where it lay was not here.
+            self.store().commit()?;
+        }
+        let _names = self.volume.share_namespace();
+        let _moves = version.kind.is_dir().then(|| self.volume.lock_moves());
+        loop {
+            let with = self.plan(version)?;
+            let _content = self.content_lock(no).write();
+            // Until then somebody else had one of the names.
+            if self.try_install(version, ranges, arrival, &with, known)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether one of its directories is here and listed.
+    fn has_place_for(&self, version: &Version) -> Result<bool, SyncError> {
+        for link in &version.links {
+            if self.is_listed(link.dir)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a directory is here with all its entries.
+    pub(crate) fn is_listed(&self, dir: ObjectNo) -> Result<bool, StoreError> {
+        match self.store().attr(dir) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            attr => drop(attr?),
+        }
+        self.has_entries(dir)
+    }
+
+    /// The same of a directory that is here; it may be locked.
+    pub(crate) fn has_entries(&self, dir: ObjectNo) -> Result<bool, StoreError> {
+        let is_coming_in = *self.listing.lock() == Some(dir);
+        Ok(is_coming_in || !self.note(dir)?.unlisted)
+    }
+
+    /// An object that is gone here, and of which the server says how it is.
+    fn settle_unknown(&self, version: &Version, landed: Landed) -> Result<(), SyncError> {
+        let mut note = self.note(version.object)?;
+        if note.is_empty() || note.flying.is_none() {
+            return Ok(());
+        }
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(note.encode().len());
+        let op = self.begin(cost)?;
+        settle(&mut note, version, landed, None, 0);
+        // Still there at the server: it is to come back here, unless its removal is pending anew.
+        note.again = note.flying.is_none() && note.pending.is_empty() && !version.links.is_empty();
+        if note.again {
+            note = Note::default();
+        }
+        let bytes = (!note.is_empty()).then(|| note.encode());
+        op.set_note(version.object, bytes.as_deref())?;
+        drop(op);
+        if bytes.is_none() && self.has_place_for(version)? {
+            return self.install_version(version, None, None);
+        }
+        Ok(())
+    }
+
+    /// The directories and objects to be locked together with the object: where its names come and go, and who has them now.
+    fn plan(&self, version: &Version) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut with = Vec::new();
+        let here = match self.store().names(version.object) {
+            Err(StoreError::NotFound(_)) => Vec::new(),
+            names => names?,
+        };
+        let dirs = here
+            .iter()
+            .map(|(dir, _)| *dir)
+            .chain(version.links.iter().map(|link| link.dir));
+        for dir in dirs {
+            if self.store().attr(dir).is_ok() {
+                with.push(dir);
+            }
+        }
+        for link in &version.links {
+            if with.contains(&link.dir)
+                && let Some((there, _)) = self.store().lookup(link.dir, &link.name)?
+            {
+                with.push(there);
+            }
+        }
+        // Many names may be in one directory.
+        with.sort_unstable();
+        with.dedup();
+        Ok(with)
+    }
+
+    /// What installing a state takes at most.
+    fn cost_of_version(
+        &self,
+        version: &Version,
+        with: &[ObjectNo],
+        known: bool,
+    ) -> Result<Cost, SyncError> {
+        let no = version.object;
+        let mut cost = Cost::data(8192).freeing();
+        let xattrs: usize = version
+            .xattrs
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + 32)
+            .sum();
+        let here = if known {
+            self.links_here(no)?
+        } else {
+            Vec::new()
+        };
+        let (known_names, wanted): (HashSet<&Link>, HashSet<&Link>) =
+            (here.iter().collect(), version.links.iter().collect());
+        let changed = known_names.symmetric_difference(&wanted).count();
+        cost.bytes += xattrs as u64 + note_cost(self.note(no)?.encode().len() + 8192);
+        cost.bytes += 12288 * with.len() as u64 + NAME_TAKES * changed as u64;
+        if known {
+            cost.bytes += self.store().head_bytes(no)?;
+        }
+        Ok(cost)
+    }
+
+    /// `false`: others must be locked with it.
+    fn try_install(
+        &self,
+        version: &Version,
+        ranges: Option<&[(u64, u64)]>,
+        Arrival { landed, past }: Arrival<'_>,
+        with: &[ObjectNo],
+        known: bool,
+    ) -> Result<bool, SyncError> {
+        let no = version.object;
+        let op = self.begin(self.cost_of_version(version, with, known)?)?;
+        let wanted: Vec<ObjectNo> = with.iter().copied().chain(known.then_some(no)).collect();
+        let mut locked = match op.lock(&wanted) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            locked => locked?,
+        };
+        for link in &version.links {
+            if with.contains(&link.dir)
+                && let Some((there, _)) = locked.entry(link.dir, &link.name)?
+                && there != no
+                && !with.contains(&there)
+            {
+                return Ok(false);
+            }
+        }
+        let mut note = self.note(no)?;
+        if !known {
+            self.make_stub(&mut locked, version, &mut note)?;
+        }
+        let size = locked.attr(no).size;
+        let was_sent = has_sent_content(&note, landed);
+        let free = if known {
+            settle(&mut note, version, landed, past, size)
+        } else {
+            FREE
+        };
+        // Content of this machine that lost a conflict lies in the file wherever it was written, not only where others wrote.
+        let has_lost = was_sent && free.data && free.behind.is_none();
+        let ranges = if has_lost {
+            Some(&[(0, END)][..])
+        } else {
+            ranges
+        };
+        let mut told = Vec::new();
+        if free.attributes {
+            install_attributes(&mut locked, version, free, &mut told);
+        }
+        let mut behind = None;
+        if free.xattrs && install_xattrs(&mut locked, version, &note, &mut told)? == Fits::Partly {
+            behind = Some(note.behind.unwrap_or(self.seen()));
+        }
+        if free.data && known && version.kind == FileType::File {
+            let behind_tail = free
+                .behind
+                .map(|tail| ranges_behind(&tail, version, ranges, landed, self.seen()));
+            let ranges = behind_tail.as_ref().map_or(ranges, Option::as_deref);
+            if install_content_of(&mut locked, version, (ranges, free), &mut note)?
+                == Content::Replaced
+            {
+                self.content_replaced(version, size, &mut told);
+            }
+        }
+        (note.again, note.behind) = (behind.is_some(), behind);
+        if free.links {
+            let keeps = note.is_ours() || version.kind.is_dir();
+            self.install_names(
+                &mut locked,
+                version,
+                with,
+                keeps,
+                &mut note.again,
+                &mut told,
+            )?;
+        }
+        if !note.again {
+            note.lost = None;
+        }
+        self.set_note(&locked, no, &note)?;
+        let fate = self.volume.decide_fate(&mut locked, no, self)?;
+        if note.again {
+            // Even of one that has no place here for now, and has gone.
+            let kept = self.note(no)?;
+            self.set_note(
+                &locked,
+                no,
+                &Note {
+                    again: true,
+                    ..kept
+                },
+            )?;
+            self.state.lock().again = true;
+        }
+        drop(locked);
+        drop(op);
+        self.volume.reclaim(fate, self);
+        if landed.is_some() {
+            self.drives
+                .has_news(no, version.size, self.monotonic(), None);
+        }
+        told.into_iter()
+            .for_each(|what| self.volume.invalidations().tell(what));
+        self.pins_look(no);
+        Ok(true)
+    }
+
+    /// Under the lock of a file that had `size` bytes before its content was replaced: what the kernel holds of it is old.
+    fn content_replaced(&self, version: &Version, size: u64, told: &mut Vec<Invalidation>) {
+        let no = version.object;
+        if self.volume.references().is_held(no) {
+            let before = CommitSeq::new(version.data_seq.get().saturating_sub(1));
+            self.volume
+                .stale_files()
+                .replaced(no, size, before.min(self.seen()), version.data_seq);
+        }
+        told.push(Invalidation::Data(no, 0, 0));
+        if version.size > size {
+            told.push(Invalidation::Grown(no, version.size));
+        }
+    }
+
+    /// A new object as the server has it, with nothing in it yet.
+    fn make_stub(
+        &self,
+        locked: &mut Locked<'_>,
+        version: &Version,
+        note: &mut Note,
+    ) -> Result<(), StoreError> {
+        let (no, kind) = (version.object, version.kind);
+        let of = &version.attributes;
+        let new = NewObject {
+            kind,
+            perm: of.perm,
+            uid: of.uid,
+            gid: of.gid,
+            rdev: of.rdev,
+            now: of.btime,
+        };
+        locked.create_as(no, new)?;
+        match kind {
+            FileType::Symlink => locked.set_target(no, &version.target),
+            FileType::Dir => note.unlisted = true,
+            FileType::File if version.size > 0 => {
+                locked.truncate(no, version.size)?;
+                note.absent.add(0, version.size);
+                note.data_seq = version.data_seq;
+            }
+            _ => {}
+        }
+        let times = SetAttr {
+            mtime: Some(of.mtime),
+            ctime: Some(of.ctime),
+            ..SetAttr::default()
+        };
+        locked.set_attr(no, times);
+        Ok(())
+    }
+}
+
+/// Whether content of the object was in the batch that has landed.
+fn has_sent_content(note: &Note, landed: Landed) -> bool {
+    let flying = note.flying.as_ref().zip(landed);
+    flying.is_some_and(|(flying, (batch, _))| flying.batch == batch && flying.part.data.is_some())
+}
+
+/// Whether a volume may number an object so; what else comes from a server is no object, and must not reach the notes of this replica.
+pub(crate) fn is_number(no: ObjectNo) -> bool {
+    (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
+}
+
+/// Nothing of a new object is anybody's here.
+const FREE: Free = Free {
+    attributes: true,
+    times: true,
+    older: true,
+    data: true,
+    behind: None,
+    links: true,
+    xattrs: true,
+};
+
+/// With content pending, its time stays; with anything else, time does not go back.
+fn install_attributes(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    free: Free,
+    told: &mut Vec<Invalidation>,
+) {
+    let no = version.object;
+    let here = attributes(&locked.attr(no));
+    let mut of = version.attributes;
+    let is_behind = !free.older && of.ctime < here.ctime;
+    if !free.times {
+        (of.mtime, of.ctime) = (here.mtime, here.ctime);
+    } else if is_behind {
+        of.ctime = here.ctime;
+        if version.kind.is_dir() {
+            of.mtime = of.mtime.max(here.mtime);
+        }
+    }
+    if here != of {
+        let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));
+        locked.set_attr(
+            no,
+            SetAttr {
+                perm,
+                uid,
+                gid,
+                atime: None,
+                mtime: Some(of.mtime),
+                ctime: Some(of.ctime),
+            },
+        );
+        told.push(Invalidation::Attributes(no));
+    }
+}
+
+/// Whether all extended attributes of the server's state are there beside those that are pending here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fits {
+    Fully,
+    /// Together they are more than an object can have: the server decides which, when it has those from here.
+    Partly,
+}
+
+fn install_xattrs(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    note: &Note,
+    told: &mut Vec<Invalidation>,
+) -> Result<Fits, StoreError> {
+    let no = version.object;
+    let flown = note.flying.iter().flat_map(|flying| &flying.part.xattrs);
+    let ours: Vec<&[u8]> = note
+        .pending
+        .xattrs
+        .iter()
+        .chain(flown)
+        .map(|(name, _)| &name[..])
+        .collect();
+    let mut changed = false;
+    for name in locked.xattr_names(no) {
+        // All that goes or is another goes first, so that what comes has the room.
+        let same = |(known, value): &(Vec<u8>, Vec<u8>)| {
+            *known == name && locked.xattr(no, &name) == Some(&value[..])
+        };
+        if !ours.contains(&&name[..]) && !version.xattrs.iter().any(same) {
+            changed |= locked.set_xattr(no, &name, None)?;
+        }
+    }
+    let mut fits = Fits::Fully;
+    for (name, value) in &version.xattrs {
+        if ours.contains(&&name[..]) || locked.xattr(no, name).is_some() {
+            continue;
+        }
+        match locked.set_xattr(no, name, Some(value)) {
+            Err(StoreError::TooBig(_)) if !ours.is_empty() => fits = Fits::Partly,
+            done => changed |= done.map(|_| true)?,
+        }
+    }
+    if changed {
+        // Access control lists are among them, and the kernel remembers those with the attributes.
+        told.push(Invalidation::Attributes(no));
+    }
+    Ok(fits)
+}
+
+/// Content; what time may not go back does not.
+fn install_content_of(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    (ranges, free): (Option<&[(u64, u64)]>, Free),
+    note: &mut Note,
+) -> Result<Content, StoreError> {
+    let no = version.object;
+    let ctime = locked.attr(no).ctime;
+    let content = install_content(locked, version, ranges, note)?;
+    if !free.older && locked.attr(no).ctime < ctime {
+        locked.set_attr(
+            no,
+            SetAttr {
+                ctime: Some(ctime),
+                ..SetAttr::default()
+            },
+        );
+    }
+    Ok(content)
+}
+
+/// What has become of the content of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Kept,
+    Replaced,
+}
+
+fn install_content(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    ranges: Option<&[(u64, u64)]>,
+    note: &mut Note,
+) -> Result<Content, StoreError> {
+    let no = version.object;
+    let size = locked.attr(no).size;
+    let all = [(0, END)];
+    // A file of which a part is absent already, of another commit than this one: the ranges tell from where on.
+    let changed = match ranges {
+        Some(ranges) => ranges,
+        None if !note.absent.is_empty()
+            && note.data_seq == version.data_seq
+            && size == version.size =>
+        {
+            return Ok(Content::Kept);
+        }
+        None => &all,
+    };
+    if changed.is_empty() && size == version.size {
+        return Ok(Content::Kept);
+    }
+    for &(offset, len) in changed {
+        note.absent.add(
+            offset,
+            offset.saturating_add(len).min(version.size.max(offset)),
+        );
+    }
+    // What grew is new, whatever was said of it.
+    note.absent.add(size, version.size);
+    note.absent.remove(version.size, END);
+    note.data_seq = version.data_seq;
+    for (from, to) in note.absent.iter() {
+        // Blocks that lie in it altogether are given back; what is beside them is covered by the note.
+        locked.punch(no, from, to.min(size.max(from)))?;
+    }
+    if size != version.size {
+        locked.truncate(no, version.size)?;
+    }
+    let of = &version.attributes;
+    locked.set_attr(
+        no,
+        SetAttr {
+            mtime: Some(of.mtime),
+            ctime: Some(of.ctime),
+            ..SetAttr::default()
+        },
+    );
+    Ok(Content::Replaced)
+}
+
+/// The names of a locked object.
+pub(crate) fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+    locked
+        .names(no)
+        .into_iter()
+        .map(|(dir, name)| Link { dir, name })
+        .collect()
+}

@@ -1,0 +1,176 @@
+//! What this replica keeps, for the server's filter: of what does not concern it, it is told nothing.
+//!
+//! # Guarantees
+//! 1. *All of it*: an object that is here lies at the server, as it was at the position, in a directory that is said, or is said itself; so is
+//!    every directory that is listed here. (`teal-server/src/filter.rs` says how it stays so.)
+//! 2. *Nothing between*: from the beginning of a filter until it is used nothing is installed but what brings the position up; an answer that
+//!    was asked for with another filter is not installed.
+//! 3. Whoever keeps too much hears of everything.
+//!
+//! # How
+//! An object that is here, and of which nothing is pending, has the names here that it has there. So the directories in which something is,
+//! or that are listed, are found from the root; what has a note (something of it is pending, or it did not fit in) is said itself, with the
+//! directories in which the server has it.
+
+use super::{Note, Replica, SyncError, unexpected};
+use crate::seeded::{Bug, bug};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use teal_log::StoreError;
+use teal_proto::{KEPT_MAX, Reply, Request};
+use teal_types::{FileType, ObjectNo};
+
+/// The most objects that are said.
+const SAID_MAX: usize = 50_000;
+/// The most entries of directories that are looked at for that.
+const LOOKED_MAX: usize = 1 << 20;
+
+/// What the server has been told of what is kept here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Told {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    /// It is too much.
+    TooMuch,
+    /// All, under this number.
+    All(u64),
+}
+
+impl Told {
+    /// The number for requests.
+    pub(crate) const fn filter(self) -> u64 {
+        match self {
+            Self::All(filter) => filter,
+            Self::Nothing | Self::TooMuch => 0,
+        }
+    }
+}
+
+impl Replica {
+    /// Tells the server what is kept here, if that is still to be done.
+    pub(crate) fn tell_kept(&self) -> Result<(), SyncError> {
+        if *self.told.lock() != Told::Nothing {
+            return Ok(());
+        }
+        let _applying = self.apply()?;
+        let mut filter = self.keep(0, Vec::new(), false)?;
+        // Who has nothing yet needs nothing of the past.
+        if self.seen().get() > 0 || self.store().space().objects > 1 {
+            self.pull_all(None)?;
+        }
+        let Some(kept) = self.kept()? else {
+            *self.told.lock() = Told::TooMuch;
+            return Ok(());
+        };
+        let parts = kept
+            .chunks(KEPT_MAX)
+            .map(<[ObjectNo]>::to_vec)
+            .chain([Vec::new()]);
+        let last = kept.len().div_ceil(KEPT_MAX);
+        for (n, part) in parts.enumerate() {
+            if filter != 0 {
+                filter = self.keep(filter, part, n == last)?;
+            }
+        }
+        if filter != 0 {
+            *self.told.lock() = Told::All(filter);
+        }
+        Ok(())
+    }
+
+    fn keep(&self, filter: u64, objects: Vec<ObjectNo>, is_last: bool) -> Result<u64, SyncError> {
+        match self.ask(&Request::Keep {
+            filter,
+            objects,
+            is_last,
+        })? {
+            Reply::Kept { filter } => Ok(filter),
+            _ => Err(unexpected("to what is kept").into()),
+        }
+    }
+
+    /// What is to be said; `None`: too much.
+    fn kept(&self) -> Result<Option<Vec<ObjectNo>>, SyncError> {
+        let (mut kept, mut walk) = (HashSet::new(), Walk::default());
+        if !self.walk(&mut walk, ObjectNo::ROOT, &mut kept)? {
+            return Ok(None);
+        }
+        // Behind the walk: what moves past it is pending.
+        let mut noted = Vec::new();
+        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
+            let (pending, flying, again) = Note::glance(head);
+            noted.extend((pending || flying || again).then_some(no));
+            if noted.len() <= SAID_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        for no in noted {
+            let note = self.note(no)?;
+            let parts = [
+                Some(&note.pending),
+                note.flying.as_ref().map(|flying| &flying.part),
+            ];
+            let links = parts
+                .into_iter()
+                .flatten()
+                .filter_map(|part| part.links.as_ref())
+                .flat_map(|(_, links)| links);
+            kept.extend(links.map(|link| link.dir).chain([no]));
+            if !self.walk(&mut walk, no, &mut kept)? {
+                return Ok(None);
+            }
+        }
+        if bug(Bug::KeptHalfSaid) {
+            kept.retain(|no| no.get() % 2 == 0);
+        }
+        let mut kept: Vec<ObjectNo> = kept.into_iter().collect();
+        kept.sort_unstable();
+        Ok(Some(kept))
+    }
+
+    /// Gathers the directories from one on that are listed, or in which something is; `false`: too many.
+    fn walk(
+        &self,
+        walk: &mut Walk,
+        from: ObjectNo,
+        kept: &mut HashSet<ObjectNo>,
+    ) -> Result<bool, SyncError> {
+        let mut dirs = vec![from];
+        while let Some(dir) = dirs.pop() {
+            if !walk.known.insert(dir) {
+                continue;
+            }
+            let before = walk.looked;
+            let seen = self.store().each_entry(dir, 0, &mut |_, child, kind, _| {
+                walk.looked += 1;
+                dirs.extend((kind == FileType::Dir).then_some(child));
+                if walk.looked < LOOKED_MAX {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            match seen {
+                Err(StoreError::NotFound(_)) => continue,
+                seen => seen?,
+            }
+            if walk.looked > before || !self.note(dir)?.unlisted {
+                kept.insert(dir);
+            }
+            if kept.len() > SAID_MAX || walk.looked >= LOOKED_MAX {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What has been looked at.
+#[derive(Default)]
+struct Walk {
+    known: HashSet<ObjectNo>,
+    looked: usize,
+}

@@ -1,0 +1,189 @@
+//! Fetching the entries of directories that only the server has.
+//!
+//! # Guarantees
+//! 1. *Not stale*: a listing is installed only at the position it was read at.
+//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
+//! 3. *Kept*: content that is here stays when a listing shows one more name of its file.
+//! 4. *Ahead*: with a directory come those below it, and those around it that are not here and what is below them: few when somebody looks at one, as
+//!    many as a reply holds in a walk ([`Window`](super::ahead::Window)).
+
+use super::{Note, Replica, SyncError, unexpected};
+use crate::FsError;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use teal_log::{Cost, StoreError, note_cost};
+use teal_proto::{Listing, Reply, Request};
+use teal_types::{CommitSeq, ObjectNo, Version};
+
+/// How often a listing may be overtaken before the operation fails.
+const RETRIES: u32 = 16;
+/// Directories around the one that is needed that are asked for with it.
+const WITH: usize = 128;
+/// Entries that come ahead when nothing is known of a walk.
+pub(super) const LEAST: u64 = 512;
+
+impl Replica {
+    /// Makes sure that a directory's entries are here.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], [`FsError::Stale`].
+    pub(crate) fn listed(&self, dir: ObjectNo) -> Result<(), FsError> {
+        if !self.note(dir)?.unlisted {
+            self.names_ahead.uses(dir, 1);
+            return Ok(());
+        }
+        self.try_reach()?;
+        self.waiting(format_args!("the names in {dir}"), || {
+            if self.identity.lock().incarnation == 0 {
+                // Whoever has never been welcomed has no numbers for what may be made in it.
+                self.connect()?;
+            }
+            Ok(self.greeted(|| self.list(dir))?)
+        })
+    }
+
+    pub(crate) fn list(&self, dir: ObjectNo) -> Result<(), SyncError> {
+        let _applying = self.apply()?;
+        let ahead = self.names_ahead.open();
+        for _ in 0..RETRIES {
+            if !self.note(dir)?.unlisted {
+                return Ok(());
+            }
+            let begun = self.monotonic();
+            let Some((head, listings)) = self.read_listings(dir, ahead)? else {
+                continue;
+            };
+            self.names_ahead
+                .took(self.monotonic().saturating_sub(begun));
+            if head > self.seen() {
+                self.pull_all(None)?;
+            }
+            if head != self.seen() {
+                continue;
+            }
+            for listing in listings {
+                let entries = listing.entries.as_ref().map_or(0, Vec::len).max(1);
+                if listing.dir != dir {
+                    self.names_ahead.came(listing.dir, 0, entries as u64);
+                }
+                self.install_listing(listing)?;
+            }
+            return Ok(());
+        }
+        Err(
+            FsError::Unreachable("the directory changes faster than it can be listed".into())
+                .into(),
+        )
+    }
+
+    /// The whole listing of a directory, and those of others that came along, with the position they were read at; `None` when it changed between
+    /// its parts.
+    fn read_listings(
+        &self,
+        dir: ObjectNo,
+        ahead: u64,
+    ) -> Result<Option<(CommitSeq, Vec<Listing>)>, SyncError> {
+        let with = if ahead > 0 {
+            self.unlisted_around(dir)?
+        } else {
+            Vec::new()
+        };
+        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+        let mut begun: Option<(CommitSeq, Listing)> = None;
+        loop {
+            let last = begun
+                .as_ref()
+                .and_then(|(_, listing)| Some(listing.entries.as_ref()?.last()?.0.clone()));
+            let dirs = std::iter::once((dir, last))
+                .chain(with.iter().map(|dir| (*dir, None)))
+                .collect();
+            let Reply::Listings { head, dirs } = self.ask(&Request::List { dirs, ahead })? else {
+                return Err(unexpected("to a listing").into());
+            };
+            let mut dirs = dirs.into_iter();
+            let Some(part) = dirs.next().filter(|listing| listing.dir == dir) else {
+                return Err(unexpected("another directory").into());
+            };
+            let is_cut = part.more;
+            if is_cut && part.entries.as_ref().is_none_or(Vec::is_empty) {
+                return Err(unexpected("a part of a directory with nothing in it").into());
+            }
+            let mut whole = match begun.take() {
+                Some((at, _)) if at != head => return Ok(None),
+                Some((_, mut whole)) => {
+                    if let (Some(entries), Some(more)) = (&mut whole.entries, part.entries) {
+                        entries.extend(more);
+                    }
+                    whole
+                }
+                None => part,
+            };
+            whole.more = false;
+            if !is_cut {
+                let along = dirs.filter(|listing| !listing.more);
+                return Ok(Some((head, std::iter::once(whole).chain(along).collect())));
+            }
+            begun = Some((head, whole));
+        }
+    }
+
+    /// Directories around this one that are here without their entries.
+    fn unlisted_around(&self, dir: ObjectNo) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut found = Vec::new();
+        self.around::<SyncError>(dir, &mut |object, kind| {
+            if kind.is_dir() && self.note(object)?.unlisted {
+                found.push(object);
+            }
+            Ok(if found.len() < WITH {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        Ok(found)
+    }
+
+    /// Whether the content that is here is that of the version, read at the position: of what is here all changes have been told (`keep`).
+    fn is_followed(&self, version: &Version) -> Result<bool, SyncError> {
+        match self.store().attr(version.object) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            attr => drop(attr?),
+        }
+        let note = self.note(version.object)?;
+        let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
+        Ok(is_of_it && !note.is_ours() && !note.again && !self.lists_again.load(Ordering::Relaxed))
+    }
+
+    /// Enters a listing read at the position; under `applying`.
+    fn install_listing(&self, listing: Listing) -> Result<(), SyncError> {
+        let dir = listing.dir;
+        match self.store().attr(dir) {
+            Err(StoreError::NotFound(_)) => return Ok(()),
+            attr => drop(attr?),
+        }
+        let unlisted = self.note(dir)?.unlisted;
+        // A directory that is gone there comes back with what is here, or goes with the next pull.
+        let Some(entries) = listing.entries.filter(|_| unlisted) else {
+            return Ok(());
+        };
+        *self.listing.lock() = Some(dir);
+        let entered = entries.iter().try_for_each(|(_, version)| {
+            let ranges = self.is_followed(version)?.then_some(&[][..]);
+            self.install_listed(version, ranges)
+        });
+        *self.listing.lock() = None;
+        entered?;
+        // Only now may a name that is not there be called absent.
+        let mut cost = Cost::names(1);
+        cost.bytes += note_cost(4096);
+        let op = self.begin(cost)?;
+        let locked = op.lock(&[dir])?;
+        let note = Note {
+            unlisted: false,
+            ..self.note(dir)?
+        };
+        self.set_note(&locked, dir, &note)?;
+        self.counters.listings.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

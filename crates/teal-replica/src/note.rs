@@ -1,0 +1,457 @@
+//! What a replica keeps beside an object: what of it the server does not have, and what of the server's is not here.
+//!
+//! # Invariants
+//! 1. An object without a note is here, whole, as the server has it at the replica's position.
+//! 2. A component is pending from its first change until a batch takes it along; then it flies, until it is known what became of the
+//!    batch. What has changed meanwhile is pending again.
+//! 3. A note changes under the object's lock, in the batch of the change it tells of.
+//!
+//! # Bytes, little-endian
+//! | bytes | field |
+//! |---:|---|
+//! | 1 | version, 2; 1 is read too |
+//! | 1 | flags: 1 pending, 2 flying, 4 absent, 8 unlisted, 16 to be looked at again; from version 2 on 32 lost a name, 64 behind |
+//! | | if pending: a part |
+//! | | if flying: batch u64, a part, and the names that were sent: links |
+//! | | if absent: data commit u64, ranges |
+//! | | if it lost a name: the name: directory u64, length u8, name |
+//! | | if behind: commit u64 |
+//!
+//! A *part* is flags (1 created, 2 gone, 4 attributes, 8 data, 16 names, 32 tail: with data, from version 2 on); for attributes the base u64; for data the
+//! base u64, the least size u64, and ranges, then the tail if there is one: three u64; for names the base u64 and links; then a count u16 of extended attributes, each base u64, length u8, name. *Links* are a
+//! count u16, each directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
+
+use super::ranges::Ranges;
+use teal_types::{CommitSeq, Link, Name, ObjectNo};
+
+const VERSION: u8 = 2;
+/// The first version that notes the name that an object lost, and since when it is behind.
+const WITH_LOST: u8 = 2;
+/// The first version that notes tails.
+const WITH_TAIL: u8 = 2;
+const PENDING: u8 = 1;
+const FLYING: u8 = 2;
+const ABSENT: u8 = 4;
+const UNLISTED: u8 = 8;
+const AGAIN: u8 = 16;
+const LOST: u8 = 32;
+const BEHIND: u8 = 64;
+
+/// What was put behind the end of a file, if nothing else was done to its content since the base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// Where what the server had at the base ends.
+    pub(crate) start: u64,
+    /// From where on the server does not have it. What is between has landed there, maybe behind what others had appended; that is not installed here yet.
+    pub(crate) from: u64,
+    /// Where it ends, once it flies.
+    pub(crate) to: u64,
+}
+
+impl Tail {
+    /// One that may still grow.
+    pub(crate) const fn open(start: u64, from: u64) -> Self {
+        Self {
+            start,
+            from,
+            to: u64::MAX,
+        }
+    }
+
+    /// Whether a file that ends here has it where it is in this replica.
+    pub(crate) const fn ends_at(&self, size: u64) -> bool {
+        self.start == self.from && self.to == size
+    }
+}
+
+/// Content that the server does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Dirty {
+    pub(crate) base: CommitSeq,
+    /// The least size since.
+    pub(crate) cut: u64,
+    pub(crate) ranges: Ranges,
+    /// Unless more was done than appending.
+    pub(crate) tail: Option<Tail>,
+}
+
+/// Components of an object that the server does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Part {
+    /// The object itself: all of it is meant.
+    pub(crate) created: bool,
+    /// It is not here any more.
+    pub(crate) gone: bool,
+    pub(crate) attributes: Option<CommitSeq>,
+    pub(crate) data: Option<Dirty>,
+    /// The base, and the names the server has.
+    pub(crate) links: Option<(CommitSeq, Vec<Link>)>,
+    pub(crate) xattrs: Vec<(Vec<u8>, CommitSeq)>,
+}
+
+impl Part {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the first invariant that does not hold.
+    fn invariants(&self) -> Result<(), &'static str> {
+        if self.created && self.gone {
+            return Err("says that an object is new and gone");
+        }
+        if let Some(dirty) = &self.data
+            && let Some(tail) = dirty.tail
+            && tail.to < tail.from
+        {
+            return Err("has a tail that ends before it begins");
+        }
+        let names = self.xattrs.iter().map(|(name, _)| name);
+        if names.collect::<std::collections::BTreeSet<_>>().len() != self.xattrs.len() {
+            return Err("names an extended attribute twice");
+        }
+        Ok(())
+    }
+
+    /// The least base of all but its names: what others have changed of that since is not installed here.
+    pub(crate) fn first_base(&self) -> Option<CommitSeq> {
+        let data = self.data.as_ref().map(|dirty| dirty.base);
+        let xattrs = self.xattrs.iter().map(|(_, base)| *base);
+        self.attributes.into_iter().chain(data).chain(xattrs).min()
+    }
+
+    /// Its removal is to meet what others have changed since `first`, which was pending or on its way here and not installed.
+    pub(crate) fn removed_since(&mut self, first: Option<CommitSeq>) {
+        if let (Some((base, _)), Some(first)) = (&mut self.links, first) {
+            *base = first.min(*base);
+        }
+    }
+
+    /// Takes up what was on its way and did not arrive.
+    pub(crate) fn take_back(&mut self, flown: Self) {
+        let first = flown.first_base();
+        self.gone |= flown.gone;
+        // Of what has gone since there is nothing to make; its names are removed in case they arrived in another life.
+        self.created = (self.created || flown.created) && !self.gone;
+        self.attributes = flown.attributes.or(self.attributes);
+        self.links = flown.links.or(self.links.take());
+        if self.gone {
+            self.removed_since(first);
+        }
+        for (name, base) in flown.xattrs {
+            match self.xattrs.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, newer)) => *newer = base,
+                None => self.xattrs.push((name, base)),
+            }
+        }
+        self.data = match (flown.data, self.data.take()) {
+            (Some(mut flown), Some(newer)) => {
+                flown.tail = flown.tail.filter(|_| newer.tail.is_some());
+                flown.cut = flown.cut.min(newer.cut);
+                flown.ranges.join(&newer.ranges);
+                Some(flown)
+            }
+            (flown, newer) => flown.or(newer),
+        };
+        if let Some(Dirty {
+            tail: Some(tail), ..
+        }) = &mut self.data
+        {
+            tail.to = u64::MAX;
+        }
+    }
+}
+
+/// What is on its way in a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Flying {
+    pub(crate) batch: u64,
+    pub(crate) part: Part,
+    /// The names as they were sent.
+    pub(crate) sent: Vec<Link>,
+}
+
+/// A note; see the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Note {
+    pub(crate) pending: Part,
+    pub(crate) flying: Option<Flying>,
+    /// Content that only the server has.
+    pub(crate) absent: Ranges,
+    /// The commit whose content `absent` means.
+    pub(crate) data_seq: CommitSeq,
+    /// A directory whose entries only the server knows.
+    pub(crate) unlisted: bool,
+    /// The server's state did not fit in here: it must be looked at again.
+    pub(crate) again: bool,
+    /// The name it had here until the server gave that to another, while it waits for one.
+    pub(crate) lost: Option<Link>,
+    /// What others have changed in it since this commit is not all here: it could not be installed. Whatever is changed in it here from then
+    /// on was made without having seen that.
+    pub(crate) behind: Option<CommitSeq>,
+}
+
+impl Note {
+    /// Asserts what is always true of a note, in debug builds.
+    pub(crate) fn check(&self) {
+        if cfg!(debug_assertions) {
+            if let Err(broken) = self.invariants() {
+                panic!("a note {broken}: {self:?}");
+            }
+        }
+    }
+
+    /// Returns the first invariant that does not hold.
+    fn invariants(&self) -> Result<(), &'static str> {
+        let in_flight = self.flying.as_ref().map(|flying| &flying.part);
+        for part in [Some(&self.pending), in_flight].into_iter().flatten() {
+            part.invariants()?;
+        }
+        if self.unlisted && !self.absent.is_empty() {
+            return Err("is of a directory that has content");
+        }
+        if !self.absent.is_empty() && self.data_seq == CommitSeq::default() {
+            return Err("says that content of no commit is absent");
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing to note.
+    pub(crate) fn is_empty(&self) -> bool {
+        let is_settled = self.pending.is_empty() && self.flying.is_none() && self.behind.is_none();
+        is_settled && self.absent.is_empty() && !self.unlisted && !self.again
+    }
+
+    /// Whether the server lacks something.
+    pub(crate) fn is_ours(&self) -> bool {
+        !self.pending.is_empty() || self.flying.is_some()
+    }
+
+    /// The flags in the head of an encoded note: pending, flying, to be looked at again.
+    pub(crate) fn glance(head: &[u8]) -> (bool, bool, bool) {
+        let flags = head.get(1).copied().unwrap_or(0);
+        (
+            flags & PENDING != 0,
+            flags & FLYING != 0,
+            flags & AGAIN != 0,
+        )
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let flags = flag(!self.pending.is_empty(), PENDING)
+            | flag(self.flying.is_some(), FLYING)
+            | flag(!self.absent.is_empty(), ABSENT)
+            | flag(self.unlisted, UNLISTED)
+            | flag(self.again, AGAIN)
+            | flag(self.lost.is_some(), LOST)
+            | flag(self.behind.is_some(), BEHIND);
+        let mut out = vec![VERSION, flags];
+        if !self.pending.is_empty() {
+            put_part(&mut out, &self.pending);
+        }
+        if let Some(flying) = &self.flying {
+            out.extend(flying.batch.to_le_bytes());
+            put_part(&mut out, &flying.part);
+            put_links(&mut out, &flying.sent);
+        }
+        if !self.absent.is_empty() {
+            out.extend(self.data_seq.get().to_le_bytes());
+            put_ranges(&mut out, &self.absent);
+        }
+        self.lost.iter().for_each(|link| put_link(&mut out, link));
+        if let Some(since) = self.behind {
+            out.extend(since.get().to_le_bytes());
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut t = Take(bytes);
+        let (version, flags) = (t.u8()?, t.u8()?);
+        let known = if version < WITH_LOST {
+            2 * AGAIN
+        } else {
+            2 * BEHIND
+        };
+        if !(1..=VERSION).contains(&version) || flags >= known {
+            return None;
+        }
+        let mut note = Self {
+            unlisted: flags & UNLISTED != 0,
+            again: flags & AGAIN != 0,
+            ..Self::default()
+        };
+        if flags & PENDING != 0 {
+            note.pending = t.part(version)?;
+        }
+        if flags & FLYING != 0 {
+            note.flying = Some(Flying {
+                batch: t.u64()?,
+                part: t.part(version)?,
+                sent: t.links()?,
+            });
+        }
+        if flags & ABSENT != 0 {
+            note.data_seq = t.seq()?;
+            note.absent = t.ranges()?;
+        }
+        if flags & LOST != 0 {
+            note.lost = Some(t.link()?);
+        }
+        if flags & BEHIND != 0 {
+            note.behind = Some(t.seq()?);
+        }
+        t.0.is_empty().then_some(note)
+    }
+}
+
+fn put_links(out: &mut Vec<u8>, links: &[Link]) {
+    out.extend((links.len() as u16).to_le_bytes());
+    links.iter().for_each(|link| put_link(out, link));
+}
+
+fn put_link(out: &mut Vec<u8>, link: &Link) {
+    out.extend(link.dir.get().to_le_bytes());
+    put_short(out, link.name.as_bytes());
+}
+
+/// At most 255 bytes, as names are.
+fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(bytes.len() as u8);
+    out.extend(bytes);
+}
+
+fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
+    out.extend((ranges.iter().len() as u32).to_le_bytes());
+    for (from, to) in ranges.iter() {
+        out.extend(from.to_le_bytes());
+        out.extend(to.to_le_bytes());
+    }
+}
+
+fn put_part(out: &mut Vec<u8>, part: &Part) {
+    let tail = part.data.as_ref().and_then(|dirty| dirty.tail);
+    let (created, gone, has_tail) = (part.created, part.gone, tail.is_some());
+    let flags = [
+        created,
+        gone,
+        part.attributes.is_some(),
+        part.data.is_some(),
+        part.links.is_some(),
+        has_tail,
+    ];
+    out.push(
+        flags
+            .iter()
+            .rev()
+            .fold(0, |bits, set| bits << 1 | u8::from(*set)),
+    );
+    if let Some(base) = part.attributes {
+        out.extend(base.get().to_le_bytes());
+    }
+    if let Some(dirty) = &part.data {
+        out.extend(dirty.base.get().to_le_bytes());
+        out.extend(dirty.cut.to_le_bytes());
+        put_ranges(out, &dirty.ranges);
+    }
+    if let Some(Tail { start, from, to }) = tail {
+        [start, from, to]
+            .iter()
+            .for_each(|word| out.extend(word.to_le_bytes()));
+    }
+    if let Some((base, links)) = &part.links {
+        out.extend(base.get().to_le_bytes());
+        put_links(out, links);
+    }
+    out.extend((part.xattrs.len() as u16).to_le_bytes());
+    for (name, base) in &part.xattrs {
+        out.extend(base.get().to_le_bytes());
+        put_short(out, name);
+    }
+}
+
+/// Takes fields from the front; nothing is taken past the end.
+struct Take<'a>(&'a [u8]);
+
+impl<'a> Take<'a> {
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(len)?;
+        self.0 = tail;
+        Some(head)
+    }
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn seq(&mut self) -> Option<CommitSeq> {
+        self.u64().map(CommitSeq::new)
+    }
+    fn short(&mut self) -> Option<&'a [u8]> {
+        let len = self.u8()?;
+        self.bytes(usize::from(len))
+    }
+    fn links(&mut self) -> Option<Vec<Link>> {
+        let count = self.u16()?;
+        (0..count).map(|_| self.link()).collect()
+    }
+    fn link(&mut self) -> Option<Link> {
+        Some(Link {
+            dir: ObjectNo::new(self.u64()?),
+            name: Name::new(self.short()?).ok()?,
+        })
+    }
+    fn ranges(&mut self) -> Option<Ranges> {
+        let count = u32::from_le_bytes(self.array()?);
+        let ranges: Option<Vec<_>> = (0..count)
+            .map(|_| Some((self.u64()?, self.u64()?)))
+            .collect();
+        Ranges::of(ranges?)
+    }
+    fn part(&mut self, version: u8) -> Option<Part> {
+        let known = if version < WITH_TAIL { 32 } else { 64 };
+        let flags = self.u8().filter(|flags| *flags < known)?;
+        let mut part = Part {
+            created: flags & 1 != 0,
+            gone: flags & 2 != 0,
+            ..Part::default()
+        };
+        if flags & 4 != 0 {
+            part.attributes = Some(self.seq()?);
+        }
+        if flags & 8 != 0 {
+            part.data = Some(Dirty {
+                base: self.seq()?,
+                cut: self.u64()?,
+                ranges: self.ranges()?,
+                tail: None,
+            });
+        }
+        if flags & 32 != 0 {
+            let tail = Tail {
+                start: self.u64()?,
+                from: self.u64()?,
+                to: self.u64()?,
+            };
+            part.data.as_mut()?.tail = Some(tail);
+        }
+        if flags & 16 != 0 {
+            part.links = Some((self.seq()?, self.links()?));
+        }
+        for _ in 0..self.u16()? {
+            let base = self.seq()?;
+            part.xattrs.push((self.short()?.to_vec(), base));
+        }
+        Some(part)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,435 @@
+//! A server that was put back from an older copy: what it has lost is offered to it again.
+//!
+//! # Guarantees
+//! 1. What is here whole, and neither at the server nor known from before, becomes pending, based on the last commit that both surely have:
+//!    if somebody went on from there, the rules of conflicts hold.
+//! 2. Of what is here only in part, and the rest was lost with the server, the server's older state holds, with a word in the log; what was
+//!    changed here since stays pending. If the rest is at the server, the part here becomes pending.
+//! 3. A removal that is pending is based on that commit, too: what somebody changed since stays.
+//! 4. What the server never heard of gets numbers of the new life: another store with the same past may have used the old ones.
+//! 5. Removals are not offered: what the server has, and this replica has seen removed, is there again.
+//! 6. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
+//!    it was.
+
+use super::cut::attributes;
+use super::install::links;
+use super::note::{Dirty, Part};
+use super::ranges::{END, Ranges};
+use super::{Note, Replica, SyncError, unexpected};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use teal_log::{Cost, Locked, SetAttr, StoreError, note_cost};
+use teal_proto::{Reply, Request, Welcome};
+use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Timestamp, Version};
+use teal_volume::Invalidation;
+
+/// Objects compared in one go.
+const STEP: usize = 256;
+
+/// What the server has of an object.
+enum There {
+    /// It never heard of it.
+    Unknown,
+    /// It was removed since the last common commit, when it was so: the next pull says it.
+    Removed(Box<Version>),
+    /// It was removed before that, and lived on in what was lost.
+    LongGone,
+    /// It lives; as it was at the last common commit, if it has changed since and was there.
+    Lives(Box<Version>, Option<Box<Version>>),
+}
+
+/// What is left to do about an object.
+enum Compared {
+    Done,
+    /// It is here only in part, and nowhere else known: it goes.
+    Stripped,
+    /// The server lost a part of its content: the older one it has holds.
+    Older,
+    /// What the server knows by this number is another object, or one long gone: it gets a new number. Whether a part of it was at the
+    /// server only, and is zeros now.
+    Another(bool),
+    /// A directory that may have entries at the server which this replica has seen removed.
+    Unlisted,
+}
+
+impl Replica {
+    /// Goes back to the last common commit, in a new life; from there on all is to be compared.
+    pub(crate) fn begin_offer(
+        &self,
+        welcome: &Welcome,
+        common: CommitSeq,
+        digest: [u8; 32],
+    ) -> Result<(), SyncError> {
+        log::warn!(
+            "the server was restored from an older copy: it has commits up to {}, this replica has seen {}; what it lost is offered again",
+            welcome.head.get(),
+            self.seen().get()
+        );
+        let _applying = self.applying.lock();
+        self.drives.distrust();
+        let before = self.new_life(welcome)?;
+        self.rebase_all(common)?;
+        self.identify(|identity| {
+            identity.come_to(common, digest);
+            identity.offer = ObjectNo::ROOT.get();
+        })?;
+        // The server cannot tell any more whether this store is a copy of one that went on.
+        self.renumber(before.lease)?;
+        Ok(self.volume.sync()?)
+    }
+
+    /// What is pending and based on lost history is based on the last common commit instead; removals too, whose objects are not here any more.
+    fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
+        let mut pending = Vec::new();
+        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
+            pending.extend(Note::glance(head).0.then_some(no));
+            ControlFlow::Continue(())
+        })?;
+        for no in pending {
+            let mut cost = Cost::names(1).freeing();
+            cost.bytes += note_cost(self.note(no)?.encode().len());
+            let op = self.begin(cost)?;
+            let _locked = op.lock(&[no]).ok();
+            let mut note = self.note(no)?;
+            rebase(&mut note.pending, common);
+            op.set_note(no, (!note.is_empty()).then(|| note.encode()).as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Compares what is here with the server, if that is still to be done.
+    pub(crate) fn offer_some(&self) -> Result<(), SyncError> {
+        if self.identity.lock().offer == 0 {
+            return Ok(());
+        }
+        let dirs = self.compare_all()?;
+        log::info!("all that is here has been compared with the restored server");
+        for dir in dirs {
+            // Whatever is not listed now is when it is needed.
+            self.list(dir)?;
+        }
+        Ok(())
+    }
+
+    /// Compares all objects; the directories that were listed here and are to be listed again.
+    fn compare_all(&self) -> Result<Vec<ObjectNo>, SyncError> {
+        let _applying = self.applying.lock();
+        let mut dirs = Vec::new();
+        let mut from = self.identity.lock().offer;
+        while from != 0 {
+            let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
+            let versions = self.look_at(&objects)?;
+            let mut stripped = Vec::new();
+            for (no, version) in objects.iter().zip(versions) {
+                let there = self.there(*no, version)?;
+                let path = || self.store().path_of(*no);
+                match self.compare(*no, there)? {
+                    Compared::Done => {}
+                    Compared::Stripped => {
+                        log::warn!(
+                            "{}: the restored server lost it, and not all of it is here",
+                            path()
+                        );
+                        stripped.push(*no);
+                    }
+                    Compared::Older => log::warn!(
+                        "{}: the restored server lost a part; older content holds",
+                        path()
+                    ),
+                    Compared::Another(has_zeros) => {
+                        if has_zeros {
+                            log::error!(
+                                "{}: what was at the server only is lost: it is zeros now",
+                                path()
+                            );
+                        }
+                        self.renumber_one(*no)?;
+                        self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Compared::Unlisted => dirs.push(*no),
+                }
+            }
+            self.bury_gone(stripped, None)?;
+            from = objects.last().map_or(0, |last| last.get() + 1);
+            self.identify(|identity| identity.offer = from)?;
+        }
+        self.has_pending(self.monotonic());
+        Ok(dirs)
+    }
+
+    fn there(&self, no: ObjectNo, version: Option<Version>) -> Result<There, SyncError> {
+        let common = self.seen();
+        let Some(version) = version else {
+            let request = Request::History {
+                object: no,
+                after: CommitSeq::default(),
+            };
+            let is_known = match self.ask(&request)? {
+                Reply::History(notes) => !notes.is_empty(),
+                _ => return Err(unexpected("to a question about history").into()),
+            };
+            let before = if is_known {
+                self.past(no, common)?
+            } else {
+                None
+            };
+            return Ok(match before {
+                Some(before) => There::Removed(before),
+                None if is_known => There::LongGone,
+                None => There::Unknown,
+            });
+        };
+        let newest = [
+            version.attr_seq,
+            version.data_seq,
+            version.link_seq,
+            version.xattr_seq,
+        ]
+        .into_iter()
+        .max();
+        let before = if newest > Some(common) {
+            self.past(no, common)?
+        } else {
+            None
+        };
+        Ok(There::Lives(Box::new(version), before))
+    }
+
+    /// What the server had of an object at a commit.
+    fn past(&self, object: ObjectNo, at: CommitSeq) -> Result<Option<Box<Version>>, SyncError> {
+        match self.ask(&Request::ReadPast {
+            object,
+            at,
+            offset: 0,
+            len: 0,
+        })? {
+            Reply::Past { version, .. } => Ok(version.map(Box::new)),
+            _ => Err(unexpected("to a read of the past").into()),
+        }
+    }
+
+    /// Notes what of an object the server has lost.
+    fn compare(&self, no: ObjectNo, there: There) -> Result<Compared, SyncError> {
+        let _content = self.content_lock(no).write();
+        let mut cost = Cost::data(8192).freeing();
+        cost.bytes += note_cost(8192) + self.store().head_bytes(no).unwrap_or(0);
+        let op = self.begin(cost)?;
+        let mut locked = match op.lock(&[no]) {
+            Err(StoreError::NotFound(_)) => return Ok(Compared::Done),
+            locked => locked?,
+        };
+        let mut note = self.note(no)?;
+        let common = self.seen();
+        let is_named = no == ObjectNo::ROOT || !links(&locked, no).is_empty();
+        let mut compared = Compared::Done;
+        match there {
+            There::Lives(now, before) if is_it(&locked, no, &now) => {
+                if note.data_seq > common {
+                    // What is absent was a part of what is lost.
+                    take_older(&mut locked, &mut note, &now)?;
+                    compared = Compared::Older;
+                    self.volume
+                        .invalidations()
+                        .tell(Invalidation::Data(no, 0, 0));
+                }
+                if (Living {
+                    locked: &locked,
+                    no,
+                    now: &now,
+                    before: before.as_deref(),
+                    common,
+                })
+                .offer(&mut note)
+                {
+                    self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                }
+                if now.kind.is_dir() && !note.unlisted {
+                    note.unlisted = true;
+                    self.lists_again.store(true, Ordering::Relaxed);
+                    compared = Compared::Unlisted;
+                }
+            }
+            _ if !is_named => {}
+            There::Unknown if note.pending.created => {}
+            There::Removed(before) if mark(&locked, no) == mark_of(&before) => {}
+            There::Removed(_) if !note.absent.is_empty() => {}
+            There::Unknown if note.absent.is_empty() => {
+                note.pending = Part {
+                    created: true,
+                    ..Part::default()
+                };
+                note.unlisted = false;
+                self.counters.offered.fetch_add(1, Ordering::Relaxed);
+            }
+            _ if note.absent.is_empty() || note.is_ours() => {
+                return Ok(Compared::Another(!note.absent.is_empty()));
+            }
+            _ => compared = Compared::Stripped,
+        }
+        self.set_note(&locked, no, &note)?;
+        Ok(compared)
+    }
+}
+
+/// Whether the object of this number at the server is the one here. Nobody can set when it was made.
+fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
+    let here = locked.attr(no);
+    no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
+}
+
+/// Nothing is based on what is behind the last common commit.
+fn rebase(part: &mut Part, common: CommitSeq) {
+    let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
+    part.attributes.iter_mut().for_each(clamp);
+    part.data
+        .iter_mut()
+        .for_each(|dirty| clamp(&mut dirty.base));
+    part.links.iter_mut().for_each(|(base, _)| clamp(base));
+    part.xattrs.iter_mut().for_each(|(_, base)| clamp(base));
+}
+
+/// Whoever changes content changes one of these: size, modified, changed. Nobody can set the last.
+type Mark = (u64, Timestamp, Timestamp);
+
+fn mark(locked: &Locked<'_>, no: ObjectNo) -> Mark {
+    let attr = locked.attr(no);
+    (attr.size, attr.mtime, attr.ctime)
+}
+
+fn mark_of(version: &Version) -> Mark {
+    (
+        version.size,
+        version.attributes.mtime,
+        version.attributes.ctime,
+    )
+}
+
+/// An object that lives at the server: as it is here, as it is there, and as it was there at the last common commit, if that is another state.
+struct Living<'a> {
+    locked: &'a Locked<'a>,
+    no: ObjectNo,
+    now: &'a Version,
+    before: Option<&'a Version>,
+    common: CommitSeq,
+}
+
+impl Living<'_> {
+    /// Whether this replica's state of a component is neither the server's nor what it was at the last common commit. `of`: the state in a
+    /// version; `at`: the commit that changed it there.
+    fn is_lost<T: PartialEq>(&self, here: &T, of: impl Fn(&Version) -> T, at: CommitSeq) -> bool {
+        *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
+    }
+
+    /// Makes pending what the server has lost of it; says whether it is anything.
+    fn offer(&self, note: &mut Note) -> bool {
+        let Self {
+            locked,
+            no,
+            now,
+            common,
+            ..
+        } = *self;
+        let mut is_any = self.offer_xattrs(note);
+        let attr = locked.attr(no);
+        let comparable = |of: &Attributes| {
+            // A directory's times are those of its entries.
+            let mut of = *of;
+            if attr.kind.is_dir() {
+                (of.mtime, of.ctime) = Default::default();
+            }
+            of
+        };
+        if self.is_lost(
+            &comparable(&attributes(&attr)),
+            |of| comparable(&of.attributes),
+            now.attr_seq,
+        ) {
+            note.pending.attributes.get_or_insert(common);
+            is_any = true;
+        }
+        let sorted = |mut links: Vec<Link>| {
+            links.sort();
+            links
+        };
+        let here = sorted(links(locked, no));
+        let is_pending = note.pending.links.is_some();
+        if is_pending || self.is_lost(&here, |of| sorted(of.links.clone()), now.link_seq) {
+            is_any |= !is_pending;
+            note.pending.links = Some((common, now.links.clone()));
+        }
+        let has_other = self.is_lost(&mark(locked, no), mark_of, now.data_seq);
+        if attr.kind == FileType::File && note.data_seq <= common && has_other {
+            let cut = note
+                .pending
+                .data
+                .as_ref()
+                .map_or(u64::MAX, |dirty| dirty.cut);
+            let mut ranges = Ranges::default();
+            ranges.add(0, attr.size.max(1));
+            // What is absent is as it was at the last common commit.
+            note.pending.data = Some(Dirty {
+                base: common,
+                cut,
+                ranges: ranges.without(&note.absent),
+                tail: None,
+            });
+            is_any = true;
+        }
+        is_any
+    }
+
+    fn offer_xattrs(&self, note: &mut Note) -> bool {
+        let of = |version: &Version, name: &[u8]| {
+            version
+                .xattrs
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.clone())
+        };
+        let mut names = self.locked.xattr_names(self.no);
+        names.extend(self.now.xattrs.iter().map(|(name, _)| name.clone()));
+        names.sort();
+        names.dedup();
+        names.retain(|name| {
+            let here = self.locked.xattr(self.no, name).map(<[u8]>::to_vec);
+            let is_pending = note.pending.xattrs.iter().any(|(known, _)| known == name);
+            !is_pending && self.is_lost(&here, |version| of(version, name), self.now.xattr_seq)
+        });
+        let is_any = !names.is_empty();
+        note.pending
+            .xattrs
+            .extend(names.into_iter().map(|name| (name, self.common)));
+        is_any
+    }
+}
+
+/// Of content that is here only in part, and of a lost version, the server's holds; what was written here since stays.
+fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result<(), StoreError> {
+    let no = now.object;
+    let size = locked.attr(no).size;
+    let ours = note.pending.data.as_ref().map(|dirty| dirty.ranges.clone());
+    let mut absent = Ranges::default();
+    absent.add(0, now.size);
+    note.absent = absent.without(&ours.clone().unwrap_or_default());
+    note.data_seq = now.data_seq;
+    for (from, to) in note.absent.iter() {
+        locked.punch(no, from, to.min(size.max(from)))?;
+    }
+    if ours.is_none() {
+        if size != now.size {
+            locked.truncate(no, now.size)?;
+        }
+        // The times of content that is not here would tell others that it is there.
+        let of = &now.attributes;
+        locked.set_attr(
+            no,
+            SetAttr {
+                mtime: Some(of.mtime),
+                ctime: Some(of.ctime),
+                ..SetAttr::default()
+            },
+        );
+    }
+    note.absent.remove(locked.attr(no).size, END);
+    Ok(())
+}

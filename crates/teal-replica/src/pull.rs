@@ -1,0 +1,233 @@
+//! Bringing history up to date: what has changed at the server is asked for and installed, piece by piece.
+//!
+//! # Guarantees
+//! 1. The position moves only when everything up to it is installed, or held back with a note of that (`held`); whatever a crash interrupts is asked for again, and installing it
+//!    twice is harmless.
+//! 2. What does not concern this replica is not told (`keep`), and costs no I/O: a poll that brings nothing moves the position in memory only.
+//! 3. What a copy of this store has made is not installed before this one has a life of its own.
+//! 4. The time of a directory changes after the names in it: who lists it at its new time, and keeps that, has all of them.
+
+use super::install::is_number;
+use super::keep::Told;
+use super::{Identity, Replica, SyncError, unexpected};
+use crate::seeded::{Bug, bug};
+use std::sync::atomic::Ordering;
+use teal_log::StoreError;
+use teal_proto::{Change, Pulled, RefusalCode, Refused, Reply, Request};
+use teal_types::{CommitSeq, Link, ObjectNo, Version};
+
+/// A batch of this replica that history is known to hold: its counter and its place.
+pub(crate) type Landed = Option<(u64, CommitSeq)>;
+
+/// Directories whose attributes come after all else, at most; more come in their turn.
+const LATER_MAX: usize = 4096;
+
+/// What is installed when all the rest of an answer is.
+#[derive(Debug, Default)]
+struct Later {
+    gone: Vec<ObjectNo>,
+    dirs: Vec<Version>,
+}
+
+/// From where on the server is asked for news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    at: CommitSeq,
+    digest: [u8; 32],
+    /// What the server has been told of what is kept here.
+    filter: u64,
+}
+
+impl Replica {
+    /// How far there is nothing new here: beyond the position, if nothing behind it concerns this replica.
+    fn since(&self) -> Since {
+        let Identity { seen, digest, .. } = *self.identity.lock();
+        let quiet = self.quiet.lock().filter(|(from, ..)| *from == seen);
+        let (at, digest) = quiet.map_or((seen, digest), |(_, to, digest)| (to, digest));
+        Since {
+            at,
+            digest,
+            filter: self.told.lock().filter(),
+        }
+    }
+
+    fn pull(&self, since: &Since, after: Option<(ObjectNo, CommitSeq)>, wait_ms: u32) -> Request {
+        let Since { at, digest, filter } = *since;
+        let incarnation = self.identity.lock().incarnation;
+        Request::Pull {
+            incarnation,
+            since: at,
+            digest,
+            filter,
+            after,
+            wait_ms,
+        }
+    }
+
+    /// Whether all batches of this life in history are of this store. If not, what a copy of it has made may have numbers of the same lease
+    /// as what is new here: nothing is installed before the server has given this one another life.
+    fn check_author(&self, pulled: &Pulled) -> Result<(), Refused> {
+        if pulled.acknowledged <= self.identity.lock().batch || bug(Bug::CopyUnnoticed) {
+            return Ok(());
+        }
+        self.state.lock().is_connected = false;
+        let words = format!(
+            "batch {} of this device was made by a copy of this store",
+            pulled.acknowledged
+        );
+        Err(Refused {
+            code: RefusalCode::Cloned,
+            words,
+        })
+    }
+}
+
+impl Replica {
+    /// What was asked with one filter was answered with another: the server does not know what is kept here.
+    fn heard_with(&self, since: &Since, filter: u64) {
+        if since.filter != filter {
+            *self.told.lock() = Told::Nothing;
+        }
+    }
+}
+
+impl Replica {
+    /// Brings the position up to the server's newest commit.
+    pub(crate) fn catch_up(&self) -> Result<(), SyncError> {
+        let _applying = self.apply()?;
+        self.pull_all(None)
+    }
+
+    /// The same, under `applying`.
+    pub(crate) fn pull_all(&self, landed: Landed) -> Result<(), SyncError> {
+        loop {
+            let since = self.since();
+            let request = self.pull(&since, None, 0);
+            let Reply::Pulled(first) = self.ask(&request)? else {
+                return Err(unexpected("to a pull").into());
+            };
+            if first.to <= since.at {
+                self.state.lock().is_live = first.is_live;
+                if since.at > self.seen() {
+                    self.identify(|identity| identity.come_to(since.at, since.digest))?;
+                }
+                return Ok(());
+            }
+            self.take_in(&since, first, landed)?;
+        }
+    }
+
+    /// Installs one answer with all its continuations, and moves the position; under `applying`.
+    pub(crate) fn take_in(
+        &self,
+        since: &Since,
+        first: Pulled,
+        landed: Landed,
+    ) -> Result<(), SyncError> {
+        self.check_author(&first)?;
+        let (to, digest, is_live) = (first.to, first.digest, first.is_live);
+        let mut later = Later::default();
+        let mut more = first.more;
+        let mut changes = first.changes;
+        self.heard_with(since, first.filter);
+        if bug(Bug::PositionTooEarly) {
+            self.identify(|identity| identity.come_to(to, digest))?;
+            self.volume.sync()?;
+        }
+        if bug(Bug::NewsSkipped)
+            && since.at > CommitSeq::default()
+            && self.counters.pulls.load(Ordering::Relaxed) == 0
+        {
+            changes.clear();
+        }
+        loop {
+            self.install(changes, landed, &mut later)?;
+            let Some(after) = more else { break };
+            let request = self.pull(since, Some((after, to)), 0);
+            let Reply::Pulled(next) = self.ask(&request)? else {
+                return Err(unexpected("to a pull").into());
+            };
+            (more, changes) = (next.more, next.changes);
+        }
+        self.bury_gone(later.gone, landed)?;
+        later
+            .dirs
+            .iter()
+            .try_for_each(|version| self.install_or_hold(version, None, landed))?;
+        // Whoever sees this position finds the kernel's sizes as they are at it.
+        self.volume
+            .invalidations()
+            .wait_until_heard(super::HEARD_WITHIN);
+        self.identify(|identity| identity.come_to(to, digest))?;
+        self.state.lock().is_live = is_live;
+        self.counters.pulls.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Asks the server for what has changed and waits for it, for about `wait`; installs it.
+    pub(crate) fn poll(&self) -> Result<(), SyncError> {
+        let since = self.since();
+        let wait = self.options.keep_alive;
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        let request = self.pull(&since, None, wait_ms);
+        let Reply::Pulled(first) = self.call(&request, wait + self.options.deadline)? else {
+            return Err(unexpected("to a pull").into());
+        };
+        let _applying = self.apply()?;
+        self.state.lock().is_live = first.is_live;
+        // A batch of our own may have landed meanwhile: whoever sent it knows its place, and pulls it itself.
+        let flies = self.identity.lock().parts > 0;
+        if first.to <= since.at || self.since() != since || flies {
+            return Ok(());
+        }
+        if first.changes.is_empty() {
+            // Nothing is written for what others do elsewhere.
+            self.check_author(&first)?;
+            self.heard_with(&since, first.filter);
+            *self.quiet.lock() = Some((self.seen(), first.to, first.digest));
+            return Ok(());
+        }
+        self.take_in(&since, first, None)
+    }
+
+    fn install(
+        &self,
+        changes: Vec<Change>,
+        landed: Landed,
+        later: &mut Later,
+    ) -> Result<(), SyncError> {
+        for change in changes {
+            match change {
+                Change::Is { version, .. }
+                    if later.dirs.len() < LATER_MAX
+                        && self.has_same_names(&version).unwrap_or(false) =>
+                {
+                    later.dirs.push(*version);
+                }
+                Change::Is { version, ranges } => {
+                    self.install_or_hold(&version, ranges.as_deref(), landed)?
+                }
+                Change::Gone { object } if !is_number(object) || object == ObjectNo::ROOT => {
+                    return Err(unexpected("an end of what cannot end").into());
+                }
+                Change::Gone { object } => later.gone.push(object),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is a directory that is here, as the server has it, where it is.
+    fn has_same_names(&self, version: &Version) -> Result<bool, SyncError> {
+        if !version.kind.is_dir() || !is_number(version.object) {
+            return Ok(false);
+        }
+        let names = match self.store().names(version.object) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            names => names?,
+        };
+        let note = self.note(version.object)?;
+        let is_theirs = !note.is_ours() && note.flying.is_none() && !note.again;
+        let is_there = |(dir, name): (ObjectNo, _)| version.links.contains(&Link { dir, name });
+        Ok(is_theirs && names.len() == version.links.len() && names.into_iter().all(is_there))
+    }
+}

@@ -1,0 +1,95 @@
+//! The queue's cap: how much content may be here and not at the server.
+//!
+//! # Guarantees
+//! 1. From three quarters of the cap on a flush is due at once.
+//! 2. At the cap, which one operation may pass, whoever writes waits for the server to take what there is: while it can be asked, and at most the usual deadline. Then it
+//!    is [`FsError::NoSpace`]. Nothing that was answered is given up, and removing and reading go on.
+//!
+//! # How
+//! What is written is counted as it comes, which is too much where something is overwritten or removed; so before anybody waits, and after a
+//! flush, the notes are counted.
+
+use super::Replica;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use teal_volume::{FsError, WRITE_STEP};
+
+/// How long a writer waits before it looks again.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// At least what is only here.
+    bytes: AtomicU64,
+    /// It may be less by now.
+    is_rough: AtomicBool,
+}
+
+impl Replica {
+    /// So much was written.
+    pub(crate) fn queued(&self, len: u64) {
+        let Some(cap) = self.options.queue else {
+            return;
+        };
+        let before = self.queue.bytes.fetch_add(len, Ordering::Relaxed);
+        self.queue.is_rough.store(true, Ordering::Relaxed);
+        if !is_filling(before, cap) && is_filling(before + len, cap) {
+            let _state = self.state.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Some of it may have gone.
+    pub(crate) fn unqueued(&self) {
+        self.queue.is_rough.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a flush is due for the sake of room.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.options
+            .queue
+            .is_some_and(|cap| is_filling(self.queue.bytes.load(Ordering::Relaxed), cap))
+    }
+}
+
+fn is_filling(bytes: u64, cap: u64) -> bool {
+    bytes >= cap / 4 * 3
+}
+
+impl Replica {
+    /// Counts what is only here.
+    pub(crate) fn count_queue(&self) -> Result<u64, FsError> {
+        self.queue.is_rough.store(false, Ordering::Relaxed);
+        let (_, bytes) = self.only_here()?;
+        self.queue.bytes.store(bytes, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// Waits until so much more may be written.
+    pub(crate) fn wait_until_queue_has_room(&self, len: u64) -> Result<(), FsError> {
+        let Some(cap) = self.options.queue else {
+            return Ok(());
+        };
+        let (queue, len) = (&self.queue, len.min(WRITE_STEP as u64));
+        let mut until = None;
+        loop {
+            let bytes = queue.bytes.load(Ordering::Relaxed);
+            if bytes == 0 || bytes.saturating_add(len) <= cap {
+                return Ok(());
+            }
+            if queue.is_rough.load(Ordering::Relaxed) {
+                self.count_queue()?;
+                continue;
+            }
+            let now = self.monotonic();
+            let until = *until.get_or_insert(now + self.options.deadline);
+            let mut state = self.state.lock();
+            if state.trouble.is_some() || state.stop || now >= until {
+                return Err(FsError::NoSpace);
+            }
+            self.changed.notify_all();
+            self.changed.wait_for(&mut state, LOOK.min(until - now));
+        }
+    }
+}

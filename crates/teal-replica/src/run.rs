@@ -1,0 +1,310 @@
+//! When what happens between this replica and the server.
+//!
+//! # Guarantees
+//! 1. A change is on its way to the server when it is [`UpstreamOptions::flush_age`] old, [`UpstreamOptions::live_age`] while another client is
+//!    connected; whenever the first one goes, all go, but large content, which follows (`large`).
+//! 2. While nothing changes there are no requests but one that waits for news, renewed every [`UpstreamOptions::keep_alive`].
+//! 3. A server out of reach is asked again at growing intervals, up to `BACKOFF_MAX`.
+
+use super::fetch_ahead::{AT_ONCE, run_ahead};
+use super::flush::Flushed;
+use super::held::StuckWay;
+use super::{Replica, SyncError};
+use crate::FsError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_device::UpstreamError;
+use teal_proto::{RefusalCode, Request};
+
+/// The longest pause between two attempts to reach the server.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How often a flush begins again with a new life: copies of a store that are all at work take each other's away.
+const LIVES_MAX: u32 = 5;
+/// How often a flush says hello again to a server that has begun anew.
+const GREETINGS_MAX: u32 = 3;
+/// Unmounting waits no longer for the server.
+const GOODBYE: Duration = Duration::from_millis(500);
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+
+/// How a replica deals with its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpstreamOptions {
+    /// A change is sent at the latest after this time.
+    pub flush_age: Duration,
+    /// And while another client is connected after this one.
+    pub live_age: Duration,
+    /// A request waits for news for so long; a silent link is noticed by then.
+    pub keep_alive: Duration,
+    /// The longest that any other request may take.
+    pub deadline: Duration,
+    /// Whether `fsync` waits until the server has everything.
+    pub sync_remote: bool,
+    /// More content than this that a file has and the server lacks, in bytes, goes after all else.
+    pub large: u64,
+    /// At most so many bytes of content are here and not at the server; `None`: as many as fit.
+    pub queue: Option<u64>,
+    /// At most so many bytes of content come ahead of what somebody reads that is not here.
+    pub content_ahead: u64,
+    /// At most so many entries of other directories come with a directory that is listed first.
+    pub names_ahead: u32,
+}
+
+impl Default for UpstreamOptions {
+    fn default() -> Self {
+        Self {
+            flush_age: Duration::from_secs(30),
+            live_age: Duration::from_secs(1),
+            keep_alive: Duration::from_secs(30),
+            deadline: Duration::from_secs(20),
+            sync_remote: false,
+            large: 64 << 20,
+            queue: None,
+            content_ahead: 4 << 20,
+            names_ahead: 8192,
+        }
+    }
+}
+
+impl Replica {
+    /// Something is pending from now on.
+    pub(crate) fn has_pending(&self, now: Duration) {
+        let mut state = self.state.lock();
+        if state.pending_since.is_none() {
+            state.pending_since = Some(now);
+            self.changed.notify_all();
+        }
+    }
+
+    /// How long until a flush is due; `None`: until something changes.
+    fn due_in(&self, now: Duration) -> Option<Duration> {
+        let state = self.state.lock();
+        let age = if state.is_live {
+            self.options.live_age
+        } else {
+            self.options.flush_age
+        };
+        let held = self.held.lock().due_in(StuckWay::Sending, now);
+        let Some(since) = state.pending_since else {
+            return held;
+        };
+        if self.is_filling() {
+            return Some(Duration::ZERO);
+        }
+        let due = (since + age).saturating_sub(now);
+        Some(held.map_or(due, |held| held.min(due)))
+    }
+
+    /// Whether a flush is due.
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
+        self.due_in(now).is_some_and(|wait| wait.is_zero())
+    }
+
+    /// Waits for a change of the state, at most so long; `false` when it is time to stop.
+    fn wait(&self, at_most: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        if !state.stop {
+            match at_most {
+                Some(time) => drop(self.changed.wait_for(&mut state, time)),
+                None => self.changed.wait(&mut state),
+            }
+        }
+        !state.stop
+    }
+
+    /// Has the threads end.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+        self.lookout.stop();
+        self.stop_pinning();
+    }
+}
+
+impl Replica {
+    /// One round with the server: hello if that is due, news, a flush if one is due. Says how long nothing will be due; `None`: until
+    /// something changes here or there.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], or what the store met.
+    pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
+        self.connect()?;
+        self.land()?;
+        self.tell_kept()?;
+        self.catch_up()?;
+        self.look_again()?;
+        self.flush_due()?;
+        self.fetch_due_ahead()?;
+        // What does not work is kept in mind there.
+        let _ = self.fetch_pinned();
+        Ok(self.due_in(self.monotonic()))
+    }
+
+    fn flush_due(&self) -> Result<(), SyncError> {
+        while self.is_due(self.monotonic()) {
+            // What does not fit into one batch, or is sent by itself, goes at once.
+            while self.flush_once()? == Flushed::Part {}
+            self.look_again()?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything that is pending now, and tries again what is held back.
+    ///
+    /// # Errors
+    /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
+    pub fn flush_upstream(&self) -> Result<(), FsError> {
+        self.held.lock().try_all();
+        let (mut lives, mut greetings) = (0, 0);
+        loop {
+            let flushed = self.connect().and_then(|()| self.flush_once());
+            match flushed {
+                Ok(Flushed::Part) => {}
+                Ok(_) => break,
+                // A copy of this store has gone on meanwhile: it gets a new life, and sends again.
+                Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                    if refused.code == RefusalCode::Cloned && lives < LIVES_MAX =>
+                {
+                    lives += 1;
+                }
+                // The server has begun anew since it was greeted.
+                Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                    if refused.code == RefusalCode::Stopping && greetings < GREETINGS_MAX =>
+                {
+                    greetings += 1;
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.look_again()?;
+        let stuck = self.held.lock().words();
+        stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
+    }
+
+    /// Where that is wanted, waits until the server has everything that is durable here.
+    ///
+    /// # Errors
+    /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
+    pub fn sync_remote(&self) -> Result<(), FsError> {
+        if !self.options.sync_remote {
+            return Ok(());
+        }
+        self.flush_upstream().map_err(|e| match e {
+            FsError::Unreachable(words) | FsError::Stuck(words) => FsError::OnlyHere(words),
+            e => e,
+        })
+    }
+
+    /// Tells the server, if it can be asked, that others need not count on this replica any more.
+    pub fn say_goodbye(&self) {
+        let is_there = {
+            let state = self.state.lock();
+            state.is_connected && state.trouble.is_none()
+        };
+        if is_there && let Err(e) = self.call(&Request::Bye, GOODBYE) {
+            log::debug!("no goodbye: {e}");
+        }
+    }
+
+    /// Starts the threads that talk to the server.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        self.has_threads.store(true, Ordering::Release);
+        let start = |name: &str, run: fn(&Self)| {
+            let replica = Arc::clone(self);
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(move || run(&replica))
+        };
+        // What an earlier life left is pending since then.
+        let status = self.upstream_status();
+        if status.is_ok_and(|status| status.only_here > 0 || status.announcing) {
+            self.has_pending(self.monotonic());
+        }
+        start("teal-flush", run_flush)?;
+        start("teal-pull", run_pull)?;
+        for _ in 0..AT_ONCE {
+            start("teal-ahead", run_ahead)?;
+        }
+        start("teal-pin", super::pin::run)?;
+        Ok(())
+    }
+}
+
+/// Pauses after failures, growing.
+#[derive(Default)]
+pub(super) struct Backoff(Duration);
+
+impl Backoff {
+    pub(super) fn next(&mut self) -> Duration {
+        self.0 = (self.0 * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
+        self.0
+    }
+}
+
+fn run_flush(replica: &Replica) {
+    let mut backoff = Backoff::default();
+    let mut wait = Some(Duration::ZERO);
+    while replica.wait(wait) {
+        wait = replica.due_in(replica.monotonic());
+        if wait.is_none_or(|wait| !wait.is_zero()) {
+            continue;
+        }
+        let flushed = replica.connect().and_then(|()| replica.flush_due());
+        wait = match flushed {
+            Ok(()) => {
+                backoff = Backoff::default();
+                replica.due_in(replica.monotonic())
+            }
+            Err(e) => {
+                log::debug!("a flush: {e}");
+                Some(backoff.next())
+            }
+        };
+    }
+}
+
+fn run_pull(replica: &Replica) {
+    let mut backoff = Backoff::default();
+    let mut said = String::new();
+    replica.state.lock().has_puller = true;
+    loop {
+        let polled = replica.connect().and_then(|()| replica.land());
+        let polled = polled
+            .and_then(|()| replica.tell_kept())
+            .and_then(|()| replica.poll());
+        let polled = polled.and_then(|()| replica.look_again());
+        let wait = match polled {
+            Ok(()) => {
+                replica.look_after_drives();
+                if !said.is_empty() {
+                    log::info!("the server is there again");
+                    said.clear();
+                }
+                backoff = Backoff::default();
+                Duration::ZERO
+            }
+            Err(e) => {
+                let words = e.to_string();
+                if words != said {
+                    log::warn!("{words}");
+                    said = words;
+                }
+                backoff.next()
+            }
+        };
+        if replica.state.lock().stop || (!wait.is_zero() && !replica.pause(wait)) {
+            return;
+        }
+    }
+}
+
+impl Replica {
+    /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time to stop.
+    fn pause(&self, time: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.changed
+            .wait_while_for(&mut state, |state| !state.stop && !state.probe, time);
+        state.probe = false;
+        !state.stop
+    }
+}

@@ -1,0 +1,170 @@
+//! Files that are only appended to, while others append to them elsewhere.
+//!
+//! # Guarantees
+//! 1. What is sent as a tail is what its cut meant; whatever else is done to the content meanwhile makes it an ordinary change.
+//! 2. A life that may have sent some of it already (a copied store, a restored server) sends no tails: the server cannot tell an append that comes twice from two.
+//!
+//! # How
+//! A tail that landed behind what others had appended lies elsewhere at the server than here. The server's content is installed from where the base ended, unless more
+//! was appended here meanwhile: that stays where it is, and only it is sent next, with the same base, until a batch ends with nothing pending.
+
+use super::note::{Note, Part, Tail};
+use super::pull::Landed;
+use super::ranges::{END, Ranges};
+use super::{Replica, SyncError, unexpected};
+use std::ops::ControlFlow;
+use teal_log::{Cost, StoreError, note_cost};
+use teal_proto::{Reply, Request};
+use teal_types::{CommitSeq, ObjectNo, Version};
+
+/// What became of the content that a batch brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Landing {
+    /// It brought none.
+    NotSent,
+    /// It is the server's, as it is here.
+    AsSent,
+    /// It is the server's, behind what others had appended.
+    Behind(Tail),
+    /// It lost a conflict.
+    Lost,
+}
+
+impl Landing {
+    /// `version`: the server's present state; `past`: that of the batch `seq`, where it was asked for.
+    pub(crate) fn of(
+        part: &Part,
+        version: &Version,
+        past: Option<&Version>,
+        seq: CommitSeq,
+    ) -> Self {
+        if !part.created && part.data.is_none() {
+            return Self::NotSent;
+        }
+        let is_newest = version.data_seq == seq;
+        match part.data.as_ref().and_then(|dirty| dirty.tail) {
+            None if is_newest => Self::AsSent,
+            None => Self::Lost,
+            Some(tail) if is_newest && tail.ends_at(version.size) => Self::AsSent,
+            Some(tail) if is_newest || past.is_some_and(|past| past.data_seq == seq) => {
+                Self::Behind(tail)
+            }
+            Some(_) => Self::Lost,
+        }
+    }
+}
+
+/// Where content is to be installed of a file whose tail lies elsewhere at the server: from the end of the base on, and where others have changed it since;
+/// `None`: anywhere. `seen`: the position that `ranges` begin at.
+pub(crate) fn ranges_behind(
+    tail: &Tail,
+    version: &Version,
+    ranges: Option<&[(u64, u64)]>,
+    landed: Landed,
+    seen: CommitSeq,
+) -> Option<Vec<(u64, u64)>> {
+    let (_, seq) = landed?;
+    let since = if version.data_seq == seq {
+        &[]
+    } else {
+        ranges.filter(|_| seen <= seq)?
+    };
+    let mut all = Ranges::default();
+    since
+        .iter()
+        .for_each(|(offset, len)| all.add(*offset, offset.saturating_add(*len)));
+    all.add(tail.start, END);
+    Some(all.iter().map(|(from, to)| (from, to - from)).collect())
+}
+
+impl Replica {
+    /// Whether nothing was done to the content since a cut but that more was appended.
+    pub(crate) fn has_tail(&self, no: ObjectNo, tail: &Tail) -> Result<bool, SyncError> {
+        let op = self.begin(Cost::names(1).freeing())?;
+        let locked = match op.lock(&[no]) {
+            Err(StoreError::NotFound(_)) => return Ok(false),
+            locked => locked?,
+        };
+        let note = self.note(no)?;
+        let is_appended = note.pending.data.is_none_or(|newer| newer.tail.is_some());
+        Ok(is_appended && locked.attr(no).size >= tail.to)
+    }
+
+    /// What flies of an object goes as an ordinary change.
+    pub(crate) fn forget_tail(&self, no: ObjectNo) -> Result<(), SyncError> {
+        self.change_tails(no, |note| {
+            let flown = note
+                .flying
+                .as_mut()
+                .and_then(|flying| flying.part.data.as_mut());
+            flown.is_some_and(|flown| flown.tail.take().is_some())
+        })
+    }
+
+    /// What has not reached the server goes as ordinary changes.
+    pub(crate) fn forget_all_tails(&self) -> Result<(), SyncError> {
+        let mut ours = Vec::new();
+        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
+            let (is_pending, is_flying, _) = Note::glance(head);
+            ours.extend((is_pending || is_flying).then_some(no));
+            ControlFlow::Continue(())
+        })?;
+        for no in ours {
+            self.change_tails(no, |note| {
+                let flown = note
+                    .flying
+                    .as_mut()
+                    .and_then(|flying| flying.part.data.as_mut());
+                let parts = note.pending.data.iter_mut().chain(flown);
+                // All of them give theirs up.
+                parts.filter_map(|dirty| dirty.tail.take()).count() > 0
+            })?;
+        }
+        Ok(())
+    }
+
+    fn change_tails(
+        &self,
+        no: ObjectNo,
+        change: impl FnOnce(&mut Note) -> bool,
+    ) -> Result<(), SyncError> {
+        let mut cost = Cost::names(1).freeing();
+        cost.bytes += note_cost(self.note(no)?.encode().len());
+        let op = self.begin(cost)?;
+        let _locked = op.lock(&[no]).ok();
+        let mut note = self.note(no)?;
+        if change(&mut note) {
+            op.set_note(no, Some(&note.encode()))?;
+        }
+        Ok(())
+    }
+
+    /// The state that a batch made of an object to which it brought a tail, if others have changed its content since: did it land?
+    pub(crate) fn past_of_tail(
+        &self,
+        version: &Version,
+        landed: Landed,
+    ) -> Result<Option<Version>, SyncError> {
+        let Some((batch, seq)) = landed else {
+            return Ok(None);
+        };
+        let note = self.note(version.object)?;
+        let flown = note
+            .flying
+            .filter(|flying| flying.batch == batch)
+            .and_then(|flying| flying.part.data);
+        if version.data_seq == seq || flown.is_none_or(|flown| flown.tail.is_none()) {
+            return Ok(None);
+        }
+        let request = Request::ReadPast {
+            object: version.object,
+            at: seq,
+            offset: 0,
+            len: 0,
+        };
+        match self.ask(&request)? {
+            Reply::Past { version, .. } => Ok(version),
+            _ => Err(unexpected("to a read of the past").into()),
+        }
+    }
+}

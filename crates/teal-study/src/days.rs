@@ -1,0 +1,244 @@
+//! Working days: recorded sessions, one after the other, with pauses drawn by a seed.
+//!
+//! # Guarantees
+//! 1. The same sessions, length and seed give the same day on every machine.
+//! 2. Within a step of a session times are as recorded; only where it says that somebody takes time, and between sessions, time
+//!    is added.
+//! 3. Files that a session made are its own; what was there before it is the same for all sessions of its kind.
+//!
+//! The pauses are [`THINK`] and [`APART`]: a pause twice as long is half as frequent, within bounds. So most of what is asked comes
+//! close together, and most of the time is in few pauses, of all lengths.
+
+use crate::numbers::{Numbers, mix};
+use std::collections::HashSet;
+use std::time::Duration;
+use teal_trace::{Action, Event, Item, Outcome};
+
+/// A pause: from so many milliseconds on, doubled so often at most.
+pub type Pause = (u64, u32);
+/// Somebody reads or thinks: 2.5 s to 160 s.
+pub const THINK: Pause = (2_500, 5);
+/// Somebody does something else: 2 min to 128 min.
+pub const APART: Pause = (120_000, 5);
+
+/// A recorded session.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// What it is, such as `git`: sessions of one kind begin with the same files.
+    pub kind: String,
+    /// What was recorded.
+    pub items: Vec<Item>,
+}
+
+fn pause((shortest, doublings): Pause, numbers: &mut Numbers) -> Duration {
+    let doubled = numbers.any().trailing_zeros().min(doublings);
+    Duration::from_millis((shortest + numbers.below(shortest)) << doubled)
+}
+
+/// A day of so long, of these sessions in an order drawn by a seed.
+pub fn day(sessions: &[Session], length: Duration, seed: u64) -> Vec<Item> {
+    let mut numbers = Numbers::new(seed);
+    let (mut items, mut now, mut instance) = (Vec::new(), Duration::ZERO, 0);
+    while now < length && !sessions.is_empty() {
+        let session = &sessions[numbers.below(sessions.len() as u64) as usize];
+        instance += 1;
+        now = append(&mut items, session, now, (instance, length), &mut numbers);
+        now += pause(APART, &mut numbers);
+    }
+    items
+}
+
+/// Puts one session at `begin`; says when it ends. What would come after the day's end is left out.
+fn append(
+    items: &mut Vec<Item>,
+    session: &Session,
+    begin: Duration,
+    (instance, end): (u64, Duration),
+    numbers: &mut Numbers,
+) -> Duration {
+    let kind = session
+        .kind
+        .bytes()
+        .fold(0, |sum, byte| mix(sum ^ u64::from(byte)))
+        >> 40;
+    let mut made = HashSet::new();
+    let (mut before, mut now, mut marked) = (Duration::ZERO, begin, begin);
+    for item in &session.items {
+        let Item::Event(event) = item else {
+            let own = |object: u64| own(&made, kind, instance, object);
+            if let Item::Called(called) = item {
+                let (object, parent) = (own(called.object), own(called.parent));
+                items.push(Item::Called(teal_trace::Called {
+                    object,
+                    parent,
+                    ..called.clone()
+                }));
+            }
+            continue;
+        };
+        now += event.at.saturating_sub(before);
+        before = event.at;
+        if let Action::Mark { text } = &event.action {
+            let words = String::from_utf8_lossy(text.as_bytes()).into_owned();
+            match words
+                .strip_prefix("play ")
+                .and_then(|pace| pace.parse().ok())
+            {
+                Some(pace) => now = now.max(marked + Duration::from_millis(pace)),
+                None if words == "think" => now += pause(THINK, numbers),
+                None => {}
+            }
+            marked = now;
+            continue;
+        }
+        if now > end {
+            break;
+        }
+        if let (true, Outcome::Done(object)) = (makes(&event.action), event.outcome) {
+            made.insert(object);
+        }
+        items.push(Item::Event(moved(event, now, |object| {
+            own(&made, kind, instance, object)
+        })));
+    }
+    now
+}
+
+fn makes(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Create { .. }
+            | Action::Mkdir { .. }
+            | Action::Mknod { .. }
+            | Action::Symlink { .. }
+            | Action::Tmpfile { .. }
+    )
+}
+
+/// An object's number in the day: 0 stays 0.
+fn own(made: &HashSet<u64>, kind: u64, instance: u64, object: u64) -> u64 {
+    let whose = if made.contains(&object) {
+        instance << 24
+    } else {
+        0
+    };
+    if object == 0 {
+        0
+    } else {
+        mix(kind ^ (whose << 16)) << 20 ^ object
+    }
+}
+
+fn moved(event: &Event, at: Duration, own: impl Fn(u64) -> u64) -> Event {
+    let mut event = Event {
+        at,
+        object: own(event.object),
+        ..event.clone()
+    };
+    match &mut event.action {
+        Action::Link { target, .. } | Action::Copy { target, .. } => *target = own(*target),
+        Action::Rename { to, .. } => *to = own(*to),
+        _ => {}
+    }
+    let finds = makes(&event.action) || matches!(event.action, Action::Lookup { .. });
+    if let (true, Outcome::Done(object)) = (finds, event.outcome) {
+        event.outcome = Outcome::Done(own(object));
+    }
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teal_trace::{Text, TextReader};
+
+    fn session(kind: &str, lines: &str) -> Session {
+        let reader =
+            TextReader::new(format!("teal-trace 1 file\n{lines}").leak().as_bytes()).unwrap();
+        Session {
+            kind: kind.into(),
+            items: reader.map(Result::unwrap).collect(),
+        }
+    }
+
+    fn sessions() -> Vec<Session> {
+        let lines = "0.1 7 5 read offset=0 length=10 = 10\n0.2 7 1 create name=\"a\" = 9\n0.3 7 9 write offset=0 length=5 = 5\n\
+                     0.4 7 0 mark text=\"think\"\n0.5 7 5 read offset=0 length=10 = 10\n0.6 7 0 mark text=\"play 16384\"\n\
+                     0.7 7 9 read offset=0 length=5 = 5\n";
+        vec![session("edit", lines), session("git", lines)]
+    }
+
+    fn events(items: &[Item]) -> Vec<&Event> {
+        let events = items.iter().filter_map(|item| {
+            if let Item::Event(event) = item {
+                Some(event)
+            } else {
+                None
+            }
+        });
+        events.collect()
+    }
+
+    #[test]
+    fn a_seed_is_a_day() {
+        let hour = Duration::from_secs(3600);
+        let one = day(&sessions(), hour, 7);
+        assert_eq!(one, day(&sessions(), hour, 7));
+        assert_ne!(one, day(&sessions(), hour, 8));
+        let events = events(&one);
+        assert!(
+            events.windows(2).all(|pair| pair[0].at <= pair[1].at)
+                && events.last().unwrap().at <= hour
+        );
+        assert!(day(&[], hour, 7).is_empty());
+    }
+
+    #[test]
+    fn time_is_added_only_where_somebody_takes_it() {
+        let one = day(&sessions()[..1], Duration::from_secs(60), 1);
+        let at: Vec<_> = events(&one)
+            .iter()
+            .map(|event| event.at.as_millis())
+            .collect();
+        assert_eq!(at[..3], [100, 200, 300]);
+        let think = at[3] - at[2] - 200;
+        assert!((2_500..160_000).contains(&think), "{think}");
+        assert_eq!(
+            at[4] - at[3],
+            16_384,
+            "the pace counts from the mark before"
+        );
+    }
+
+    #[test]
+    fn what_a_session_made_is_its_own() {
+        let day = day(&sessions()[..1], Duration::from_secs(6 * 3600), 3);
+        let events = events(&day);
+        let read: HashSet<u64> = events
+            .iter()
+            .filter(|e| e.action.word() == "read")
+            .map(|e| e.object)
+            .collect();
+        let made: Vec<u64> = events
+            .iter()
+            .filter(|e| e.action.word() == "write")
+            .map(|e| e.object)
+            .collect();
+        let name = Text::cut(b"a");
+        assert!(
+            events
+                .iter()
+                .any(|e| e.action == Action::Create { name: name.clone() })
+        );
+        let each: HashSet<u64> = made.iter().copied().collect();
+        assert!(
+            made.len() > 3 && each.len() == made.len(),
+            "each session another one"
+        );
+        assert_eq!(
+            read.difference(&each).count(),
+            1,
+            "all sessions read the file that was there"
+        );
+    }
+}

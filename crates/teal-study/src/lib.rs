@@ -1,0 +1,17 @@
+//! The lab: what a file system does to a workload, in operations and joules.
+//!
+//! # Guarantees
+//! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
+
+pub mod characterise;
+pub mod days;
+pub mod matrix;
+mod numbers;
+pub mod phases;
+pub mod reenact;
+pub mod replay;
+pub mod score;
+pub mod statistics;
+pub mod stream;
+pub mod wml;
+pub mod workload;

@@ -1,0 +1,397 @@
+//! What a trace becomes in a simulation: reads with the devices that hold the data, changes with the devices that want them.
+//!
+//! # Guarantees
+//! 1. Nothing but the trace, the machine and the assumptions goes in: every policy is given the same events.
+//! 2. What failed in the trace moves nothing here.
+//! 3. Changes of a file that is removed before they must be anywhere cost no device anything more than the removal.
+
+use super::contents::{ATTRIBUTES, BLOCK, Contents, Where};
+use super::machine::Machine;
+use super::{Assumptions, ReplayError, Taken};
+use crate::numbers::mix;
+use std::collections::{BTreeMap, HashSet};
+use teal_energy::device::DeviceSet;
+use teal_energy::policy::Signal;
+use teal_energy::sim::{self, Trace, What};
+use teal_trace::{Action, Event, Item, Outcome, Paths};
+use teal_types::{Span, Time};
+
+/// Longest request; what is longer is no trace of anything.
+pub const REQUEST_MAX: u64 = 4 << 30;
+/// Where attributes are read, so that they never continue a read of data.
+const ATTRIBUTES_AT: u64 = 1 << 62;
+/// Blocks of a piece that later changes of it take the place of.
+const PIECE: u64 = 16;
+
+/// What of a piece was written so far: its first and last block, and when last.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    first: u64,
+    last: u64,
+    at: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Converter<'a> {
+    assumptions: &'a Assumptions,
+    machine: &'a Machine,
+    contents: Contents<'a>,
+    paths: Paths,
+    /// Objects whose attributes are in memory.
+    known: HashSet<u64>,
+    /// Objects with more than one name.
+    linked: HashSet<u64>,
+    pieces: BTreeMap<(u64, u64), Piece>,
+    events: Vec<sim::Event>,
+    taken: Taken,
+    last: Option<Time>,
+}
+
+fn time(event: &Event) -> Time {
+    Time::after_start(Span::nanos(
+        u64::try_from(event.at.as_nanos()).unwrap_or(u64::MAX),
+    ))
+}
+
+impl<'a> Converter<'a> {
+    pub(super) fn new(machine: &'a Machine, assumptions: &'a Assumptions) -> Self {
+        Self {
+            assumptions,
+            machine,
+            contents: Contents::new(machine, assumptions.memory, &assumptions.outages),
+            paths: Paths::default(),
+            known: HashSet::new(),
+            linked: HashSet::new(),
+            pieces: BTreeMap::new(),
+            events: Vec::new(),
+            taken: Taken::default(),
+            last: None,
+        }
+    }
+
+    /// Takes the next item in.
+    pub(super) fn take(&mut self, item: &Item) -> Result<(), ReplayError> {
+        match item {
+            Item::Event(event) if !matches!(event.action, Action::Mark { .. }) => {
+                self.event(event)?
+            }
+            Item::Dropped(count) => self.taken.dropped = self.taken.dropped.saturating_add(*count),
+            _ => {}
+        }
+        self.paths.follow(item);
+        Ok(())
+    }
+
+    /// The simulation's trace, which ends with the last event.
+    pub(super) fn finish(self) -> (Trace, Taken) {
+        (
+            Trace::new(self.events, self.last.unwrap_or_default()),
+            self.taken,
+        )
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), ReplayError> {
+        let at = time(event);
+        self.taken.events += 1;
+        self.presence(at);
+        if matches!(event.outcome, Outcome::Failed(_)) {
+            self.taken.failed += 1;
+            // Looking for what is not there reads the directory.
+            if matches!(event.action, Action::Lookup { .. }) {
+                self.attributes(at, event.object);
+            }
+            return Ok(());
+        }
+        let object = event.object;
+        let moved = |length: u64| match event.outcome {
+            Outcome::Done(bytes) => bytes,
+            _ => length,
+        };
+        let checked = |bytes: u64| match bytes {
+            0..=REQUEST_MAX => Ok(bytes),
+            _ => Err(ReplayError::Long {
+                event: self.taken.events,
+                at,
+                bytes,
+            }),
+        };
+        match &event.action {
+            Action::Read { offset, length } => {
+                let bytes = checked(moved(*length))?;
+                self.read(at, object, *offset, bytes);
+            }
+            Action::Write { offset, length } => {
+                let bytes = checked(moved(*length))?;
+                self.write(at, object, *offset, bytes);
+            }
+            Action::Copy {
+                offset,
+                target,
+                to,
+                length,
+            } => {
+                let bytes = checked(moved(*length))?;
+                self.copy(at, (object, *offset), (*target, *to), bytes);
+            }
+            action => self.other(at, event, action),
+        }
+        Ok(())
+    }
+
+    /// Everything that moves no data.
+    fn other(&mut self, at: Time, event: &Event, action: &Action) {
+        let object = event.object;
+        match action {
+            Action::Open {}
+            | Action::Stat {}
+            | Action::Getxattr {}
+            | Action::Listxattr {}
+            | Action::Readlink {}
+            | Action::Readdir { .. } => self.attributes(at, object),
+            Action::Lookup { .. } => {
+                self.attributes(at, object);
+                event
+                    .names()
+                    .into_iter()
+                    .for_each(|found| self.attributes(at, found));
+            }
+            Action::Create { .. }
+            | Action::Mkdir { .. }
+            | Action::Mknod { .. }
+            | Action::Symlink { .. } => {
+                self.change(at, object);
+                event
+                    .names()
+                    .into_iter()
+                    .for_each(|made| self.change(at, made));
+            }
+            Action::Link { target, .. } => {
+                self.linked.insert(*target);
+                self.change(at, object);
+                self.change(at, *target);
+            }
+            Action::Unlink { name } | Action::Rmdir { name } => {
+                self.remove(at, self.paths.object(object, name));
+                self.change(at, object);
+            }
+            Action::Rename {
+                to, new, exchange, ..
+            } => {
+                if !exchange {
+                    self.remove(at, self.paths.object(*to, new));
+                }
+                self.change(at, object);
+                self.change(at, *to);
+            }
+            Action::Truncate { .. }
+            | Action::Allocate { .. }
+            | Action::Setattr { .. }
+            | Action::Tmpfile {}
+            | Action::Setxattr { .. }
+            | Action::Removexattr {} => self.change(at, object),
+            _ => {}
+        }
+    }
+
+    /// Somebody is there as long as something happens often enough.
+    fn presence(&mut self, at: Time) {
+        let before = self.last.replace(at).unwrap_or_default();
+        let Some(away) = self
+            .assumptions
+            .away
+            .filter(|away| at.since(before) > *away)
+        else {
+            return;
+        };
+        let signal = |at, there| sim::Event {
+            at,
+            what: What::Signal(Signal::Presence(there)),
+        };
+        self.events
+            .extend([signal(before + away, false), signal(at, true)]);
+    }
+
+    fn put(&mut self, at: Time, what: What) {
+        self.events.push(sim::Event { at, what });
+    }
+
+    fn attributes(&mut self, at: Time, object: u64) {
+        if self.known.insert(object) {
+            self.blocks(at, object, ATTRIBUTES, ATTRIBUTES, (ATTRIBUTES_AT, BLOCK));
+        }
+    }
+
+    fn read(&mut self, at: Time, file: u64, offset: u64, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let (first, last) = (offset / BLOCK, offset.saturating_add(bytes - 1) / BLOCK);
+        self.blocks(at, file, first, last, (offset, bytes));
+    }
+
+    /// Reads blocks: one read for each run of them that lies in the same places. `asked` is where the request begins and how
+    /// long it is.
+    fn blocks(&mut self, at: Time, file: u64, first: u64, last: u64, asked: (u64, u64)) {
+        self.taken.reads += 1;
+        let mut runs: Vec<(DeviceSet, u64)> = Vec::new();
+        let mut copied: BTreeMap<DeviceSet, u64> = BTreeMap::new();
+        let mut previous = Where::Memory;
+        for block in first..=last {
+            let (place, keepers) = self.contents.read(at, (file, block));
+            match place {
+                Where::Memory => {}
+                Where::Nowhere => self.taken.unreachable += 1,
+                Where::Devices(copies) => match runs.last_mut().filter(|_| previous == place) {
+                    Some((_, blocks)) => *blocks += 1,
+                    None => runs.push((copies, 1)),
+                },
+            }
+            previous = place;
+            if !keepers.is_empty() {
+                *copied.entry(keepers).or_default() += 1;
+            }
+        }
+        if runs.is_empty() {
+            self.taken.from_memory += 1;
+        }
+        // A request within one block, or all of it in one place, is read as it was asked.
+        let is_whole = matches!(runs[..], [(_, blocks)] if blocks == last - first + 1);
+        let mut from = asked.0;
+        for (copies, blocks) in runs {
+            let bytes = if is_whole { asked.1 } else { blocks * BLOCK };
+            self.taken.read_bytes += bytes;
+            self.put(
+                at,
+                What::Read {
+                    object: file,
+                    offset: from,
+                    bytes,
+                    copies,
+                },
+            );
+            from = from.saturating_add(bytes);
+        }
+        for (sinks, blocks) in copied {
+            let object = mix(file ^ mix(first));
+            self.taken.copied_bytes += blocks * BLOCK;
+            self.put(
+                at,
+                What::Write {
+                    object,
+                    bytes: blocks * BLOCK,
+                    sinks,
+                },
+            );
+        }
+    }
+
+    fn write(&mut self, at: Time, file: u64, offset: u64, bytes: u64) {
+        self.known.insert(file);
+        if bytes == 0 {
+            return;
+        }
+        self.taken.changes += 1;
+        self.taken.written_bytes += bytes;
+        let (first, last) = (offset / BLOCK, offset.saturating_add(bytes - 1) / BLOCK);
+        for block in first..=last {
+            self.contents.write(at, (file, block));
+        }
+        // Where every file has its own place on the disk, it is one piece.
+        let is_scattered = self
+            .machine
+            .parts
+            .iter()
+            .any(|part| part.device.is_scattered);
+        let size = if is_scattered { u64::MAX } else { PIECE };
+        for piece in first / size..=last / size {
+            let begin = piece.saturating_mul(size);
+            self.piece(
+                at,
+                (file, piece),
+                first.max(begin),
+                last.min(begin.saturating_add(size - 1)),
+            );
+        }
+    }
+
+    fn piece(&mut self, at: Time, key: (u64, u64), first: u64, last: u64) {
+        let piece = self.pieces.entry(key).or_insert(Piece { first, last, at });
+        *piece = Piece {
+            first: piece.first.min(first),
+            last: piece.last.max(last),
+            at,
+        };
+        let bytes = (piece.last - piece.first + 1).saturating_mul(BLOCK);
+        let sinks = self.contents.sinks(key.0);
+        self.put(
+            at,
+            What::Write {
+                object: mix(key.0 ^ mix(key.1)),
+                bytes,
+                sinks,
+            },
+        );
+    }
+
+    /// Changes a file's attributes or a directory's entries.
+    fn change(&mut self, at: Time, object: u64) {
+        self.known.insert(object);
+        self.taken.changes += 1;
+        self.contents.write(at, (object, ATTRIBUTES));
+        self.piece(at, (object, ATTRIBUTES), 0, 0);
+    }
+
+    fn copy(&mut self, at: Time, from: (u64, u64), to: (u64, u64), bytes: u64) {
+        for block in 0..bytes.div_ceil(BLOCK) {
+            let block = |(file, offset): (u64, u64)| (file, (offset / BLOCK).saturating_add(block));
+            self.contents.copy(at, block(from), block(to));
+        }
+        self.change(at, to.0);
+    }
+
+    /// A name is gone; if it was the only one, so are changes that are not written everywhere yet.
+    fn remove(&mut self, at: Time, object: Option<u64>) {
+        let Some(object) = object.filter(|object| !self.linked.contains(object)) else {
+            return;
+        };
+        let keys: Vec<_> = self
+            .pieces
+            .range((object, 0)..=(object, u64::MAX))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            let Some(piece) = self.pieces.remove(&key) else {
+                continue;
+            };
+            let waits = |id| {
+                let queue = self.machine.parts[teal_energy::device::DeviceId::index(id)]
+                    .device
+                    .queue;
+                queue.is_some_and(|queue| piece.at + queue.age > at)
+            };
+            let sinks: DeviceSet = self
+                .contents
+                .sinks(object)
+                .iter()
+                .filter(|id| waits(*id))
+                .collect();
+            if !sinks.is_empty() {
+                self.taken.cancelled += 1;
+                self.put(
+                    at,
+                    What::Write {
+                        object: mix(key.0 ^ mix(key.1)),
+                        bytes: 0,
+                        sinks,
+                    },
+                );
+            }
+            let blocks = if key.1 == ATTRIBUTES {
+                ATTRIBUTES..=ATTRIBUTES
+            } else {
+                piece.first..=piece.last
+            };
+            blocks.for_each(|block| self.contents.forget((object, block)));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What a trace says: one item after another.
+
+use super::field::{Field, Show};
+use crate::format::Take;
+use std::fmt;
+use std::time::Duration;
+use teal_types::Timestamp;
+
+/// Longest name, mark or description, in bytes.
+pub const TEXT_MAX: usize = 4096;
+
+/// A name, a mark or a description: bytes, not text, at most [`TEXT_MAX`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Text(Box<[u8]>);
+
+/// Too long for a [`Text`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} bytes are too long for a name or mark: at most {TEXT_MAX}")]
+pub struct TextError(pub usize);
+
+impl Text {
+    /// Copies `bytes`.
+    ///
+    /// # Errors
+    /// [`TextError`] beyond [`TEXT_MAX`].
+    pub fn new(bytes: &[u8]) -> Result<Self, TextError> {
+        if bytes.len() > TEXT_MAX {
+            Err(TextError(bytes.len()))
+        } else {
+            Ok(Self(bytes.into()))
+        }
+    }
+    /// Copies what fits.
+    pub fn cut(bytes: &[u8]) -> Self {
+        Self(bytes[..bytes.len().min(TEXT_MAX)].into())
+    }
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Show(self))
+    }
+}
+
+/// What a trace watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Calls to a file system; objects are files, directories and the like.
+    File,
+    /// Requests to a device; objects are devices.
+    Block,
+}
+
+/// What stands at the beginning of a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// What was watched.
+    pub level: Level,
+    /// Names are hashes.
+    pub anonymous: bool,
+    /// Civil time of the trace's start, which all times count from; 1970 where it is not known.
+    pub start: Timestamp,
+    /// The machine, for people.
+    pub machine: Text,
+    /// Where the trace comes from, for people.
+    pub source: Text,
+}
+
+/// One item of a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// Something was asked.
+    Event(Event),
+    /// A name of an object that the events so far have not told.
+    Called(Called),
+    /// Who a process is.
+    Process(Process),
+    /// So many events are missing here, because they came faster than they could be written.
+    Dropped(u64),
+}
+
+/// Something was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// When it arrived, since the trace's start. Never before the event before it.
+    pub at: Duration,
+    /// Who asked: a thread, as in [`Process::id`]; 0 is the kernel, or nobody known.
+    pub process: u32,
+    /// What it is about: of an action with a name the directory, else the file; at block level the device. 0 where there is only one.
+    pub object: u64,
+    /// What was asked.
+    pub action: Action,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How long the answer took, where that is known.
+    pub latency: Option<Duration>,
+}
+
+/// What came of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not known.
+    Unknown,
+    /// It succeeded: bytes that were transferred, the object that was found or made, the offset that was found; else 0.
+    Done(u64),
+    /// It failed with this errno.
+    Failed(u16),
+}
+
+/// An object's name in a directory at this point of the trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Called {
+    /// The object.
+    pub object: u64,
+    /// The directory; 0 for the root, whose name is empty.
+    pub parent: u64,
+    /// The name.
+    pub name: Text,
+}
+
+/// Who a thread is, until the same number is told again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// The number in [`Event::process`].
+    pub id: u32,
+    /// The process of this thread.
+    pub leader: u32,
+    /// Its session; 0 where it is not known.
+    pub session: u32,
+    /// The program's name.
+    pub name: Text,
+}
+
+/// One table for the four forms of an action: code, level, word, fields.
+macro_rules! actions {
+    ($($(#[$doc:meta])* $code:literal $level:ident $name:ident $word:literal { $($field:ident: $type:ty),* })*) => {
+        /// What was asked. Codes and fields are those of the format.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the fields of an action are named after what they hold; see its own line")]
+        pub enum Action { $($(#[$doc])* $name { $($field: $type),* },)* }
+
+        impl Action {
+            /// The code on the disk.
+            pub(crate) fn code(&self) -> u8 {
+                match self { $(Self::$name { .. } => $code,)* }
+            }
+            /// The word in text.
+            pub fn word(&self) -> &'static str {
+                match self { $(Self::$name { .. } => $word,)* }
+            }
+            /// Where it belongs; `None` means anywhere.
+            pub fn level(&self) -> Option<Level> {
+                match self { $(Self::$name { .. } => actions!(@level $level),)* }
+            }
+            pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+                match self { $(Self::$name { $($field),* } => { let _ = &out; $($field.encode(out);)* })* }
+            }
+            pub(crate) fn decode(code: u8, take: &mut Take<'_>) -> Option<Self> {
+                Some(match code {
+                    $($code => { let _ = &take; Self::$name { $($field: Field::decode(take)?),* } })*
+                    _ => return None,
+                })
+            }
+            /// ` key=value` for each field.
+            pub(crate) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$name { $($field),* } => { $(write!(f, " {}={}", stringify!($field), Show($field))?;)* })*
+                }
+                Ok(())
+            }
+            /// An action from its word; `field` gives each value by its key.
+            pub(crate) fn parse<'a>(
+                word: &str,
+                mut field: impl FnMut(&'static str) -> Result<&'a str, String>,
+            ) -> Result<Self, String> {
+                let _ = &mut field;
+                Ok(match word {
+                    $($word => Self::$name { $($field: Field::parse(field(stringify!($field))?)?),* },)*
+                    _ => return Err(format!("'{word}' is no action")),
+                })
+            }
+            /// Changes every name.
+            pub(crate) fn rename(&mut self, change: &mut dyn FnMut(&mut Text)) {
+                match self { $(Self::$name { $($field),* } => { let _ = &change; $($field.rename(change);)* })* }
+            }
+            /// Code, word and fields of every action.
+            #[cfg(test)]
+            pub(crate) const TABLE: &'static [(u8, Option<Level>, &'static str, &'static [(&'static str, &'static str)])] =
+                &[$(($code, actions!(@level $level), $word, &[$((stringify!($field), stringify!($type))),*]),)*];
+        }
+    };
+    (@level Any) => { None };
+    (@level $level:ident) => { Some(Level::$level) };
+}
+
+actions! {
+    /// A file or directory was opened.
+    1 File Open "open" {}
+    /// A descriptor was closed.
+    2 File Close "close" {}
+    /// Bytes of a file were read.
+    3 File Read "read" { offset: u64, length: u64 }
+    /// Bytes of a file were written.
+    4 File Write "write" { offset: u64, length: u64 }
+    /// A file was made durable; `data` means without its times.
+    5 File Fsync "fsync" { data: bool }
+    /// Everything was made durable.
+    6 File Sync "sync" {}
+    /// A file was given a size.
+    7 File Truncate "truncate" { size: u64 }
+    /// `fallocate(2)` with its mode.
+    8 File Allocate "allocate" { offset: u64, length: u64, mode: u64 }
+    /// Bytes were copied from one file to another (or the same) by the file system.
+    9 File Copy "copy" { offset: u64, target: u64, to: u64, length: u64 }
+    /// The next data or hole from here was looked for.
+    10 File Seek "seek" { offset: u64, hole: bool }
+    /// A name was looked up.
+    11 File Lookup "lookup" { name: Text }
+    /// Attributes were asked for.
+    12 File Stat "stat" {}
+    /// Attributes were changed: permissions, owner, times.
+    13 File Setattr "setattr" { perm: bool, owner: bool, times: bool }
+    /// A regular file was made.
+    14 File Create "create" { name: Text }
+    /// A directory was made.
+    15 File Mkdir "mkdir" { name: Text }
+    /// A pipe, socket or device file was made.
+    16 File Mknod "mknod" { name: Text }
+    /// A symbolic link was made, to a path of so many bytes.
+    17 File Symlink "symlink" { name: Text, length: u64 }
+    /// A further name was given to the object `target`.
+    18 File Link "link" { name: Text, target: u64 }
+    /// A file without a name was made in the directory.
+    19 File Tmpfile "tmpfile" {}
+    /// A name was removed.
+    20 File Unlink "unlink" { name: Text }
+    /// A directory was removed.
+    21 File Rmdir "rmdir" { name: Text }
+    /// A name was moved to the directory `to`; `exchange` means that the two swapped places.
+    22 File Rename "rename" { name: Text, to: u64, new: Text, exchange: bool }
+    /// Entries of a directory were listed; `length` bytes were asked for.
+    23 File Readdir "readdir" { length: u64 }
+    /// The path in a symbolic link was read.
+    24 File Readlink "readlink" {}
+    /// An extended attribute was read.
+    25 File Getxattr "getxattr" {}
+    /// An extended attribute of `length` bytes was set.
+    26 File Setxattr "setxattr" { length: u64 }
+    /// The names of the extended attributes were listed.
+    27 File Listxattr "listxattr" {}
+    /// An extended attribute was removed.
+    28 File Removexattr "removexattr" {}
+    /// Free space was asked for.
+    29 File Statfs "statfs" {}
+    /// Sectors were read.
+    64 Block ReadSectors "bread" { sector: u64, bytes: u64 }
+    /// Sectors were written; `flush` empties the cache before, `fua` makes them durable.
+    65 Block WriteSectors "bwrite" { sector: u64, bytes: u64, flush: bool, fua: bool }
+    /// The device's cache was emptied.
+    66 Block Flush "bflush" {}
+    /// Sectors were said to hold nothing of value.
+    67 Block Discard "bdiscard" { sector: u64, bytes: u64 }
+    /// Somebody set a mark, such as the beginning of a phase.
+    127 Any Mark "mark" { text: Text }
+}
+
+impl Action {
+    /// The word, then every field as `key=value`.
+    pub fn describe(&self) -> impl fmt::Display {
+        struct Described<'a>(&'a Action);
+        impl fmt::Display for Described<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.0.word())?;
+                self.0.show(f)
+            }
+        }
+        Described(self)
+    }
+}
+
+impl Event {
+    /// The object that this event gives a name to, or shows the name of.
+    pub fn names(&self) -> Option<u64> {
+        let Outcome::Done(value) = self.outcome else {
+            return None;
+        };
+        match self.action {
+            Action::Lookup { .. }
+            | Action::Create { .. }
+            | Action::Mkdir { .. }
+            | Action::Mknod { .. }
+            | Action::Symlink { .. } => Some(value),
+            Action::Link { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The `vscsi` formats of CloudPhysics, as libCacheSim reads them: SCSI commands of virtual disks.
+//!
+//! | field | bytes | at in version 1 (32 bytes) | at in version 2 (40 bytes) |
+//! |---|---:|---:|---:|
+//! | serial number | 4 | 0 | 4 |
+//! | length in bytes | 4 | 4 | 8 |
+//! | pieces of memory | 4 | 8 | 12 |
+//! | SCSI command | 2 | 12 | 0 |
+//! | version in the high byte | 2 | 14 | 2 |
+//! | sector | 8 | 16 | 16 |
+//! | time, microseconds | 8 | 24 | 24 |
+//! | response time, microseconds | 8 | | 32 |
+//!
+//! Little-endian, without a header. libCacheSim does not use the response time; that it is in microseconds like the time is taken for granted.
+
+use super::records::{Records, packed};
+use super::window::{TooLate, WINDOW, Window};
+use super::{ImportError, Imported, Origin};
+use crate::event::{Action, Event, Header, Item, Level, Outcome};
+use crate::format::Take;
+use crate::write::Writer;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+use teal_types::Timestamp;
+
+const V1: usize = 32;
+const V2: usize = 40;
+/// Commands by what they do; READ and WRITE of 6, 10, 12 and 16 bytes and their relatives.
+const READS: [u16; 5] = [0x08, 0x28, 0x2d, 0x88, 0xa8];
+const WRITES: [u16; 9] = [0x0a, 0x2a, 0x2e, 0x3f, 0x8a, 0x8e, 0x9a, 0xaa, 0xae];
+/// SYNCHRONIZE CACHE.
+const FLUSHES: [u16; 2] = [0x35, 0x91];
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Command {
+    command: u16,
+    version: u16,
+    bytes: u32,
+    sector: u64,
+    micros: u64,
+    response: Option<u64>,
+}
+
+type Decode = fn(&[u8]) -> Option<Command>;
+
+fn version_1(bytes: &[u8]) -> Option<Command> {
+    let mut t = Take(bytes);
+    t.u32()?;
+    let bytes = t.u32()?;
+    t.u32()?;
+    let (command, version) = (t.u16()?, t.u16()?);
+    Some(Command {
+        command,
+        version,
+        bytes,
+        sector: t.u64()?,
+        micros: t.u64()?,
+        response: None,
+    })
+}
+
+fn version_2(bytes: &[u8]) -> Option<Command> {
+    let mut t = Take(bytes);
+    let (command, version) = (t.u16()?, t.u16()?);
+    t.u32()?;
+    let bytes = t.u32()?;
+    t.u32()?;
+    Some(Command {
+        command,
+        version,
+        bytes,
+        sector: t.u64()?,
+        micros: t.u64()?,
+        response: Some(t.u64()?),
+    })
+}
+
+/// Imports a `vscsi` trace of version 1 or 2 as a trace at block level. Requests may be out of order by up to 65,536 records.
+///
+/// # Errors
+/// [`ImportError`].
+pub fn vscsi(
+    mut input: impl Read,
+    origin: Origin,
+    out: impl Write,
+) -> Result<Imported, ImportError> {
+    let mut begins = Vec::new();
+    let read = input.by_ref().take(2 * V2 as u64).read_to_end(&mut begins);
+    read.map_err(|source| ImportError::Io {
+        record: 0,
+        at: 0,
+        source,
+    })?;
+    // In a record of the other version, that field is the upper half of a number which is small in one of the first two.
+    let is = |decode: Decode, size, version| {
+        let mut whole = begins
+            .chunks_exact(size)
+            .take(2)
+            .filter_map(decode)
+            .peekable();
+        whole.peek().is_some() && whole.all(|c| c.version >> 8 == version)
+    };
+    let foreign = |what: String| ImportError::Foreign {
+        format: "vscsi",
+        what,
+    };
+    let (size, decode, version): (_, Decode, _) = match begins.len() {
+        0 => return Err(ImportError::Nothing("the file is empty".into())),
+        _ if is(version_1, V1, 1) => (V1, version_1, 1),
+        _ if is(version_2, V2, 2) => (V2, version_2, 2),
+        _ => {
+            let what = packed(&begins)
+                .unwrap_or_else(|| "its first records are of neither version 1 nor 2".into());
+            return Err(foreign(what));
+        }
+    };
+    let mut records = Records::new(io::Cursor::new(begins).chain(input));
+    let mut window = Window::new();
+    let mut sink = Sink {
+        origin: Some((origin, out)),
+        writer: None,
+        first: 0,
+        done: Imported::default(),
+    };
+    let mut bytes = vec![0; size];
+    while records.next(&mut bytes)? {
+        let command = decode(&bytes).unwrap_or_default();
+        if command.version >> 8 != version {
+            return Err(records.wrong(format!(
+                "version {:#06x} in a trace of version {version}",
+                command.version
+            )));
+        }
+        sink.done.records += 1;
+        let late = |TooLate| {
+            records.wrong(format!(
+                "{} us is earlier than what is more than {WINDOW} records before",
+                command.micros
+            ))
+        };
+        if let Some((at, command)) = window.put(command.micros, command).map_err(late)? {
+            sink.put(at, &command)?;
+        }
+    }
+    while let Some((at, command)) = window.pop() {
+        sink.put(at, &command)?;
+    }
+    if let Some(writer) = sink.writer {
+        writer.finish()?;
+    }
+    Ok(sink.done)
+}
+
+struct Sink<W> {
+    /// For the header, until the first event is there.
+    origin: Option<(Origin, W)>,
+    writer: Option<Writer<W>>,
+    first: u64,
+    done: Imported,
+}
+
+impl<W: Write> Sink<W> {
+    fn put(&mut self, micros: u64, command: &Command) -> Result<(), ImportError> {
+        if let Some((Origin { machine, source }, out)) = self.origin.take() {
+            self.first = micros;
+            let start = Timestamp::new(
+                (micros / 1_000_000) as i64,
+                (micros % 1_000_000) as u32 * 1000,
+            );
+            let header = Header {
+                level: Level::Block,
+                anonymous: false,
+                start,
+                machine,
+                source,
+            };
+            self.writer = Some(Writer::new(out, &header)?);
+        }
+        let (sector, bytes) = (command.sector, command.bytes.into());
+        let action = match command.command {
+            code if FLUSHES.contains(&code) => Action::Flush {},
+            _ if bytes == 0 => return self.skip(),
+            code if READS.contains(&code) => Action::ReadSectors { sector, bytes },
+            code if WRITES.contains(&code) => Action::WriteSectors {
+                sector,
+                bytes,
+                flush: false,
+                fua: false,
+            },
+            _ => return self.skip(),
+        };
+        let at = Duration::from_micros(micros - self.first);
+        let latency = command.response.map(Duration::from_micros);
+        let event = Event {
+            at,
+            process: 0,
+            object: 0,
+            action,
+            outcome: Outcome::Unknown,
+            latency,
+        };
+        if let Some(writer) = &mut self.writer {
+            writer.put(&Item::Event(event))?;
+        }
+        self.done.events += 1;
+        Ok(())
+    }
+
+    fn skip(&mut self) -> Result<(), ImportError> {
+        self.done.skipped += 1;
+        Ok(())
+    }
+}

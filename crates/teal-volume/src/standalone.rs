@@ -1,0 +1,75 @@
+//! A volume that has no server: nothing is recorded for one, and everything is here.
+
+use crate::{
+    Change, Changes, FsError, NearbyContent, RankedReadGuard, RankedWriteGuard, Residency,
+};
+use teal_log::{Locked, NewObject, StoreError};
+use teal_types::{Attr, ObjectNo, Ranges};
+
+/// Stands for the replica of a volume that is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Standalone;
+
+impl Changes for Standalone {
+    fn record_bytes(&self) -> u64 {
+        0
+    }
+
+    fn create(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {
+        Ok(locked.create(new))
+    }
+
+    fn record(&self, _: &mut Locked<'_>, _: ObjectNo, _: Change<'_>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn awaits_name(&self, _: &Locked<'_>, _: ObjectNo) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn replaced(&self, _: ObjectNo, _: ObjectNo) {}
+
+    fn moved(&self, _: ObjectNo) {}
+
+    fn after_rename(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl Residency for Standalone {
+    fn is_listed(&self, _: ObjectNo) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    fn list(&self, _: ObjectNo) -> Result<(), FsError> {
+        Ok(())
+    }
+
+    fn absent(&self, _: ObjectNo) -> Result<Ranges, StoreError> {
+        Ok(Ranges::default())
+    }
+
+    fn make_present(&self, _: ObjectNo, _: u64, _: u64) -> Result<(), FsError> {
+        Ok(())
+    }
+
+    fn read_nearby(&self, _: &Attr, _: u64, _: u64) -> Result<Option<NearbyContent<'_>>, FsError> {
+        Ok(None)
+    }
+
+    fn lock_for_reading(&self, _: ObjectNo) -> Option<RankedReadGuard<'_, ()>> {
+        None
+    }
+
+    fn lock_for_changing(&self, _: ObjectNo) -> Option<RankedWriteGuard<'_, ()>> {
+        None
+    }
+
+    fn used(&self, _: ObjectNo, _: u64) {}
+
+    fn make_space(&self, _: u64) {}
+
+    fn wait_for_queue(&self, _: u64) -> Result<(), FsError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! From the options of a mount to an open store, a client and a mount.
+
+use super::volume::ServedVolume;
+use crate::cli::Mount as Args;
+use crate::control::Listener;
+use crate::drives::Drives;
+use crate::machine;
+use crate::mounts;
+use crate::options::{MountOptions, SyncFs};
+use crate::private;
+use crate::replica::{self, Running};
+use anyhow::{Context, Result, anyhow, bail};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use teal_device::Drive;
+use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
+use teal_log::{OpenOptions, Owner, Recovery, Store};
+use teal_mount::{Mount, MountSettings};
+use teal_posix::{AtimePolicy, Client, ClientOptions};
+use teal_replica::UpstreamOptions;
+
+/// The least threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
+const THREADS_THAT_WAIT: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
+
+/// Opens the store, connects it to its server, and mounts it.
+pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume, Listener)> {
+    let mode = if options.read_only {
+        OpenMode::Read
+    } else {
+        OpenMode::Write
+    };
+    let disk = Arc::new(FileDisk::open(&args.path, mode)?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = open_store(args, &options, &disk, &clock)?;
+    let listener = Listener::bind(&args.dir)?;
+    let atime = if options.noatime {
+        AtimePolicy::Noatime
+    } else {
+        AtimePolicy::Relatime
+    };
+    let how = ClientOptions {
+        atime,
+        ..ClientOptions::default()
+    };
+    let running = if options.read_only {
+        None
+    } else {
+        replica::start(&args.path, &clock, options.delay)?
+    };
+    if let (None, Some(option)) = (&running, options.about_a_server().first()) {
+        let why = if options.read_only {
+            "a read-only mount sends nothing"
+        } else {
+            "the volume has no server"
+        };
+        bail!(
+            "mount option {option}: {why}; leave it out, or give the volume a server first (`teal serve`)"
+        );
+    }
+    let client = open_client(store, clock, how, running.as_ref(), &options)?;
+    let is_shared = replica::setting(&args.path)?.is_some();
+    let settings = mount_settings(args, &options, is_shared, client.replica().is_some());
+    if settings.syncfs {
+        // The kernel's claim on the device, which comes with the mount, takes the place of ours.
+        disk.release_claim();
+    }
+    let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
+    let is_on_device = mounts::is_on_device(mount.unmounter().point());
+    let drives = Arc::new(Drives::new(&client, &args.path)?);
+    let args = Args {
+        path: args.path.clone(),
+        dir: args.dir.clone(),
+        options: args.options.clone(),
+        ..*args
+    };
+    let volume = ServedVolume::new(args, client, mount, is_on_device, drives, running);
+    Ok((volume, listener))
+}
+
+/// Makes the client of an open store; with a server, it is a replica.
+fn open_client(
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    how: ClientOptions,
+    running: Option<&Running>,
+    options: &MountOptions,
+) -> Result<Arc<Client>> {
+    let Some(running) = running else {
+        return Ok(Client::new(store, clock, how)?);
+    };
+    let defaults = UpstreamOptions::default();
+    let of_upstream = UpstreamOptions {
+        flush_age: options.flush_age.unwrap_or(defaults.flush_age),
+        sync_remote: options.sync_remote,
+        queue: options.queue,
+        ..defaults
+    };
+    let upstream = Arc::clone(&running.upstream);
+    let joining = (running.joins, of_upstream);
+    Ok(Client::replica_of(
+        store,
+        clock,
+        how,
+        upstream,
+        &running.device,
+        joining,
+    )?)
+}
+
+/// Opens the store of a mount, and logs what was redone for that.
+fn open_store(
+    args: &Args,
+    options: &MountOptions,
+    disk: &Arc<FileDisk>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<Store>> {
+    if !options.read_only {
+        private::enforce_store(&args.path)?;
+    }
+    let how = OpenOptions {
+        read_only: options.read_only,
+        salvage: options.salvage,
+        owner: if options.read_only {
+            Owner::default()
+        } else {
+            machine::owner()?
+        },
+        elsewhere: options.elsewhere,
+        settings: options.settings,
+    };
+    let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
+        .with_context(|| format!("cannot open {}", args.path.display()))?;
+    log_recovery(args, &recovery);
+    if Drive::is_one(&store) {
+        return Err(anyhow!(
+            "{} is a drive: `teal device attach` uses it beside a mount",
+            args.path.display()
+        ));
+    }
+    Ok(store)
+}
+
+/// Returns how a volume is mounted. `is_shared`: it has a server, so that what other machines make is in its tree.
+fn mount_settings(
+    args: &Args,
+    options: &MountOptions,
+    is_shared: bool,
+    is_replica: bool,
+) -> MountSettings {
+    let syncfs = options.syncfs.is_wanted();
+    if options.syncfs == SyncFs::WhereSafe && !syncfs {
+        log::info!(
+            "sync(2) and syncfs(2) will not reach this mount, fsync(2) does: this mount namespace may end with the daemon"
+        );
+    }
+    MountSettings {
+        source: args.path.clone(),
+        syncfs,
+        read_only: options.read_only,
+        nosuid: options.nosuid.holds(is_shared),
+        nodev: options.nodev.holds(is_shared),
+        noexec: options.noexec,
+        noatime: options.noatime,
+        threads: if is_replica {
+            options.threads.max(THREADS_THAT_WAIT)
+        } else {
+            options.threads
+        },
+        uring: options.uring,
+        observed: options.observed,
+    }
+}
+
+/// Writes into the log what was redone.
+fn log_recovery(args: &Args, recovery: &Recovery) {
+    if recovery.batches > 0 {
+        log::info!(
+            "{} was not closed properly; {} batches ({} bytes of log) were redone",
+            args.path.display(),
+            recovery.batches,
+            recovery.bytes
+        );
+    }
+}

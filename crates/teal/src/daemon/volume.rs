@@ -1,0 +1,249 @@
+//! What the process of a mount holds, and how it lets go.
+//!
+//! # Guarantees
+//! 1. *Closed once*: the store is closed by one thread, whichever comes first; the others wait for the process to end.
+//! 2. *Answered last*: requests for the end (`teal down`) are answered after the store is closed.
+//!
+//! # Locks
+//! None of them is held while another one is taken, or across I/O.
+
+use crate::cli::Mount as Args;
+use crate::control::{self, Answer, Ended, Unsent};
+use crate::drives::Drives;
+use crate::recording::Recordings;
+use crate::replica::{self, Running};
+use crate::serving::Serving;
+use anyhow::Result;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use teal_fuse::{Unmount, UnmountError, Unmounter};
+use teal_mount::Mount;
+use teal_posix::{Client, FsError};
+
+/// A mount that lives on for so long after it was taken away has a copy in another mount namespace.
+const COPY_SUSPECTED_AFTER: Duration = Duration::from_secs(3);
+
+/// A mounted volume and everything in this process that serves it.
+pub(super) struct ServedVolume {
+    pub(super) args: Args,
+    pub(super) client: Arc<Client>,
+    pub(super) mount: Mount,
+    pub(super) unmounter: Unmounter,
+    /// Whether `sync(2)` reaches the mount.
+    pub(super) is_on_device: bool,
+    pub(super) recordings: Recordings,
+    pub(super) drives: Arc<Drives>,
+    ending: Ending,
+    /// What talks to the server; taken at the end.
+    running: Mutex<Option<Running>>,
+}
+
+/// How far the end has come.
+#[derive(Debug, Default)]
+struct Ending {
+    /// A signal has asked for the end.
+    is_interrupted: AtomicBool,
+    /// A thread closes the store.
+    is_closing: AtomicBool,
+    /// Whether the kernel has ended the mount.
+    is_unmounted: Mutex<bool>,
+    unmounted: Condvar,
+    /// Connections that asked for the end and wait for the answer.
+    waiting: Mutex<Vec<UnixStream>>,
+}
+
+/// Locks a mutex; a thread that panicked with it has left nothing half done in these few fields.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ServedVolume {
+    /// Puts together what [`start`](super::start) has opened.
+    pub(super) fn new(
+        args: Args,
+        client: Arc<Client>,
+        mount: Mount,
+        is_on_device: bool,
+        drives: Arc<Drives>,
+        running: Option<Running>,
+    ) -> Self {
+        let unmounter = mount.unmounter();
+        Self {
+            args,
+            client,
+            mount,
+            unmounter,
+            is_on_device,
+            recordings: Recordings::default(),
+            drives,
+            ending: Ending::default(),
+            running: Mutex::new(running),
+        }
+    }
+
+    /// Runs `ask` on the server of the volume, if it is in this process.
+    pub(super) fn with_server<T>(&self, ask: impl FnOnce(Option<&Serving>) -> T) -> T {
+        let running = lock(&self.running);
+        ask(running
+            .as_ref()
+            .and_then(|running| running.serving.as_ref()))
+    }
+
+    /// Returns whether this mount knows where the server of its volume is.
+    pub(super) fn asks_server(&self) -> bool {
+        lock(&self.running).is_some()
+    }
+
+    /// Says why a mount of a volume with a server does not ask it.
+    pub(super) fn why_alone(&self) -> String {
+        replica::why_alone(&self.args.path, self.client.store().is_read_only())
+    }
+
+    /// Records all requests into a new file, until `seconds` have passed or the recording is ended.
+    pub(super) fn record(
+        self: &Arc<Self>,
+        file: &Path,
+        anonymous: bool,
+        seconds: Option<u64>,
+    ) -> Result<()> {
+        let mount = Arc::downgrade(self);
+        let ended = move || {
+            if let Some(volume) = mount.upgrade() {
+                volume.mount.watch(None);
+            }
+        };
+        let around = (&*self.args.dir, &self.client);
+        let watcher = self.recordings.start(
+            file,
+            (anonymous, seconds),
+            self.mount.is_observed(),
+            around,
+            ended,
+        )?;
+        self.mount.watch(Some(watcher));
+        Ok(())
+    }
+
+    /// Takes the mount away unless it is in use; the connection is answered when the store is closed.
+    ///
+    /// # Errors
+    /// The connection, and why the mount stays.
+    pub(super) fn end_for(
+        self: &Arc<Self>,
+        stream: UnixStream,
+    ) -> Result<(), (UnixStream, UnmountError)> {
+        let mut waiting = lock(&self.ending.waiting);
+        // The list stays locked across the unmount: the end, which empties it, may come before this thread runs again.
+        if let Err(error) = self.unmounter.unmount(Unmount::IfIdle) {
+            return Err((stream, error));
+        }
+        waiting.push(stream);
+        drop(waiting);
+        self.leave_copies();
+        Ok(())
+    }
+
+    /// Takes the mount away because of a signal, whether it is in use or not.
+    pub(super) fn interrupted(self: &Arc<Self>) {
+        if self.ending.is_interrupted.swap(true, Ordering::AcqRel) {
+            // A second signal asks for haste. What was synced is safe, and recovery does the rest.
+            log::warn!("ending at once");
+            std::process::exit(1);
+        }
+        if let Err(error) = self.unmounter.unmount(Unmount::IfIdle) {
+            log::warn!("{error}; detaching");
+            if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
+                log::error!("{error}");
+            }
+            // Programs that have files open go on without them: the store is closed and the process ends.
+            self.leave();
+        }
+        self.leave_copies();
+    }
+
+    /// Tells those who wait for it that the kernel has ended the mount.
+    pub(super) fn mount_has_ended(&self) {
+        *lock(&self.ending.is_unmounted) = true;
+        self.ending.unmounted.notify_all();
+    }
+
+    /// Closes the store and answers the requests for that. Returns to the first caller only.
+    pub(super) fn close(&self) -> Result<(), FsError> {
+        while self.ending.is_closing.swap(true, Ordering::AcqRel) {
+            // The first caller ends the process.
+            std::thread::park();
+        }
+        self.recordings.end();
+        let closed = self.client.shutdown();
+        let is_served = self.with_server(|serving| serving.is_some());
+        let unsent = replica::unsent(&self.client);
+        self.stop_server();
+        if let Unsent::Some { objects, bytes } = &unsent {
+            log::warn!(
+                "{objects} objects ({bytes} bytes) are only on this machine: the server lacks them"
+            );
+        }
+        let answer = match &closed {
+            Ok(_) => Answer::Ended {
+                ended: Ended {
+                    store: self.args.path.clone(),
+                    served: is_served,
+                    unsent,
+                },
+            },
+            Err(e) => Answer::Error {
+                error: format!("unmounted, but the store could not be closed: {e}"),
+            },
+        };
+        for stream in lock(&self.ending.waiting).drain(..) {
+            control::answer(&stream, &answer);
+        }
+        closed.map(drop)
+    }
+
+    fn stop_server(&self) {
+        let running = lock(&self.running).take();
+        if let Some(running) = running {
+            running.stop();
+        }
+    }
+
+    /// Ends the process without waiting for the programs that still use the mount: what they have written is on the disk.
+    fn leave(&self) -> ! {
+        let closed = self.close();
+        if let Err(error) = &closed {
+            log::error!("closing the store: {error}");
+        }
+        std::process::exit(i32::from(closed.is_err()));
+    }
+
+    /// Ends the process in a while if the mount, which was taken away, lives on.
+    ///
+    /// The kernel ends a mount at once, unless another mount namespace has a copy of it. A copy does not keep the process
+    /// alive: for its users it is as if the disk had gone.
+    fn leave_copies(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        let watch = move || {
+            let is_unmounted = lock(&this.ending.is_unmounted);
+            let waited = this.ending.unmounted.wait_timeout_while(
+                is_unmounted,
+                COPY_SUSPECTED_AFTER,
+                |is_unmounted| !*is_unmounted,
+            );
+            let is_unmounted = *waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !is_unmounted {
+                log::warn!(
+                    "another mount namespace holds a copy of the mount, which is dead from now on"
+                );
+                this.leave();
+            }
+        };
+        let named = std::thread::Builder::new().name("teal-copies".into());
+        if let Err(error) = named.spawn(watch) {
+            log::error!("a thread that waits for the end of the mount: {error}");
+        }
+    }
+}
