@@ -1,7 +1,8 @@
 //! What can go wrong in a store.
 //!
 //! # Guarantees
-//! 1. *Named damage*: the message of a damaged structure says where it lies and, where known, whose it is.
+//! 1. *Named damage*: the message of a damaged structure says where it lies and, where known, whose
+//!    it is.
 
 use std::{io, sync::Arc};
 

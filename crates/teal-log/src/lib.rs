@@ -1,6 +1,8 @@
-//! The log store: objects, directories and extents in a log of batches, indexed by copy-on-write trees.
+//! The log store: objects, directories and extents in a log of batches, indexed by copy-on-write
+//! trees.
 //!
-//! Start with [`Store`]: its guarantees. Then read the front file of each room; a room uses those above it in this table only.
+//! Start with [`Store`]: its guarantees. Then read the front file of each room; a room uses those
+//! above it in this table only.
 //!
 //! | room | is | begin with |
 //! |---|---|---|
@@ -13,8 +15,8 @@
 //! | `store` | what other crates call: operations, reading, notes, sharing, making room, the cleaner | `store/handle.rs` |
 //! | `inspect` | `check` and `dump` | `inspect/check.rs` |
 //!
-//! Space is below objects because every change of an object is counted where it is made; the cleaner and whatever else makes room is in
-//! `store`, because it commits.
+//! Space is below objects because every change of an object is counted where it is made; the
+//! cleaner and whatever else makes room is in `store`, because it commits.
 
 mod commit;
 mod counters;
@@ -50,7 +52,7 @@ pub use recovery::find_superblock::read_superblock;
 pub use recovery::open::{OpenOptions, Recovery};
 pub use recovery::ownership::OwnedElsewhere;
 pub use recovery::refusal::OpenError;
-pub use space::cost::{Cost, Operation, Purpose, note_cost};
+pub use space::cost::{Cost, Operation, Purpose};
 pub use store::handle::Store;
 pub use store::locked::{Locked, NewObject, SetAttr};
 pub use store::mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};

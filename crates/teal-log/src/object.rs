@@ -1,9 +1,12 @@
-//! Objects: their state in memory, their content and names, where their records lie, and what changes of them take.
+//! Objects: their state in memory, their content and names, where their records lie, and what
+//! changes of them take.
 //!
-//! Others may use `objects` ([`ObjectStore`](objects::ObjectStore): looking objects up, accounting of what changes take away) and its
-//! components: `open_batch`, `unfolded`, `deferred`, `numbers`, `cache`; `state` with `directory`, `extents` and `content` for one object;
-//! `estimate` and `headroom` for room. The order inside: `extents` and `directory`, `state`, `attributes`, `gather`, `content`,
-//! `sealed_size`, the components, `objects`, and on it `accounting`, `sweep`, `catch_up`, `estimate`, `headroom`.
+//! Others may use `objects` ([`ObjectStore`](objects::ObjectStore): looking objects up, accounting
+//! of what changes take away) and its components: `open_batch`, `unfolded`, `deferred`, `numbers`,
+//! `cache`; `state` with `directory`, `extents` and `content` for one object; `estimate` and
+//! `headroom` for room. The order inside: `extents` and `directory`, `state`, `attributes`,
+//! `gather`, `content`, `sealed_size`, the components, `objects`, and on it `accounting`, `sweep`,
+//! `catch_up`, `estimate`, `headroom`.
 
 pub(crate) mod accounting;
 pub(crate) mod attributes;

@@ -1,7 +1,9 @@
-//! The store: what other crates call. Operations, reading, notes, sharing, and the room that all of it needs.
+//! The store: what other crates call. Operations, reading, notes, sharing, and the room that all of
+//! it needs.
 //!
-//! Above the six rooms of the log: everything here goes through [`CommitLog`](crate::commit::log::CommitLog) and the objects below it.
-//! Others may use `handle` ([`Store`](handle::Store) itself), `op` and `locked` (operations), `notes`, `share` and `mkfs`.
+//! Above the six rooms of the log: everything here goes through
+//! [`CommitLog`](crate::commit::log::CommitLog) and the objects below it. Others may use `handle`
+//! ([`Store`](handle::Store) itself), `op` and `locked` (operations), `notes`, `share` and `mkfs`.
 
 pub(crate) mod cleaner;
 pub(crate) mod file_ops;

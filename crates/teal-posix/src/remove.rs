@@ -1,7 +1,7 @@
 //! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
 
 use crate::{Client, FsError};
-use teal_log::{Locked, Op, StoreError};
+use teal_log::{Cost, Locked, Op, StoreError};
 use teal_types::{Name, ObjectNo};
 use teal_volume::{Change, Fate, touch_directory, touch_object};
 
@@ -81,7 +81,11 @@ impl Client {
             // Something in it that is not here: nobody has said it is empty.
             return Err(FsError::NotEmpty);
         }
-        let op = self.begin(self.volume.cost_of_names(2, &[child])?.freeing())?;
+        let op = self.begin(
+            self.volume
+                .cost_of_names(Cost::unlink(), &[parent, child])?
+                .freeing(),
+        )?;
         let Some(mut locked) = lock_found(&op, &[parent], &[child])? else {
             return Ok(None);
         };

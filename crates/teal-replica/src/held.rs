@@ -27,7 +27,7 @@ use crate::seeded::{Bug, bug};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use teal_device::UpstreamError;
-use teal_log::{Cost, StoreError, note_cost};
+use teal_log::{Cost, StoreError};
 use teal_proto::RefusalCode;
 use teal_types::{Link, ObjectNo, Version};
 
@@ -498,8 +498,9 @@ impl Replica {
             Some(version) => self.past_of_tail(version, landed)?,
             None => None,
         };
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(self.note(no)?.encode().len() + 4096);
+        let cost = Cost::note()
+            .with_note(self.note(no)?.encode().len() + 4096)
+            .freeing();
         let op = self.begin(cost)?;
         let locked = op.lock(&[no]).ok();
         let mut note = self.note(no)?;

@@ -27,7 +27,7 @@ use super::Replica;
 use super::pin::{PINS_MAX, Pins};
 use super::trail::Trail;
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, Op, Store, StoreError, note_cost};
+use teal_log::{Cost, Locked, Op, Store, StoreError};
 use teal_proto::EARLIER_MAX;
 use teal_types::{CommitSeq, LEASE, ObjectNo};
 
@@ -202,8 +202,7 @@ impl Replica {
         &self,
         change: impl FnOnce(&mut Identity),
     ) -> Result<Identity, StoreError> {
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(BYTES_MAX);
+        let cost = Cost::note().with_note(BYTES_MAX).freeing();
         let op = self.begin(cost)?;
         let mut identity = self.identity.lock();
         let mut changed = *identity;

@@ -1,7 +1,8 @@
 //! The state of the one committer: where the chain stands, what it has written and what is durable.
 //!
 //! # Locks
-//! The log's `committer` lock guards it and is held across the I/O of a commit on purpose: that is what gathers fsyncs behind one barrier.
+//! The log's `committer` lock guards it and is held across the I/O of a commit on purpose: that is
+//! what gathers fsyncs behind one barrier.
 
 use crate::commit::layout::{Chain, NoRoom};
 use crate::commit::witness::OverwriteWitness;
@@ -27,7 +28,8 @@ pub(crate) struct Committer {
     is_closed: bool,
     /// Whether the last record before this opening says that a machine has the store open.
     is_marked: bool,
-    /// What lay where this opening writes first; `None` once it has written, or if it does not mark the store.
+    /// What lay where this opening writes first; `None` once it has written, or if it does not mark
+    /// the store.
     witness: Option<OverwriteWitness>,
 }
 
@@ -59,8 +61,8 @@ impl From<StoreError> for SealError {
 }
 
 impl Committer {
-    /// Goes on behind a checkpoint; `slots` has the slot of each anchor place that was written last, `is_marked` whether the last record
-    /// names a machine that has the store open.
+    /// Goes on behind a checkpoint; `slots` has the slot of each anchor place that was written
+    /// last, `is_marked` whether the last record names a machine that has the store open.
     pub(crate) fn new(chain: Chain, checkpoint: u64, slots: Vec<u64>, is_marked: bool) -> Self {
         Self {
             chain,
@@ -76,7 +78,8 @@ impl Committer {
         }
     }
 
-    /// Begins the log of a store that is being made: its first record needs no fresh epoch before it.
+    /// Begins the log of a store that is being made: its first record needs no fresh epoch before
+    /// it.
     pub(crate) fn of_new_store(chain: Chain, places: u32) -> Self {
         Self {
             epoch_written: true,
@@ -100,12 +103,13 @@ impl Committer {
         self.chain = chain;
     }
 
-    /// Whether the record of this opening's epoch must be written before anything else.
+    /// Returns whether the record of this opening's epoch must be written before anything else.
     pub(crate) fn needs_epoch(&self) -> bool {
         !self.epoch_written
     }
 
-    /// Takes what lay where this opening writes first: it is looked at once, before the first write.
+    /// Takes what lay where this opening writes first: it is looked at once, before the first
+    /// write.
     pub(crate) fn witness(&self) -> Option<OverwriteWitness> {
         self.witness
     }
@@ -181,7 +185,7 @@ impl Committer {
         self.since
     }
 
-    /// Whether the store is closed.
+    /// Returns whether the store is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -190,7 +194,8 @@ impl Committer {
         self.is_closed = true;
     }
 
-    /// Whether closing has a mark to take away: this opening's, or one of an opening that was not closed.
+    /// Returns whether closing has a mark to take away: this opening's, or one of an opening that
+    /// was not closed.
     pub(crate) fn has_mark(&self) -> bool {
         self.epoch_written || self.is_marked
     }

@@ -1,7 +1,8 @@
 //! How far the log is durable, and whether it still takes changes.
 //!
 //! # Invariants
-//! 1. `durable` is never above `open`: both only grow, and `durable` catches up when a barrier has covered all that was written.
+//! 1. `durable` is never above `open`: both only grow, and `durable` catches up when a barrier has
+//!    covered all that was written.
 //! 2. Once poisoned, a store takes no change until it is opened again.
 //!
 //! # Locks
@@ -41,7 +42,7 @@ impl Durability {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether a batch is written and not yet durable.
+    /// Returns whether a batch is written and not yet durable.
     pub(crate) fn is_behind(&self) -> bool {
         self.durable_batch() < self.open_batch()
     }
@@ -77,7 +78,7 @@ impl Durability {
         self.is_read_only
     }
 
-    /// Whether changes are taken.
+    /// Returns whether changes are taken.
     ///
     /// # Errors
     /// [`StoreError::ReadOnly`] or [`StoreError::Poisoned`].

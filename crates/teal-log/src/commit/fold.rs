@@ -1,9 +1,11 @@
-//! Folding: what a checkpoint adds to its batch. Every changed page and every object whose record is behind goes into the log, and the
-//! roots at the end.
+//! Folding: what a checkpoint adds to its batch. Every changed page and every object whose record
+//! is behind goes into the log, and the roots at the end.
 //!
 //! # How
-//! 1. Objects first: their trees, then their whole records. 2. Their records close, so that they have homes; the inode map takes them.
-//! 3. The store-wide trees, the usage table last. 4. The roots, with the usage items that changed while the usage table was folded.
+//! 1. Objects first: their trees, then their whole records. 2. Their records close, so that they
+//!    have homes; the inode map takes them.
+//! 3. The store-wide trees, the usage table last. 4. The roots, with the usage items that changed
+//!    while the usage table was folded.
 
 use crate::commit::committer::SealError;
 use crate::commit::layout::{Layout, NoRoom};
@@ -58,7 +60,8 @@ impl CommitLog {
         }
     }
 
-    /// Brings every changed page and every unfolded object into the batch, and the roots at its end.
+    /// Brings every changed page and every unfolded object into the batch, and the roots at its
+    /// end.
     pub(crate) fn fold(&self, layout: &mut Layout<'_>, checkpoint: u64) -> Result<(), SealError> {
         let mut unfolded: Vec<ObjectRef> = self.objects.unfolded.take();
         unfolded.sort_unstable_by_key(|o| o.no);
@@ -92,7 +95,8 @@ impl CommitLog {
         let freed: Vec<_> = imap.freed().collect();
         self.objects.account_sealed(layout.segments, &freed);
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
-        // Bringing an object up to date asks the map for its home under the lock of the list that is read below.
+        // Bringing an object up to date asks the map for its home under the lock of the list that
+        // is read below.
         drop(imap);
         let orphans = Self::fold_tree(layout, &mut self.objects.orphans.lock())?;
         let notes = Self::fold_tree(layout, &mut self.objects.notes.lock())?;
@@ -117,7 +121,8 @@ impl CommitLog {
             ..Roots::default()
         };
         self.keep_deferred(layout)?;
-        // Making room may open a record in another segment, which changes that segment's item: room first, then the items.
+        // Making room may open a record in another segment, which changes that segment's item: room
+        // first, then the items.
         let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
         layout.reserve(size)?;
         let changed = layout.segments.take_changed();

@@ -2,8 +2,10 @@
 //!
 //! # How
 //! 1. A record is open: payload grows behind its header, the body grows apart.
-//! 2. What does not fit any more closes the record (payload, then body, sealed by checksums) and opens the next where the head points.
-//! 3. Payload has its address at once; inode records get theirs when their record closes, because the body follows the payload.
+//! 2. What does not fit any more closes the record (payload, then body, sealed by checksums) and
+//!    opens the next where the head points.
+//! 3. Payload has its address at once; inode records get theirs when their record closes, because
+//!    the body follows the payload.
 
 use crate::format::checksum::{crc, crc_joined};
 use crate::format::delta::{self, Delta};
@@ -130,7 +132,8 @@ impl<'a> Layout<'a> {
                 .as_ref()
                 .is_some_and(|o| o.deltas == 0 && o.payload.is_empty())
             {
-                // An empty record in a run too short. Recovery finds the next run only if a header names it: an empty record does.
+                // An empty record in a run too short. Recovery finds the next run only if a header
+                // names it: an empty record does.
                 if self.segments.skip_run() {
                     self.drop_open();
                 } else {
@@ -219,7 +222,8 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install` with each extent made of them.
+    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install`
+    /// with each extent made of them.
     pub(crate) fn blocks(
         &mut self,
         object: ObjectNo,
@@ -274,7 +278,8 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them fits the same record.
+    /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them
+    /// fits the same record.
     pub(crate) fn run(&mut self, bytes: &[u8], born: Lsn, size: usize) -> Result<Sector, NoRoom> {
         let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
         let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
@@ -366,7 +371,8 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Bytes the segment table will count as live when the last record is closed and the objects have their new homes.
+    /// Bytes the segment table will count as live when the last record is closed and the objects
+    /// have their new homes.
     fn live(&self) -> u64 {
         let open = self
             .open

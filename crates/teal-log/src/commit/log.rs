@@ -1,4 +1,5 @@
-//! The log of batches behind the objects: the one committer, how far the log is durable, and the settings.
+//! The log of batches behind the objects: the one committer, how far the log is durable, and the
+//! settings.
 //!
 //! # Locks
 //! | lock | guards | under it |
@@ -19,7 +20,8 @@ use std::time::Duration;
 pub struct Settings {
     /// A batch is committed at the latest this long after its first operation.
     pub commit_interval: Duration,
-    /// A batch is written when it holds this much. It is durable with the next commit, after the interval at the latest.
+    /// A batch is written when it holds this much. It is durable with the next commit, after the
+    /// interval at the latest.
     pub batch_bytes: u64,
     /// A checkpoint follows at the latest this long after the first commit behind the last one.
     pub checkpoint_interval: Duration,
@@ -84,7 +86,7 @@ impl CommitLog {
         *self.settings.write() = settings;
     }
 
-    /// Whether anything is not durable yet.
+    /// Returns whether anything is not durable yet.
     pub(crate) fn is_dirty(&self) -> bool {
         self.durability.is_behind() || self.objects.has_changes()
     }

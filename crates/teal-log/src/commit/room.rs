@@ -31,7 +31,8 @@ impl CommitLog {
                 .allocate_until_ready(&self.objects.segments, need + spare);
             ready = self.objects.segments.lock().ready_bytes();
         }
-        // Two segments to spare would be good; without them the batch itself and its last record's successor must fit.
+        // Two segments to spare would be good; without them the batch itself and its last record's
+        // successor must fit.
         if ready < need {
             let operations = self.objects.ledger.operations();
             log::error!(

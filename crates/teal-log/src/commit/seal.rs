@@ -1,9 +1,13 @@
-//! Sealing: what the open batch changed gets its addresses, and is laid out in records. No I/O on warm pages.
+//! Sealing: what the open batch changed gets its addresses, and is laid out in records. No I/O on
+//! warm pages.
 //!
 //! # Order
-//! 1. What is new of each object: holes, parts of shared extents, blocks, then its record or what changed of it.
-//! 2. What the cleaner has moved: cold data behind what is new, so that segments fill up with the one or the other.
-//! 3. Orphans, notes and the table of shared extents; in a checkpoint also pages, and the roots last.
+//! 1. What is new of each object: holes, parts of shared extents, blocks, then its record or what
+//!    changed of it.
+//! 2. What the cleaner has moved: cold data behind what is new, so that segments fill up with the
+//!    one or the other.
+//! 3. Orphans, notes and the table of shared extents; in a checkpoint also pages, and the roots
+//!    last.
 
 use crate::commit::committer::{BatchKind, SealError};
 use crate::commit::layout::{Laid, Layout};
@@ -24,8 +28,9 @@ use crate::tree::freed::Freed;
 use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
 
-/// A batch of so many objects lays them out as listings of their directories will meet them: a directory whose records do not fit the
-/// cache is then read as a few streams, one of each batch, and not at random.
+/// A batch of so many objects lays them out as listings of their directories will meet them: a
+/// directory whose records do not fit the cache is then read as a few streams, one of each batch,
+/// and not at random.
 const MANY: usize = 256;
 
 impl CommitLog {
@@ -82,7 +87,7 @@ impl CommitLog {
         Ok(laid)
     }
 
-    /// Where a listing of its directory comes to an object.
+    /// Returns where a listing of its directory comes to an object.
     fn listed_at(&self, object: &ObjectRef) -> (Option<(ObjectNo, u64)>, ObjectNo) {
         let state = object.state.read();
         let place = state
@@ -106,8 +111,8 @@ impl CommitLog {
         }
     }
 
-    /// Seals what is new of an object. If the cleaner has read blocks of it, they and what depends on them are left, and the answer is
-    /// whether its whole record belongs into the batch.
+    /// Seals what is new of an object. If the cleaner has read blocks of it, they and what depends
+    /// on them are left, and the answer is whether its whole record belongs into the batch.
     fn seal_object(
         &self,
         layout: &mut Layout<'_>,
@@ -275,7 +280,8 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Stores blocks, ascending, each with the operation that wrote it first, and lets the extents lead to them.
+    /// Stores blocks, ascending, each with the operation that wrote it first, and lets the extents
+    /// lead to them.
     fn seal_runs(
         &self,
         layout: &mut Layout<'_>,
@@ -329,7 +335,8 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Writes what is moving, and logs what the open batch changed in the table. The objects have been sealed.
+    /// Writes what is moving, and logs what the open batch changed in the table. The objects have
+    /// been sealed.
     pub(crate) fn seal_shared(&self, layout: &mut Layout<'_>) -> Result<(), SealError> {
         let (reader, object) = (&self.objects.reader, ObjectNo::new(0));
         let mut freed = Vec::new();

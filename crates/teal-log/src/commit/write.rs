@@ -1,19 +1,25 @@
 //! From the open batch to the disk: sealing, writing, one barrier; checkpoints; the clean end.
 //!
 //! # How
-//! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order; a caller that waits for the lock meanwhile
-//!    finds its batch durable afterwards, or commits everything that gathered: many fsyncs, one barrier.
-//! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the operation that will need it.
-//! 3. A batch that has become large is written without a barrier of its own: the next one, of an fsync, of the interval or of a
-//!    checkpoint, covers it.
-//! 4. A checkpoint is a batch that also folds all changed pages and ends with the roots; two anchors far apart then point to it, so that a
-//!    stale range over one of them and the log's end does not pass for an older state of the store.
+//! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order;
+//!    a caller that waits for the lock meanwhile finds its batch durable afterwards, or commits
+//!    everything that gathered: many fsyncs, one barrier.
+//! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the
+//!    operation that will need it.
+//! 3. A batch that has become large is written without a barrier of its own: the next one, of an
+//!    fsync, of the interval or of a checkpoint, covers it.
+//! 4. A checkpoint is a batch that also folds all changed pages and ends with the roots; two
+//!    anchors far apart then point to it, so that a stale range over one of them and the log's end
+//!    does not pass for an older state of the store.
 //!
 //! # Why a crash at any point is harmless
-//! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes it whole or not at all. Of several
-//!   batches before one barrier it takes those before the first that is not whole.
-//! - Between the barrier and the anchor, the older anchor finds the new checkpoint by rolling forward.
-//! - Both anchors of a checkpoint are torn: the other slots of their places, and all other places, hold older ones.
+//! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes
+//!   it whole or not at all. Of several batches before one barrier it takes those before the first
+//!   that is not whole.
+//! - Between the barrier and the anchor, the older anchor finds the new checkpoint by rolling
+//!   forward.
+//! - Both anchors of a checkpoint are torn: the other slots of their places, and all other places,
+//!   hold older ones.
 
 use crate::commit::committer::{BatchKind, Committer, SealError};
 use crate::commit::layout::{Chain, Layout};
@@ -28,10 +34,11 @@ use crate::tree::reader::InFlight;
 use std::time::Duration;
 use teal_types::{SECTOR, Sector};
 
-/// Bytes of one write, unless a single record is larger: enough for a disk to have the next part at hand when it is done with one.
+/// Bytes of one write, unless a single record is larger: enough for a disk to have the next part at
+/// hand when it is done with one.
 const WRITE_MAX: usize = 8 << 20;
 
-/// How many of these records go out in one write: those that adjoin, up to [`WRITE_MAX`].
+/// Returns how many of these records go out in one write: those that adjoin, up to [`WRITE_MAX`].
 fn together(records: &[InFlight]) -> usize {
     let mut bytes = records[0].parts.len();
     let adjoin = records.windows(2).take_while(|pair| {
@@ -50,10 +57,12 @@ struct Sealed {
 }
 
 impl CommitLog {
-    /// Makes everything that happened before durable: one write and one barrier, shared by all callers that ask at the same time.
+    /// Makes everything that happened before durable: one write and one barrier, shared by all
+    /// callers that ask at the same time.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the store is opened again.
+    /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the
+    /// store is opened again.
     pub(crate) fn commit(&self) -> Result<(), StoreError> {
         let mine = self.durability.open_batch();
         add(&self.objects.reader.counters.syncs, 1);
@@ -75,7 +84,8 @@ impl CommitLog {
         }
     }
 
-    /// Writes what has gathered, so that the disk works while more gathers; it is not durable before a barrier comes.
+    /// Writes what has gathered, so that the disk works while more gathers; it is not durable
+    /// before a barrier comes.
     ///
     /// # Errors
     /// As [`CommitLog::commit`].
@@ -106,7 +116,8 @@ impl CommitLog {
         self.commit_as(committer, BatchKind::Checkpoint)
     }
 
-    /// Commits, checkpoints, and writes the record that tells a clean end from a torn tail. Changes are refused from then on.
+    /// Commits, checkpoints, and writes the record that tells a clean end from a torn tail. Changes
+    /// are refused from then on.
     ///
     /// # Errors
     /// As [`CommitLog::commit`]. A store that wrote nothing writes nothing now.
@@ -129,8 +140,8 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes. Returns how long nothing will be due;
-    /// `None`: until something changes.
+    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes.
+    /// Returns how long nothing will be due; `None`: until something changes.
     ///
     /// # Errors
     /// As [`CommitLog::commit`].
@@ -186,7 +197,8 @@ impl CommitLog {
             committer.epoch_is_written();
         }
         if kind == BatchKind::Checkpoint {
-            // Where the cleaner's shared extents come to lie is not known before, and a checkpoint does no I/O for it.
+            // Where the cleaner's shared extents come to lie is not known before, and a checkpoint
+            // does no I/O for it.
             if self.objects.reader.shared.is_moving() {
                 self.commit_as(committer, BatchKind::Batch)?;
             }
@@ -268,7 +280,8 @@ impl CommitLog {
         };
         let mut bytes = anchor.encode(&self.objects.sb.uuid);
         crate::format::codec::pad(&mut bytes, (self.objects.geometry.align * SECTOR) as usize);
-        // The second one tells of the checkpoint where the first one and the log's end are lost together.
+        // The second one tells of the checkpoint where the first one and the log's end are lost
+        // together.
         let places = [Some(near), self.objects.geometry.place_opposite(near)]
             .into_iter()
             .flatten();
@@ -350,7 +363,8 @@ impl CommitLog {
     /// Compares what a batch took of the free segments with what it was said to take, at most.
     ///
     /// # Panics
-    /// Where assertions are on, if it took more: a bound in [`sealed_size`](crate::object::sealed_size) is too small.
+    /// Where assertions are on, if it took more: a bound in
+    /// [`sealed_size`](crate::object::sealed_size) is too small.
     fn compare_with_bound(&self, kind: BatchKind, taken: u64, bound: u64) {
         if taken <= bound {
             return;

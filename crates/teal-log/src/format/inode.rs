@@ -19,7 +19,8 @@
 //! | 104 | 16 | stamp of the attributes |
 //! | 120 | 8 | sectors its content takes (`st_blocks`) |
 //!
-//! Then items to the end of the record: type u8, flags u8 (1 may be ignored if unknown), zero u16, length u32, value.
+//! Then items to the end of the record: type u8, flags u8 (1 may be ignored if unknown), zero u16,
+//! length u32, value.
 //!
 //! | type | name | value |
 //! |---:|---|---|

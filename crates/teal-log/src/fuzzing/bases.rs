@@ -52,7 +52,8 @@ impl Part {
     }
 }
 
-/// An image, its structures (fixed ones first, then the newest first), and what its commits had made of the tree.
+/// An image, its structures (fixed ones first, then the newest first), and what its commits had
+/// made of the tree.
 pub(super) struct Base {
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) parts: Vec<Part>,

@@ -118,7 +118,7 @@ fn agrees<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
 }
 
 impl Seen {
-    /// Whether all that could be read is what `was` says.
+    /// Returns whether all that could be read is what `was` says.
     pub(super) fn is_part_of(&self, was: &Self) -> bool {
         agrees(self.orphans.as_ref(), was.orphans.as_ref())
             && self.things.iter().all(|(no, thing)| {

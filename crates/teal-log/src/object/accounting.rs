@@ -1,4 +1,5 @@
-//! Accounting of what changes take away: dead bytes in the segment table, references in the table of shared extents.
+//! Accounting of what changes take away: dead bytes in the segment table, references in the table
+//! of shared extents.
 
 use crate::error::StoreError;
 use crate::format::extent::Extent;
@@ -11,8 +12,8 @@ use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 impl ObjectStore {
-    /// Changes the counts of the shared extents that a change took parts away of; what died with the last of them. `None` when the
-    /// table contradicts the files.
+    /// Changes the counts of the shared extents that a change took parts away of; what died with
+    /// the last of them. `None` when the table contradicts the files.
     fn count_shared(&self, freed: &[Freed]) -> Option<Vec<Freed>> {
         let mut died = Vec::new();
         for piece in freed {

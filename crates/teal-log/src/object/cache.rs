@@ -1,8 +1,10 @@
 //! The objects in memory, in shards.
 //!
 //! # Invariants
-//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only while no other thread holds it.
-//! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned by being held elsewhere.
+//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only
+//!    while no other thread holds it.
+//! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned
+//!    by being held elsewhere.
 
 use crate::object::state::{Object, ObjectRef};
 use parking_lot::Mutex;
@@ -11,7 +13,8 @@ use std::sync::Arc;
 use teal_types::ObjectNo;
 
 const SHARDS: usize = 64;
-/// Records of objects in memory that could be read again: few objects have large ones, but those are a thousand times as large.
+/// Records of objects in memory that could be read again: few objects have large ones, but those
+/// are a thousand times as large.
 const CACHED_BYTES: usize = 64 << 20;
 
 #[derive(Default)]
@@ -22,7 +25,8 @@ struct Shard {
 }
 
 impl Shard {
-    /// Keeps the objects that are held elsewhere, and of the rest as much as is said; hash order is as good as random.
+    /// Keeps the objects that are held elsewhere, and of the rest as much as is said; hash order is
+    /// as good as random.
     fn keep(&mut self, most: usize, most_bytes: usize) {
         let (mut count, mut bytes) = (0, 0);
         self.objects.retain(|_, o| {

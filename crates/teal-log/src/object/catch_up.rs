@@ -1,4 +1,5 @@
-//! Brings objects up to date whose changes wait in the [list](crate::object::deferred): one that is asked for, or all.
+//! Brings objects up to date whose changes wait in the [list](crate::object::deferred): one that is
+//! asked for, or all.
 
 use crate::error::StoreError;
 use crate::format::record::Sums;
@@ -15,8 +16,8 @@ use teal_types::{ObjectNo, SECTOR};
 const OBJECTS: usize = 8192;
 
 impl ObjectStore {
-    /// What the record that is going to end a batch says in sum, when all else of it is sealed and the segment table will count so many
-    /// bytes as live.
+    /// Returns what the record that is going to end a batch says in sum, when all else of it is
+    /// sealed and the segment table will count so many bytes as live.
     pub(crate) fn sums(&self, live: u64) -> Sums {
         let pages = self.ledger.memory_pages();
         Sums {
@@ -55,7 +56,8 @@ impl ObjectStore {
         self.redo_listed(&mut self.deferred.lock(), no, None)
     }
 
-    /// Brings all objects up to date, as far as that is possible. The others wait on, whatever happens, and are not tried again here.
+    /// Brings all objects up to date, as far as that is possible. The others wait on, whatever
+    /// happens, and are not tried again here.
     pub(crate) fn redo_all_deferred(&self) {
         if !self.deferred.has_untried() {
             return;
@@ -77,7 +79,8 @@ impl ObjectStore {
             let wanted = self.deferred.next_numbers(from, OBJECTS);
             let Some(last) = wanted.last() else { break };
             from = ObjectNo::new(last.get() + 1);
-            // The lock is taken for one after another, so that an operation that wants one of them need not wait for all.
+            // The lock is taken for one after another, so that an operation that wants one of them
+            // need not wait for all.
             sweep::objects(self, wanted, &mut |no, old| {
                 let done = self.redo_listed(&mut self.deferred.lock(), no, old);
                 failed.extend(done.err().map(|e| (no, e)));
@@ -90,7 +93,8 @@ impl ObjectStore {
         failed
     }
 
-    /// Lets a checkpoint begin. What cannot be brought up to date now waits until the end of what is returned.
+    /// Lets a checkpoint begin. What cannot be brought up to date now waits until the end of what
+    /// is returned.
     pub(crate) fn pause_redo_for_checkpoint(&self) -> RedoPause<'_> {
         if bug(Bug::DeferredForgotten) {
             self.deferred.forget();

@@ -1,35 +1,47 @@
-//! Changes of objects that opening has read in the log and not made yet: it reads the log, not the objects that it changes.
+//! Changes of objects that opening has read in the log and not made yet: it reads the log, not the
+//! objects that it changes.
 //!
 //! # What waits, and what does not
-//! 1. Everything an object's own record holds or leads to waits: attributes, names, extents, entries, pages, its place in the inode map, and
-//!    the space that its old state gives back. What the log itself says is known at once: where it goes on, the numbers given so far, which
-//!    segments it entered, what lives in it. So are the small trees that are there for all objects: the orphan set, the notes and the table
-//!    of shared extents.
-//! 2. What only the old states would tell in sum is in the header of the last record: how many objects there are, how many bytes live, and
-//!    what a checkpoint takes for what is newer than its record.
+//! 1. Everything an object's own record holds or leads to waits: attributes, names, extents,
+//!    entries, pages, its place in the inode map, and the space that its old state gives back. What
+//!    the log itself says is known at once: where it goes on, the numbers given so far, which
+//!    segments it entered, what lives in it. So are the small trees that are there for all objects:
+//!    the orphan set, the notes and the table of shared extents.
+//! 2. What only the old states would tell in sum is in the header of the last record: how many
+//!    objects there are, how many bytes live, and what a checkpoint takes for what is newer than
+//!    its record.
 //!
 //! # Invariants
-//! 1. *Whole*: no caller sees an object before all changes that wait for it were made. An object that has some is in no other table: not among
-//!    the objects in memory, nor the changes of the inode map, nor what a checkpoint is to fold.
-//! 2. *Once*: changes are made in memory, and counted only when the last of them succeeded; then they wait no more. What fails has changed
-//!    nothing and is met again by the next caller.
-//! 3. *Safe*: until then what they give back counts as live in its segment, which is therefore not reused. Space is answered for by the sums of 1.2,
-//!    and before anybody is refused for want of it, everything is brought up to date.
-//! 4. *Bounded*: they are the bodies of the log behind the checkpoint, and the next checkpoint starts by making them all. Nothing else does:
-//!    a store that is not used reads nothing.
-//! 5. *Kept*: what cannot be made because the old state cannot be read is repeated in every checkpoint, word for word, until it can. So
-//!    one bad sector stops neither checkpoints nor anything else but the use of that object; `check` names it, and nothing is lost that
-//!    the disk has not lost.
-//! 6. *Repeatable*: nothing on the disk tells whether they were made. A crash meanwhile leaves the same checkpoint and a longer log.
-//! 7. *Either in the checkpoint or kept by it*: what waits when a checkpoint begins waits until it has ended ([`RedoPause`]), even if the disk
-//!    has become readable meanwhile: half of what it changes may be folded already.
+//! 1. *Whole*: no caller sees an object before all changes that wait for it were made. An object
+//!    that has some is in no other table: not among the objects in memory, nor the changes of the
+//!    inode map, nor what a checkpoint is to fold.
+//! 2. *Once*: changes are made in memory, and counted only when the last of them succeeded; then
+//!    they wait no more. What fails has changed nothing and is met again by the next caller.
+//! 3. *Safe*: until then what they give back counts as live in its segment, which is therefore not
+//!    reused. Space is answered for by the sums of 1.2, and before anybody is refused for want of
+//!    it, everything is brought up to date.
+//! 4. *Bounded*: they are the bodies of the log behind the checkpoint, and the next checkpoint
+//!    starts by making them all. Nothing else does: a store that is not used reads nothing.
+//! 5. *Kept*: what cannot be made because the old state cannot be read is repeated in every
+//!    checkpoint, word for word, until it can. So one bad sector stops neither checkpoints nor
+//!    anything else but the use of that object; `check` names it, and nothing is lost that the disk
+//!    has not lost.
+//! 6. *Repeatable*: nothing on the disk tells whether they were made. A crash meanwhile leaves the
+//!    same checkpoint and a longer log.
+//! 7. *Either in the checkpoint or kept by it*: what waits when a checkpoint begins waits until it
+//!    has ended ([`RedoPause`]), even if the disk has become readable meanwhile: half of what it
+//!    changes may be folded already.
 //!
 //! # When objects are brought up to date
-//! - One object: when it is looked up ([`ObjectStore::object`](crate::object::objects::ObjectStore::object)), or another is made with its number.
-//! - All, in the order in which they lie: checkpoints, rounds of cleaning, `check`, `dump`, and operations that find no room.
+//! - One object: when it is looked up
+//!   ([`ObjectStore::object`](crate::object::objects::ObjectStore::object)), or another is made
+//!   with its number.
+//! - All, in the order in which they lie: checkpoints, rounds of cleaning, `check`, `dump`, and
+//!   operations that find no room.
 //!
-//! The lock of the list is taken under the locks of objects and held while an object is read; under it no other object is locked. The
-//! segment table is locked under it, but during a [`RedoPause`]: then a checkpoint may lock the list under the segment table.
+//! The lock of the list is taken under the locks of objects and held while an object is read; under
+//! it no other object is locked. The segment table is locked under it, but during a [`RedoPause`]:
+//! then a checkpoint may lock the list under the segment table.
 
 use crate::error::StoreError;
 use crate::format::delta::{KEPT, PREFIX};
@@ -59,7 +71,7 @@ impl DeferredDelta {
         self.body.get(from..self.at as usize + len as usize)
     }
 
-    /// What a checkpoint that keeps it and the work that is left take, at most.
+    /// Returns what a checkpoint that keeps it and the work that is left take, at most.
     fn kept_bytes(&self) -> u64 {
         self.delta()
             .map_or(0, |delta| (PREFIX + KEPT + delta.len()) as u64)
@@ -79,7 +91,8 @@ pub(crate) struct DeferredRedo {
     stuck: AtomicUsize,
     /// Bytes counted as live that the changes will give back.
     surplus: AtomicI64,
-    /// What a checkpoint takes for these objects, at most: until the last one is up to date it is set aside for all.
+    /// What a checkpoint takes for these objects, at most: until the last one is up to date it is
+    /// set aside for all.
     reserve: AtomicU64,
     /// Leaves of the inode map in which they are, at most.
     leaves: AtomicU64,
@@ -97,7 +110,8 @@ impl Drop for RedoPause<'_> {
     }
 }
 
-/// Returns how many leaves of the inode map these objects may change: an object may have a new place, and need another.
+/// Returns how many leaves of the inode map these objects may change: an object may have a new
+/// place, and need another.
 fn changed_leaves(list: &DeferredDeltas) -> u64 {
     let mut spread = LeafSpread::default();
     for no in list.keys() {
@@ -107,12 +121,12 @@ fn changed_leaves(list: &DeferredDeltas) -> u64 {
 }
 
 impl DeferredRedo {
-    /// Whether nothing waits: no object needs a look at the list.
+    /// Returns whether nothing waits: no object needs a look at the list.
     pub(crate) fn is_empty(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// Whether something waits that was not tried in vain already.
+    /// Returns whether something waits that was not tried in vain already.
     pub(crate) fn has_untried(&self) -> bool {
         self.left.load(Ordering::Acquire) > self.stuck.load(Ordering::Acquire)
     }
@@ -152,7 +166,8 @@ impl DeferredRedo {
         list.range(from..).map(|(no, _)| *no).take(most).collect()
     }
 
-    /// Takes in all changes that wait, with what they will give back and what a checkpoint takes for them.
+    /// Takes in all changes that wait, with what they will give back and what a checkpoint takes
+    /// for them.
     pub(crate) fn start(&self, deltas: DeferredDeltas, surplus: u64, reserve: u64) {
         self.surplus.store(surplus as i64, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
@@ -206,7 +221,7 @@ impl DeferredRedo {
         drop(list);
     }
 
-    /// Whether a checkpoint is being made. Exact while the list is locked.
+    /// Returns whether a checkpoint is being made. Exact while the list is locked.
     pub(crate) fn is_paused(&self) -> bool {
         self.is_paused.load(Ordering::Acquire)
     }

@@ -1,8 +1,10 @@
-//! What sealing and folding take in the log, at most, for all that is changed now: bounds that are known without looking at the disk.
+//! What sealing and folding take in the log, at most, for all that is changed now: bounds that are
+//! known without looking at the disk.
 //!
 //! # Invariants
 //! 1. A checkpoint writes at most [`ObjectStore::fold_bytes`] beside what the open batch takes.
-//! 2. Sealing takes no more of the free segments than [`ObjectStore::batch_takes`] says; each commit compares.
+//! 2. Sealing takes no more of the free segments than [`ObjectStore::batch_takes`] says; each
+//!    commit compares.
 
 use crate::format::record::SECTORS_MAX;
 use crate::object::objects::ObjectStore;
@@ -12,7 +14,7 @@ use teal_types::SECTOR;
 /// Sealing a block may change two counts of shared extents: one part in this many of it.
 const COUNTS_PART: u64 = 40;
 
-/// What writing this much takes, with what the ends of segments and records waste.
+/// Returns what writing this much takes, with what the ends of segments and records waste.
 pub(crate) fn with_waste(bytes: u64, segment: u64) -> u64 {
     // The end of a segment that is shorter than a block with its delta, or than the shortest run.
     let each = 16 << 10;
@@ -21,7 +23,7 @@ pub(crate) fn with_waste(bytes: u64, segment: u64) -> u64 {
 }
 
 impl ObjectStore {
-    /// What a checkpoint writes at most for what is changed now and not in the open batch.
+    /// Returns what a checkpoint writes at most for what is changed now and not in the open batch.
     pub(crate) fn fold_bytes(&self) -> u64 {
         self.fold_with(self.deferred.reserve(), self.deferred.leaves())
     }
@@ -33,7 +35,8 @@ impl ObjectStore {
         let unfolded = self.unfolded.leaves();
         let changed = self.inode_map.read().changed_leaves();
         let spread = unfolded + changed + leaves;
-        // Leaves are as many as changes, or hold all there is; above them stand at most as many pages as the whole tree has.
+        // Leaves are as many as changes, or hold all there is; above them stand at most as many
+        // pages as the whole tree has.
         let leaves = (spread * PAGE).min(spread * SMALL_PAGE + objects * MAP_ITEM);
         let above = spread.min(self.pages_above()) * PAGE;
         self.fold_in_memory() + reserve + leaves + above
@@ -58,7 +61,8 @@ impl ObjectStore {
             + LEVELS
     }
 
-    /// What is to be written of the table of shared extents, and of what is moving, at most.
+    /// Returns what is to be written of the table of shared extents, and of what is moving, at
+    /// most.
     fn shared_bytes(&self) -> u64 {
         let shared = &self.reader.shared;
         if shared.is_empty() && shared.takes() == 0 {
@@ -68,18 +72,19 @@ impl ObjectStore {
         shared.takes() + self.ledger.batch_bytes() / COUNTS_PART
     }
 
-    /// What the usage table and the roots take in a checkpoint, at most.
+    /// Returns what the usage table and the roots take in a checkpoint, at most.
     pub(crate) fn usage_bytes(&self) -> u64 {
         (u64::from(self.geometry.segments) / 40 + 8) * PAGE
     }
 
-    /// What sealing the open batch as a checkpoint takes of the free segments, at most.
+    /// Returns what sealing the open batch as a checkpoint takes of the free segments, at most.
     pub(crate) fn batch_takes(&self) -> u64 {
         let gathered = self.ledger.batch_bytes();
         with_waste(gathered + self.fold_bytes(), self.geometry.segment_bytes())
     }
 
-    /// The same for a checkpoint whose pages are in memory: how many there are is known, and each object may split a leaf.
+    /// The same for a checkpoint whose pages are in memory: how many there are is known, and each
+    /// object may split a leaf.
     pub(crate) fn warm_takes(&self) -> u64 {
         let gathered = self.ledger.batch_bytes();
         let unfolded = self.unfolded.len();

@@ -55,8 +55,9 @@ impl ObjectStore {
         }
     }
 
-    /// Returns what may be promised for a purpose. Giving back and overwriting may use a part of the reserve of the capacity, but of what can
-    /// be written now only giving back may, a quarter of the cleaner's: the rest is the way out when all is full.
+    /// Returns what may be promised for a purpose. Giving back and overwriting may use a part of
+    /// the reserve of the capacity, but of what can be written now only giving back may, a quarter
+    /// of the cleaner's: the rest is the way out when all is full.
     pub(crate) fn headroom_for(&self, purpose: Purpose) -> Headroom {
         let growing = self.headroom();
         let reserve = self.reserves.of_capacity() as i64;

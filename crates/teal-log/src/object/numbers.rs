@@ -1,7 +1,9 @@
-//! The numbers that a store gives out: to objects and to operations, and how many objects there are.
+//! The numbers that a store gives out: to objects and to operations, and how many objects there
+//! are.
 //!
 //! # Invariants
-//! 1. A number that was given is never given again, after a crash neither: opening raises both counters above whatever the log names.
+//! 1. A number that was given is never given again, after a crash neither: opening raises both
+//!    counters above whatever the log names.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use teal_types::{Lsn, ObjectNo};

@@ -1,6 +1,8 @@
-//! All objects of a store: where their records are, which of them are in memory, and what operations have changed of them.
+//! All objects of a store: where their records are, which of them are in memory, and what
+//! operations have changed of them.
 //!
-//! # Locks, in the order in which they may be taken (those of the components say what is done under them)
+//! # Locks, in the order in which they may be taken (those of the components say what is done under
+//! them)
 //! | lock | guards | under it |
 //! |---|---|---|
 //! | the gate of the [open batch](OpenBatch) | the batch: shared by operations, exclusive for sealing | operations: their own reads; sealing: no I/O on warm pages |
@@ -61,7 +63,8 @@ pub(crate) struct ObjectStore {
 }
 
 impl ObjectStore {
-    /// The objects of a checkpoint with these roots; at most so many are kept in memory that could be read again.
+    /// The objects of a checkpoint with these roots; at most so many are kept in memory that could
+    /// be read again.
     pub(crate) fn new(
         sb: Superblock,
         reader: Reader,
@@ -94,7 +97,8 @@ impl ObjectStore {
         }
     }
 
-    /// Returns an object, from memory or read from its record, with all changes made that waited for it.
+    /// Returns an object, from memory or read from its record, with all changes made that waited
+    /// for it.
     pub(crate) fn object(&self, no: ObjectNo) -> Result<ObjectRef, StoreError> {
         self.redo_deferred_of(no)?;
         if let Some(object) = self.cache.get(no) {
@@ -107,7 +111,8 @@ impl ObjectStore {
             .ok_or(StoreError::NotFound(no))?;
         match self.read_home(no, home) {
             Ok(state) => Ok(self.cache.add(Object::new(no, state, home.len as usize))),
-            // Another thread that changed the object between the two looks has put it into the cache.
+            // Another thread that changed the object between the two looks has put it into the
+            // cache.
             Err(e) => self.cache.get(no).ok_or(e),
         }
     }
@@ -143,7 +148,8 @@ impl ObjectStore {
         })
     }
 
-    /// Looks again if it fails: a batch that is just being sealed has places that cannot be read before the seal is done.
+    /// Looks again if it fails: a batch that is just being sealed has places that cannot be read
+    /// before the seal is done.
     fn again_after_seal<T>(
         &self,
         mut look: impl FnMut() -> Result<T, StoreError>,
@@ -165,7 +171,8 @@ impl ObjectStore {
         })
     }
 
-    /// Returns a path of an object for messages: from the root, or `#number` where the way up is lost.
+    /// Returns a path of an object for messages: from the root, or `#number` where the way up is
+    /// lost.
     pub(crate) fn path_of(&self, no: ObjectNo) -> String {
         let mut parts = Vec::new();
         let mut at = no;
@@ -191,7 +198,7 @@ impl ObjectStore {
         self.numbers.take_lsn()
     }
 
-    /// Whether the open batch holds anything.
+    /// Returns whether the open batch holds anything.
     pub(crate) fn has_changes(&self) -> bool {
         !self.open.is_empty() || self.reader.shared.is_changed()
     }
@@ -212,7 +219,8 @@ impl ObjectStore {
         Ok(found)
     }
 
-    /// Lets an object join the orphan set or leave it, in the set's tree only; what that takes is charged.
+    /// Lets an object join the orphan set or leave it, in the set's tree only; what that takes is
+    /// charged.
     pub(crate) fn change_orphans(
         &self,
         no: ObjectNo,

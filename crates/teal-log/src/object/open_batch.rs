@@ -1,9 +1,11 @@
 //! The open batch: what operations have changed since the last one was sealed.
 //!
 //! # Locks
-//! - The *gate* is shared by operations for as long as they run, and exclusive for sealing: so a batch is a set of whole operations.
-//!   Operations read and wait for disks under it; sealing does no I/O.
-//! - The *changes* lock guards the lists. Nothing but the wake-up of [`OpenBatch::when_first_changed`] is done under it or after it.
+//! - The *gate* is shared by operations for as long as they run, and exclusive for sealing: so a
+//!   batch is a set of whole operations. Operations read and wait for disks under it; sealing does
+//!   no I/O.
+//! - The *changes* lock guards the lists. Nothing but the wake-up of
+//!   [`OpenBatch::when_first_changed`] is done under it or after it.
 
 use crate::object::state::ObjectRef;
 use crate::tree::page_bounds::LeafSpread;
@@ -123,7 +125,8 @@ impl OpenBatch {
         done
     }
 
-    /// Enters an object that is not in the batch yet; the inode map has so many pages above its leaves, at most.
+    /// Enters an object that is not in the batch yet; the inode map has so many pages above its
+    /// leaves, at most.
     pub(crate) fn add_object(
         &self,
         clock: &dyn Clock,
@@ -140,7 +143,8 @@ impl OpenBatch {
         })
     }
 
-    /// Notes that an object has joined the orphan set or left it. The object itself is in the batch too.
+    /// Notes that an object has joined the orphan set or left it. The object itself is in the batch
+    /// too.
     pub(crate) fn set_orphan(&self, no: ObjectNo, is_orphan: bool, lsn: Lsn) {
         self.changes.lock().orphans.insert(no, (is_orphan, lsn));
     }
@@ -150,7 +154,8 @@ impl OpenBatch {
         self.changes.lock().orphans.remove(&no);
     }
 
-    /// Notes changed pieces of notes. Hands each piece that they replace in the batch to `replaced`.
+    /// Notes changed pieces of notes. Hands each piece that they replace in the batch to
+    /// `replaced`.
     pub(crate) fn add_notes(
         &self,
         clock: &dyn Clock,

@@ -1,13 +1,17 @@
 //! Roll-forward: applies the deltas of committed records to the state as the checkpoint left it.
 //!
 //! # Invariants
-//! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte for byte.
-//! 2. Counts of shared extents are what the batch says; what the files' own deltas take away does not change them.
-//! 3. Every object that is newer than its record stays in memory until the next checkpoint folds it.
+//! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte
+//!    for byte.
+//! 2. Counts of shared extents are what the batch says; what the files' own deltas take away does
+//!    not change them.
+//! 3. Every object that is newer than its record stays in memory until the next checkpoint folds
+//!    it.
 //!
 //! # How
-//! 1. [`Store::redo`] goes through a record when the store is opened: what it says of the store is done, and what it brings to the disk
-//!    lives from now on. What it says of objects [waits](crate::object::deferred).
+//! 1. [`Store::redo`] goes through a record when the store is opened: what it says of the store is
+//!    done, and what it brings to the disk lives from now on. What it says of objects
+//!    [waits](crate::object::deferred).
 //! 2. [`ObjectRedo`] does that later, to one object.
 
 use crate::error::StoreError;

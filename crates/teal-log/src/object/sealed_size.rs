@@ -1,12 +1,16 @@
 //! What changes take in the log, at most: bounds that are known without looking at the disk.
 //!
 //! # Invariants
-//! 1. An object in the open batch makes sealing write at most [`State::sealed_bytes`] bytes, its pages not counted.
-//! 2. What a checkpoint writes more is in [`estimate`](crate::object::estimate); each commit compares both with what it took.
+//! 1. An object in the open batch makes sealing write at most [`State::sealed_bytes`] bytes, its
+//!    pages not counted.
+//! 2. What a checkpoint writes more is in [`estimate`](crate::object::estimate); each commit
+//!    compares both with what it took.
 //!
 //! # How
-//! Sealing turns pages in memory, which are counted exactly, into a little more of them: every block may split an extent. That and the
-//! headers of deltas are part of the sizes. Ends of segments that are too short for what follows are covered by [`with_waste`](crate::object::estimate::with_waste).
+//! Sealing turns pages in memory, which are counted exactly, into a little more of them: every
+//! block may split an extent. That and the headers of deltas are part of the sizes. Ends of
+//! segments that are too short for what follows are covered by
+//! [`with_waste`](crate::object::estimate::with_waste).
 
 use crate::object::state::{Blocks, Content, State};
 use crate::space::cost::BLOCK_TAKES;
@@ -22,7 +26,8 @@ const HOLE: u64 = 40;
 const PART: u64 = 160;
 /// Header of an item of an inode record.
 const ITEM: u64 = 32;
-/// Records larger than this do not just fill the rest of a segment: they may leave as much unused as they take.
+/// Records larger than this do not just fill the rest of a segment: they may leave as much unused
+/// as they take.
 const LARGE: u64 = 4096;
 /// What objects add to the open batch, and the pages that only memory holds of them.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +69,8 @@ impl State {
         if record > LARGE { 2 * record } else { record }
     }
 
-    /// What sealing this object writes, at most, pages not counted; nothing if the open batch has not changed it.
+    /// Returns what sealing this object writes, at most, pages not counted; nothing if the open
+    /// batch has not changed it.
     fn sealed_bytes(&self) -> u64 {
         if !self.in_batch {
             return 0;

@@ -1,4 +1,5 @@
-//! Reads many objects in the order in which they lie on the disk: a disk with a head must not move it for every object.
+//! Reads many objects in the order in which they lie on the disk: a disk with a head must not move
+//! it for every object.
 
 use crate::format::checksum::crc_matches;
 use crate::format::imap::Home;
@@ -13,8 +14,8 @@ const WORTH_PASSING: u64 = 64 << 10;
 /// Bytes of one read for many objects.
 const SWEEP: u64 = 1 << 20;
 
-/// Hands out objects as their records on the disk say, each once: first those without one, then in the order in which they lie. `None` for
-/// what is not there or cannot be read so.
+/// Hands out objects as their records on the disk say, each once: first those without one, then in
+/// the order in which they lie. `None` for what is not there or cannot be read so.
 pub(crate) fn objects(
     store: &ObjectStore,
     wanted: BTreeSet<ObjectNo>,
@@ -63,7 +64,7 @@ pub(crate) fn objects(
     }
 }
 
-/// What lies between two addresses, unchecked.
+/// Returns what lies between two addresses, unchecked.
 fn stretch(reader: &Reader, start: u64, end: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
     reader

@@ -22,7 +22,8 @@ impl UnfoldedList {
     }
 }
 
-/// The list of them. Its lock guards the list and nothing is done under it; it may be taken under an object's lock.
+/// The list of them. Its lock guards the list and nothing is done under it; it may be taken under
+/// an object's lock.
 #[derive(Debug, Default)]
 pub(crate) struct UnfoldedObjects {
     list: Mutex<UnfoldedList>,

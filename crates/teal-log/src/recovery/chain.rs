@@ -95,8 +95,9 @@ impl Opening<'_> {
         None
     }
 
-    /// The highest watermark that anything behind the end of the chain names. As far behind each run's start is searched as the
-    /// record after a lost one may be; a batch may take many runs, and whatever is found names the next ones.
+    /// The highest watermark that anything behind the end of the chain names. As far behind each
+    /// run's start is searched as the record after a lost one may be; a batch may take many runs,
+    /// and whatever is found names the next ones.
     fn durable_by_leftovers(&self, last: &ChainRecord) -> u64 {
         let (mut highest, gap) = (0, last.header.gap);
         // From where to where each segment was read: no sector is read twice.

@@ -2,15 +2,18 @@
 //!
 //! # How
 //! 1. The backing store is synced first: after a SIGKILL the tail may exist only in a page cache.
-//! 2. The newest whole anchor leads to a checkpoint. From there the chain is followed: each record names where the next one may start,
-//!    and the next one names the digest of the one before.
-//! 3. If the newest anchor leads nowhere, the store is damaged and does not open: an older one would lead to an older state of it. The
-//!    chain ends at the first record that is not whole. If any record or anchor says that this one was durable, the store is
-//!    damaged and does not open; otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
-//! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded. Of the batches after it, what they say of the
-//!    store is redone, and what they say of objects [waits](crate::object::deferred) until they are asked for: so opening takes as long as
+//! 2. The newest whole anchor leads to a checkpoint. From there the chain is followed: each record
+//!    names where the next one may start, and the next one names the digest of the one before.
+//! 3. If the newest anchor leads nowhere, the store is damaged and does not open: an older one
+//!    would lead to an older state of it. The chain ends at the first record that is not whole. If
+//!    any record or anchor says that this one was durable, the store is damaged and does not open;
+//!    otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
+//! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded. Of the
+//!    batches after it, what they say of the store is redone, and what they say of objects
+//!    [waits](crate::object::deferred) until they are asked for: so opening takes as long as
 //!    reading the log, however many objects there are and however they are spread.
-//! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
+//! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail
+//!    began.
 
 use crate::commit::anchors::Anchors;
 use crate::commit::committer::Committer;
@@ -52,7 +55,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Accept that durable records at the end are lost (only with `read_only`).
     pub salvage: bool,
-    /// The machine that opens it; if it is not known, the store is not marked and no mark is looked at.
+    /// The machine that opens it; if it is not known, the store is not marked and no mark is looked
+    /// at.
     pub owner: Owner,
     /// What is done if another machine has it open.
     pub elsewhere: OwnedElsewhere,
@@ -72,7 +76,7 @@ pub struct Recovery {
 }
 
 impl OpenOptions {
-    /// Whether a store with this mark, whose last record is of this time, may be opened so.
+    /// Returns whether a store with this mark, whose last record is of this time, may be opened so.
     fn may_open(&self, mark: Option<Owner>, written: Timestamp) -> Result<(), OpenError> {
         let is_free =
             self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;
@@ -98,7 +102,8 @@ struct FoundLog {
 }
 
 impl FoundLog {
-    /// Finds superblock and anchors, and follows the chain from the newest anchor. For salvage an older one will do.
+    /// Finds superblock and anchors, and follows the chain from the newest anchor. For salvage an
+    /// older one will do.
     fn read(reader: &Reader, options: &OpenOptions) -> Result<Self, OpenError> {
         let sb = read_superblock(reader.disk())?;
         if sb.read_only_compatible != 0 && !options.read_only {
@@ -256,7 +261,8 @@ impl CommitLog {
         Ok(Self::new(objects, usage, committer, durability, settings))
     }
 
-    /// Lets the segment table know where the log goes on, what the last life had set free, and what the host may not have allocated.
+    /// Lets the segment table know where the log goes on, what the last life had set free, and what
+    /// the host may not have allocated.
     fn restore_segments(&self, found: &FoundLog, head: LogHead) -> Result<(), StoreError> {
         let mut segments = self.objects.segments.lock();
         segments.set_head(head);
@@ -266,7 +272,8 @@ impl CommitLog {
         }
         // What the last life had set free since the table was written is free again.
         segments.ripen(found.anchor.checkpoint);
-        // A record may have survived a crash and the host's allocation of the rest of its segment not.
+        // A record may have survived a crash and the host's allocation of the rest of its segment
+        // not.
         if self.objects.reader.disk().shape().sparse && !is_read_only {
             let records = found.followed.chain.iter().map(|record| record.at);
             let used = records.chain([head.a.addr, head.b.addr]);
@@ -278,7 +285,8 @@ impl CommitLog {
 }
 
 impl ObjectStore {
-    /// Redoes what the log says behind a checkpoint; `checkpoint` are the records of its batch, `behind` begins with the last of them.
+    /// Redoes what the log says behind a checkpoint; `checkpoint` are the records of its batch,
+    /// `behind` begins with the last of them.
     fn roll_forward(
         &self,
         checkpoint: &[ChainRecord],
@@ -305,8 +313,9 @@ impl ObjectStore {
         Ok(recovery)
     }
 
-    /// No number of an object that is there may be given to another, whatever the roots say. A page of the map that cannot be read says
-    /// nothing: only a store that is made up or badly broken needs this.
+    /// No number of an object that is there may be given to another, whatever the roots say. A page
+    /// of the map that cannot be read says nothing: only a store that is made up or badly broken
+    /// needs this.
     fn count_on(&self) -> Result<(), StoreError> {
         let highest = self
             .inode_map

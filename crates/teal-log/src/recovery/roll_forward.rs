@@ -1,4 +1,5 @@
-//! Roll-forward of a record: what it says of the store is done at once, what it says of objects waits.
+//! Roll-forward of a record: what it says of the store is done at once, what it says of objects
+//! waits.
 
 use crate::error::StoreError;
 use crate::format::codec::COUNTER_LIMIT;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use teal_types::{Lsn, ObjectNo, SECTOR};
 
 impl ObjectStore {
-    /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of objects goes into `deltas`.
+    /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of
+    /// objects goes into `deltas`.
     pub(crate) fn redo(
         &self,
         link: &ChainRecord,

@@ -1,29 +1,37 @@
-//! What operations take in the log, at worst: the one place that computes it, from named quantities.
+//! What operations take in the log, at worst: the one place that computes it, from named
+//! quantities.
 //!
 //! # How
-//! 1. An operation is named by a constructor ([`Cost::create`], [`Cost::write`], ...), which counts what it always takes: its objects with
-//!    their records and pages of the inode map, the paths of directories it changes, its content.
-//! 2. What depends on the case is added by quantity: names and extended attributes that are written again
-//!    ([`with_head`](Cost::with_head)), notes ([`with_note`](Cost::with_note)), further objects, content.
-//! 3. What an operation has really taken is compared with its cost when it ends, in every build: a cost that is too small is told with the
-//!    name of the operation, where it was made, and does not come up as a lack of room at some later commit.
+//! 1. An operation is named by a constructor ([`Cost::create`], [`Cost::write`], ...), which counts
+//!    what it always takes: its objects with their records and pages of the inode map, the paths of
+//!    directories it changes, its content.
+//! 2. What depends on the case is added by quantity: names and extended attributes that are written
+//!    again ([`with_head`](Cost::with_head)), notes ([`with_note`](Cost::with_note)), further
+//!    objects, content.
+//! 3. What an operation has really taken is compared with its cost when it ends, in every build: a
+//!    cost that is too small is told with the name of the operation, where it was made, and does
+//!    not come up as a lack of room at some later commit.
 
 use crate::format::note_key::PIECE;
 use crate::tree::page_bounds::PAGE;
 use teal_types::BLOCK;
 
-/// An object of an operation: a leaf of the inode map and a page above it, its attributes, and its record without names and extended
-/// attributes.
+/// An object of an operation: a leaf of the inode map and a page above it, its attributes, and its
+/// record without names and extended attributes.
 const OBJECT: u64 = 12288;
-/// The path to an item of a tree, every page of it written anew: four levels hold more than a million items.
+/// The path to an item of a tree, every page of it written anew: four levels hold more than a
+/// million items.
 const PATH: u64 = 4 * PAGE;
-/// A block of content with its delta, its checksum, and what two more items in half full pages take.
+/// A block of content with its delta, its checksum, and what two more items in half full pages
+/// take.
 pub(crate) const BLOCK_TAKES: u64 = BLOCK + 64 + 192;
 /// A piece of content meets parts of two blocks that it does not fill.
 const PIECE_ENDS: u64 = 2;
-/// A name added or removed in a directory whose record and path are counted: the entry, and a page of the directory's tree.
+/// A name added or removed in a directory whose record and path are counted: the entry, and a page
+/// of the directory's tree.
 const NAME: u64 = 5120;
-/// Names and extended attributes are in a delta, and in a record that may leave as much unused as it takes.
+/// Names and extended attributes are in a delta, and in a record that may leave as much unused as
+/// it takes.
 const HEAD_TIMES: u64 = 3;
 /// Header of the delta of a piece of a note, and an item in a half full page.
 pub(crate) const NOTE_ITEM: usize = 64 + 2 * 16;
@@ -99,15 +107,8 @@ impl Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     operation: Operation,
-    /// Bytes.
-    pub bytes: u64,
-    /// What it does to the space in use in the end.
-    pub purpose: Purpose,
-}
-
-/// What setting a note of so many bytes takes in the log, at most.
-pub const fn note_cost(len: usize) -> u64 {
-    Cost::of(Operation::Note, 0).with_note(len).bytes
+    bytes: u64,
+    purpose: Purpose,
 }
 
 impl Cost {
@@ -134,7 +135,8 @@ impl Cost {
         Self::of(Operation::Unlink, 2 * OBJECT + 2 * PATH)
     }
 
-    /// Changing a name: two directories, the object, and another one that had the name, or lies above.
+    /// Changing a name: two directories, the object, and another one that had the name, or lies
+    /// above.
     pub const fn rename() -> Self {
         Self::of(Operation::Rename, 4 * OBJECT + 3 * PATH)
     }
@@ -147,11 +149,6 @@ impl Cost {
     /// Writing `len` bytes into a file, wherever they begin.
     pub const fn write(len: u64) -> Self {
         Self::of(Operation::Write, OBJECT + PATH + content(len))
-    }
-
-    /// The same as [`Self::write`].
-    pub const fn data(len: u64) -> Self {
-        Self::write(len)
     }
 
     /// Changing the length of a file, or making a hole: the blocks at the ends are written again.
@@ -194,39 +191,39 @@ impl Cost {
         self
     }
 
-    /// So many more objects are changed.
+    /// Adds objects that are changed too, so many.
     #[must_use]
     pub const fn with_objects(self, count: u64) -> Self {
         self.plus(count * (OBJECT + PATH))
     }
 
-    /// So many more names are added or removed in directories that are counted already.
+    /// Adds names that are set or removed in directories that are counted already, so many.
     #[must_use]
     pub const fn with_names(self, count: u64) -> Self {
         self.plus(count * NAME)
     }
 
-    /// All names and extended attributes of an object are written again, which are so many bytes ([`head_bytes`](crate::Store::head_bytes)),
-    /// or so many bytes are added to them.
+    /// Adds all names and extended attributes of an object, which are written again: they are so
+    /// many bytes ([`head_bytes`](crate::Store::head_bytes)), or become so many more.
     #[must_use]
     pub const fn with_head(self, bytes: u64) -> Self {
         self.plus(HEAD_TIMES * bytes)
     }
 
-    /// A piece of content of so many bytes more is written, elsewhere in the file.
+    /// Adds a piece of content of so many bytes, elsewhere in the file.
     #[must_use]
     pub const fn with_piece(self, len: u64) -> Self {
         self.plus(content(len))
     }
 
-    /// The note of an object becomes at most so many bytes long.
+    /// Adds a note of at most so many bytes.
     #[must_use]
     pub const fn with_note(self, len: usize) -> Self {
         let pieces = len / PIECE + 2;
         self.plus(PATH + (2 * len + pieces * (NOTE_ITEM + 4096 / 4)) as u64)
     }
 
-    /// So many notes become at most so many bytes long, each.
+    /// Adds notes, so many, each of at most so many bytes.
     #[must_use]
     pub const fn with_notes(self, count: usize, len: usize) -> Self {
         let mut cost = self;
@@ -238,32 +235,32 @@ impl Cost {
         cost
     }
 
-    /// What another operation takes is done under the same one.
+    /// Adds what another operation takes that is done under the same one.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         self.plus(other.bytes)
     }
 
-    /// The same, for an operation that gives space back.
+    /// Returns the cost of the same operation as one that gives space back.
     #[must_use]
     pub const fn freeing(mut self) -> Self {
         self.purpose = Purpose::Frees;
         self
     }
 
-    /// The same, for an operation that takes about what it gives back.
+    /// Returns the cost of the same operation as one that takes about what it gives back.
     #[must_use]
     pub const fn replacing(mut self) -> Self {
         self.purpose = Purpose::Replaces;
         self
     }
 
-    /// What it takes, in bytes.
+    /// Returns what it takes, in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What it does to the space in use in the end.
+    /// Returns what it does to the space in use in the end.
     pub const fn purpose(&self) -> Purpose {
         self.purpose
     }

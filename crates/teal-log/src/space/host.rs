@@ -1,13 +1,15 @@
-//! A sparse store lives in a file, and the file system that holds it may be full: a segment is written only after it was allocated there.
+//! A sparse store lives in a file, and the file system that holds it may be full: a segment is
+//! written only after it was allocated there.
 //!
 //! # Invariants
 //! 1. A segment of a sparse store counts as ready only after its host has allocated it.
-//! 2. What is said to be free is no more than the host has room for; the host is asked at most once in [`HOST_AGE`].
+//! 2. What is said to be free is no more than the host has room for; the host is asked at most once
+//!    in [`HOST_AGE`].
 //! 3. That the host is full is said once, until it has given something again.
 //!
 //! # Locks
-//! `seen` guards the last answer of the host; asking the host, a system call, is done under it. The segment table is not
-//! locked while the host allocates.
+//! `seen` guards the last answer of the host; asking the host, a system call, is done under it. The
+//! segment table is not locked while the host allocates.
 
 use crate::error::StoreError;
 use crate::format::geometry::{Geometry, Segment};
@@ -18,7 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_env::{Clock, Disk, HostRoom};
 
-/// How old an answer of the host may be. Asking it is a system call that reads nothing where the host is a local file system.
+/// How old an answer of the host may be. Asking it is a system call that reads nothing where the
+/// host is a local file system.
 const HOST_AGE: Duration = Duration::from_secs(1);
 
 /// An answer of the host.
@@ -58,7 +61,7 @@ impl HostAllocation {
         }
     }
 
-    /// What the host has left for the store; `None` where nothing bounds it.
+    /// Returns what the host has left for the store; `None` where nothing bounds it.
     fn room(&self) -> Option<HostRoom> {
         let now = self.clock.monotonic();
         let mut seen = self.seen.lock();
@@ -72,8 +75,8 @@ impl HostAllocation {
         }
     }
 
-    /// Returns the bytes that the host would not give if it were asked now, out of `unready` bytes that it was not asked for yet while
-    /// it was for `held` bytes.
+    /// Returns the bytes that the host would not give if it were asked now, out of `unready` bytes
+    /// that it was not asked for yet while it was for `held` bytes.
     pub(crate) fn lacks(&self, held: u64, unready: u64) -> u64 {
         let Some(room) = self.room() else {
             return 0;
@@ -83,7 +86,8 @@ impl HostAllocation {
         unready.saturating_sub(room.free.saturating_add(allocated_before))
     }
 
-    /// Lets the host allocate free segments until this much is ready; says so in the log when the host is full.
+    /// Lets the host allocate free segments until this much is ready; says so in the log when the
+    /// host is full.
     pub(crate) fn allocate_until_ready(&self, segments: &Mutex<SegmentTable>, bytes: u64) {
         loop {
             let next = {

@@ -1,22 +1,29 @@
-//! The ledger of space: what is promised to operations, what the open batch takes, and what may still be promised.
+//! The ledger of space: what is promised to operations, what the open batch takes, and what may
+//! still be promised.
 //!
 //! # Invariants
-//! 1. Every byte that an operation may take is promised before it begins, and each promise is given back exactly once.
-//! 2. What the open batch takes only an operation under way, a note, or the cleaner adds; sealing the batch sets it to nothing.
-//! 3. What an operation has taken is compared with its [`Cost`] when it ends. If a cost is too small, that is told where it was made, in
-//!    every build: then the promise of a commit that has room would be worth nothing.
-//! 4. The *budget* is what may be promised without a closer look. It is set from the real room at each closer look, and only
-//!    shrinks by what is promised and taken since, so it never says more than there is.
+//! 1. Every byte that an operation may take is promised before it begins, and each promise is given
+//!    back exactly once.
+//! 2. What the open batch takes only an operation under way, a note, or the cleaner adds; sealing
+//!    the batch sets it to nothing.
+//! 3. What an operation has taken is compared with its [`Cost`] when it ends. If a cost is too
+//!    small, that is told where it was made, in every build: then the promise of a commit that has
+//!    room would be worth nothing.
+//! 4. The *budget* is what may be promised without a closer look. It is set from the real room at
+//!    each closer look, and only shrinks by what is promised and taken since, so it never says more
+//!    than there is.
 //!
 //! # Locks
-//! None: each figure is an atomic of its own. A sum of several is exact while no operation is under way, and else off by
-//! at most what operations are adding at that moment, which is a part of what was promised to them.
+//! None: each figure is an atomic of its own. A sum of several is exact while no operation is under
+//! way, and else off by at most what operations are adding at that moment, which is a part of what
+//! was promised to them.
 
 use crate::space::cost::{Cost, Operation};
 use crate::tree::page_bounds::PAGE;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about twice that in memory.
+/// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about
+/// twice that in memory.
 pub(crate) const MEM_PAGES: u64 = 2048;
 
 /// What an operation has taken so far, or the sum of what it has given back.
@@ -60,7 +67,8 @@ pub(crate) struct SpaceLedger {
 }
 
 impl SpaceLedger {
-    /// Promises so many bytes. Returns whether the budget had them; the caller takes the promise back if nothing else has.
+    /// Promises so many bytes. Returns whether the budget had them; the caller takes the promise
+    /// back if nothing else has.
     pub(crate) fn promise(&self, bytes: u64) -> bool {
         let bytes = bytes as i64;
         self.promised.fetch_add(bytes, Relaxed);
@@ -75,8 +83,8 @@ impl SpaceLedger {
         self.budget.fetch_add(bytes, Relaxed);
     }
 
-    /// Ends the promise of an operation that is done, and compares what it has taken with its cost: if it has taken more, the cost must be
-    /// mended where it is made.
+    /// Ends the promise of an operation that is done, and compares what it has taken with its cost.
+    /// If it has taken more, the log names it: the cost must be mended where it is made.
     pub(crate) fn end_operation(&self, cost: &Cost, charge: &Charge) {
         self.end_promise(cost.bytes());
         self.operations.fetch_or(cost.operation().bit(), Relaxed);
@@ -109,12 +117,14 @@ impl SpaceLedger {
         self.batch_bytes.load(Relaxed).max(0) as u64
     }
 
-    /// Counts content that the cleaner has entered into the open batch, where it is counted already.
+    /// Counts content that the cleaner has entered into the open batch, where it is counted
+    /// already.
     pub(crate) fn add_relocated(&self, bytes: u64) {
         self.relocated_bytes.fetch_add(bytes as i64, Relaxed);
     }
 
-    /// Returns the bytes of the open batch that the cleaner relocates: they do not add to what lives.
+    /// Returns the bytes of the open batch that the cleaner relocates: they do not add to what
+    /// lives.
     pub(crate) fn relocated_bytes(&self) -> u64 {
         self.relocated_bytes.load(Relaxed).max(0) as u64
     }
@@ -126,7 +136,8 @@ impl SpaceLedger {
         self.operations.store(0, Relaxed);
     }
 
-    /// Counts pages of an object's trees that only memory holds, after a change of how many there are.
+    /// Counts pages of an object's trees that only memory holds, after a change of how many there
+    /// are.
     pub(crate) fn pages_changed(&self, from: usize, to: usize) {
         self.memory_pages
             .fetch_add(to as i64 - from as i64, Relaxed);
@@ -169,7 +180,8 @@ impl SpaceLedger {
         self.budget.fetch_sub(bytes, Relaxed);
     }
 
-    /// Checks that nothing was given back that had not been taken. The gate of the open batch is held exclusively.
+    /// Checks that nothing was given back that had not been taken. The gate of the open batch is
+    /// held exclusively.
     ///
     /// # Panics
     /// If something was: then some change was undone twice.

@@ -1,8 +1,10 @@
-//! What is set aside of a store's capacity: for checkpoints, for the cleaner, and for giving space back.
+//! What is set aside of a store's capacity: for checkpoints, for the cleaner, and for giving space
+//! back.
 
 use crate::format::geometry::Geometry;
 
-/// Segments that only the cleaner and checkpoints may start: one in this many, within bounds. The more, the more one round can move.
+/// Segments that only the cleaner and checkpoints may start: one in this many, within bounds. The
+/// more, the more one round can move.
 const CLEANER_PART: u64 = 20;
 const CLEANER_SEGMENTS: std::ops::RangeInclusive<u64> = 6..=64;
 /// Fewer are set aside while fewer are in use, but no fewer than these.
@@ -12,11 +14,12 @@ const SMALL_CLEANER_PART: u64 = 12;
 const SMALL_CLEANER: u64 = 10;
 /// One part in this many of the capacity is set aside.
 const RESERVE_PART: u64 = 10;
-/// A checkpoint must always find room for all the pages that memory may hold, twice; a small store has fewer.
+/// A checkpoint must always find room for all the pages that memory may hold, twice; a small store
+/// has fewer.
 const FOLD_RESERVE: u64 = 16 << 20;
 const SMALL_PART: u64 = 4;
-/// Set aside for each object: removing it, or moving its record, writes a page of the inode map and of a directory anew, and many of them
-/// share those. About twice what an object takes in them.
+/// Set aside for each object: removing it, or moving its record, writes a page of the inode map and
+/// of a directory anew, and many of them share those. About twice what an object takes in them.
 const OBJECT_SPARE: u64 = 128;
 /// So much is enough for as many pages as are changed between two checkpoints, several times.
 pub(crate) const SPARE_MAX: u64 = 64 << 20;
@@ -42,8 +45,9 @@ impl Reserves {
             .max((capacity / SMALL_PART).min(FOLD_RESERVE))
     }
 
-    /// Returns what only the cleaner and checkpoints may start to fill, when so many segments are in use and there are so many objects.
-    /// A store in a file has that much allocated: while there is little to clean, it is no more than what is in use already.
+    /// Returns what only the cleaner and checkpoints may start to fill, when so many segments are
+    /// in use and there are so many objects. A store in a file has that much allocated: while there
+    /// is little to clean, it is no more than what is in use already.
     pub(crate) fn of_cleaner(&self, segments_in_use: u64, objects: u64) -> u64 {
         let in_use = segments_in_use.max(CLEANER_LEAST) * self.geometry.segment_bytes();
         self.cleaner_most().min(in_use) + Self::of_objects(objects)

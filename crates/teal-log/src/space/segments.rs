@@ -1,12 +1,15 @@
 //! The segment table: what is in use, what may be written next.
 //!
 //! # Invariants
-//! 1. A segment whose bytes became dead, or which was written, in checkpoint interval *k* is reused only when checkpoint *k + 2* is
-//!    durable: so the newest anchor may be lost, and the one before still finds everything it and its roll-forward need.
+//! 1. A segment whose bytes became dead, or which was written, in checkpoint interval *k* is reused
+//!    only when checkpoint *k + 2* is durable: so the newest anchor may be lost, and the one before
+//!    still finds everything it and its roll-forward need.
 //! 2. The head's run and its successor (`next_b`) are never free.
 //! 3. A free segment is *ready* once its host has allocated it; only ready segments are written.
-//! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no commit looks at all segments.
-//! 5. `live` is exactly what the newest state refers to: content, inode records, pages. `check` recounts it.
+//! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no
+//!    commit looks at all segments.
+//! 5. `live` is exactly what the newest state refers to: content, inode records, pages. `check`
+//!    recounts it.
 
 mod check;
 pub(crate) mod victims;
@@ -106,7 +109,8 @@ impl SegmentTable {
         &self.doubtful
     }
 
-    /// Notes the segments that a sparse store's host may not have allocated, although the log uses them.
+    /// Notes the segments that a sparse store's host may not have allocated, although the log uses
+    /// them.
     pub(crate) fn set_doubtful(&mut self, segments: BTreeSet<u32>) {
         self.doubtful = segments;
     }
@@ -121,7 +125,8 @@ impl SegmentTable {
         self.bad.insert(segment.0);
     }
 
-    /// Notes that the cleaner relocates what lives in a segment: it is not picked again before the next checkpoint.
+    /// Notes that the cleaner relocates what lives in a segment: it is not picked again before the
+    /// next checkpoint.
     pub(crate) fn set_cleaning(&mut self, segment: Segment) {
         self.moving.insert(segment.0);
     }
@@ -182,7 +187,8 @@ impl SegmentTable {
 
     /// Counts `bytes` at a device byte address, written first by the operation `born`, as live.
     pub(crate) fn add_live(&mut self, byte: u64, bytes: u64, born: Lsn) {
-        // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows is too much.
+        // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows
+        // is too much.
         let more = |s: Segment| {
             u64::from(self.get(s).live)
                 .checked_add(bytes)
@@ -222,8 +228,9 @@ impl SegmentTable {
         self.contradictory = true;
     }
 
-    /// Whether all that was said to live or to have died could be so. If not, the store refers to the same place twice or to a place
-    /// outside of all segments, and nothing may be written by this table.
+    /// Returns whether all that was said to live or to have died could be so. If not, the store
+    /// refers to the same place twice or to a place outside of all segments, and nothing may be
+    /// written by this table.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`].
@@ -274,7 +281,8 @@ impl SegmentTable {
         is_named
     }
 
-    /// Forgets what a usage table that could not know says of a segment that the log now enters: it was free.
+    /// Forgets what a usage table that could not know says of a segment that the log now enters: it
+    /// was free.
     pub(crate) fn start_anew(&mut self, at: Sector) {
         if let Some(segment) = self.geometry.segment_of(at)
             && self.table[segment.0 as usize].live == 0
@@ -283,7 +291,8 @@ impl SegmentTable {
         }
     }
 
-    /// Records that a record with this number starts at `at`; says whether it is the first of its segment.
+    /// Records that a record with this number starts at `at`; says whether it is the first of its
+    /// segment.
     pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
         let segment = self
             .geometry
@@ -451,7 +460,8 @@ impl SegmentTable {
         self.changed.extend(changed);
     }
 
-    /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next one.
+    /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next
+    /// one.
     pub(crate) fn apply_overrides(&mut self, roots: &Roots) -> Option<()> {
         self.changed
             .extend(roots.overrides.iter().map(|(segment, _)| *segment));

@@ -1,13 +1,17 @@
-//! Rounds of cleaning: victims, batches of what lives in them, and the checkpoints that set them free.
+//! Rounds of cleaning: victims, batches of what lives in them, and the checkpoints that set them
+//! free.
 //!
 //! # How
 //! 1. What is new is committed first: what is moved fills records and segments of its own.
-//! 2. Victims are the segments with the best cost-benefit (Rosenblum and Ousterhout), or the emptiest when room is short. They are moved
-//!    oldest first, so that neighbours on the disk are of one age.
-//! 3. A victim is moved only if all it may take fits into what is ready, pages and the next two checkpoints included, and [`CleaningReserve`] stays.
-//! 4. Victims that take less than they give come first: a segment of inode records may change a leaf of the inode map for each of them.
-//!    What is in a segment is looked at before it is moved. When room is short, what is not folded yet is folded by the round's
-//!    checkpoints even if nothing could be moved: it may have been what left no room.
+//! 2. Victims are the segments with the best cost-benefit (Rosenblum and Ousterhout), or the
+//!    emptiest when room is short. They are moved oldest first, so that neighbours on the disk are
+//!    of one age.
+//! 3. A victim is moved only if all it may take fits into what is ready, pages and the next two
+//!    checkpoints included, and [`CleaningReserve`] stays.
+//! 4. Victims that take less than they give come first: a segment of inode records may change a
+//!    leaf of the inode map for each of them. What is in a segment is looked at before it is moved.
+//!    When room is short, what is not folded yet is folded by the round's checkpoints even if
+//!    nothing could be moved: it may have been what left no room.
 //! 5. Two checkpoints free all victims at once. The second one writes next to nothing.
 
 use crate::commit::committer::{BatchKind, Committer};
@@ -19,7 +23,8 @@ use crate::space::segments::victims::{Victim, VictimPolicy};
 use crate::store::handle::Store;
 use crate::tree::page_bounds::PAGE;
 
-/// Checkpoints after a round: the first is counted with what it folds. The last may be that of closing.
+/// Checkpoints after a round: the first is counted with what it folds. The last may be that of
+/// closing.
 const CHECKPOINTS: u64 = 3;
 /// A victim gives something if that is more than this part of a segment.
 const GAIN_PART: u64 = 16;
@@ -32,8 +37,8 @@ const LOOKS_AHEAD: usize = 4;
 pub(crate) enum CleaningReserve {
     /// Half of what is set aside for cleaning: the rest is the way out of a full store.
     Half,
-    /// What the checkpoints after the round take, and half a segment for what the cleaner takes between two looks at the room: an
-    /// operation is on that way.
+    /// What the checkpoints after the round take, and half a segment for what the cleaner takes
+    /// between two looks at the room: an operation is on that way.
     Least,
 }
 
@@ -62,7 +67,8 @@ impl Store {
         }
     }
 
-    /// One round that is to gain `want` bytes; says whether it did anything. A caller that holds the committer hands it in.
+    /// One round that is to gain `want` bytes; says whether it did anything. A caller that holds
+    /// the committer hands it in.
     pub(crate) fn clean_round(
         &self,
         mut held: Option<&mut Committer>,
@@ -85,8 +91,9 @@ impl Store {
             if self.objects().has_changes() {
                 self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
-            // What surely gives more than it takes may use the room there is: the larger a round by cost and benefit, the less its
-            // checkpoints cost for each segment. No operation waits for what is done ahead: it takes nothing else.
+            // What surely gives more than it takes may use the room there is: the larger a round by
+            // cost and benefit, the less its checkpoints cost for each segment. No operation waits
+            // for what is done ahead: it takes nothing else.
             let lends = if choice == VictimPolicy::Emptiest {
                 left
             } else {
@@ -125,7 +132,8 @@ impl Store {
         Ok(worked)
     }
 
-    /// Moves what lives in victims into batches until so much is gained; says whether any was moved.
+    /// Moves what lives in victims into batches until so much is gained; says whether any was
+    /// moved.
     fn move_victims(
         &self,
         mut held: Option<&mut Committer>,
@@ -173,8 +181,8 @@ impl Store {
         Ok(worked)
     }
 
-    /// Whether a victim may be moved now: its blocks, a page for each of them, what the inode map takes, and the checkpoints after it
-    /// have room.
+    /// Returns whether a victim may be moved now: its blocks, a page for each of them, what the
+    /// inode map takes, and the checkpoints after it have room.
     fn fits(&self, victim: &Victim, takes: u64, left: CleaningReserve) -> bool {
         let is_memory = self.objects().ledger.memory_pages() < 2 * MEM_PAGES;
         is_memory
@@ -187,7 +195,8 @@ impl Store {
             )
     }
 
-    /// Whether so much more may be moved: it, the open batch, what is promised and the checkpoints after it have room.
+    /// Returns whether so much more may be moved: it, the open batch, what is promised and the
+    /// checkpoints after it have room.
     pub(crate) fn has_room(&self, more: u64, left: CleaningReserve) -> bool {
         let taken = self.objects().batch_takes() + self.objects().ledger.promised();
         taken + more + self.left(left) <= self.objects().segments.lock().ready_bytes()

@@ -11,7 +11,8 @@ impl Locked<'_> {
     /// Writes into a file, growing it if needed.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading partly overwritten blocks met; nothing has changed then.
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading partly overwritten blocks met;
+    /// nothing has changed then.
     pub fn write(&mut self, no: ObjectNo, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         if offset
             .checked_add(data.len() as u64)

@@ -1,14 +1,17 @@
 //! The store: one log on one disk, and what is known of it in memory.
 //!
 //! # Guarantees
-//! 1. *Durability*: what happened before [`Store::commit`] was called is found again once it has returned `Ok`.
+//! 1. *Durability*: what happened before [`Store::commit`] was called is found again once it has
+//!    returned `Ok`.
 //! 2. *Prefix*: after a crash the state is the one after some prefix of the committed batches.
 //! 3. *Stability*: what one recovery dropped, no later recovery brings back.
-//! 4. *Honesty*: a durable record that cannot be read makes opening fail; damaged content is an error, never data.
+//! 4. *Honesty*: a durable record that cannot be read makes opening fail; damaged content is an
+//!    error, never data.
 //! 5. *Silence*: without changes there is no I/O, and opening writes nothing.
 //!
 //! # Locks, in the order in which they may be taken
-//! 1. The committer's, of [`CommitLog`]. 2. The gate of the open batch. 3. (A client's lock for moves of directories.) 4. Those of
+//! 1. The committer's, of [`CommitLog`]. 2. The gate of the open batch. 3. (A client's lock for
+//!    moves of directories.) 4. Those of
 //! [`ObjectStore`](crate::object::objects::ObjectStore), in its order.
 
 use crate::commit::log::{CommitLog, Settings};
@@ -70,7 +73,7 @@ impl Store {
         self.log.set_settings(settings);
     }
 
-    /// What the store has done since it was opened.
+    /// Returns what the store has done since it was opened.
     pub fn counts(&self) -> Counts {
         self.objects().reader.counters.get()
     }
@@ -80,23 +83,24 @@ impl Store {
         self.objects().reader.disk()
     }
 
-    /// Whether a failure has ended all writing.
+    /// Returns whether a failure has ended all writing.
     pub fn is_poisoned(&self) -> bool {
         self.log.durability.is_poisoned()
     }
 
-    /// Whether it was opened for reading only.
+    /// Returns whether it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.log.durability.is_read_only()
     }
 
-    /// Has `wake` called whenever the open batch gets its first change, from then on [`tick`](Self::tick) has something to say again.
-    /// It is called under the locks of that operation and must not come back to the store. Only the first call counts.
+    /// Has `wake` called whenever the open batch gets its first change, from then on
+    /// [`tick`](Self::tick) has something to say again. It is called under the locks of that
+    /// operation and must not come back to the store. Only the first call counts.
     pub fn when_changed(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.objects().open.when_first_changed(wake);
     }
 
-    /// Whether anything is not durable yet.
+    /// Returns whether anything is not durable yet.
     pub fn is_dirty(&self) -> bool {
         self.log.is_dirty()
     }
@@ -114,10 +118,12 @@ impl Store {
         self.objects().orphan_numbers()
     }
 
-    /// Makes everything that happened before durable: one write and one barrier, shared by all callers that ask at the same time.
+    /// Makes everything that happened before durable: one write and one barrier, shared by all
+    /// callers that ask at the same time.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the store is opened again.
+    /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the
+    /// store is opened again.
     pub fn commit(&self) -> Result<(), StoreError> {
         self.log.commit()
     }
@@ -130,7 +136,8 @@ impl Store {
         self.log.checkpoint()
     }
 
-    /// Commits, checkpoints, and writes the record that tells a clean end from a torn tail. Changes are refused from then on.
+    /// Commits, checkpoints, and writes the record that tells a clean end from a torn tail. Changes
+    /// are refused from then on.
     ///
     /// # Errors
     /// As [`Store::commit`]. A store that wrote nothing writes nothing now.
@@ -138,8 +145,8 @@ impl Store {
         self.log.close()
     }
 
-    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes. Returns how long nothing will be due;
-    /// `None`: until [something changes](Self::when_changed).
+    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes.
+    /// Returns how long nothing will be due; `None`: until [something changes](Self::when_changed).
     ///
     /// # Errors
     /// As [`Store::commit`].

@@ -1,4 +1,5 @@
-//! Objects locked for change by one operation: their attributes, entries, names and extended attributes.
+//! Objects locked for change by one operation: their attributes, entries, names and extended
+//! attributes.
 
 use crate::counters::add;
 use crate::error::StoreError;
@@ -183,7 +184,8 @@ impl Locked<'_> {
     pub fn create(&mut self, new: NewObject) -> ObjectNo {
         let objects = self.objects;
         let mut no = objects.numbers.take_object();
-        // A damaged store may count from too low: the object that has the number may be locked by this thread.
+        // A damaged store may count from too low: the object that has the number may be locked by
+        // this thread.
         while objects.cache.get(no).is_some() {
             no = objects.numbers.take_object();
         }
@@ -191,7 +193,8 @@ impl Locked<'_> {
         no
     }
 
-    /// Makes a new object with a number of the caller's choice, which no object has, nor [leaves](Store::is_leaving).
+    /// Makes a new object with a number of the caller's choice, which no object has, nor
+    /// [leaves](Store::is_leaving).
     ///
     /// # Errors
     /// What reading what is left of an object that had the number met; nothing has changed then.
@@ -257,7 +260,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Whether a locked object still has a name (a directory: still hangs in the tree).
+    /// Returns whether a locked object still has a name (a directory: still hangs in the tree).
     pub fn is_linked(&self, no: ObjectNo) -> bool {
         no == ObjectNo::ROOT || !self.peek(no).links.is_empty()
     }
@@ -270,7 +273,8 @@ impl Locked<'_> {
     /// Adds an entry for `child`; both are locked. The name must be free.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`LINKS_MAX`] names, or what reading the directory met; nothing has changed then.
+    /// [`StoreError::TooBig`] beyond [`LINKS_MAX`] names, or what reading the directory met;
+    /// nothing has changed then.
     pub fn insert_entry(
         &mut self,
         dir: ObjectNo,
@@ -402,8 +406,8 @@ impl Locked<'_> {
     /// Gives an object and all its space back. It must have no names left.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when it has names: only a damaged orphan set leads here. Or what reading its map met; the object is still
-    /// there then.
+    /// [`StoreError::Corrupt`] when it has names: only a damaged orphan set leads here. Or what
+    /// reading its map met; the object is still there then.
     pub fn free(&mut self, no: ObjectNo) -> Result<(), StoreError> {
         if !self.peek(no).links.is_empty() {
             return Err(StoreError::Corrupt {

@@ -1,4 +1,5 @@
-//! Making a store: geometry for the disk, a root directory, the first checkpoint, and last of all the superblocks.
+//! Making a store: geometry for the disk, a root directory, the first checkpoint, and last of all
+//! the superblocks.
 
 use crate::commit::committer::{BatchKind, Committer};
 use crate::commit::layout::Chain;

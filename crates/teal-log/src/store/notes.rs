@@ -1,13 +1,18 @@
-//! Notes: what those above the store keep about an object, or about the whole, changed in the same batch as the object itself.
+//! Notes: what those above the store keep about an object, or about the whole, changed in the same
+//! batch as the object itself.
 //!
 //! # Guarantees
-//! 1. *Atomic*: a note set under an operation is there after a crash exactly if that operation's other changes are.
-//! 2. *Opaque*: the store never looks into one. A note may outlive its object and may be there before it.
-//! 3. *Bounded*: at most [`NOTE_MAX`] bytes each; object numbers with notes lie below [`REPLICATED_LIMIT`].
+//! 1. *Atomic*: a note set under an operation is there after a crash exactly if that operation's
+//!    other changes are.
+//! 2. *Opaque*: the store never looks into one. A note may outlive its object and may be there
+//!    before it.
+//! 3. *Bounded*: at most [`NOTE_MAX`] bytes each; object numbers with notes lie below
+//!    [`REPLICATED_LIMIT`].
 //!
 //! # How
-//! A tree of the whole store, keyed by object number and piece: a note is cut into pieces of [`PIECE`] bytes, all but the last full. What the
-//! open batch has changed is held per key until sealing writes it as deltas.
+//! A tree of the whole store, keyed by object number and piece: a note is cut into pieces of
+//! [`PIECE`] bytes, all but the last full. What the open batch has changed is held per key until
+//! sealing writes it as deltas.
 
 use crate::error::StoreError;
 use crate::format::note_key::{PIECE, PIECE_BITS, key, parts};
@@ -46,7 +51,7 @@ impl Locked<'_> {
         self.objects().change_note(no, note, self.charge())
     }
 
-    /// Where a locked symbolic link leads.
+    /// Returns where a locked symbolic link leads.
     pub fn target(&self, no: ObjectNo) -> Vec<u8> {
         match &self.peek(no).content {
             Content::Inline(target) => target.to_vec(),
@@ -164,8 +169,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Visits numbers that have notes, ascending, from one on, with the first [`NOTE_HEAD`] bytes of each note, until `visit` says
-    /// enough. It must not come back to the notes.
+    /// Visits numbers that have notes, ascending, from one on, with the first [`NOTE_HEAD`] bytes
+    /// of each note, until `visit` says enough. It must not come back to the notes.
     ///
     /// # Errors
     /// What reading the notes met.
@@ -190,7 +195,8 @@ impl Store {
             })
     }
 
-    /// Whether the open batch gives this object back: until it is committed, no other can have its number.
+    /// Returns whether the open batch gives this object back: until it is committed, no other can
+    /// have its number.
     pub fn is_leaving(&self, no: ObjectNo) -> bool {
         self.objects()
             .cache
@@ -203,7 +209,8 @@ impl Store {
         self.objects().numbers.next_object()
     }
 
-    /// The numbers of at most `count` objects, ascending, from one on. Objects made meanwhile may be missing.
+    /// The numbers of at most `count` objects, ascending, from one on. Objects made meanwhile may
+    /// be missing.
     ///
     /// # Errors
     /// What reading the inode map met, or [`Store::checkpoint`].

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *Atomic*: all changes made under one [`Op`] are in one batch.
-//! 2. *Promised*: an operation that began has the space it may need; it does not fail later for lack of it.
+//! 2. *Promised*: an operation that began has the space it may need; it does not fail later for
+//!    lack of it.
 //! 3. Objects are locked in the order of their numbers, whatever order they are asked for.
 
 use crate::error::StoreError;
@@ -17,7 +18,8 @@ use teal_types::ObjectNo;
 /// One operation in progress; joins the open batch.
 pub struct Op<'s> {
     objects: &'s ObjectStore,
-    /// Promised until it is done; then what it has really added counts. `None`: the cleaner's, whose space is set aside.
+    /// Promised until it is done; then what it has really added counts. `None`: the cleaner's,
+    /// whose space is set aside.
     cost: Option<Cost>,
     charge: Charge,
     _in_batch: RwLockReadGuard<'s, ()>,
@@ -35,7 +37,8 @@ impl Store {
     /// Starts an operation that may take `cost` in the log. May commit, checkpoint or clean first.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`] when that cannot be promised, [`StoreError::ReadOnly`], [`StoreError::Poisoned`].
+    /// [`StoreError::NoSpace`] when that cannot be promised, [`StoreError::ReadOnly`],
+    /// [`StoreError::Poisoned`].
     pub fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
         self.log.durability.writable()?;
         self.promise(cost)?;

@@ -1,4 +1,5 @@
-//! Reading objects: attributes, entries, content, extended attributes. Nothing here changes the store.
+//! Reading objects: attributes, entries, content, extended attributes. Nothing here changes the
+//! store.
 
 use crate::counters::add;
 use crate::error::StoreError;
@@ -18,7 +19,8 @@ impl Store {
         self.objects().with(no, |state| Ok(attr_of(no, state)))
     }
 
-    /// The entry of a directory under a name; `None` when there is none or the object is no directory.
+    /// The entry of a directory under a name; `None` when there is none or the object is no
+    /// directory.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the directory, or what reading it met.
@@ -35,7 +37,8 @@ impl Store {
         })
     }
 
-    /// The cookie of a name, by which [`each_entry`](Self::each_entry) finds it; `None` when there is none or the object is no directory.
+    /// The cookie of a name, by which [`each_entry`](Self::each_entry) finds it; `None` when there
+    /// is none or the object is no directory.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the directory, or what reading it met.
@@ -66,8 +69,8 @@ impl Store {
         self.objects().names(no)
     }
 
-    /// Bytes of an object's names and extended attributes in the log: an operation that changes one of them logs them all, and its
-    /// [`Cost`](crate::Cost) must count them.
+    /// Bytes of an object's names and extended attributes in the log: an operation that changes one
+    /// of them logs them all, and its [`Cost`](crate::Cost) must count them.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading it met.
@@ -128,7 +131,8 @@ impl Store {
     /// As [`Store::read`].
     pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, StoreError> {
         let mut last = None;
-        // While a reader waits for the disk, the cleaner may move what it was sent to; the map then has changed.
+        // While a reader waits for the disk, the cleaner may move what it was sent to; the map then
+        // has changed.
         for _ in 0..3 {
             let plan = self.objects().with(no, |state| {
                 let len = (len as u64).min(state.core.size.saturating_sub(offset)) as usize;
@@ -151,7 +155,8 @@ impl Store {
         Err(error)
     }
 
-    /// The first byte at or after `offset` that is data (or, with `hole`, is not); `None` past the end.
+    /// The first byte at or after `offset` that is data (or, with `hole`, is not); `None` past the
+    /// end.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the map met.
@@ -180,7 +185,8 @@ impl Store {
         })
     }
 
-    /// Notes that a file was read, for the next record of it that is written anyway; never causes a commit.
+    /// Notes that a file was read, for the next record of it that is written anyway; never causes a
+    /// commit.
     pub fn set_atime(&self, no: ObjectNo, now: Timestamp) {
         if let Ok(object) = self.objects().object(no) {
             object.state.write().core.atime = now;

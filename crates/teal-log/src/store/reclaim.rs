@@ -1,35 +1,47 @@
 //! Space that is promised before it is needed.
 //!
 //! # Invariants
-//! R: what can be written now; T: what sealing all that is changed in memory as a checkpoint takes at most
-//! (`ObjectStore::batch_takes`); P: what is promised to operations under way; S: a segment; C: what is set aside for the cleaner and
-//! for giving back: at least six segments, or as many as are in use and two while that is less, and 128 bytes for each object
-//! ([`Reserves`](crate::space::reserves::Reserves)); E: what three checkpoints of nothing take, and S / 2.
-//! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into R, one that gives back if T + P + its
-//!    cost + C / 4 do, or, when cleaning has gained nothing, T + P + its cost + E. While a round of cleaning runs, what it has taken counts
-//!    as if it were there, up to C / 2.
-//! 2. *Commit*: so a commit has room, as a batch and as a checkpoint, and so have the two checkpoints after it. Closing is one of them.
-//! 3. *Cleaning* adds to T only while T + P + what must be left fit into R, looked at again at least every 16 deltas: C / 2 must be left
-//!    ([`CleaningReserve::Half`]), or E ([`CleaningReserve::Least`]) by a round for which an operation waits that gives back, and by rounds
-//!    by cost and benefit for victims that surely give more than they take. Never does it take the room of a commit.
-//! 4. *Capacity*: what lives, grown by what is promised and by the objects' part of C, leaves the reserve (a tenth of the capacity or more,
-//!    the rest of C among it) free: R and the dead bytes in use are at least the reserve and that part.
-//! 5. *Net growth*: pages that a checkpoint will write are charged to 4 as if they were new, although most replace old ones. An operation that does
-//!    not grow the store is therefore refused by 4 only after a checkpoint, when nothing is charged but what lives.
+//! R: what can be written now; T: what sealing all that is changed in memory as a checkpoint takes
+//! at most (`ObjectStore::batch_takes`); P: what is promised to operations under way; S: a segment;
+//! C: what is set aside for the cleaner and for giving back: at least six segments, or as many as
+//! are in use and two while that is less, and 128 bytes for each object
+//! ([`Reserves`](crate::space::reserves::Reserves)); E: what three checkpoints of nothing take, and
+//! S / 2.
+//! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into
+//!    R, one that gives back if T + P + its cost + C / 4 do, or, when cleaning has gained nothing,
+//!    T + P + its cost + E. While a round of cleaning runs, what it has taken counts as if it were
+//!    there, up to C / 2.
+//! 2. *Commit*: so a commit has room, as a batch and as a checkpoint, and so have the two
+//!    checkpoints after it. Closing is one of them.
+//! 3. *Cleaning* adds to T only while T + P + what must be left fit into R, looked at again at
+//!    least every 16 deltas: C / 2 must be left ([`CleaningReserve::Half`]), or E
+//!    ([`CleaningReserve::Least`]) by a round for which an operation waits that gives back, and by
+//!    rounds by cost and benefit for victims that surely give more than they take. Never does it
+//!    take the room of a commit.
+//! 4. *Capacity*: what lives, grown by what is promised and by the objects' part of C, leaves the
+//!    reserve (a tenth of the capacity or more, the rest of C among it) free: R and the dead bytes
+//!    in use are at least the reserve and that part.
+//! 5. *Net growth*: pages that a checkpoint will write are charged to 4 as if they were new,
+//!    although most replace old ones. An operation that does not grow the store is therefore
+//!    refused by 4 only after a checkpoint, when nothing is charged but what lives.
 //!
 //! # Why there is a way forward from every full state
 //! - *Closing, committing*: 2.
-//! - *Deleting* does not add to what lives, and half of the reserve is its alone: with 5, capacity never refuses it. Nothing but deleting
-//!   may use C below C / 2: by 1 and 3 it finds that much. What it takes are pages written anew, for each of which an old one dies; they lie
-//!   together in segments of checkpoints, which two checkpoints later are free without cleaning, or the emptiest there are.
-//! - *Cleaning one victim* of which u S live takes u S and the pages that lead to it: for a segment of inode records as many leaves of the
-//!   inode map. Rounds for operations that wait take first what surely gives more than it takes, and what a checkpoint can fold is folded even if
-//!   nothing could be moved. By 4 the emptiest victim is never fuller than the mean.
-//! - *Filling* stops when rounds gain nothing ([`FUTILE`]), and leaves C / 2: it cannot use up what deleting needs.
+//! - *Deleting* does not add to what lives, and half of the reserve is its alone: with 5, capacity
+//!   never refuses it. Nothing but deleting may use C below C / 2: by 1 and 3 it finds that much.
+//!   What it takes are pages written anew, for each of which an old one dies; they lie together in
+//!   segments of checkpoints, which two checkpoints later are free without cleaning, or the
+//!   emptiest there are.
+//! - *Cleaning one victim* of which u S live takes u S and the pages that lead to it: for a segment
+//!   of inode records as many leaves of the inode map. Rounds for operations that wait take first
+//!   what surely gives more than it takes, and what a checkpoint can fold is folded even if nothing
+//!   could be moved. By 4 the emptiest victim is never fuller than the mean.
+//! - *Filling* stops when rounds gain nothing ([`FUTILE`]), and leaves C / 2: it cannot use up what
+//!   deleting needs.
 //! - No operation waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
 //!
-//! Not proved, but lived through by `teal-posix/tests/space/near_full.rs` and `emptied.rs`: that C is enough float for the pages of any
-//! sequence of rounds.
+//! Not proved, but lived through by `teal-posix/tests/space/near_full.rs` and `emptied.rs`: that C
+//! is enough float for the pages of any sequence of rounds.
 
 use crate::commit::committer::{BatchKind, Committer};
 use crate::counters::add;
@@ -56,17 +68,20 @@ impl Store {
         let batch = self.settings().batch_bytes;
         ledger.shrink_budget(shared.take_growth());
         if ledger.memory_pages() + shared.mem_pages() as u64 > MEM_PAGES {
-            // Memory is bounded: large directories and maps change many pages before a checkpoint is due.
+            // Memory is bounded: large directories and maps change many pages before a checkpoint
+            // is due.
             self.log.checkpoint()?;
         }
         if ledger.batch_bytes() > 2 * batch {
-            // Back-pressure: the operation that comes when the open batch is at twice its size writes it.
+            // Back-pressure: the operation that comes when the open batch is at twice its size
+            // writes it.
             self.log.write_batch()?;
         }
         if ledger.promise(cost.bytes()) || self.has_headroom(cost.purpose()) {
             return Ok(());
         }
-        // Taken back while others may need it, so that none is refused for what is not taken in the end.
+        // Taken back while others may need it, so that none is refused for what is not taken in the
+        // end.
         ledger.end_promise(cost.bytes());
         self.make_room(cost.bytes() as i64, cost.purpose())?;
         ledger.promise(cost.bytes());
@@ -103,7 +118,8 @@ impl Store {
         }
         if self.objects().has_changes() {
             self.log.commit_as(&mut committer, BatchKind::Batch)?;
-            // What is known to the byte now had been estimated; but little is not enough, or batches become ever smaller.
+            // What is known to the byte now had been estimated; but little is not enough, or
+            // batches become ever smaller.
             self.objects().refresh_budget();
             let headroom = self.objects().headroom_for(purpose);
             let segment = self.objects().geometry.segment_bytes() as i64;
@@ -111,8 +127,9 @@ impl Store {
                 return Ok(());
             }
         }
-        // So is what a checkpoint takes, and what it writes anew dies. An operation that gives back may need that to clean at all; for others a round
-        // is cheaper, unless it is the capacity that refuses them.
+        // So is what a checkpoint takes, and what it writes anew dies. An operation that gives back
+        // may need that to clean at all; for others a round is cheaper, unless it is the capacity
+        // that refuses them.
         let is_due = match purpose {
             Purpose::Grows => false,
             Purpose::Replaces => self.objects().headroom_for(purpose).to_keep < need,
@@ -138,14 +155,16 @@ impl Store {
         need: i64,
         purpose: Purpose,
     ) -> Result<(), StoreError> {
-        // More than is needed is gained at once: the checkpoints after a round cost the same for many victims as for one.
+        // More than is needed is gained at once: the checkpoints after a round cost the same for
+        // many victims as for one.
         let want = need as u64 + self.objects().cleaner_bytes();
         let left = if purpose == Purpose::Frees {
             CleaningReserve::Least
         } else {
             CleaningReserve::Half
         };
-        // An operation that makes the store fuller does not go on for crumbs: one round for each would be without end.
+        // An operation that makes the store fuller does not go on for crumbs: one round for each
+        // would be without end.
         let segment = self.objects().geometry.segment_bytes() as i64;
         let (comfort, little) = if purpose == Purpose::Frees {
             (0, 0)
@@ -188,8 +207,8 @@ impl Store {
         }
     }
 
-    /// Cleans in the background: one round that is to set this many segments free, moving what is in those at most this full. Says whether
-    /// it did anything.
+    /// Cleans in the background: one round that is to set this many segments free, moving what is
+    /// in those at most this full. Says whether it did anything.
     ///
     /// # Errors
     /// As [`Store::commit`].

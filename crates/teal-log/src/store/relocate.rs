@@ -1,12 +1,15 @@
-//! Cleaning one segment: whatever lives in it is entered into the open batch, so that the next commits write it elsewhere.
+//! Cleaning one segment: whatever lives in it is entered into the open batch, so that the next
+//! commits write it elsewhere.
 //!
 //! # How
 //! 1. Its records say what it held and whose that was; the newest maps say what of it still lives.
-//! 2. Blocks are remembered beside the file's new ones, with the place they came from: sealed last, and only if the file still leads
-//!    there. So cold data fills segments of its own, and keeps its age.
-//! 3. RelocatedBlock is an operation like any other: no state but the batch, so a crash in the middle costs nothing.
-//! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the log, and nothing is lost that was
-//!    not lost before.
+//! 2. Blocks are remembered beside the file's new ones, with the place they came from: sealed last,
+//!    and only if the file still leads there. So cold data fills segments of its own, and keeps its
+//!    age.
+//! 3. RelocatedBlock is an operation like any other: no state but the batch, so a crash in the
+//!    middle costs nothing.
+//! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the
+//!    log, and nothing is lost that was not lost before.
 
 use crate::counters::add;
 use crate::error::StoreError;
@@ -236,7 +239,8 @@ impl Store {
         else {
             return Ok(());
         };
-        // No batch is sealed while the operation runs: an object that has changed since is in the cache.
+        // No batch is sealed while the operation runs: an object that has changed since is in the
+        // cache.
         if self.objects().cache.get(no).is_none()
             && crc(bytes) == home.crc
             && let Some(state) = State::decode(no, Some(home), bytes)

@@ -1,14 +1,18 @@
-//! Sharing: lets blocks of one file hold what blocks of another, or of the same one, hold. No content is read or written.
+//! Sharing: lets blocks of one file hold what blocks of another, or of the same one, hold. No
+//! content is read or written.
 //!
 //! # Guarantees
-//! 1. *Equal*: afterwards the range reads as the other one did, holes included, and from then on each changes by itself.
+//! 1. *Equal*: afterwards the range reads as the other one did, holes included, and from then on
+//!    each changes by itself.
 //! 2. *Atomic*: a step is one operation; how far it came is its answer.
-//! 3. *Bounded*: a step looks at no more than [`PIECES_MAX`] extents of either file, so it holds no lock for long.
+//! 3. *Bounded*: a step looks at no more than [`PIECES_MAX`] extents of either file, so it holds no
+//!    lock for long.
 //!
 //! # How
-//! 1. An extent that only the source refers to moves to the table of shared extents, in pieces of at most 256 KiB; then both refer to
-//!    parts of it. Its bytes stay where they are.
-//! 2. Blocks not committed yet are in memory anyway: both files get them as changed blocks, and each will write its own.
+//! 1. An extent that only the source refers to moves to the table of shared extents, in pieces of
+//!    at most 256 KiB; then both refer to parts of it. Its bytes stay where they are.
+//! 2. Blocks not committed yet are in memory anyway: both files get them as changed blocks, and
+//!    each will write its own.
 
 use crate::counters::add;
 use crate::error::StoreError;
@@ -22,7 +26,8 @@ use crate::tree::reader::Reader;
 use teal_types::limits::FILE_MAX;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
-/// Most extents of either file that one step looks at: 128 MiB of the source where it lies in one piece.
+/// Most extents of either file that one step looks at: 128 MiB of the source where it lies in one
+/// piece.
 pub(crate) const PIECES_MAX: usize = 512;
 
 /// What a step takes in any case: records and paths of three trees.
@@ -137,8 +142,8 @@ impl Blocks {
     }
 }
 
-/// The whole blocks of a range that can be shared: first block of each file, count. The end of a file counts as the end of a block when
-/// the copy ends there too.
+/// The whole blocks of a range that can be shared: first block of each file, count. The end of a
+/// file counts as the end of a block when the copy ends there too.
 fn whole_blocks(
     (from, source): (u64, &State),
     (to, target): (u64, &State),
@@ -156,7 +161,7 @@ fn whole_blocks(
 }
 
 impl State {
-    /// What one step can do; `None` when nothing can be shared.
+    /// Returns what one step can do; `None` when nothing can be shared.
     fn look(
         &self,
         src: &Reader,
@@ -205,8 +210,9 @@ impl ShareLook {
 }
 
 impl Store {
-    /// Looks what one step of sharing a range with another file would do. Only whole blocks at offsets that are multiples of [`BLOCK`] can
-    /// be shared, and the end of a file where the copy ends too.
+    /// Looks what one step of sharing a range with another file would do. Only whole blocks at
+    /// offsets that are multiples of [`BLOCK`] can be shared, and the end of a file where the copy
+    /// ends too.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the maps met.
@@ -221,7 +227,8 @@ impl Store {
             if from.0 == to.0 {
                 return source.look(&self.objects().reader, from, (to.0, to.1, source), len);
             }
-            // No reader waits for two objects: an operation that holds the other one may want this one.
+            // No reader waits for two objects: an operation that holds the other one may want this
+            // one.
             match target.state.try_read() {
                 Some(target) => {
                     source.look(&self.objects().reader, from, (to.0, to.1, &target), len)
@@ -249,7 +256,8 @@ impl Store {
         })
     }
 
-    /// Whether some content of a file is shared: giving much of that back takes room and time.
+    /// Returns whether some content of a file is shared: giving much of that back takes room and
+    /// time.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the map met.
@@ -283,11 +291,13 @@ struct SharedBlocks {
 }
 
 impl Locked<'_> {
-    /// Does a step of sharing: both files are locked, and the operation began with what [`Store::sharing`] said. The ranges must not
-    /// overlap. Says how many bytes it covered, 0 when there is nothing (any more) that can be shared; the file grows if needed.
+    /// Does a step of sharing: both files are locked, and the operation began with what
+    /// [`Store::sharing`] said. The ranges must not overlap. Says how many bytes it covered, 0 when
+    /// there is nothing (any more) that can be shared; the file grows if needed.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading the maps met; nothing has changed then.
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading the maps met; nothing has
+    /// changed then.
     pub fn share(
         &mut self,
         from: (ObjectNo, u64),
@@ -330,8 +340,8 @@ impl Locked<'_> {
         Ok(done)
     }
 
-    /// Loads every page that a step changes; cuts the step where a shared extent takes no more references. `false` when nothing
-    /// is left of it, or there are no ids.
+    /// Loads every page that a step changes; cuts the step where a shared extent takes no more
+    /// references. `false` when nothing is left of it, or there are no ids.
     fn warm_sharing(
         &mut self,
         from: ObjectNo,

@@ -28,20 +28,21 @@ pub struct Space {
 }
 
 impl Store {
-    /// Pages that only memory holds; the daemon checkpoints when they are many. What waits since the store was opened is not among them:
-    /// it is no more than the log.
+    /// Pages that only memory holds; the daemon checkpoints when they are many. What waits since
+    /// the store was opened is not among them: it is no more than the log.
     pub fn unfolded_bytes(&self) -> u64 {
         self.objects().fold_with(0, 0)
     }
 
-    /// What files can take together, and what of that can still be written, in bytes.
+    /// Returns what files can take together, and what of that can still be written, in bytes.
     pub fn room(&self) -> (u64, u64) {
         let objects = self.objects();
         let total = objects.geometry.capacity() - objects.reserves.of_capacity();
         (total, objects.headroom().to_keep.max(0) as u64)
     }
 
-    /// How full the store is. What can be cleaned counts as free, what the host has no room for does not.
+    /// How full the store is. What can be cleaned counts as free, what the host has no room for
+    /// does not.
     pub fn space(&self) -> Space {
         let objects = self.objects();
         let headroom = objects.headroom();
@@ -66,8 +67,8 @@ impl Store {
         if lacks == 0 {
             return space;
         }
-        // What is left of the segments there can be, cleaned, without what is promised already and what the cleaner keeps once they are all
-        // in use.
+        // What is left of the segments there can be, cleaned, without what is promised already and
+        // what the cleaner keeps once they are all in use.
         let within = all - lacks;
         let cleaner = objects.cleaner_bytes_with(within / objects.geometry.segment_bytes());
         let taken = live + cleaner + objects.ledger.promised();

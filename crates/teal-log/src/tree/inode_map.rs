@@ -1,8 +1,8 @@
 //! The inode map: from object numbers to the homes of their records.
 //!
 //! # Invariants
-//! 1. The newest word on an object is `changed`, else the tree. 2. `changed` is bounded: the store checkpoints when it reaches its cap,
-//!    and a checkpoint absorbs it.
+//! 1. The newest word on an object is `changed`, else the tree. 2. `changed` is bounded: the store
+//!    checkpoints when it reaches its cap, and a checkpoint absorbs it.
 
 use crate::error::StoreError;
 use crate::format::imap::{Home, Known};
@@ -70,12 +70,12 @@ impl InodeMap {
         }
     }
 
-    /// What is newer than the tree.
+    /// Returns what is newer than the tree.
     pub(crate) fn overlay(&self) -> impl Iterator<Item = (ObjectNo, Option<Home>)> + '_ {
         self.changed.iter().map(|(no, home)| (*no, *home))
     }
 
-    /// Where absorbing the changes makes leaves new.
+    /// Returns where absorbing the changes makes leaves new.
     pub(crate) fn places(&self) -> &LeafSpread {
         &self.places
     }

@@ -1,17 +1,22 @@
-//! The table of shared extents: where each lies, how many extents of files refer to it, and which of them lie in a stretch of the disk.
+//! The table of shared extents: where each lies, how many extents of files refer to it, and which
+//! of them lie in a stretch of the disk.
 //!
 //! # Invariants
-//! 1. The count of a shared extent is the number of extents of files that refer to a part of it: an operation that maps, splits or unmaps
-//!    such a part changes the count too, so both are in one batch.
-//! 2. A shared extent without references is gone, and its bytes are dead. Until then all of it lives.
+//! 1. The count of a shared extent is the number of extents of files that refer to a part of it: an
+//!    operation that maps, splits or unmaps such a part changes the count too, so both are in one
+//!    batch.
+//! 2. A shared extent without references is gone, and its bytes are dead. Until then all of it
+//!    lives.
 //! 3. Each shared extent has its place in the table, and each place its shared extent.
 //! 4. Once [`warm`](SharedTable::warm)ed, a count changes without I/O and without failing.
 //!
 //! # How
-//! 1. The newest word is the tree in memory; what the open batch changed of it is logged as states when the batch is sealed.
-//! 2. The cleaner reads a shared extent into `moving`; sealing writes it at the head, in one run. Nothing of the files that refer to it
-//!    changes. Its new place cannot be known, and so not be warmed, beforehand: it waits in `moved` for the next checkpoint, before which
-//!    a batch of its own takes what is still moving.
+//! 1. The newest word is the tree in memory; what the open batch changed of it is logged as states
+//!    when the batch is sealed.
+//! 2. The cleaner reads a shared extent into `moving`; sealing writes it at the head, in one run.
+//!    Nothing of the files that refer to it changes. Its new place cannot be known, and so not be
+//!    warmed, beforehand: it waits in `moved` for the next checkpoint, before which a batch of its
+//!    own takes what is still moving.
 
 mod items;
 
@@ -30,13 +35,14 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use teal_types::{ObjectNo, Sector};
 
-/// A shared extent with this count takes no more references. Every reference may still fall into 32 pieces, so that a count always fits its
-/// four bytes.
+/// A shared extent with this count takes no more references. Every reference may still fall into 32
+/// pieces, so that a count always fits its four bytes.
 pub(crate) const SHARES_MAX: u32 = 1 << 26;
 
 /// What an item takes in a batch: its delta, with as many checksums as it has.
 const ITEM_TAKES: u64 = 384;
-/// A shared extent is moved in one piece, and the end of a run in which it does not fit is left empty: at worst half of each segment.
+/// A shared extent is moved in one piece, and the end of a run in which it does not fit is left
+/// empty: at worst half of each segment.
 const MOVE_FACTOR: u64 = 2;
 
 /// What a batch says of a shared extent.
@@ -88,12 +94,12 @@ impl SharedTable {
         self.table.write()
     }
 
-    /// Whether nothing is shared: no extent of any file needs a look at the table.
+    /// Returns whether nothing is shared: no extent of any file needs a look at the table.
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_used.load(Relaxed)
     }
 
-    /// Whether the open batch has something to say of the table.
+    /// Returns whether the open batch has something to say of the table.
     pub(crate) fn is_changed(&self) -> bool {
         let table = self.table.read();
         !table.changed.is_empty() || !table.moving.is_empty()
@@ -103,17 +109,18 @@ impl SharedTable {
         !self.table.read().moving.is_empty()
     }
 
-    /// Pages that only memory holds, and those that places on their way into the tree will change, about.
+    /// Pages that only memory holds, and those that places on their way into the tree will change,
+    /// about.
     pub(crate) fn mem_pages(&self) -> usize {
         self.mem_pages.load(Relaxed)
     }
 
-    /// What the next checkpoint writes of the table, and of what is moving, at most.
+    /// Returns what the next checkpoint writes of the table, and of what is moving, at most.
     pub(crate) fn takes(&self) -> u64 {
         self.takes.load(Relaxed) + self.mem_pages() as u64 * PAGE
     }
 
-    /// What is moving takes of it.
+    /// Returns what is moving takes of it.
     pub(crate) fn moving_takes(&self) -> u64 {
         self.moving_takes.load(Relaxed)
     }
@@ -146,7 +153,7 @@ impl SharedTable {
         self.is_used.store(!table.tree.is_empty(), Relaxed);
     }
 
-    /// What a part of a shared extent is on the disk.
+    /// Returns what a part of a shared extent is on the disk.
     pub(crate) fn resolve(
         &self,
         src: &dyn PageSource,
@@ -173,7 +180,7 @@ impl SharedTable {
         }
     }
 
-    /// What a part of a file's map is on the disk.
+    /// Returns what a part of a file's map is on the disk.
     pub(crate) fn extent_of(
         &self,
         src: &dyn PageSource,
@@ -186,7 +193,7 @@ impl SharedTable {
         }
     }
 
-    /// Whether one more may refer to a shared extent; warms it.
+    /// Returns whether one more may refer to a shared extent; warms it.
     pub(crate) fn takes_more(&self, src: &dyn PageSource, id: u64) -> Result<bool, StoreError> {
         self.warm(src, id)?;
         Ok(self.table.read().known(src, id)?.count < SHARES_MAX)
@@ -204,8 +211,8 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Makes sure that so many extents, one of which begins at each of these addresses, can be added without I/O. `false` when there
-    /// are no ids for them.
+    /// Makes sure that so many extents, one of which begins at each of these addresses, can be
+    /// added without I/O. `false` when there are no ids for them.
     pub(crate) fn warm_new(
         &self,
         src: &dyn PageSource,
@@ -225,7 +232,8 @@ impl SharedTable {
         Ok(true)
     }
 
-    /// Takes in an extent to which this many refer. After [`warm_new`](Self::warm_new) it does no I/O. The caller counts it as live.
+    /// Takes in an extent to which this many refer. After [`warm_new`](Self::warm_new) it does no
+    /// I/O. The caller counts it as live.
     pub(crate) fn add(
         &self,
         src: &dyn PageSource,
@@ -284,7 +292,8 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Does what a batch said, again. Returns what lives from now on; `None` when the batch contradicts the table.
+    /// Does what a batch said, again. Returns what lives from now on; `None` when the batch
+    /// contradicts the table.
     pub(crate) fn redo(
         &self,
         src: &dyn PageSource,
@@ -348,7 +357,8 @@ impl SharedTable {
             .collect()
     }
 
-    /// Notes that an extent is to be written elsewhere with the next batch, if it still is the one that was read.
+    /// Notes that an extent is to be written elsewhere with the next batch, if it still is the one
+    /// that was read.
     pub(crate) fn set_moving(
         &self,
         src: &dyn PageSource,
@@ -366,7 +376,7 @@ impl SharedTable {
         Ok(is_new)
     }
 
-    /// What is to be written elsewhere, with its table items as they stand.
+    /// Returns what is to be written elsewhere, with its table items as they stand.
     pub(crate) fn take_moving(
         &self,
         src: &dyn PageSource,
@@ -400,7 +410,7 @@ impl SharedTable {
         Ok(())
     }
 
-    /// What the open batch says of the table, by id; it is a new batch then.
+    /// Returns what the open batch says of the table, by id; it is a new batch then.
     pub(crate) fn take_changed(
         &self,
         src: &dyn PageSource,

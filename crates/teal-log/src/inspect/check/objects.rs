@@ -314,7 +314,8 @@ impl Checker<'_> {
                 format!("blocks up to byte {stop} are stored of a file of {size} bytes"),
             );
         }
-        // What is shared was read with the table; here only what lies behind the end of this file matters.
+        // What is shared was read with the table; here only what lies behind the end of this file
+        // matters.
         if !self.options.verify_data || (mapped.own().is_none() && stop <= size) {
             return;
         }

@@ -21,8 +21,9 @@ pub struct Place {
 }
 
 impl Store {
-    /// Everything that the newest state refers to, in the order of its place; what only damaged things refer to is missing. Like
-    /// [`Store::check`] it has to have the store for itself, and changes nothing.
+    /// Everything that the newest state refers to, in the order of its place; what only damaged
+    /// things refer to is missing. Like [`Store::check`] it has to have the store for itself, and
+    /// changes nothing.
     pub fn places(&self) -> Vec<Place> {
         let _committer = self.log.committer();
         let mut checker = Checker::new(self, CheckOptions { verify_data: false });

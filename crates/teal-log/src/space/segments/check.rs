@@ -1,12 +1,14 @@
-//! The invariants of the segment table as a function, called after every batch where assertions are on.
+//! The invariants of the segment table as a function, called after every batch where assertions are
+//! on.
 
 use super::SegmentTable;
 use crate::format::geometry::Segment;
 use crate::format::usage::SegmentUse;
 
 impl SegmentTable {
-    /// Checks that the sets and sums follow the table, and that none of the sets overlap. Changes that wait to be redone will give
-    /// `surplus` bytes back: what became shared before a crash may count twice until then.
+    /// Checks that the sets and sums follow the table, and that none of the sets overlap. Changes
+    /// that wait to be redone will give `surplus` bytes back: what became shared before a crash may
+    /// count twice until then.
     ///
     /// # Panics
     /// If they do not.

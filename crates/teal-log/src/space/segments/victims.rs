@@ -13,7 +13,8 @@ pub(crate) enum VictimPolicy {
     Emptiest,
 }
 
-/// A fuller segment gives nothing back: what describes its content, and the ends of records, take the rest.
+/// A fuller segment gives nothing back: what describes its content, and the ends of records, take
+/// the rest.
 pub(crate) const FULLEST: f64 = 0.97;
 /// A segment to clean.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +25,8 @@ pub(crate) struct Victim {
 }
 
 impl SegmentTable {
-    /// SegmentTable worth cleaning, the best first. None is given twice between two checkpoints: what was moved out of it may live on until
-    /// the next one.
+    /// SegmentTable worth cleaning, the best first. None is given twice between two checkpoints:
+    /// what was moved out of it may live on until the next one.
     pub(crate) fn victims(&self, now: Lsn, choice: VictimPolicy) -> Vec<Victim> {
         let bytes = self.geometry.segment_bytes() as f64;
         let mut found: Vec<(f64, Victim)> = Vec::new();
