@@ -26,8 +26,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Checks what the compiler cannot: layers, sizes, names.
-    Tidy,
+    Tidy(tidy::Plan),
     Test(test::Plan),
     Crash(crash::Plan),
     Sim(sim::Plan),
@@ -54,7 +53,7 @@ enum Bench {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
-        Chore::Tidy => tidy::run(),
+        Chore::Tidy(plan) => tidy::run(&plan),
         Chore::Test(plan) => test::run(&plan),
         Chore::Crash(plan) => crash::run(&plan),
         Chore::Sim(plan) => sim::run(&plan),

@@ -4,11 +4,13 @@
 //! 1. Every rule has a test that breaks it.
 //! 2. Every finding says where, which rule, and what to do.
 
+mod figures;
 mod layers;
 mod rooms;
 mod sources;
 
 use anyhow::{Context as _, Result};
+use figures::FiguresMode;
 use serde_json::Value;
 use std::fmt;
 use std::path::Path;
@@ -45,9 +47,27 @@ impl fmt::Display for Finding {
     }
 }
 
-pub(crate) fn run() -> Result<bool> {
+/// Checks what the compiler cannot: layers, sizes, names, words.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Prints the figures of the chapter *Words*, for each crate and in sum.
+    #[arg(long)]
+    figures: bool,
+    /// Records the figures that are better than those on record (`xtask/words.toml`).
+    #[arg(long, requires = "figures")]
+    write: bool,
+}
+
+/// Checks every rule.
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
+    let mode = match (plan.figures, plan.write) {
+        (false, _) => FiguresMode::Check,
+        (true, false) => FiguresMode::Print,
+        (true, true) => FiguresMode::PrintAndWrite,
+    };
     let root = crate::root();
     let mut findings = sources::check_tree(root)?;
+    findings.extend(figures::check_tree(root, mode)?);
     let rooms = rooms::read(&metadata(root)?, root)?;
     findings.extend(layers::check(&rooms));
     findings.extend(rooms::check(

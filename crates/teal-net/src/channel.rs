@@ -3,8 +3,9 @@
 //! # Guarantees
 //! 1. A call returns by its deadline, whatever the network does.
 //! 2. A request is sent once: it is repeated only if it certainly never left this machine.
-//! 3. A connection on which nothing comes any more is given up: within twice [`Options::keep_alive`] while a request waits
-//!    on it, and at once when a deadline passes in silence. The next call makes a new one.
+//! 3. A connection on which nothing comes any more is given up: after [`Options::unacknowledged`] if what was sent does not
+//!    arrive, within twice [`Options::keep_alive`] while a request waits on it, and at once when a deadline passes in
+//!    silence. The next call makes a new one.
 //! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of life every few minutes.
 
 pub(crate) mod link;
@@ -36,6 +37,9 @@ pub struct Options {
     /// While a request waits and nothing comes for this long, the server is asked for a sign of life; it has as long
     /// again to give it. 5 seconds.
     pub keep_alive: Duration,
+    /// A connection is given up when the other machine's kernel has not acknowledged what was sent for about this time,
+    /// counted from when it was sent a second time. A slow line, on which something arrives now and then, is not. 2 seconds.
+    pub unacknowledged: Duration,
     /// Bytes of one message, request or answer. 4 MiB.
     pub message_bytes: usize,
     /// Added to each request and to each answer: a long way, for measurements. Zero.
@@ -47,6 +51,7 @@ impl Default for Options {
         Self {
             connect_timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(5),
+            unacknowledged: Duration::from_secs(2),
             message_bytes: 4 << 20,
             delay: Duration::ZERO,
         }

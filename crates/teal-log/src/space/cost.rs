@@ -16,9 +16,11 @@ use crate::format::note_key::PIECE;
 use crate::tree::page_bounds::PAGE;
 use teal_types::BLOCK;
 
+/// The fixed part of an inode record, and its content if that is inside it, at most.
+const RECORD: u64 = 192 + 2048;
 /// An object of an operation: a leaf of the inode map and a page above it, its attributes, and its
-/// record without names and extended attributes.
-const OBJECT: u64 = 12288;
+/// record without names and extended attributes, which may leave as much unused as it takes.
+const OBJECT: u64 = 2 * PAGE + 2 * 192 + 2 * RECORD;
 /// The path to an item of a tree, every page of it written anew: four levels hold more than a
 /// million items.
 const PATH: u64 = 4 * PAGE;

@@ -1,0 +1,331 @@
+//! Counts what the table of *Words* shows, in the text of a crate's source files.
+
+use super::pattern::pattern;
+use super::{Figure, circles};
+use anyhow::{Context as _, Result};
+use regex::Regex;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The figures of one crate, each of them present.
+pub(super) type CrateFigures = BTreeMap<Figure, f64>;
+
+/// Folders whose files are no part of the product.
+const FOLDERS_LEFT_OUT: &[&str] = &["target", ".git", "tests", "benches", "examples", "fuzz"];
+
+/// One source file that isn't a file of tests.
+#[derive(Debug)]
+pub(super) struct SourceFile {
+    /// The path below the crate's folder, with `/`.
+    pub(super) path: String,
+    /// The whole text, its tests included.
+    pub(super) text: String,
+}
+
+/// The source files of one crate, files of tests left out.
+#[derive(Debug)]
+pub(super) struct CrateSources {
+    pub(super) name: String,
+    pub(super) files: Vec<SourceFile>,
+}
+
+/// Reads the crates in `root/crates`, and `xtask`.
+pub(super) fn read_crates(root: &Path) -> Result<Vec<CrateSources>> {
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(root.join("crates"))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    folders.push(root.join("xtask"));
+    folders.retain(|folder| folder.join("Cargo.toml").is_file());
+    folders.sort();
+    folders.iter().map(|folder| read_crate(folder)).collect()
+}
+
+fn read_crate(folder: &Path) -> Result<CrateSources> {
+    let name = folder.file_name().context("a crate's folder has a name")?;
+    let mut files = Vec::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(current) = waiting.pop() {
+        for entry in std::fs::read_dir(&current)? {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            if entry.file_type()?.is_dir() {
+                if !FOLDERS_LEFT_OUT.contains(&&*name) {
+                    waiting.push(path);
+                }
+            } else if is_product_source(&name) {
+                let text =
+                    std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+                let path = path
+                    .strip_prefix(folder)?
+                    .to_string_lossy()
+                    .replace('\\', "/");
+                files.push(SourceFile { path, text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let name = name.to_string_lossy().into_owned();
+    Ok(CrateSources { name, files })
+}
+
+fn is_product_source(name: &str) -> bool {
+    name.ends_with(".rs")
+        && !["tests.rs", "test.rs"].contains(&name)
+        && !name.ends_with("_tests.rs")
+}
+
+impl SourceFile {
+    /// Returns the text before the file's first module of tests.
+    pub(super) fn product_text(&self) -> &str {
+        pattern!(TESTS, r"#\[cfg\(test\)\]\s*\nmod \w+ \{");
+        let end = TESTS
+            .find(&self.text)
+            .map_or(self.text.len(), |found| found.start());
+        &self.text[..end]
+    }
+}
+
+impl CrateSources {
+    /// Returns the names of the crate's structures, enumerations and traits, in the order of its files.
+    pub(super) fn type_names(&self) -> Vec<&str> {
+        pattern!(
+            TYPES,
+            r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait) ([A-Z]\w*)"
+        );
+        self.names(&TYPES)
+    }
+
+    /// Returns the names of the crate's functions and methods, in the order of its files.
+    pub(super) fn function_names(&self) -> Vec<&str> {
+        pattern!(
+            FUNCTIONS,
+            r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe )*fn ([a-z_0-9]+)"
+        );
+        self.names(&FUNCTIONS)
+    }
+
+    fn names(&self, pattern: &Regex) -> Vec<&str> {
+        let names = self.files.iter().flat_map(|file| {
+            let found = pattern.captures_iter(file.product_text());
+            found.map(|found| found.get(1).map_or("", |name| name.as_str()))
+        });
+        names.collect()
+    }
+
+    pub(super) fn figures(&self) -> CrateFigures {
+        let mut figures = figures_of_crates(&[self]);
+        figures.insert(Figure::LargestCircle, circles::largest_circle_percent(self));
+        figures
+    }
+}
+
+/// Returns the figures of `crates` taken as one; its largest circle is that of the worst crate.
+pub(super) fn figures_of_all(crates: &[CrateSources]) -> CrateFigures {
+    let mut figures = figures_of_crates(&crates.iter().collect::<Vec<_>>());
+    let circles = crates.iter().map(circles::largest_circle_percent);
+    figures.insert(Figure::LargestCircle, circles.fold(0.0, f64::max));
+    figures
+}
+
+fn figures_of_crates(crates: &[&CrateSources]) -> CrateFigures {
+    let mut counts = LineCounts::default();
+    for sources in crates {
+        for file in &sources.files {
+            counts.add(file.product_text());
+        }
+    }
+    let types: Vec<&str> = crates
+        .iter()
+        .flat_map(|sources| sources.type_names())
+        .collect();
+    let functions: Vec<&str> = crates
+        .iter()
+        .flat_map(|sources| sources.function_names())
+        .collect();
+    let mut figures = counts.figures();
+    figures.insert(
+        Figure::OneWordTypes,
+        percent(one_word_types(&types), types.len()),
+    );
+    figures.insert(
+        Figure::SharedTypeNames,
+        percent(shared_names(&types), types.len()),
+    );
+    let one_word = functions.iter().filter(|name| !name.contains('_')).count();
+    figures.insert(Figure::OneWordFunctions, percent(one_word, functions.len()));
+    figures
+}
+
+fn one_word_types(names: &[&str]) -> usize {
+    pattern!(WORD, "[A-Z][a-z0-9]*");
+    names
+        .iter()
+        .filter(|name| WORD.find_iter(name).count() == 1)
+        .count()
+}
+
+/// Returns how many of `names` occur more than once.
+fn shared_names(names: &[&str]) -> usize {
+    let mut occurrences = BTreeMap::new();
+    for name in names {
+        *occurrences.entry(name).or_insert(0) += 1;
+    }
+    occurrences.values().filter(|count| **count > 1).sum()
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    per(100.0, part, whole)
+}
+
+/// Returns `part` for every `unit` of `whole`; 0 of nothing.
+fn per(unit: f64, part: usize, whole: usize) -> f64 {
+    let rounded = 10.0 * unit * part as f64 / whole.max(1) as f64;
+    rounded.round() / 10.0
+}
+
+/// Counts over the lines of source files.
+#[derive(Debug, Default)]
+struct LineCounts {
+    lines: usize,
+    code_lines: usize,
+    wide_lines: usize,
+    tokens: usize,
+    closures: usize,
+    assertions: usize,
+    comment_lines: usize,
+    clause_lines: usize,
+    inner_comment_lines: usize,
+    comment_words: usize,
+    riddles: usize,
+    function_tokens: Vec<usize>,
+}
+
+impl LineCounts {
+    fn add(&mut self, text: &str) {
+        for line in text.split('\n') {
+            self.lines += 1;
+            self.wide_lines += usize::from(line.chars().count() > 100);
+            let bare = line.trim();
+            if bare.starts_with("//") {
+                self.add_comment(line, bare);
+            } else if !bare.is_empty() {
+                self.add_code(bare);
+            }
+        }
+        self.function_tokens.extend(tokens_of_functions(text));
+    }
+
+    fn add_comment(&mut self, line: &str, bare: &str) {
+        pattern!(MARK, r"^//[/!]?\s?");
+        pattern!(WORD, "[A-Za-z']+");
+        pattern!(RIDDLE, r"(?i)\b(somebody|nobody|whoever|whose|who)\b");
+        pattern!(
+            CLAUSE,
+            r"^(What|Whether|Who|Where|How|So many|Of |It |The same|That |Those )\b"
+        );
+        let body = MARK.replace(bare, "");
+        self.comment_lines += 1;
+        self.comment_words += WORD.find_iter(&body).count();
+        self.riddles += RIDDLE.find_iter(&body).count();
+        self.clause_lines += usize::from(CLAUSE.is_match(&body));
+        let is_inner = bare.starts_with("// ") && line.starts_with("    ");
+        self.inner_comment_lines += usize::from(is_inner);
+    }
+
+    fn add_code(&mut self, bare: &str) {
+        pattern!(
+            CLOSURE,
+            r"(?:[(,=\[{]|\bmove|\breturn)\s*(?:\|\||\|[^|=]+\|)(?:\s|$)"
+        );
+        let code = bare.split("//").next().unwrap_or_default();
+        self.code_lines += 1;
+        self.tokens += tokens(code).count();
+        self.closures += CLOSURE.find_iter(code).count();
+        let is_assertion = bare.starts_with("assert") || bare.starts_with("debug_assert");
+        self.assertions += usize::from(is_assertion);
+    }
+
+    fn figures(mut self) -> CrateFigures {
+        self.function_tokens.sort_unstable();
+        let median = self.function_tokens.get(self.function_tokens.len() / 2);
+        let longest = self.function_tokens.last();
+        let as_figure = |tokens: Option<&usize>| tokens.copied().unwrap_or_default() as f64;
+        BTreeMap::from([
+            (
+                Figure::TokensPerLine,
+                per(1.0, self.tokens, self.code_lines),
+            ),
+            (Figure::MedianFunctionTokens, as_figure(median)),
+            (Figure::LongestFunctionTokens, as_figure(longest)),
+            (
+                Figure::ClosuresPerThousandLines,
+                per(1000.0, self.closures, self.code_lines),
+            ),
+            (Figure::WideLines, self.wide_lines as f64),
+            (
+                Figure::RiddlesPerThousandWords,
+                per(1000.0, self.riddles, self.comment_words),
+            ),
+            (
+                Figure::ClauseComments,
+                percent(self.clause_lines, self.comment_lines),
+            ),
+            (
+                Figure::InnerComments,
+                percent(self.inner_comment_lines, self.lines),
+            ),
+            (
+                Figure::AssertionsPerThousandLines,
+                per(1000.0, self.assertions, self.code_lines),
+            ),
+        ])
+    }
+}
+
+/// Splits `code`, which has no comments, into tokens. A string is one token.
+fn tokens(code: &str) -> impl Iterator<Item = &str> {
+    pattern!(
+        TOKEN,
+        r##"r#*"|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'|[A-Za-z_]\w*|\d[\w.]*|::|->|=>|[-+*/%&|^!=<>]=?|&&|\|\||\.\.=?|[^\s\w]"##
+    );
+    TOKEN.find_iter(code).map(|found| found.as_str())
+}
+
+/// Returns the number of tokens of each function with a body, from `fn` to its last brace.
+fn tokens_of_functions(text: &str) -> Vec<usize> {
+    pattern!(RAW_STRING, r###"(?s)r"[^"]*"|r#".*?"#|r##".*?"##"###);
+    let plain = RAW_STRING.replace_all(text, "\"\"");
+    let code: Vec<&str> = plain
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let code = code.join("\n");
+    let tokens: Vec<&str> = tokens(&code).collect();
+    let starts = tokens
+        .windows(2)
+        .enumerate()
+        .filter(|(_, pair)| pair[0] == "fn" && pair[1] != "(");
+    starts
+        .filter_map(|(start, _)| function_length(&tokens[start..]))
+        .collect()
+}
+
+/// Returns how many of `tokens`, which begin with `fn`, belong to that function; none if it has no body.
+fn function_length(tokens: &[&str]) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match *token {
+            ";" if depth == 0 => return None,
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 && *token == "}" {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
