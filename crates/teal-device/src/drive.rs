@@ -39,9 +39,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use teal_env::{Clock, Disk, Entropy};
-use teal_log::{
-    Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError, note_cost,
-};
+use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError};
 use teal_types::{ObjectNo, Sector};
 
 /// The number whose note the label is.
@@ -221,8 +219,7 @@ impl Drive {
     /// What changing the note met.
     pub fn relabel(&self, change: impl FnOnce(&mut DriveLabel)) -> Result<DriveLabel, StoreError> {
         let _writing = self.writes();
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(label::BYTES);
+        let cost = Cost::note().with_note(label::BYTES).freeing();
         let op = self.store.begin(cost)?;
         let mut label = self.label.lock();
         let mut changed = label.now();

@@ -161,10 +161,7 @@ struct Worked {
 
 impl Worked {
     fn add(&mut self, dir: ObjectNo, content: &[u8]) {
-        let cost = Cost {
-            bytes: Cost::names(2).bytes + Cost::data(content.len() as u64).bytes,
-            ..Cost::names(2)
-        };
+        let cost = Cost::names(2).and(Cost::write(content.len() as u64));
         let op = self.store.begin(cost).unwrap();
         let mut locked = op.lock(&[dir]).unwrap();
         let no = make(&mut locked, dir, &name(self.made.names), FileType::File);
@@ -193,7 +190,7 @@ impl Worked {
         match rng.below(8) {
             0..4 => self.add(*rng.pick(&self.made.dirs), &[1; 4096]),
             4 | 5 => {
-                let op = self.store.begin(Cost::data(4096)).unwrap();
+                let op = self.store.begin(Cost::write(4096)).unwrap();
                 op.lock(&[no]).unwrap().write(no, 0, &[2; 4096]).unwrap();
             }
             6 => {
@@ -232,7 +229,7 @@ impl Worked {
                 Tail::Mixed => self.mixed(&mut rng),
                 Tail::Scattered => {
                     let no = rng.pick(&self.made.files).0;
-                    let op = self.store.begin(Cost::data(0)).unwrap();
+                    let op = self.store.begin(Cost::write(0)).unwrap();
                     let perm = rng.below(0o1000) as u16;
                     op.lock(&[no]).unwrap().set_attr(
                         no,

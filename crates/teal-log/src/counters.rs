@@ -19,7 +19,7 @@ macro_rules! counters {
         }
 
         impl Counts {
-            /// What has been added since an earlier moment of the same opening.
+            /// Returns what has been added since an earlier moment of the same opening.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($name: self.$name - before.$name,)* }
@@ -70,7 +70,7 @@ counters! {
     bytes_moved,
     /// Bytes copied by sharing them.
     bytes_shared,
-    /// Times somebody had to wait for room.
+    /// Times an operation had to wait for room.
     waits,
     /// Operations applied.
     ops,

@@ -1,7 +1,8 @@
 //! What can go wrong in a store.
 //!
 //! # Guarantees
-//! 1. *Named damage*: the message of a damaged structure says where it lies and, where known, whose it is.
+//! 1. *Named damage*: the message of a damaged structure says where it lies and, where known, whose
+//!    it is.
 
 use std::{io, sync::Arc};
 
@@ -9,7 +10,7 @@ use teal_types::ObjectNo;
 
 /// What can go wrong in a store. A variant exists because a caller branches on it.
 ///
-/// Cloning is cheap: one failed sync is answered to everyone who waited for it.
+/// Cloning is cheap: one failed sync answers every caller that waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The backing store refused a request.
@@ -45,7 +46,7 @@ pub enum StoreError {
     /// A write or sync failed earlier; durable reads go on.
     #[error("the store stopped after an i/o failure; unmount and mount again")]
     Poisoned,
-    /// Somebody else has written to the store since it was opened; nothing was written by this opening.
+    /// Another opening has written to the store since this one began; this one has written nothing.
     #[error(
         "somebody else has written to the store since it was opened here: nothing was written to it; unmount and mount again"
     )]

@@ -1,11 +1,12 @@
 //! Every structure on the disk: its byte table, its codec, its golden bytes.
 //!
-//! All integers are little-endian. An address is a 512-byte sector number. Each structure has its own magic and version, or lies inside
-//! one that has. `docs/format.md` is the same in prose; `tests/suite/format_doc.rs` holds the two against each other.
+//! All integers are little-endian. An address is a 512-byte sector number. Each structure has its
+//! own magic and version, or lies inside one that has. `docs/format.md` is the same in prose;
+//! `tests/suite/format_doc.rs` holds the two against each other.
 //!
 //! | module | structure | magic |
 //! |---|---|---|
-//! | [`superblock`] | who this store is, where its parts are | `TEALFS\0\x01` |
+//! | [`superblock`] | the identity of a store and where its parts are | `TEALFS\0\x01` |
 //! | [`anchor`] | where the newest checkpoint is | `TANC` |
 //! | [`record`] | one part of a batch: header, payload, body of deltas | `TREC` |
 //! | [`delta`] | what a batch changed | inside a record |

@@ -1,8 +1,10 @@
-//! Bytes on their way to the disk, in the memory they came in: nothing copies them before the disk takes them.
+//! Bytes on their way to the disk, in the memory they came in: nothing copies them before the disk
+//! takes them.
 //!
 //! # Invariants
 //! 1. What a [`Bytes`] or [`Parts`] shows never changes.
-//! 2. The parts of a [`Parts`] are not empty, and one does not continue the memory of the one before it.
+//! 2. The parts of a [`Parts`] are not empty, and one does not continue the memory of the one
+//!    before it.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -128,12 +130,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// How many bytes there are.
+    /// Returns how many bytes there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

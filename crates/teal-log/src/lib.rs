@@ -1,7 +1,22 @@
-//! The log store: objects, directories and extents in a log of batches, indexed by copy-on-write trees.
+//! The log store: objects, directories and extents in a log of batches, indexed by copy-on-write
+//! trees.
 //!
-//! Start with [`Store`]: its guarantees and its locks. `format` has every byte on the disk; `commit` argues why a crash is harmless;
-//! `open`, `deferred` and `redo` are recovery; `space` and `clean` keep room.
+//! Start with [`Store`]: its guarantees. Then read the front file of each room; a room uses those
+//! above it in this table only.
+//!
+//! | room | is | begin with |
+//! |---|---|---|
+//! | `format` | every byte on the disk, and where the parts of a store lie | `docs/format.md` |
+//! | `tree` | copy-on-write trees of pages, and the reader with its caches below them | `tree.rs` |
+//! | `space` | the segment usage table, the ledger of space, what operations cost | `space/ledger.rs` |
+//! | `object` | objects in memory, the open batch, what waits to be redone | `object/objects.rs` |
+//! | `commit` | sealing, writing, barriers, checkpoints; why a crash is harmless | `commit/write.rs` |
+//! | `recovery` | opening: finding the end of the log, roll-forward | `recovery/open.rs` |
+//! | `store` | what other crates call: operations, reading, notes, sharing, making room, the cleaner | `store/handle.rs` |
+//! | `inspect` | `check` and `dump` | `inspect/check.rs` |
+//!
+//! Space is below objects because every change of an object is counted where it is made; the
+//! cleaner and whatever else makes room is in `store`, because it commits.
 
 mod commit;
 mod counters;
@@ -22,6 +37,7 @@ mod space;
 mod store;
 mod tree;
 
+pub use commit::log::Settings;
 pub use counters::Counts;
 pub use error::{DiskRequest, StoreError};
 pub use format::inode::FIRST_COOKIE;
@@ -36,9 +52,11 @@ pub use recovery::find_superblock::read_superblock;
 pub use recovery::open::{OpenOptions, Recovery};
 pub use recovery::ownership::OwnedElsewhere;
 pub use recovery::refusal::OpenError;
-pub use space::cost::{Cost, Purpose};
+pub use space::cost::{Cost, Operation, Purpose};
+pub use store::handle::Store;
+pub use store::locked::{Locked, NewObject, SetAttr};
 pub use store::mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
-pub use store::notes::{NOTE_HEAD, NOTE_MAX, note_cost};
-pub use store::op::{Locked, NewObject, Op, SetAttr};
+pub use store::notes::{NOTE_HEAD, NOTE_MAX};
+pub use store::op::Op;
 pub use store::share::Sharing;
-pub use store::{Settings, Space, Store};
+pub use store::space::Space;

@@ -1,4 +1,9 @@
-//! Opening a store.
+//! Opening a store: its superblock, the chain of records behind the newest anchor, and what they
+//! say.
+//!
+//! Others may use `open` (how to open, and what was found), `find_superblock`, `refusal` (why a
+//! store is not opened) and `ownership`. The order inside: `refusal`, `ownership`,
+//! `find_superblock`, `window`, `chain`, `roll_forward`, `open`.
 
 pub(crate) mod chain;
 pub(crate) mod find_superblock;

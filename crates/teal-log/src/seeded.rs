@@ -45,7 +45,7 @@ teal_env::seeded_bugs! {
         WrittenPromised,
         /// A checkpoint forgets the changes that still wait since the store was opened.
         DeferredForgotten,
-        /// Who makes an object does not look whether changes wait for one that had its number.
+        /// Making an object does not look whether changes wait for one that had its number.
         DeferredOutlived,
         /// The cleaner looks at objects for which changes wait.
         DeferredUncleaned,

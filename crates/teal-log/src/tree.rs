@@ -1,17 +1,21 @@
 //! A copy-on-write B+tree with 64-bit keys and small values, over pages that never change in place.
 //!
 //! # Guarantees
-//! 1. *Content*: it holds what a sorted map would hold after the same operations. A failing source changes no content.
-//! 2. *Exactly once*: a page is freed once, when the tree stops referring to it; written minus freed is what is live.
+//! 1. *Content*: it holds what a sorted map would hold after the same operations. A failing source
+//!    changes no content.
+//! 2. *Exactly once*: a page is freed once, when the tree stops referring to it; written minus
+//!    freed is what is live.
 //! 3. *Warm*: after [`Tree::warm`] nothing done to keys in that range does I/O.
 //! 4. *Infallible fold*: [`Tree::fold`] does no I/O; it hands out pages, children before parents.
 //! 5. *Full*: keys inserted in ascending order fill pages to more than nine tenths.
 //!
 //! # How
-//! 1. Changed nodes are owned ([`Child::Mem`]), all above them too; the rest are [`Child::Disk`] and come from a
-//!    [`PageSource`]. Changing a node first owns its whole path, which changes no content, then cannot fail.
-//! 2. The key beside a child is never above a key of its subtree; the next child's key is above all of them. An insert
-//!    below the first key lowers it on the way down. So the first key of a page always leads back to that page.
+//! 1. Changed nodes are owned ([`Child::Mem`]), all above them too; the rest are [`Child::Disk`]
+//!    and come from a [`PageSource`]. Changing a node first owns its whole path, which changes no
+//!    content, then cannot fail.
+//! 2. The key beside a child is never above a key of its subtree; the next child's key is above all
+//!    of them. An insert below the first key lowers it on the way down. So the first key of a page
+//!    always leads back to that page.
 //! 3. No node is empty. Merging and shortening take only what is in memory already.
 
 mod change;
@@ -31,10 +35,12 @@ use crate::format::page::{Child, Expect, Items, LEVEL_MAX, Node, PagePtr, TreeKi
 
 /// Where unchanged pages come from.
 pub(crate) trait PageSource {
-    /// The node at `ptr`, from a cache or the device; checks the checksum ([`PagePtr::matches`]) and decodes.
+    /// The node at `ptr`, from a cache or the device; checks the checksum ([`PagePtr::matches`])
+    /// and decodes.
     ///
     /// # Errors
-    /// [`StoreError::Io`], or [`StoreError::Corrupt`] when the page is not what `ptr` and `want` say.
+    /// [`StoreError::Io`], or [`StoreError::Corrupt`] when the page is not what `ptr` and `want`
+    /// say.
     fn load(&self, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError>;
 }
 
@@ -68,7 +74,7 @@ struct Ledger {
 }
 
 impl Tree {
-    /// What its pages are pages of.
+    /// Returns what its pages are pages of.
     pub(crate) fn kind(&self) -> TreeKind {
         self.kind
     }
@@ -97,15 +103,15 @@ impl Tree {
     pub(crate) const fn owner(&self) -> ObjectNo {
         self.owner
     }
-    /// Whether nothing is in it.
+    /// Returns whether nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.is_none()
     }
-    /// Whether the root of the last fold is out of date.
+    /// Returns whether the root of the last fold is out of date.
     pub(crate) fn is_dirty(&self) -> bool {
         self.ledger.dirty
     }
-    /// How many pages a fold would write.
+    /// Returns how many pages a fold would write.
     pub(crate) fn mem_pages(&self) -> usize {
         self.ledger.mem_pages
     }
@@ -114,13 +120,13 @@ impl Tree {
         std::mem::take(&mut self.ledger.freed)
     }
 
-    /// What [`Tree::take_freed`] would answer.
+    /// Returns what [`Tree::take_freed`] would answer.
     pub(crate) fn freed(&self) -> &[PagePtr] {
         &self.ledger.freed
     }
 
-    /// Hands every changed page to `sink`, which places it and answers with [`PagePtr::seal`]. Returns the new root, none
-    /// for an empty tree. Nothing is owned afterwards.
+    /// Hands every changed page to `sink`, which places it and answers with [`PagePtr::seal`].
+    /// Returns the new root, none for an empty tree. Nothing is owned afterwards.
     pub(crate) fn fold(
         &mut self,
         sink: &mut dyn FnMut(PageMeta, Vec<u8>) -> PagePtr,
@@ -206,8 +212,9 @@ impl Span {
     }
 }
 
-/// Loads a page and checks that it fits its place: levels descend, so every walk ends, and the keys are those of its place, so that a
-/// page is met once, however many pointers of a damaged tree lead to it.
+/// Loads a page and checks that it fits its place: levels descend, so every walk ends, and the keys
+/// are those of its place, so that a page is met once, however many pointers of a damaged tree lead
+/// to it.
 fn load(
     src: &dyn PageSource,
     ptr: PagePtr,

@@ -126,7 +126,7 @@ fn churn(turn: u64) -> Result<(), String> {
             batch: 9,
         },
     );
-    let cost = Cost::data(700_000);
+    let cost = Cost::write(700_000);
     let mut files = Vec::new();
     let new = NewObject {
         kind: FileType::File,

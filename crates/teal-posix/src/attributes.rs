@@ -9,9 +9,9 @@
 
 use crate::FileSystem;
 use crate::acl::{self, Acl};
-use teal_log::{Cost, Locked, Purpose, SetAttr, StoreError};
+use teal_log::{Cost, Locked, SetAttr, StoreError};
 use teal_types::limits::FILE_MAX;
-use teal_types::{Attr, BLOCK, FileType, ObjectNo, Timestamp};
+use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 use teal_volume::FsError;
 use teal_volume::{Base, Change};
 
@@ -71,13 +71,10 @@ impl FileSystem {
             return Err(FsError::FileTooBig);
         }
         self.volume.name_damage(no, || {
-            let mut cost = self.cost_of_content(no, BLOCK)?;
-            if set.perm.is_some() && self.store().xattr(no, acl::ACCESS)?.is_some() {
-                cost.bytes += self.store().head_bytes(no)?;
-            }
+            let mut cost = self.cost_of_content(no, Cost::set_attributes())?;
             let old_size = self.store().attr(no)?.size;
             if let Some(size) = set.size.filter(|size| *size < old_size) {
-                cost.purpose = Purpose::Frees;
+                cost = cost.freeing();
                 self.thin_out(no, size, old_size)?;
             }
             // Thinning out takes this lock for each of its steps, so it is taken only now.
@@ -155,13 +152,10 @@ impl FileSystem {
         })
     }
 
-    /// The cost of changing `bytes` of content, which may take a file capability away.
-    pub(crate) fn cost_of_content(&self, no: ObjectNo, bytes: u64) -> Result<Cost, StoreError> {
-        let mut cost = Cost::data(bytes);
-        if self.store().xattr(no, CAPABILITY)?.is_some() {
-            cost.bytes += self.store().head_bytes(no)?;
-        }
-        Ok(cost)
+    /// Returns the cost of an operation on an object's content or attributes: its record, with names and extended attributes, is written
+    /// again.
+    pub(crate) fn cost_of_content(&self, no: ObjectNo, cost: Cost) -> Result<Cost, StoreError> {
+        Ok(cost.with_head(self.store().head_bytes(no)?))
     }
 
     /// The content of a locked file changed now.

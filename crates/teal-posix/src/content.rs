@@ -8,9 +8,9 @@
 use crate::FileSystem;
 use crate::attributes::is_file;
 use crate::seeded::{Bug, bug};
-use teal_log::{Locked, Parts, Purpose};
+use teal_log::{Cost, Locked, Parts};
 use teal_types::limits::{FILE_MAX, TARGET_MAX};
-use teal_types::{BLOCK, FileType, ObjectNo, Ranges};
+use teal_types::{FileType, ObjectNo, Ranges};
 use teal_volume::{Base, Change, NearbyContent, Placement, WRITE_STEP};
 use teal_volume::{FsError, Invalidation, Moment};
 
@@ -207,12 +207,12 @@ impl FileSystem {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<Written, FsError> {
-        let mut cost = self.cost_of_content(no, data.len() as u64)?;
+        let mut cost = self.cost_of_content(no, Cost::write(data.len() as u64))?;
         if !flags.append
             && !flags.asks_for_end
             && asked.saturating_add(data.len() as u64) <= self.store().attr(no)?.size
         {
-            cost.purpose = Purpose::Replaces;
+            cost = cost.replacing();
         }
         let _content = self.residency.lock_for_changing(no);
         let op = self.begin(cost)?;
@@ -341,9 +341,9 @@ impl FileSystem {
             {
                 return Err(FsError::NoSpace);
             }
-            let mut cost = self.cost_of_content(no, 2 * BLOCK)?;
+            let mut cost = self.cost_of_content(no, Cost::cut().with_piece(0))?;
             if mode == FallocateMode::PunchHole {
-                cost.purpose = Purpose::Frees;
+                cost = cost.freeing();
             }
             if !matches!(mode, FallocateMode::Allocate { .. }) {
                 self.thin_out(no, offset, end)?;
@@ -455,7 +455,10 @@ impl FileSystem {
         {
             at = data + step;
             let _content = self.residency.lock_for_changing(no);
-            let op = self.begin(self.cost_of_content(no, 2 * BLOCK)?.freeing())?;
+            let op = self.begin(
+                self.cost_of_content(no, Cost::cut().with_piece(0))?
+                    .freeing(),
+            )?;
             let mut locked = op.lock(&[no])?;
             locked.punch(no, data, at)?;
             let changed = Change::Data {

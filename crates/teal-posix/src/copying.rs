@@ -13,6 +13,7 @@
 
 use crate::attributes::is_file;
 use crate::{FileSystem, WriteFlags};
+use teal_log::Cost;
 use teal_types::{BLOCK, ObjectNo};
 use teal_volume::Change;
 use teal_volume::{FsError, WRITE_STEP};
@@ -139,8 +140,9 @@ impl FileSystem {
         if sharing.bytes == 0 {
             return Ok(0);
         }
-        let mut cost = sharing.cost;
-        cost.bytes += self.cost_of_content(to.0, 0)?.bytes;
+        let cost = sharing
+            .cost
+            .and(self.cost_of_content(to.0, Cost::write(0))?);
         let _absence = self.residency.lock_for_changing(to.0);
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[from.0, to.0])?;
@@ -162,7 +164,7 @@ impl FileSystem {
             };
             self.content_changed(&mut locked, to.0, changed, flags.kill_suidgid)?;
             self.kernel_extended(&locked, to.0, to.1 + done);
-            self.count_written(cost.bytes);
+            self.count_written(cost.bytes());
         }
         Ok(done)
     }

@@ -187,7 +187,7 @@ impl FileSystem {
                 return Err(FsError::Exists);
             }
             let _names = self.volume.share_namespace();
-            let op = self.begin(self.cost_of_new(2, parent)?)?;
+            let op = self.begin(self.cost_of_new(parent)?)?;
             let mut locked = op.lock(&[parent])?;
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);
@@ -258,14 +258,12 @@ impl FileSystem {
         Ok(no)
     }
 
-    /// The cost of a new object, which may inherit the access control list of the directory twice.
-    fn cost_of_new(&self, objects: u64, parent: ObjectNo) -> Result<Cost, StoreError> {
-        let mut cost = Cost::names(objects);
-        cost.bytes += 2 * self
-            .store()
-            .xattr(parent, acl::DEFAULT)?
-            .map_or(0, |list| list.len() as u64);
-        Ok(cost)
+    /// Returns the cost of a new object, which may inherit the access control list of the directory twice.
+    fn cost_of_new(&self, parent: ObjectNo) -> Result<Cost, StoreError> {
+        let list = self.store().xattr(parent, acl::DEFAULT)?;
+        let inherited = 2 * list.map_or(0, |list| list.len() as u64);
+        let of_parent = self.store().head_bytes(parent)?;
+        Ok(Cost::create().with_head(inherited + of_parent))
     }
 
     /// Makes a file without a name, as if in `parent`; it can be [linked](Self::link) once.
@@ -274,7 +272,7 @@ impl FileSystem {
     /// [`FsError::NotFound`] in a removed directory, [`FsError::NotDir`], [`FsError::Stale`].
     pub fn tmpfile(&self, caller: &Caller, parent: ObjectNo, perm: u16) -> Result<Attr, FsError> {
         self.volume.name_damage(parent, || {
-            let op = self.begin(self.cost_of_new(1, parent)?)?;
+            let op = self.begin(self.cost_of_new(parent)?)?;
             let mut locked = op.lock(&[parent])?;
             if !locked.attr(parent).kind.is_dir() {
                 return Err(FsError::NotDir);
@@ -303,8 +301,7 @@ impl FileSystem {
     pub fn link(&self, no: ObjectNo, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
         self.volume.name_damage(parent, || {
             let name = self.name_in(parent, name)?;
-            let mut cost = Cost::names(2);
-            cost.bytes += self.store().head_bytes(no)?;
+            let cost = self.volume.cost_of_names(Cost::link(), &[parent, no])?;
             let _names = self.volume.share_namespace();
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[parent, no])?;

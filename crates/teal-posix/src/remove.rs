@@ -1,7 +1,7 @@
 //! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
 
 use crate::FileSystem;
-use teal_log::{Locked, Op, StoreError};
+use teal_log::{Cost, Locked, Op, StoreError};
 use teal_types::{Name, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::{Change, Fate, touch_directory, touch_object};
@@ -82,7 +82,11 @@ impl FileSystem {
             // Something in it that is not here: nobody has said it is empty.
             return Err(FsError::NotEmpty);
         }
-        let op = self.begin(self.volume.cost_of_names(2, &[child])?.freeing())?;
+        let op = self.begin(
+            self.volume
+                .cost_of_names(Cost::unlink(), &[parent, child])?
+                .freeing(),
+        )?;
         let Some(mut locked) = lock_found(&op, &[parent], &[child])? else {
             return Ok(None);
         };

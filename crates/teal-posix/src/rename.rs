@@ -9,7 +9,7 @@
 
 use crate::FileSystem;
 use crate::remove::lock_found;
-use teal_log::Locked;
+use teal_log::{Cost, Locked};
 use teal_types::{FileType, Name, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::{Change, Fate, touch_directory, touch_object};
@@ -127,7 +127,8 @@ impl FileSystem {
             .flatten()
             .map(|(no, _)| no)
             .collect();
-        let op = self.begin(self.volume.cost_of_names(4, &objects)?)?;
+        let changed = [&objects[..], &[parent, new_parent]].concat();
+        let op = self.begin(self.volume.cost_of_names(Cost::rename(), &changed)?)?;
         let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else {
             return Ok(None);
         };

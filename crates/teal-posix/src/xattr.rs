@@ -143,8 +143,8 @@ impl FileSystem {
                 return Err(FsError::Permission);
             }
             check_name(name)?;
-            let mut cost = Cost::names(1);
-            cost.bytes += self.store().head_bytes(no)? + (name.len() + len) as u64;
+            let value = (name.len() + len) as u64;
+            let cost = Cost::set_xattr(value).with_head(self.store().head_bytes(no)?);
             let op = self.begin(cost)?;
             let mut locked = op.lock(&[no])?;
             let perm = locked.attr(no).perm;

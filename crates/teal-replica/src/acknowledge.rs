@@ -13,7 +13,7 @@ use super::tails::ContentOutcome;
 use super::{Note, Replica, SyncError, content, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
-use teal_log::{Cost, note_cost};
+use teal_log::Cost;
 use teal_proto::{Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, ObjectNo, Version};
 
@@ -236,8 +236,9 @@ impl Replica {
                 return Err(unexpected("to a read of the past").into());
             };
             let Some(version) = version else { continue };
-            let mut cost = Cost::names(1).freeing();
-            cost.bytes += note_cost(self.note(*no)?.encode().len() + 4096);
+            let cost = Cost::note()
+                .with_note(self.note(*no)?.encode().len() + 4096)
+                .freeing();
             let op = self.begin(cost)?;
             let locked = op.lock(&[*no]).ok();
             let mut note = self.note(*no)?;

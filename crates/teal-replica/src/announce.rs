@@ -6,7 +6,7 @@
 //! 2. What a crash interrupts goes on where it was.
 
 use super::{Note, Replica, SyncError};
-use teal_log::{Cost, StoreError, note_cost};
+use teal_log::{Cost, StoreError};
 use teal_types::{CommitSeq, LEASE, ObjectNo};
 use teal_volume::FsError;
 
@@ -30,7 +30,7 @@ impl Replica {
         self.announce_root(joins)?;
         self.identify(|identity| identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() })?;
         // The note itself must be there, even where nothing of it differs from none.
-        let op = self.begin(Cost::names(1))?;
+        let op = self.begin(Cost::note())?;
         self.identity.lock().keep(&op)?;
         drop(op);
         self.volume.sync()
@@ -39,8 +39,9 @@ impl Replica {
     /// The root is there on both sides: of one that joins the server's holds, otherwise this one's attributes do.
     fn announce_root(&self, joins: bool) -> Result<(), FsError> {
         let root = ObjectNo::ROOT;
-        let mut cost = Cost::names(1);
-        cost.bytes += note_cost(4096) + self.store().head_bytes(root)?;
+        let cost = Cost::note()
+            .with_note(4096)
+            .with_head(self.store().head_bytes(root)?);
         let op = self.begin(cost)?;
         let locked = op.lock(&[root])?;
         let mut note = Note {
@@ -63,8 +64,7 @@ impl Replica {
         let mut from = self.identity.lock().announce;
         while from != 0 {
             let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
-            let mut cost = Cost::names(1).freeing();
-            cost.bytes += objects.len() as u64 * note_cost(64);
+            let cost = Cost::note().with_notes(objects.len(), 64).freeing();
             {
                 let op = self.begin(cost)?;
                 // Those of other leases have come from the server, or are noted already.

@@ -9,7 +9,7 @@
 use super::note::{DirtyContent, Tail};
 use super::{Note, Replica};
 use crate::seeded::{Bug, bug};
-use teal_log::{Locked, NewObject, StoreError, note_cost};
+use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::ranges::{END, Ranges};
 use teal_types::{CommitSeq, Link, ObjectNo};
 use teal_volume::{Base, Change, Changes};
@@ -35,8 +35,8 @@ fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
 }
 
 impl Changes for Replica {
-    fn record_bytes(&self) -> u64 {
-        2 * note_cost(2048)
+    fn with_record(&self, cost: Cost) -> Cost {
+        cost.with_notes(2, 2048)
     }
 
     fn create(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {

@@ -16,7 +16,7 @@ use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
-use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_log::{Cost, Locked, StoreError};
 use teal_types::ranges::Ranges;
 use teal_types::{Attr, Attributes, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
 
@@ -261,8 +261,7 @@ impl Replica {
     /// Lets what is dirty of one object go in flight.
     fn cut_one(&self, cut: &mut Cut, no: ObjectNo) -> Result<(), SyncError> {
         let mut note = self.note(no)?;
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(note.encode().len() + 4096);
+        let cost = Cost::note().with_note(note.encode().len() + 4096).freeing();
         let op = self.begin(cost)?;
         let locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => None,

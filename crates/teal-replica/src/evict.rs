@@ -10,7 +10,7 @@
 use super::{Note, Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, StoreError, note_cost};
+use teal_log::{Cost, StoreError};
 use teal_proto::WANTS_MAX;
 use teal_types::{FileType, ObjectNo, Version};
 use teal_volume::FsError;
@@ -147,8 +147,10 @@ impl Replica {
         let Some(_content) = absence else {
             return Ok(None);
         };
-        let mut cost = Cost::data(8192).freeing();
-        cost.bytes += note_cost(64) + self.store().head_bytes(no)?;
+        let cost = Cost::install()
+            .with_note(64)
+            .with_head(self.store().head_bytes(no)?)
+            .freeing();
         let op = self.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(None),

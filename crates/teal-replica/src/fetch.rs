@@ -13,7 +13,7 @@ use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_log::{Cost, StoreError, note_cost};
+use teal_log::{Cost, StoreError};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, WANTS_MAX, Want};
 use teal_types::ranges::{END, Ranges};
 use teal_types::{FileType, ObjectNo};
@@ -334,13 +334,12 @@ impl Replica {
         let no = want.object;
         let end = want.offset.saturating_add(len.min(want.len));
         let _content = self.content_lock(no).write();
-        let mut cost = Cost::data(
-            pieces
-                .iter()
-                .map(|(_, bytes)| bytes.len() as u64 + 8192)
-                .sum(),
+        let head = self.store().head_bytes(no).unwrap_or(0);
+        let note = self.note(no)?.encode().len() + 4096;
+        let cost = pieces.iter().fold(
+            Cost::write(0).with_note(note).with_head(head),
+            |cost, (_, bytes)| cost.with_piece(bytes.len() as u64),
         );
-        cost.bytes += note_cost(self.note(no)?.encode().len() + 4096);
         let op = self.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(()),

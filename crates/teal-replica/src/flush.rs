@@ -13,7 +13,7 @@ use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_device::UpstreamError;
-use teal_log::{Cost, note_cost};
+use teal_log::Cost;
 use teal_proto::{RefusalCode, Reply, Request, STAGE_BYTES, encode_ops};
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{CommitSeq, ObjectNo, Op};
@@ -262,8 +262,9 @@ impl Replica {
             );
         }
         for no in objects {
-            let mut cost = Cost::names(1).freeing();
-            cost.bytes += note_cost(self.note(*no)?.encode().len());
+            let cost = Cost::note()
+                .with_note(self.note(*no)?.encode().len())
+                .freeing();
             let op = self.begin(cost)?;
             let _locked = op.lock(&[*no]).ok();
             let mut note = self.note(*no)?;

@@ -25,7 +25,7 @@ use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
 use teal_device::UpstreamError;
-use teal_log::{Cost, StoreError, note_cost};
+use teal_log::{Cost, StoreError};
 use teal_proto::RefusalCode;
 use teal_types::{Link, ObjectNo, Version};
 use teal_volume::FsError;
@@ -310,8 +310,9 @@ impl Replica {
             Some(version) => self.past_of_tail(version, committed)?,
             None => None,
         };
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(self.note(no)?.encode().len() + 4096);
+        let cost = Cost::note()
+            .with_note(self.note(no)?.encode().len() + 4096)
+            .freeing();
         let op = self.begin(cost)?;
         let locked = op.lock(&[no]).ok();
         let mut note = self.note(no)?;

@@ -15,7 +15,7 @@ use super::{Identity, Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_device::UpstreamError;
-use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError, note_cost};
+use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError};
 use teal_proto::{RefusalCode, Refused};
 use teal_types::ranges::END;
 use teal_types::{CommitSeq, FileType, LEASE, Link, ObjectNo, REPLICATED_LIMIT, Version};
@@ -28,9 +28,6 @@ struct Arrival<'a> {
     /// The state that it made, where that is not the present one and was asked for.
     past: Option<&'a Version>,
 }
-
-/// What a name that comes or goes takes: its entry, and a page of its directory.
-const NAME_TAKES: u64 = 5120;
 
 impl Replica {
     /// Installs a state. `ranges`: where the content has changed since the position; `None`: anywhere.
@@ -173,8 +170,7 @@ impl Replica {
         if note.is_empty() || note.in_flight.is_none() {
             return Ok(());
         }
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(note.encode().len());
+        let cost = Cost::note().with_note(note.encode().len()).freeing();
         let op = self.begin(cost)?;
         acknowledge(&mut note, version, committed, None, 0);
         // Still there at the server: it is to come back here, unless its removal is dirty anew.
@@ -229,7 +225,6 @@ impl Replica {
         known: bool,
     ) -> Result<Cost, SyncError> {
         let no = version.object;
-        let mut cost = Cost::data(8192).freeing();
         let xattrs: usize = version
             .xattrs
             .iter()
@@ -243,12 +238,17 @@ impl Replica {
         let (known_names, wanted): (HashSet<&Link>, HashSet<&Link>) =
             (here.iter().collect(), version.links.iter().collect());
         let changed = known_names.symmetric_difference(&wanted).count();
-        cost.bytes += xattrs as u64 + note_cost(self.note(no)?.encode().len() + 8192);
-        cost.bytes += 12288 * with.len() as u64 + NAME_TAKES * changed as u64;
-        if known {
-            cost.bytes += self.store().head_bytes(no)?;
-        }
-        Ok(cost)
+        let head = if known {
+            self.store().head_bytes(no)?
+        } else {
+            0
+        };
+        Ok(Cost::install()
+            .with_head(xattrs as u64 + head)
+            .with_note(self.note(no)?.encode().len() + 8192)
+            .with_objects(with.len() as u64)
+            .with_names(changed as u64)
+            .freeing())
     }
 
     /// `false`: others must be locked with it.

@@ -10,7 +10,7 @@
 use super::{Note, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, StoreError, note_cost};
+use teal_log::{Cost, StoreError};
 use teal_proto::{Listing, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo, Version};
 use teal_volume::FsError;
@@ -175,8 +175,7 @@ impl Replica {
         *self.listing.lock() = None;
         entered?;
         // Only now may a name that is not there be called absent.
-        let mut cost = Cost::names(1);
-        cost.bytes += note_cost(4096);
+        let cost = Cost::note().with_note(4096);
         let op = self.begin(cost)?;
         let locked = op.lock(&[dir])?;
         let note = Note {

@@ -10,7 +10,7 @@ use super::install::links;
 use super::{Note, Replica, SyncError};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_log::{Cost, Locked, StoreError};
 use teal_proto::conflict_name;
 use teal_types::{Link, Name, ObjectNo, Version};
 use teal_volume::Invalidation;
@@ -199,11 +199,12 @@ impl Replica {
             Err(StoreError::NotFound(_)) => return self.remove_note(no, committed).map(|()| true),
             names => names?,
         };
-        let mut cost = self
+        let removed = Cost::unlink().with_objects(names.len() as u64);
+        let cost = self
             .volume
-            .cost_of_names(2 + names.len() as u64, &[no])?
+            .cost_of_names(removed, &[no])?
+            .with_note(4096)
             .freeing();
-        cost.bytes += note_cost(4096);
         let op = self.begin(cost)?;
         let lost = self
             .note(no)?
@@ -339,7 +340,7 @@ impl Replica {
         {
             return Ok(());
         }
-        let op = self.begin(Cost::names(1).freeing())?;
+        let op = self.begin(Cost::note().freeing())?;
         op.set_note(no, None)?;
         Ok(())
     }

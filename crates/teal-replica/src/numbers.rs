@@ -3,7 +3,7 @@
 use super::identity::{BYTES_MAX, IDENTITY};
 use super::{Identity, Replica};
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_log::{Cost, Locked, StoreError};
 use teal_types::{LEASE, ObjectNo};
 
 /// Numbers are set aside in strides: after a crash some are never used.
@@ -15,8 +15,7 @@ impl Replica {
         &self,
         change: impl FnOnce(&mut Identity),
     ) -> Result<Identity, StoreError> {
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(BYTES_MAX);
+        let cost = Cost::note().with_note(BYTES_MAX).freeing();
         let op = self.begin(cost)?;
         let mut identity = self.identity.lock();
         let mut changed = *identity;

@@ -17,7 +17,7 @@ use super::note::{Components, DirtyContent};
 use super::{Note, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, SetAttr, StoreError, note_cost};
+use teal_log::{Cost, Locked, SetAttr, StoreError};
 use teal_proto::{Reply, Request, Welcome};
 use teal_types::ranges::{END, Ranges};
 use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Timestamp, Version};
@@ -86,8 +86,9 @@ impl Replica {
             ControlFlow::Continue(())
         })?;
         for no in dirty {
-            let mut cost = Cost::names(1).freeing();
-            cost.bytes += note_cost(self.note(no)?.encode().len());
+            let cost = Cost::note()
+                .with_note(self.note(no)?.encode().len())
+                .freeing();
             let op = self.begin(cost)?;
             let _locked = op.lock(&[no]).ok();
             let mut note = self.note(no)?;
@@ -211,8 +212,10 @@ impl Replica {
     /// Notes what of an object the server has lost.
     fn compare(&self, no: ObjectNo, there: There) -> Result<Compared, SyncError> {
         let _content = self.content_lock(no).write();
-        let mut cost = Cost::data(8192).freeing();
-        cost.bytes += note_cost(8192) + self.store().head_bytes(no).unwrap_or(0);
+        let cost = Cost::install()
+            .with_note(8192)
+            .with_head(self.store().head_bytes(no).unwrap_or(0))
+            .freeing();
         let op = self.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(Compared::Done),

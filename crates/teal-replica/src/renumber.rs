@@ -6,7 +6,7 @@
 
 use super::{Note, Replica, SyncError};
 use std::ops::ControlFlow;
-use teal_log::{Cost, NewObject, SetAttr, StoreError, note_cost};
+use teal_log::{Cost, NewObject, SetAttr, StoreError};
 use teal_types::ranges::Ranges;
 use teal_types::{FileType, LEASE, Name, ObjectNo};
 use teal_volume::Invalidation;
@@ -59,15 +59,15 @@ impl Replica {
         }
         // What is in a directory moves one by one; until the last step the old one keeps its name.
         for (name, child) in below {
-            let op = self.begin(self.volume.cost_of_names(3, &[child])?)?;
+            let op = self.begin(self.volume.cost_of_names(Cost::rename(), &[child])?)?;
             let mut locked = op.lock(&[old, new, child])?;
             locked.remove_entry(old, &name)?;
             locked.insert_entry(new, &name, child)?;
         }
         let names = self.store().names(old)?;
         let dirs: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).collect();
-        let mut cost = self.volume.cost_of_names(3 + dirs.len() as u64, &[old])?;
-        cost.bytes += note_cost(64);
+        let moved = Cost::rename().with_objects(dirs.len() as u64);
+        let cost = self.volume.cost_of_names(moved, &[old])?.with_note(64);
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[&dirs[..], &[old, new]].concat())?;
         locked.set_orphan(new, names.is_empty())?;
@@ -91,8 +91,10 @@ impl Replica {
 
     /// A new object that is as the old one, but for content and names.
     fn twin(&self, old: ObjectNo) -> Result<ObjectNo, SyncError> {
-        let mut cost = Cost::names(3);
-        cost.bytes += self.store().head_bytes(old)? + note_cost(64);
+        let cost = Cost::create()
+            .with_objects(1)
+            .with_head(self.store().head_bytes(old)?)
+            .with_note(64);
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[old])?;
         let attr = locked.attr(old);
@@ -135,6 +137,7 @@ impl Replica {
     }
 
     fn copy_all(&self, old: ObjectNo, new: ObjectNo, size: u64) -> Result<(), SyncError> {
+        let head = self.store().head_bytes(new)?;
         let mut at = 0;
         while let Some(data) = self
             .store()
@@ -142,11 +145,11 @@ impl Replica {
             .filter(|data| *data < size)
         {
             let bytes = self.store().read(old, data, STEP)?;
-            let op = self.begin(Cost::data(bytes.len() as u64))?;
+            let op = self.begin(Cost::write(bytes.len() as u64).with_head(head))?;
             op.lock(&[new])?.write(new, data, &bytes)?;
             at = data + bytes.len().max(1) as u64;
         }
-        let op = self.begin(Cost::data(0))?;
+        let op = self.begin(Cost::write(0).with_head(head))?;
         let mut locked = op.lock(&[old, new])?;
         locked.truncate(new, size)?;
         let attr = locked.attr(old);

@@ -12,7 +12,7 @@ use super::committed::CommittedBatch;
 use super::note::{Components, Note, Tail};
 use super::{Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
-use teal_log::{Cost, StoreError, note_cost};
+use teal_log::{Cost, StoreError};
 use teal_proto::{Reply, Request};
 use teal_types::ranges::{END, Ranges};
 use teal_types::{CommitSeq, ObjectNo, Version};
@@ -80,7 +80,7 @@ pub(crate) fn ranges_behind(
 impl Replica {
     /// Whether nothing was done to the content since a cut but that more was appended.
     pub(crate) fn has_tail(&self, no: ObjectNo, tail: &Tail) -> Result<bool, SyncError> {
-        let op = self.begin(Cost::names(1).freeing())?;
+        let op = self.begin(Cost::note().freeing())?;
         let locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
@@ -127,8 +127,9 @@ impl Replica {
         no: ObjectNo,
         change: impl FnOnce(&mut Note) -> bool,
     ) -> Result<(), SyncError> {
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(self.note(no)?.encode().len());
+        let cost = Cost::note()
+            .with_note(self.note(no)?.encode().len())
+            .freeing();
         let op = self.begin(cost)?;
         let _locked = op.lock(&[no]).ok();
         let mut note = self.note(no)?;

@@ -71,7 +71,7 @@ fn new_file() -> NewObject {
 
 /// Makes a file in the root and writes into it, as POSIX semantics do.
 fn make(volume: &Volume, replica: &Replica, name: &[u8], data: &[u8]) -> ObjectNo {
-    let op = volume.begin(Cost::data(1 << 16), replica).unwrap();
+    let op = volume.begin(Cost::write(1 << 16), replica).unwrap();
     let mut locked = op.lock(&[ROOT]).unwrap();
     let no = replica.create(&mut locked, new_file()).unwrap();
     locked
@@ -84,7 +84,7 @@ fn make(volume: &Volume, replica: &Replica, name: &[u8], data: &[u8]) -> ObjectN
 }
 
 fn write(volume: &Volume, replica: &Replica, no: ObjectNo, data: &[u8]) {
-    let op = volume.begin(Cost::data(1 << 16), replica).unwrap();
+    let op = volume.begin(Cost::write(1 << 16), replica).unwrap();
     let mut locked = op.lock(&[no]).unwrap();
     locked.write(no, 0, data).unwrap();
     let change = Change::Data {

@@ -1,6 +1,6 @@
 //! How operations tell the replica what they change, in the batch of the change.
 
-use teal_log::{Locked, NewObject, StoreError};
+use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::{CommitSeq, ObjectNo};
 
 /// The state of a file that a change of its content was made in.
@@ -58,8 +58,8 @@ pub enum Change<'a> {
 /// A record is written into the operation's batch under the object's lock, so it is durable exactly when the change is, and it cannot
 /// fail later than the change.
 pub trait Changes: Send + Sync {
-    /// Returns the most bytes that the records of one operation take in the log.
-    fn record_bytes(&self) -> u64;
+    /// Returns the cost of an operation with what recording its changes takes.
+    fn with_record(&self, cost: Cost) -> Cost;
 
     /// Makes a new object, with a number that no other replica gives, and records that it is new.
     ///

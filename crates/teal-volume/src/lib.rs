@@ -189,17 +189,16 @@ impl Volume {
         })
     }
 
-    /// Returns the cost of changing `objects` objects, of which those in `renamed` write their names again. An object that is gone
+    /// Returns the cost of an operation in which these objects write their names and extended attributes again. An object that is gone
     /// costs nothing.
     ///
     /// # Errors
     /// What reading the objects met.
-    pub fn cost_of_names(&self, objects: u64, renamed: &[ObjectNo]) -> Result<Cost, StoreError> {
-        let mut cost = Cost::names(objects);
-        for no in renamed {
+    pub fn cost_of_names(&self, mut cost: Cost, objects: &[ObjectNo]) -> Result<Cost, StoreError> {
+        for no in objects {
             match self.store.head_bytes(*no) {
                 Err(StoreError::NotFound(_)) => {}
-                bytes => cost.bytes += bytes?,
+                bytes => cost = cost.with_head(bytes?),
             }
         }
         Ok(cost)

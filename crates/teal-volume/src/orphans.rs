@@ -125,8 +125,8 @@ impl Volume {
     ///
     /// # Errors
     /// [`StoreError::NoSpace`], and what the store met.
-    pub fn begin(&self, mut cost: Cost, changes: &dyn Changes) -> Result<Op<'_>, StoreError> {
-        cost.bytes += changes.record_bytes();
+    pub fn begin(&self, cost: Cost, changes: &dyn Changes) -> Result<Op<'_>, StoreError> {
+        let cost = changes.with_record(cost);
         let mut has_more = true;
         loop {
             match self.store.begin(cost) {
@@ -159,7 +159,11 @@ impl Volume {
         changes: &dyn Changes,
     ) -> Result<Option<Orphan>, FsError> {
         let no = orphan.no;
-        let op = self.store.begin(Cost::data(0).freeing())?;
+        let head = match self.store.head_bytes(no) {
+            Err(StoreError::NotFound(_)) => return Ok(None),
+            head => head?,
+        };
+        let op = self.store.begin(Cost::free().with_head(head))?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,

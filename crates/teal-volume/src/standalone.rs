@@ -3,7 +3,7 @@
 use crate::{
     Change, Changes, FsError, NearbyContent, RankedReadGuard, RankedWriteGuard, Residency,
 };
-use teal_log::{Locked, NewObject, StoreError};
+use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::{Attr, ObjectNo, Ranges};
 
 /// Stands for the replica of a volume that is none.
@@ -11,8 +11,8 @@ use teal_types::{Attr, ObjectNo, Ranges};
 pub struct Standalone;
 
 impl Changes for Standalone {
-    fn record_bytes(&self) -> u64 {
-        0
+    fn with_record(&self, cost: Cost) -> Cost {
+        cost
     }
 
     fn create(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {

@@ -12,10 +12,6 @@ const TOO_LONG: &[(&str, usize)] = &[
     ("crates/teal-energy/src/oracle/side.rs", 638),
     ("crates/teal-env/src/file.rs", 583),
     ("crates/teal-fuse/examples/mirror.rs", 548),
-    ("crates/teal-log/src/file.rs", 576),
-    ("crates/teal-log/src/store/op.rs", 556),
-    ("crates/teal-log/src/open.rs", 597),
-    ("crates/teal-log/src/tree/shared_extents.rs", 531),
     ("crates/teal-meta/src/sqlite/read.rs", 554),
 ];
 /// Words no file name may contain: they say nothing of what is inside.

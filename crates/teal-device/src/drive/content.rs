@@ -3,7 +3,7 @@
 use super::Drive;
 use super::held::{BYTES_MAX, HeldContent, HeldObject, RANGES_MAX, blocks};
 use std::ops::ControlFlow;
-use teal_log::{Cost, Locked, NewObject, StoreError, note_cost};
+use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::{BLOCK, CommitSeq, FileType, ObjectNo, Ranges};
 
 /// Content is read in such pieces; with a bad block one of them is lost.
@@ -158,8 +158,7 @@ impl Drive {
             return Ok(false);
         }
         held.content = Some(content);
-        let mut cost = Cost::data(bytes + 2 * BLOCK);
-        cost.bytes += note_cost(BYTES_MAX);
+        let cost = Cost::write(bytes + 2 * BLOCK).with_note(BYTES_MAX);
         let op = self.store.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => {
@@ -277,8 +276,7 @@ impl Drive {
     }
 
     fn keep(&self, no: ObjectNo, held: &HeldObject) -> Result<(), StoreError> {
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(BYTES_MAX);
+        let cost = Cost::note().with_note(BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;
         op.set_note(no, note_of(held).as_deref())
     }
@@ -331,8 +329,7 @@ impl Drive {
         held: &HeldObject,
         change: impl FnOnce(&mut Locked<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut cost = Cost::data(4 * BLOCK).freeing();
-        cost.bytes += note_cost(BYTES_MAX);
+        let cost = Cost::write(4 * BLOCK).with_note(BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;
         let mut locked = op.lock(&[no])?;
         // First of all: what is not noted is not there, whatever becomes of the rest.

@@ -1,40 +1,41 @@
-//! Folding: what a checkpoint adds to its batch. Every changed page and every object whose record is behind goes into the log, and the
-//! roots at the end.
+//! Folding: what a checkpoint adds to its batch. Every changed page and every object whose record
+//! is behind goes into the log, and the roots at the end.
 //!
 //! # How
-//! 1. Objects first: their trees, then their whole records. 2. Their records close, so that they have homes; the inode map takes them.
-//! 3. The store-wide trees, the usage table last. 4. The roots, with the usage items that changed while the usage table was folded.
+//! 1. Objects first: their trees, then their whole records. 2. Their records close, so that they
+//!    have homes; the inode map takes them.
+//! 3. The store-wide trees, the usage table last. 4. The roots, with the usage items that changed
+//!    while the usage table was folded.
 
 use crate::commit::committer::SealError;
 use crate::commit::layout::{Layout, NoRoom};
+use crate::commit::log::CommitLog;
 use crate::error::StoreError;
-use crate::format::delta::{Delta, Roots};
+use crate::format::delta::{Delta, KEPT, Roots};
 use crate::format::page::PagePtr;
 use crate::format::usage::{self, SegmentUse};
 use crate::object::directory::Dir;
 use crate::object::extents::Extents;
 use crate::object::state::{Blocks, Content, ObjectRef};
-use crate::store::Store;
 use crate::tree::{PageMeta, Tree};
-use std::sync::atomic::Ordering;
 use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
-impl Store {
+impl CommitLog {
     /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
     pub(crate) fn warm_for_checkpoint(&self) -> Result<(), StoreError> {
-        let mut imap = self.imap.write();
-        imap.absorb(&self.reader)?;
-        let unfolded: Vec<ObjectNo> = self.unfolded.lock().numbers().collect();
-        let open: Vec<ObjectNo> = self.open.lock().objects.iter().map(|o| o.no).collect();
+        let mut imap = self.objects.inode_map.write();
+        imap.absorb(&self.objects.reader)?;
+        let unfolded = self.objects.unfolded.numbers();
+        let open = self.objects.open.object_numbers();
         for no in unfolded.into_iter().chain(open) {
-            imap.warm(&self.reader, no)?;
+            imap.warm(&self.objects.reader, no)?;
         }
         drop(imap);
-        self.reader.shared.absorb(&self.reader)?;
+        self.objects.reader.shared.absorb(&self.objects.reader)?;
         let mut usage = self.usage.lock();
-        let changed = self.segments.lock().changed().clone();
+        let changed = self.objects.segments.lock().changed().clone();
         for segment in changed {
-            usage.warm(&self.reader, u64::from(segment), u64::from(segment))?;
+            usage.warm(&self.objects.reader, u64::from(segment), u64::from(segment))?;
         }
         Ok(())
     }
@@ -59,9 +60,10 @@ impl Store {
         }
     }
 
-    /// Brings every changed page and every unfolded object into the batch, and the roots at its end.
+    /// Brings every changed page and every unfolded object into the batch, and the roots at its
+    /// end.
     pub(crate) fn fold(&self, layout: &mut Layout<'_>, checkpoint: u64) -> Result<(), SealError> {
-        let mut unfolded: Vec<ObjectRef> = self.unfolded.lock().take();
+        let mut unfolded: Vec<ObjectRef> = self.objects.unfolded.take();
         unfolded.sort_unstable_by_key(|o| o.no);
         for object in &unfolded {
             let mut guard = object.state.write();
@@ -80,36 +82,37 @@ impl Store {
                 }
                 _ => {}
             }
-            self.pages_changed(pages, 0);
+            self.objects.ledger.pages_changed(pages, 0);
             layout.inode(object, state.core.lsn, &state.whole())?;
             state.unfolded = false;
         }
         // Inode records find their homes when their record closes; the map needs the homes.
         layout.close(0)?;
         let homes = std::mem::take(&mut layout.homes);
-        self.settle_homes(layout.segments, homes);
-        let mut imap = self.imap.write();
-        imap.absorb(&self.reader)?;
+        self.install_homes(layout.segments, homes);
+        let mut imap = self.objects.inode_map.write();
+        imap.absorb(&self.objects.reader)?;
         let freed: Vec<_> = imap.freed().collect();
-        self.account_sealed(layout.segments, &freed);
+        self.objects.account_sealed(layout.segments, &freed);
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
-        // Whoever brings an object up to date asks for its home while he holds the list that is read below.
+        // Bringing an object up to date asks the map for its home under the lock of the list that
+        // is read below.
         drop(imap);
-        let orphans = Self::fold_tree(layout, &mut self.orphans.lock())?;
-        let notes = Self::fold_tree(layout, &mut self.notes.lock())?;
+        let orphans = Self::fold_tree(layout, &mut self.objects.orphans.lock())?;
+        let notes = Self::fold_tree(layout, &mut self.objects.notes.lock())?;
         let shared = {
-            self.reader.shared.absorb(&self.reader)?;
-            let mut table = self.reader.shared.write();
+            self.objects.reader.shared.absorb(&self.objects.reader)?;
+            let mut table = self.objects.reader.shared.write();
             let root = Self::fold_tree(layout, &mut table.tree)?;
-            self.reader.shared.note(&table);
+            self.objects.reader.shared.note(&table);
             root
         };
         let usage = self.fold_usage(layout)?;
         let mut roots = Roots {
             checkpoint,
-            next_object: self.next_object.load(Ordering::Relaxed),
-            next_lsn: Lsn::new(self.next_lsn.load(Ordering::Relaxed)),
-            objects: self.objects.load(Ordering::Relaxed).max(0) as u64,
+            next_object: self.objects.numbers.next_object(),
+            next_lsn: self.objects.numbers.next_lsn(),
+            objects: self.objects.numbers.objects(),
             imap: imap_root,
             usage,
             orphans,
@@ -118,7 +121,8 @@ impl Store {
             ..Roots::default()
         };
         self.keep_deferred(layout)?;
-        // Making room may open a record in another segment, which changes that segment's item: room first, then the items.
+        // Making room may open a record in another segment, which changes that segment's item: room
+        // first, then the items.
         let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
         layout.reserve(size)?;
         let changed = layout.segments.take_changed();
@@ -149,11 +153,30 @@ impl Store {
                 .segments
                 .get(crate::format::geometry::Segment(segment));
             if usage == SegmentUse::default() {
-                tree.remove(&self.reader, u64::from(segment))?;
+                tree.remove(&self.objects.reader, u64::from(segment))?;
             } else {
-                tree.insert(&self.reader, u64::from(segment), &usage.encode())?;
+                tree.insert(&self.objects.reader, u64::from(segment), &usage.encode())?;
             }
         }
         Self::fold_tree(layout, &mut tree)
+    }
+
+    /// Repeats in a checkpoint what waits still.
+    pub(crate) fn keep_deferred(&self, layout: &mut Layout<'_>) -> Result<(), NoRoom> {
+        if self.objects.deferred.is_empty() {
+            return Ok(());
+        }
+        for (no, deltas) in self.objects.deferred.lock().iter() {
+            for deferred in deltas {
+                let delta = deferred.delta().unwrap_or_default();
+                let kept = Delta::Kept {
+                    lsn: deferred.lsn,
+                    byte: deferred.byte,
+                    delta,
+                };
+                layout.delta(*no, Lsn::ZERO, &kept, KEPT + delta.len())?;
+            }
+        }
+        Ok(())
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! # How
 //! 1. A record is open: payload grows behind its header, the body grows apart.
-//! 2. What does not fit any more closes the record (payload, then body, sealed by checksums) and opens the next where the head points.
-//! 3. Payload has its address at once; inode records get theirs when their record closes, because the body follows the payload.
+//! 2. What does not fit any more closes the record (payload, then body, sealed by checksums) and
+//!    opens the next where the head points.
+//! 3. Payload has its address at once; inode records get theirs when their record closes, because
+//!    the body follows the payload.
 
 use crate::format::checksum::{crc, crc_joined};
 use crate::format::delta::{self, Delta};
@@ -13,8 +15,8 @@ use crate::format::owner::Owner;
 use crate::format::page::PagePtr;
 use crate::format::record::{self, HEADER, Header, Sums};
 use crate::iovec::{Bytes, Parts};
-use crate::object::state::{Dirty, ObjectRef};
-use crate::space::segments::Segments;
+use crate::object::state::{DirtyBlock, ObjectRef};
+use crate::space::segments::SegmentTable;
 use crate::tree::PageMeta;
 use crate::tree::reader::InFlight;
 use std::sync::Arc;
@@ -35,7 +37,7 @@ pub(crate) struct Chain {
     pub(crate) watermark: u64,
     /// Those of the last batch.
     pub(crate) sums: Sums,
-    /// Who writes.
+    /// The machine that writes.
     pub(crate) owner: Owner,
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct NoRoom;
 pub(crate) type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
 
 pub(crate) struct Layout<'a> {
-    pub(crate) segments: &'a mut Segments,
+    pub(crate) segments: &'a mut SegmentTable,
     pub(crate) chain: Chain,
     lsn: Lsn,
     /// Before the next operation: the age of pages.
@@ -86,7 +88,7 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     pub(crate) fn new(
-        segments: &'a mut Segments,
+        segments: &'a mut SegmentTable,
         chain: Chain,
         lsn: Lsn,
         now: Lsn,
@@ -130,7 +132,8 @@ impl<'a> Layout<'a> {
                 .as_ref()
                 .is_some_and(|o| o.deltas == 0 && o.payload.is_empty())
             {
-                // An empty record in a run too short. Recovery finds the next run only if a header names it: an empty record does.
+                // An empty record in a run too short. Recovery finds the next run only if a header
+                // names it: an empty record does.
                 if self.segments.skip_run() {
                     self.drop_open();
                 } else {
@@ -143,7 +146,7 @@ impl<'a> Layout<'a> {
             if run.sectors == 0 {
                 return Err(NoRoom);
             }
-            let align = self.segments.geometry.align;
+            let align = self.segments.align();
             let is_first = self.segments.enter(run.addr, self.chain.seq);
             self.open = Some(Open {
                 start: run.addr,
@@ -219,13 +222,14 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install` with each extent made of them.
+    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install`
+    /// with each extent made of them.
     pub(crate) fn blocks(
         &mut self,
         object: ObjectNo,
         (lsn, born): (Lsn, Lsn),
         first: u64,
-        blocks: &[Dirty],
+        blocks: &[DirtyBlock],
         tail_sectors: u64,
         install: &mut dyn FnMut(u64, Extent),
     ) -> Result<(), NoRoom> {
@@ -274,7 +278,8 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them fits the same record.
+    /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them
+    /// fits the same record.
     pub(crate) fn run(&mut self, bytes: &[u8], born: Lsn, size: usize) -> Result<Sector, NoRoom> {
         let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
         let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
@@ -349,8 +354,8 @@ impl<'a> Layout<'a> {
         parts.append(open.payload);
         let body_at = open.start.byte() + parts.len() as u64;
         let mut body = open.body;
-        let whole = (parts.len() + body.len())
-            .next_multiple_of((self.segments.geometry.align * SECTOR) as usize);
+        let whole =
+            (parts.len() + body.len()).next_multiple_of((self.segments.align() * SECTOR) as usize);
         body.resize(whole - parts.len(), 0);
         parts.push(body.into());
         for (object, at, mut home) in open.inodes {
@@ -366,7 +371,8 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Bytes the segment table will count as live when the last record is closed and the objects have their new homes.
+    /// Bytes the segment table will count as live when the last record is closed and the objects
+    /// have their new homes.
     fn live(&self) -> u64 {
         let open = self
             .open

@@ -1,38 +1,47 @@
-//! Sealing: what the open batch changed gets its addresses, and is laid out in records. No I/O on warm pages.
+//! Sealing: what the open batch changed gets its addresses, and is laid out in records. No I/O on
+//! warm pages.
 //!
 //! # Order
-//! 1. What is new of each object: holes, parts of shared extents, blocks, then its record or what changed of it.
-//! 2. What the cleaner has moved: cold data behind what is new, so that segments fill up with the one or the other.
-//! 3. Orphans, notes and the table of shared extents; in a checkpoint also pages, and the roots last.
+//! 1. What is new of each object: holes, parts of shared extents, blocks, then its record or what
+//!    changed of it.
+//! 2. What the cleaner has moved: cold data behind what is new, so that segments fill up with the
+//!    one or the other.
+//! 3. Orphans, notes and the table of shared extents; in a checkpoint also pages, and the roots
+//!    last.
 
-use crate::commit::committer::{Kind, SealError};
+use crate::commit::committer::{BatchKind, SealError};
 use crate::commit::layout::{Laid, Layout};
+use crate::commit::log::CommitLog;
 use crate::counters::add;
 use crate::format::delta::Delta;
 use crate::format::imap::Home;
 use crate::format::inode;
+use crate::format::note_key::parts;
 use crate::format::record;
+use crate::object::accounting::count_dead;
 use crate::object::directory::Dir;
 use crate::object::extents::Extents;
-use crate::object::state::{Blocks, Content, Dirty, ObjectRef, State};
+use crate::object::open_batch::BatchChanges;
+use crate::object::state::{Blocks, Content, DirtyBlock, ObjectRef, State};
 use crate::seeded::{Bug, bug};
-use crate::store::{OpenBatch, Store};
 use crate::tree::freed::Freed;
+use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
 
-/// A batch of so many objects lays them out as listings of their directories will meet them: a directory whose records do not fit the
-/// cache is then read as a few streams, one of each batch, and not at random.
+/// A batch of so many objects lays them out as listings of their directories will meet them: a
+/// directory whose records do not fit the cache is then read as a few streams, one of each batch,
+/// and not at random.
 const MANY: usize = 256;
 
-impl Store {
+impl CommitLog {
     pub(crate) fn fill(
         &self,
         mut layout: Layout<'_>,
-        open: OpenBatch,
-        kind: Kind,
+        mut open: BatchChanges,
+        kind: BatchKind,
         checkpoint: u64,
     ) -> Result<Laid, SealError> {
-        let mut objects = open.objects;
+        let mut objects = std::mem::take(&mut open.objects);
         if objects.len() < MANY {
             objects.sort_unstable_by_key(|o| o.no);
         } else {
@@ -51,25 +60,25 @@ impl Store {
         for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
             layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
         }
-        open.notes.seal(&mut layout)?;
-        let is_empty = matches!(kind, Kind::Empty(_));
+        Self::seal_notes(&mut layout, &open)?;
+        let is_empty = matches!(kind, BatchKind::Empty(_));
         if !is_empty {
             self.seal_shared(&mut layout)?;
         }
         let flags = match kind {
-            Kind::Batch | Kind::Written => 0,
-            Kind::Empty(flags) => flags,
-            Kind::Checkpoint => {
+            BatchKind::Batch | BatchKind::Written => 0,
+            BatchKind::Empty(flags) => flags,
+            BatchKind::Checkpoint => {
                 self.fold(&mut layout, checkpoint)?;
                 record::CHECKPOINT
             }
         };
-        let counters = &self.reader.counters;
+        let counters = &self.objects.reader.counters;
         let (data, pages, inodes) = (layout.data_bytes, layout.page_bytes, layout.inode_bytes);
         add(&counters.bytes_data, data);
         add(&counters.bytes_pages, pages);
         add(&counters.bytes_inodes, inodes);
-        let laid = layout.finish(flags, (!is_empty).then_some(|live| self.sums(live)))?;
+        let laid = layout.finish(flags, (!is_empty).then_some(|live| self.objects.sums(live)))?;
         let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
         add(
             &counters.bytes_records,
@@ -78,22 +87,22 @@ impl Store {
         Ok(laid)
     }
 
-    /// Where a listing of its directory comes to an object.
+    /// Returns where a listing of its directory comes to an object.
     fn listed_at(&self, object: &ObjectRef) -> (Option<(ObjectNo, u64)>, ObjectNo) {
         let state = object.state.read();
         let place = state
             .links
             .first()
-            .map(|l| (l.parent, self.names.first_cookie(&l.name)));
+            .map(|l| (l.parent, self.objects.name_hash.first_cookie(&l.name)));
         (place, object.no)
     }
 
-    pub(crate) fn settle_homes(
+    pub(crate) fn install_homes(
         &self,
-        segments: &mut crate::space::segments::Segments,
+        segments: &mut crate::space::segments::SegmentTable,
         homes: Vec<(ObjectRef, Home)>,
     ) {
-        let mut imap = self.imap.write();
+        let mut imap = self.objects.inode_map.write();
         for (object, home) in homes {
             if let Some(old) = object.state.write().home.replace(home) {
                 segments.add_dead(old.byte, u64::from(old.len));
@@ -102,8 +111,8 @@ impl Store {
         }
     }
 
-    /// Seals what is new of an object. If the cleaner has read blocks of it, they and what depends on them are left, and the answer is
-    /// whether its whole record belongs into the batch.
+    /// Seals what is new of an object. If the cleaner has read blocks of it, they and what depends
+    /// on them are left, and the answer is whether its whole record belongs into the batch.
     fn seal_object(
         &self,
         layout: &mut Layout<'_>,
@@ -121,9 +130,9 @@ impl Store {
             if let Some(home) = state.home.take() {
                 layout.segments.add_dead(home.byte, u64::from(home.len));
             }
-            self.imap.write().set(object.no, None);
-            self.unfolded.lock().remove(object.no);
-            self.table.remove(object.no);
+            self.objects.inode_map.write().set(object.no, None);
+            self.objects.unfolded.remove(object.no);
+            self.objects.cache.remove(object.no);
             return Ok(None);
         }
         let whole = state.fits_whole();
@@ -144,7 +153,7 @@ impl Store {
         if !moves {
             self.seal_rest(layout, object, state, whole)?;
         }
-        self.pages_changed(pages, state.mem_pages());
+        self.objects.ledger.pages_changed(pages, state.mem_pages());
         Ok(moves.then_some(whole))
     }
 
@@ -164,7 +173,7 @@ impl Store {
         if whole {
             layout.inode(object, lsn, &state.whole())?;
             state.unfolded = false;
-            self.unfolded.lock().remove(object.no);
+            self.objects.unfolded.remove(object.no);
         } else {
             if state.head_changed {
                 let head = state.head();
@@ -194,7 +203,7 @@ impl Store {
                 }
             }
             state.unfolded = true;
-            self.unfolded.lock().insert(object, state);
+            self.objects.unfolded.insert(object, state);
         }
         state.head_changed = false;
         state.rewrite = false;
@@ -225,7 +234,7 @@ impl Store {
         }
         let remapped = std::mem::take(remapped);
         if !whole {
-            for (block, extent) in extents.shared_in(&self.reader, no, remapped.ranges)? {
+            for (block, extent) in extents.shared_in(&self.objects.reader, no, remapped.ranges)? {
                 layout.delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
             }
         }
@@ -253,7 +262,7 @@ impl Store {
             for (block, it) in std::mem::take(moving) {
                 // What was overwritten or cut off meanwhile stays so.
                 let found = extents
-                    .at_or_after(&self.reader, object.no, block)?
+                    .at_or_after(&self.objects.reader, object.no, block)?
                     .filter(|(start, _)| *start <= block);
                 if found.is_some_and(|(start, extent)| {
                     extent
@@ -267,18 +276,19 @@ impl Store {
             self.seal_runs(layout, object.no, state, whole, still.into_iter())?;
         }
         self.seal_rest(layout, object, state, whole)?;
-        self.pages_changed(pages, state.mem_pages());
+        self.objects.ledger.pages_changed(pages, state.mem_pages());
         Ok(())
     }
 
-    /// Stores blocks, ascending, each with the operation that wrote it first, and lets the extents lead to them.
+    /// Stores blocks, ascending, each with the operation that wrote it first, and lets the extents
+    /// lead to them.
     fn seal_runs(
         &self,
         layout: &mut Layout<'_>,
         no: ObjectNo,
         state: &mut State,
         whole: bool,
-        blocks: impl Iterator<Item = (u64, Lsn, Dirty)>,
+        blocks: impl Iterator<Item = (u64, Lsn, DirtyBlock)>,
     ) -> Result<(), SealError> {
         let (lsn, size) = (state.core.lsn, state.core.size);
         let Content::Blocks(Blocks { extents, .. }) = &mut state.content else {
@@ -289,7 +299,7 @@ impl Store {
         let mut failed = None;
         let mut blocks = blocks.peekable();
         while let Some((first, born, bytes)) = blocks.next() {
-            let mut run: Vec<Dirty> = vec![bytes];
+            let mut run: Vec<DirtyBlock> = vec![bytes];
             while let Some((.., bytes)) =
                 blocks.next_if(|(b, at, _)| *b == first + run.len() as u64 && *at == born)
             {
@@ -301,7 +311,8 @@ impl Store {
                 .div_ceil(SECTOR);
             layout.blocks(no, (lsn, born), first, &run, tail, &mut |block, extent| {
                 stored += u64::from(extent.stored);
-                if let Err(e) = extents.replace(&self.reader, no, block, extent.into(), &mut freed)
+                if let Err(e) =
+                    extents.replace(&self.objects.reader, no, block, extent.into(), &mut freed)
                 {
                     failed = Some(e);
                 }
@@ -311,7 +322,7 @@ impl Store {
             return Err(e.into());
         }
         if !whole {
-            extents.outgrow(&self.reader, no)?;
+            extents.outgrow(&self.objects.reader, no)?;
         }
         let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
         state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
@@ -319,7 +330,53 @@ impl Store {
             freed.extend(tree.take_freed().into_iter().map(Freed::page));
         }
         if !bug(Bug::OverwrittenCounted) {
-            self.account_sealed(layout.segments, &freed);
+            self.objects.account_sealed(layout.segments, &freed);
+        }
+        Ok(())
+    }
+
+    /// Writes what is moving, and logs what the open batch changed in the table. The objects have
+    /// been sealed.
+    pub(crate) fn seal_shared(&self, layout: &mut Layout<'_>) -> Result<(), SealError> {
+        let (reader, object) = (&self.objects.reader, ObjectNo::new(0));
+        let mut freed = Vec::new();
+        for (id, mut shared, content) in reader.shared.take_moving(reader)? {
+            let size = 12 + shared.encode().len();
+            shared.extent.addr = layout.run(&content, shared.extent.born, size)?;
+            reader.shared.set_moved(reader, id, &shared, &mut freed)?;
+            layout.delta(object, Lsn::ZERO, &Delta::SharedSet { id, shared }, size)?;
+        }
+        count_dead(layout.segments, &freed, Some(Vec::new()));
+        for (id, what) in reader.shared.take_changed(reader)? {
+            if bug(Bug::SharedNotRecorded) {
+                continue;
+            }
+            let (delta, size) = match what {
+                SharedChange::Set(shared) => {
+                    let size = 12 + shared.encode().len();
+                    (Delta::SharedSet { id, shared }, size)
+                }
+                SharedChange::Count(count) => (Delta::SharedCount { id, count }, 12),
+                SharedChange::Gone => (Delta::SharedGone { id }, 8),
+            };
+            layout.delta(object, Lsn::ZERO, &delta, size)?;
+        }
+        Ok(())
+    }
+
+    /// Lays the changed pieces of notes out as deltas.
+    fn seal_notes(layout: &mut Layout<'_>, open: &BatchChanges) -> Result<(), SealError> {
+        for (key, (piece, lsn)) in open.notes.iter().filter(|_| !bug(Bug::NoteNotRecorded)) {
+            let (object, number) = parts(*key);
+            let len = piece.as_ref().map_or(0, |value| value.len());
+            let delta = match piece {
+                Some(value) => Delta::Note {
+                    piece: number,
+                    value,
+                },
+                None => Delta::NoteGone { piece: number },
+            };
+            layout.delta(object, *lsn, &delta, 2 + len)?;
         }
         Ok(())
     }

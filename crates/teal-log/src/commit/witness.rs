@@ -1,71 +1,84 @@
-//! Which machine has a store open, so that no other one opens it at the same time: over a shared disk, or from a copy of it.
+//! Which machine has a store open, so that no other one opens it at the same time: over a shared
+//! disk, or from a copy of it.
 //!
 //! # Guarantees
-//! 1. *Marked before written*: from the first write of an opening until its clean end, the last record on the disk names the machine.
-//! 2. *Refused elsewhere*: another machine does not open a store for writing that is marked, unless it is told to take it over.
-//! 3. *Silence*: an opening that writes nothing leaves no mark, and the mark costs no write and no barrier.
+//! 1. *Marked before written*: from the first write of an opening until its clean end, the last
+//!    record on the disk names the machine.
+//! 2. *Refused elsewhere*: another machine does not open a store for writing that is marked, unless
+//!    it is told to take it over.
+//! 3. *Silence*: an opening that writes nothing leaves no mark, and the mark costs no write and no
+//!    barrier.
 //!
 //! # How
-//! 1. Each record's header names the machine, the boot and the machine's name ([`Owner`]). The first commit of an opening is preceded by
-//!    the record of a fresh epoch, which is synced: that is the mark. The clean record at the end, the same bytes with another flag, takes
-//!    it away. All records in between carry the mark, so that it is found whichever of them is the last.
-//! 2. Opening looks at the last record that follows the chain, whether or not its batch is whole: the mark of a machine that has just
-//!    begun is the record of its epoch, which belongs to no batch yet.
-//! 3. Two machines may have opened an unmarked store before either writes. So an opening remembers what lay where it will write first, and
-//!    the newest anchor; if either has changed by then, somebody else has written, and it writes nothing ([`Store::still_unchanged`]).
+//! 1. Each record's header names the machine, the boot and the machine's name ([`Owner`]). The
+//!    first commit of an opening is preceded by the record of a fresh epoch, which is synced: that
+//!    is the mark. The clean record at the end, the same bytes with another flag, takes it away.
+//!    All records in between carry the mark, so that it is found whichever of them is the last.
+//! 2. Opening looks at the last record that follows the chain, whether or not its batch is whole:
+//!    the mark of a machine that has just begun is the record of its epoch, which belongs to no
+//!    batch yet.
+//! 3. Two machines may have opened an unmarked store before either writes. So an opening remembers
+//!    what lay where it will write first, and the newest anchor; if either has changed by then,
+//!    another opening has written, and this one writes nothing ([`OverwriteWitness::still_holds`]).
 //!
 //! # Why a crash at any point is harmless
-//! - Before the barrier of the epoch record: no mark, and nothing written but leftovers, as without marks.
-//! - Behind it: the mark is this machine's own, which opens the store again without a word, after a reboot too.
-//! - In the clean record: it is whole, and the store is unmarked, or it is not, and the record before it is the mark.
+//! - Before the barrier of the epoch record: no mark, and nothing written but leftovers, as without
+//!   marks.
+//! - Behind it: the mark is this machine's own, which opens the store again without a word, after a
+//!   reboot too.
+//! - In the clean record: it is whole, and the store is unmarked, or it is not, and the record
+//!   before it is the mark.
 
 use crate::commit::anchors::Anchors;
-use crate::commit::committer::Committer;
 use crate::error::StoreError;
 use crate::format::record::{self, HEADER};
-use crate::space::segments::Head;
-use crate::store::Store;
+use crate::object::objects::ObjectStore;
+use crate::space::segments::LogHead;
 use teal_types::Sector;
 
-/// What lay on the disk where an opening writes first, when it was opened: digests of the first sectors of both runs.
+/// What lay on the disk where an opening writes first, when it was opened: digests of the first
+/// sectors of both runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Witness([Option<u64>; 2]);
+pub(crate) struct OverwriteWitness([Option<u64>; 2]);
 
-impl Witness {
-    pub(crate) fn of(store: &Store, head: Head) -> Self {
+impl OverwriteWitness {
+    pub(crate) fn of(objects: &ObjectStore, head: LogHead) -> Self {
         let sector = |at: Sector| {
             let mut bytes = vec![0; HEADER];
-            store.reader.raw(at, &mut bytes).ok()?;
-            Some(record::digest(&bytes, &store.sb.uuid))
+            objects.reader.raw(at, &mut bytes).ok()?;
+            Some(record::digest(&bytes, &objects.sb.uuid))
         };
         Self([head.a, head.b].map(|run| (run.sectors > 0).then(|| sector(run.addr)).flatten()))
     }
 
-    /// Whether something else lies there now. What could not be read tells nothing.
+    /// Returns whether something else lies there now. What could not be read tells nothing.
     fn differs(self, now: Self) -> bool {
         self.0
             .into_iter()
             .zip(now.0)
             .any(|(then, now)| then.is_some() && now.is_some() && then != now)
     }
-}
 
-impl Store {
-    /// Before the first write of an opening: nobody else has written since.
+    /// Before the first write of an opening: checks that no other opening has written since. The
+    /// newest checkpoint known here is `checkpoint`.
     ///
     /// # Errors
     /// [`StoreError::WrittenElsewhere`]; nothing has been written then.
-    pub(crate) fn still_unchanged(&self, committer: &Committer) -> Result<(), StoreError> {
-        let Some(seen) = committer.seen else {
-            return Ok(());
-        };
-        let head = self.segments.lock().head();
-        // The anchors tell of those who have written so much that what they wrote first is gone.
-        let newest = Anchors::read(&self.reader, &self.sb, &self.geometry).newest();
-        let is_newer = newest.is_some_and(|anchor| anchor.checkpoint > committer.checkpoint);
-        match is_newer || seen.differs(Witness::of(self, head)) {
-            true => Err(StoreError::WrittenElsewhere),
-            false => Ok(()),
+    pub(crate) fn still_holds(
+        self,
+        objects: &ObjectStore,
+        checkpoint: u64,
+    ) -> Result<(), StoreError> {
+        let head = objects.segments.lock().head();
+        // The anchors tell of an opening that has written so much that what it wrote first is gone.
+        let anchors = Anchors::read(&objects.reader, &objects.sb, &objects.geometry);
+        let is_newer = anchors
+            .newest()
+            .is_some_and(|anchor| anchor.checkpoint > checkpoint);
+        if is_newer || self.differs(Self::of(objects, head)) {
+            Err(StoreError::WrittenElsewhere)
+        } else {
+            Ok(())
         }
     }
 }

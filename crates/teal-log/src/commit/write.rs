@@ -1,37 +1,44 @@
 //! From the open batch to the disk: sealing, writing, one barrier; checkpoints; the clean end.
 //!
 //! # How
-//! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order; whoever waits for the lock meanwhile
-//!    finds its batch durable afterwards, or commits everything that gathered: many fsyncs, one barrier.
-//! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the operation that will need it.
-//! 3. A batch that has become large is written without a barrier of its own: the next one, of an fsync, of the interval or of a
-//!    checkpoint, covers it.
-//! 4. A checkpoint is a batch that also folds all changed pages and ends with the roots; two anchors far apart then point to it, so that a
-//!    stale range over one of them and the log's end does not pass for an older state of the store.
+//! 1. The committer holds `commit` from sealing to durability, so batches reach the disk in order;
+//!    a caller that waits for the lock meanwhile finds its batch durable afterwards, or commits
+//!    everything that gathered: many fsyncs, one barrier.
+//! 2. Sealing holds `gate` exclusively and does no I/O: every page it changes was warmed by the
+//!    operation that will need it.
+//! 3. A batch that has become large is written without a barrier of its own: the next one, of an
+//!    fsync, of the interval or of a checkpoint, covers it.
+//! 4. A checkpoint is a batch that also folds all changed pages and ends with the roots; two
+//!    anchors far apart then point to it, so that a stale range over one of them and the log's end
+//!    does not pass for an older state of the store.
 //!
 //! # Why a crash at any point is harmless
-//! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes it whole or not at all. Of several
-//!   batches before one barrier it takes those before the first that is not whole.
-//! - Between the barrier and the anchor, the older anchor finds the new checkpoint by rolling forward.
-//! - Both anchors of a checkpoint are torn: the other slots of their places, and all other places, hold older ones.
+//! - Before the barrier of a batch returns, any subset of its sectors may be there: recovery takes
+//!   it whole or not at all. Of several batches before one barrier it takes those before the first
+//!   that is not whole.
+//! - Between the barrier and the anchor, the older anchor finds the new checkpoint by rolling
+//!   forward.
+//! - Both anchors of a checkpoint are torn: the other slots of their places, and all other places,
+//!   hold older ones.
 
-use crate::commit::committer::{Committer, Kind, SealError};
+use crate::commit::committer::{BatchKind, Committer, SealError};
 use crate::commit::layout::{Chain, Layout};
+use crate::commit::log::CommitLog;
 use crate::counters::add;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::record;
+use crate::object::open_batch::BatchChanges;
 use crate::seeded::{Bug, bug};
-use crate::store::{OpenBatch, Store};
 use crate::tree::reader::InFlight;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_types::{Lsn, SECTOR, Sector};
+use teal_types::{SECTOR, Sector};
 
-/// Bytes of one write, unless a single record is larger: enough for a disk to have the next part at hand when it is done with one.
+/// Bytes of one write, unless a single record is larger: enough for a disk to have the next part at
+/// hand when it is done with one.
 const WRITE_MAX: usize = 8 << 20;
 
-/// How many of these records go out in one write: those that adjoin, up to [`WRITE_MAX`].
+/// Returns how many of these records go out in one write: those that adjoin, up to [`WRITE_MAX`].
 fn together(records: &[InFlight]) -> usize {
     let mut bytes = records[0].parts.len();
     let adjoin = records.windows(2).take_while(|pair| {
@@ -49,23 +56,25 @@ struct Sealed {
     since: Option<Duration>,
 }
 
-impl Store {
-    /// Makes everything that happened before durable: one write and one barrier, shared with whoever asks at the same time.
+impl CommitLog {
+    /// Makes everything that happened before durable: one write and one barrier, shared by all
+    /// callers that ask at the same time.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the store is opened again.
-    pub fn commit(&self) -> Result<(), StoreError> {
-        let mine = self.open_batch.load(Ordering::Acquire);
-        add(&self.reader.counters.syncs, 1);
-        let mut committer = self.commit.lock();
-        self.writable()?;
-        let durable = self.durable_batch.load(Ordering::Acquire);
+    /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the
+    /// store is opened again.
+    pub(crate) fn commit(&self) -> Result<(), StoreError> {
+        let mine = self.durability.open_batch();
+        add(&self.objects.reader.counters.syncs, 1);
+        let mut committer = self.committer();
+        self.durability.writable()?;
+        let durable = self.durability.durable_batch();
         if durable > mine {
             return Ok(());
         }
-        let open = self.open_batch.load(Ordering::Acquire);
-        if open == mine && self.has_changes() {
-            self.commit_as(&mut committer, Kind::Batch)
+        let open = self.durability.open_batch();
+        if open == mine && self.objects.has_changes() {
+            self.commit_as(&mut committer, BatchKind::Batch)
         } else if durable < open && !bug(Bug::WrittenPromised) {
             // All of it is written already.
             self.barrier(&mut committer, false)
@@ -75,72 +84,74 @@ impl Store {
         }
     }
 
-    /// Writes what has gathered, so that the disk works while more gathers; it is not durable before a barrier comes.
+    /// Writes what has gathered, so that the disk works while more gathers; it is not durable
+    /// before a barrier comes.
     ///
     /// # Errors
-    /// As [`Store::commit`].
+    /// As [`CommitLog::commit`].
     pub(crate) fn write_batch(&self) -> Result<(), StoreError> {
-        let mine = self.open_batch.load(Ordering::Acquire);
-        let mut committer = self.commit.lock();
-        self.writable()?;
-        if self.open_batch.load(Ordering::Acquire) > mine || !self.has_changes() {
+        let mine = self.durability.open_batch();
+        let mut committer = self.committer();
+        self.durability.writable()?;
+        if self.durability.open_batch() > mine || !self.objects.has_changes() {
             return Ok(());
         }
-        self.commit_as(&mut committer, Kind::Written)
+        self.commit_as(&mut committer, BatchKind::Written)
     }
 
     /// Commits and makes a checkpoint, if anything has changed since the last one.
     ///
     /// # Errors
-    /// As [`Store::commit`].
-    pub fn checkpoint(&self) -> Result<(), StoreError> {
-        let mut committer = self.commit.lock();
-        self.writable()?;
+    /// As [`CommitLog::commit`].
+    pub(crate) fn checkpoint(&self) -> Result<(), StoreError> {
+        let mut committer = self.committer();
+        self.durability.writable()?;
         self.checkpoint_locked(&mut committer)
     }
 
     pub(crate) fn checkpoint_locked(&self, committer: &mut Committer) -> Result<(), StoreError> {
-        if !self.is_dirty() && committer.log_bytes == 0 {
+        if !self.is_dirty() && committer.log_bytes() == 0 {
             return Ok(());
         }
-        self.commit_as(committer, Kind::Checkpoint)
+        self.commit_as(committer, BatchKind::Checkpoint)
     }
 
-    /// Commits, checkpoints, and writes the record that tells a clean end from a torn tail. Changes are refused from then on.
+    /// Commits, checkpoints, and writes the record that tells a clean end from a torn tail. Changes
+    /// are refused from then on.
     ///
     /// # Errors
-    /// As [`Store::commit`]. A store that wrote nothing writes nothing now.
-    pub fn close(&self) -> Result<(), StoreError> {
-        if self.read_only {
+    /// As [`CommitLog::commit`]. A store that wrote nothing writes nothing now.
+    pub(crate) fn close(&self) -> Result<(), StoreError> {
+        if self.durability.is_read_only() {
             return Ok(());
         }
-        let mut committer = self.commit.lock();
-        self.writable()?;
-        if committer.closed {
+        let mut committer = self.committer();
+        self.durability.writable()?;
+        if committer.is_closed() {
             return Ok(());
         }
         self.checkpoint_locked(&mut committer)?;
         // A mark left by an opening that was not closed goes, even if this one has changed nothing.
-        if (committer.epoch_written || committer.is_marked) && !bug(Bug::NoCleanRecord) {
-            self.commit_as(&mut committer, Kind::Empty(record::CLEAN))?;
+        if committer.has_mark() && !bug(Bug::NoCleanRecord) {
+            self.commit_as(&mut committer, BatchKind::Empty(record::CLEAN))?;
         }
-        committer.closed = true;
-        self.poisoned.store(true, Ordering::Release);
+        committer.close();
+        self.durability.end();
         Ok(())
     }
 
-    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes. Returns how long nothing will be due;
-    /// `None`: until [something changes](Self::when_changed).
+    /// Does what is due at this moment: commits by interval, checkpoints by interval and by bytes.
+    /// Returns how long nothing will be due; `None`: until something changes.
     ///
     /// # Errors
-    /// As [`Store::commit`].
-    pub fn tick(&self) -> Result<Option<Duration>, StoreError> {
+    /// As [`CommitLog::commit`].
+    pub(crate) fn tick(&self) -> Result<Option<Duration>, StoreError> {
         let settings = self.settings();
-        let now = self.clock.monotonic();
-        let since = self.open.lock().since;
-        let full = self.gathered.load(Ordering::Relaxed) >= settings.batch_bytes as i64;
+        let now = self.objects.clock.monotonic();
+        let since = self.objects.open.since();
+        let full = self.objects.ledger.batch_bytes() >= settings.batch_bytes;
         let mut wait = None;
-        let unsynced = self.commit.lock().unsynced_since;
+        let unsynced = self.committer().unsynced_since();
         match since.into_iter().chain(unsynced).min() {
             Some(since) if now >= since + settings.commit_interval => self.commit()?,
             Some(since) => {
@@ -151,12 +162,12 @@ impl Store {
             }
             None => {}
         }
-        let mut committer = self.commit.lock();
+        let mut committer = self.committer();
         let due = committer
-            .since
+            .since()
             .map(|since| since + settings.checkpoint_interval);
-        if committer.log_bytes >= settings.checkpoint_bytes || due.is_some_and(|due| now >= due) {
-            self.writable()?;
+        if committer.log_bytes() >= settings.checkpoint_bytes || due.is_some_and(|due| now >= due) {
+            self.durability.writable()?;
             self.checkpoint_locked(&mut committer)?;
         } else if let Some(due) = due {
             let checkpoint = due.saturating_sub(now);
@@ -168,36 +179,42 @@ impl Store {
     pub(crate) fn commit_as(
         &self,
         committer: &mut Committer,
-        kind: Kind,
+        kind: BatchKind,
     ) -> Result<(), StoreError> {
-        let _standstill = (kind == Kind::Checkpoint).then(|| self.settle_for_checkpoint());
+        let _pause =
+            (kind == BatchKind::Checkpoint).then(|| self.objects.pause_redo_for_checkpoint());
         if bug(Bug::LeftoversLineUp) {
-            committer.epoch_written = true;
+            committer.epoch_is_written();
         }
-        if !committer.epoch_written && kind != Kind::Empty(record::FRESH_EPOCH) {
-            self.still_unchanged(committer)
-                .inspect_err(|e| self.poison(e))?;
-            committer.seen = None;
-            committer.chain.epoch += 1;
-            self.commit_as(committer, Kind::Empty(record::FRESH_EPOCH))?;
-            committer.epoch_written = true;
+        if committer.needs_epoch() && kind != BatchKind::Empty(record::FRESH_EPOCH) {
+            if let Some(witness) = committer.witness() {
+                witness
+                    .still_holds(&self.objects, committer.checkpoint())
+                    .inspect_err(|e| self.durability.poison(e))?;
+            }
+            committer.begin_epoch();
+            self.commit_as(committer, BatchKind::Empty(record::FRESH_EPOCH))?;
+            committer.epoch_is_written();
         }
-        if kind == Kind::Checkpoint {
-            // Where the cleaner's shared extents come to lie is not known before, and a checkpoint does no I/O for it.
-            if self.reader.shared.is_moving() {
-                self.commit_as(committer, Kind::Batch)?;
+        if kind == BatchKind::Checkpoint {
+            // Where the cleaner's shared extents come to lie is not known before, and a checkpoint
+            // does no I/O for it.
+            if self.objects.reader.shared.is_moving() {
+                self.commit_as(committer, BatchKind::Batch)?;
             }
             self.warm_for_checkpoint()?;
         }
         self.prepare_room(kind)?;
-        let sealed = self.seal(committer, kind).inspect_err(|e| self.poison(e))?;
+        let sealed = self
+            .seal(committer, kind)
+            .inspect_err(|e| self.durability.poison(e))?;
         self.write_out(committer, sealed, kind)
             .inspect_err(|e| self.failed(e))
     }
 
     fn failed(&self, why: &StoreError) {
         if !bug(Bug::FailureForgotten) {
-            self.poison(why);
+            self.durability.poison(why);
         }
     }
 
@@ -205,51 +222,45 @@ impl Store {
         &self,
         committer: &mut Committer,
         sealed: Sealed,
-        kind: Kind,
+        kind: BatchKind,
     ) -> Result<(), StoreError> {
-        self.segments.lock().sound()?;
+        self.objects.segments.lock().sound()?;
         let mut bytes = 0;
         let mut records = &sealed.records[..];
         while !records.is_empty() {
             let (now, later) = records.split_at(together(records));
-            self.reader.write_adjoining(now)?;
+            self.objects.reader.write_adjoining(now)?;
             bytes += now.iter().map(|r| r.parts.len() as u64).sum::<u64>();
             records = later;
         }
-        committer.chain = sealed.chain;
-        if kind == Kind::Written {
-            committer.unsynced_since = committer.unsynced_since.or(sealed.since);
+        committer.set_chain(sealed.chain);
+        if kind == BatchKind::Written {
+            committer.written_without_barrier(sealed.since);
         } else {
             self.barrier(
                 committer,
                 bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some(),
             )?;
         }
-        self.reader.set_in_flight(Vec::new());
-        add(&self.reader.counters.batches, 1);
+        self.objects.reader.set_in_flight(Vec::new());
+        add(&self.objects.reader.counters.batches, 1);
         if let Some((addr, seq)) = sealed.checkpoint_at {
             self.write_anchor(committer, addr, seq)?;
-            committer.log_bytes = 0;
-            committer.since = None;
-        } else if matches!(kind, Kind::Batch | Kind::Written) {
-            committer.log_bytes += bytes;
-            committer
-                .since
-                .get_or_insert_with(|| self.clock.monotonic());
+            committer.checkpointed();
+        } else if matches!(kind, BatchKind::Batch | BatchKind::Written) {
+            committer.log_grew(bytes, self.objects.clock.monotonic());
         }
-        self.refresh_budget();
+        self.objects.refresh_budget();
         Ok(())
     }
 
     /// Makes all that is written durable.
     fn barrier(&self, committer: &mut Committer, too_late: bool) -> Result<(), StoreError> {
         if !too_late {
-            self.reader.sync()?;
+            self.objects.reader.sync()?;
         }
-        committer.chain.watermark = committer.chain.seq - 1;
-        committer.unsynced_since = None;
-        self.durable_batch
-            .store(self.open_batch.load(Ordering::Acquire), Ordering::Release);
+        committer.all_is_durable();
+        self.durability.all_is_durable();
         Ok(())
     }
 
@@ -259,83 +270,76 @@ impl Store {
         addr: Sector,
         seq: u64,
     ) -> Result<(), StoreError> {
-        let near = self.geometry.place_near(addr);
+        let near = self.objects.geometry.place_near(addr);
         let anchor = Anchor {
-            checkpoint: committer.checkpoint,
+            checkpoint: committer.checkpoint(),
             addr,
             seq,
-            watermark: committer.chain.watermark,
-            secs: self.clock.civil().secs.max(0) as u64,
+            watermark: committer.chain().watermark,
+            secs: self.objects.clock.civil().secs.max(0) as u64,
         };
-        let mut bytes = anchor.encode(&self.sb.uuid);
-        crate::format::codec::pad(&mut bytes, (self.geometry.align * SECTOR) as usize);
-        // The second one tells of the checkpoint where the first one and the log's end are lost together.
-        let places = [Some(near), self.geometry.place_opposite(near)]
+        let mut bytes = anchor.encode(&self.objects.sb.uuid);
+        crate::format::codec::pad(&mut bytes, (self.objects.geometry.align * SECTOR) as usize);
+        // The second one tells of the checkpoint where the first one and the log's end are lost
+        // together.
+        let places = [Some(near), self.objects.geometry.place_opposite(near)]
             .into_iter()
             .flatten();
         for place in places {
-            let slot = committer.slots[place as usize] ^ 1;
-            self.reader
-                .write(self.geometry.anchor_slot(place, slot), bytes.clone().into())?;
-            add(&self.reader.counters.bytes_anchors, bytes.len() as u64);
+            let slot = committer.next_slot(place);
+            self.objects.reader.write(
+                self.objects.geometry.anchor_slot(place, slot),
+                bytes.clone().into(),
+            )?;
+            add(
+                &self.objects.reader.counters.bytes_anchors,
+                bytes.len() as u64,
+            );
             // Written or torn: the other slot is the one that is whole.
-            committer.slots[place as usize] = slot;
+            committer.slot_written(place, slot);
         }
-        self.reader.sync()?;
-        committer.anchored = committer.checkpoint;
-        add(&self.reader.counters.checkpoints, 1);
-        self.segments.lock().ripen(committer.anchored);
+        self.objects.reader.sync()?;
+        add(&self.objects.reader.counters.checkpoints, 1);
+        self.objects.segments.lock().ripen(committer.checkpoint());
         Ok(())
     }
 
-    fn seal(&self, committer: &mut Committer, kind: Kind) -> Result<Sealed, StoreError> {
+    fn seal(&self, committer: &mut Committer, kind: BatchKind) -> Result<Sealed, StoreError> {
         // Exclusive: no operation is in progress, so the batch is a set of whole operations.
-        let _gate = self.gate.write();
-        let empty = matches!(kind, Kind::Empty(_));
+        let _gate = self.objects.open.exclude_operations();
+        let empty = matches!(kind, BatchKind::Empty(_));
         let open = if empty {
-            OpenBatch::default()
+            BatchChanges::default()
         } else {
-            std::mem::take(&mut *self.open.lock())
+            self.objects.open.take()
         };
         let since = open.since;
-        let bound = self.batch_takes();
-        let mut segments = self.segments.lock();
+        let bound = self.objects.batch_takes();
+        let mut segments = self.objects.segments.lock();
         let ready = segments.ready_bytes();
-        if kind == Kind::Checkpoint {
-            committer.checkpoint += 1;
-            segments.interval = committer.checkpoint;
-            segments.moving.clear();
+        if kind == BatchKind::Checkpoint {
+            segments.begin_interval(committer.begin_checkpoint());
         }
-        let first = open
-            .objects
-            .iter()
-            .map(|o| o.state.read().core.lsn)
-            .chain(open.orphans.values().map(|o| o.1))
-            .chain(open.notes.lsns())
-            .min();
-        let now = Lsn::new(self.next_lsn.load(Ordering::Relaxed));
+        let first = open.first_lsn();
+        let now = self.objects.numbers.next_lsn();
         let layout = Layout::new(
             &mut segments,
-            committer.chain,
+            committer.chain(),
             first.unwrap_or(now),
             now,
-            self.clock.civil(),
+            self.objects.clock.civil(),
         );
         let filled = self
-            .fill(layout, open, kind, committer.checkpoint)
+            .fill(layout, open, kind, committer.checkpoint())
             .map_err(|e| match e {
                 SealError::Store(e) => e,
                 SealError::NoRoom => StoreError::NoSpace,
             });
         let (records, chain, homes) = filled?;
         let taken = ready.saturating_sub(segments.ready_bytes());
-        // A fuzzed image may count what it likes.
-        debug_assert!(
-            taken <= bound || cfg!(any(test, feature = "fuzzing")),
-            "{kind:?} took {taken} bytes and not {bound}"
-        );
-        let start = records.first().map(|r| (r.start, committer.chain.seq));
-        let checkpoint_at = start.filter(|_| kind == Kind::Checkpoint);
+        self.compare_with_bound(kind, taken, bound);
+        let start = records.first().map(|r| (r.start, committer.chain().seq));
+        let checkpoint_at = start.filter(|_| kind == BatchKind::Checkpoint);
         let sealed = Sealed {
             records,
             chain,
@@ -343,13 +347,35 @@ impl Store {
             since,
         };
         // Before the map leads anybody to them.
-        self.reader.set_in_flight(sealed.records.clone());
-        self.settle_homes(&mut segments, homes);
+        self.objects.reader.set_in_flight(sealed.records.clone());
+        self.install_homes(&mut segments, homes);
         if !empty {
-            self.open_batch.fetch_add(1, Ordering::Release);
-            self.gathered.store(0, Ordering::Relaxed);
-            self.moved.store(0, Ordering::Relaxed);
+            self.durability.batch_sealed();
+            self.objects.ledger.batch_sealed();
+        }
+        if cfg!(debug_assertions) {
+            segments.check(self.objects.deferred.surplus());
+            self.objects.ledger.check();
         }
         Ok(sealed)
+    }
+
+    /// Compares what a batch took of the free segments with what it was said to take, at most.
+    ///
+    /// # Panics
+    /// Where assertions are on, if it took more: a bound in
+    /// [`sealed_size`](crate::object::sealed_size) is too small.
+    fn compare_with_bound(&self, kind: BatchKind, taken: u64, bound: u64) {
+        if taken <= bound {
+            return;
+        }
+        let operations = self.objects.ledger.operations();
+        let what = format!("{kind:?} of {operations:?} took {taken} bytes and not {bound} at most");
+        log::error!("{what}");
+        // A fuzzed image may count what it likes.
+        assert!(
+            !cfg!(debug_assertions) || cfg!(any(test, feature = "fuzzing")),
+            "{what}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! An anchor: the way to the newest checkpoint.
 //!
-//! One anchor fills the first 512 bytes of a slot; a place has two slots, used in turn, each `max(4096, commit alignment)` bytes long, so
-//! that writing one cannot tear the other.
+//! One anchor fills the first 512 bytes of a slot; a place has two slots, used in turn, each
+//! `max(4096, commit alignment)` bytes long, so that writing one cannot tear the other.
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|

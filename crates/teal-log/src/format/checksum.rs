@@ -1,4 +1,5 @@
-//! Checksums of everything on the disk: CRC32C, taken piece by piece where that saves a pass over the content.
+//! Checksums of everything on the disk: CRC32C, taken piece by piece where that saves a pass over
+//! the content.
 
 use std::sync::LazyLock;
 use teal_types::{BLOCK, SECTOR};
@@ -8,7 +9,8 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// What a CRC32C becomes when so many bytes follow that alone have the CRC32C of zero: a linear map, by the bytes of the sum.
+/// What a CRC32C becomes when so many bytes follow that alone have the CRC32C of zero: a linear
+/// map, by the bytes of the sum.
 struct Shift([[u32; 256]; 4]);
 
 impl Shift {
@@ -44,8 +46,8 @@ pub(crate) fn crc_joined(first: u32, second: u32, sectors: u64) -> u32 {
     (0..rest).fold(first, |sum, _| SECTOR_SHIFT.apply(sum)) ^ second
 }
 
-/// Whether `sum` is the CRC32C of `bytes`. The fuzzer alone may ask for leniency, so that it gets behind the checksums; it is not
-/// compiled into anything but tests and the fuzzer.
+/// Returns whether `sum` is the CRC32C of `bytes`. The fuzzer alone may ask for leniency, so that
+/// it gets behind the checksums; it is not compiled into anything but tests and the fuzzer.
 pub(crate) fn crc_matches(bytes: &[u8], sum: u32) -> bool {
     #[cfg(any(test, feature = "fuzzing"))]
     if is_lenient() {
@@ -54,7 +56,7 @@ pub(crate) fn crc_matches(bytes: &[u8], sum: u32) -> bool {
     crc(bytes) == sum
 }
 
-/// Whether the bytes end with the CRC32C of those before.
+/// Returns whether the bytes end with the CRC32C of those before.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk()
@@ -66,7 +68,7 @@ thread_local! {
     static LENIENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether every checksum is taken to match on this thread.
+/// Returns whether every checksum is taken to match on this thread.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn is_lenient() -> bool {
     LENIENT.get()

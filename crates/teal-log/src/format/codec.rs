@@ -1,12 +1,13 @@
 //! Little-endian reading and writing of bytes that may be hostile.
 //!
 //! # Guarantees
-//! 1. Reading never panics and never allocates more than the input holds: what is missing is `None`.
+//! 1. Reading never panics and never allocates more than the input holds: what is missing is
+//!    `None`.
 
 use teal_types::{Sector, Stamp, Timestamp};
 
-/// Exclusive upper bound of sequence numbers, `Lsn`s, checkpoint, batch, epoch and object numbers on the disk: no store ever gets there,
-/// and adding to one never overflows.
+/// Exclusive upper bound of sequence numbers, `Lsn`s, checkpoint, batch, epoch and object numbers
+/// on the disk: no store ever gets there, and adding to one never overflows.
 pub(crate) const COUNTER_LIMIT: u64 = 1 << 62;
 
 /// Reads fields from the front of a slice.

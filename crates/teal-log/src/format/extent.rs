@@ -1,4 +1,5 @@
-//! An extent: where a run of a file's blocks is stored, with a checksum for each block; or what part of a shared extent holds them.
+//! An extent: where a run of a file's blocks is stored, with a checksum for each block; or what
+//! part of a shared extent holds them.
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -19,8 +20,8 @@ pub(crate) const EXTENT_BLOCKS: u64 = 128;
 pub(crate) const FILE_BLOCKS: u64 = 1 << 51;
 /// Sectors in a block.
 pub(crate) const BLOCK_SECTORS: u64 = 8;
-/// Most blocks in one shared extent, a quarter of a MiB: it is moved as one run, lives as long as anybody refers to a part of it, and must
-/// fit the smallest segment.
+/// Most blocks in one shared extent, a quarter of a MiB: it is moved as one run, lives as long as
+/// anybody refers to a part of it, and must fit the smallest segment.
 pub(crate) const SHARED_BLOCKS: u64 = 64;
 /// Exclusive upper bound of the ids of shared extents: 48 bits.
 pub(crate) const SHARED_IDS: u64 = 1 << 48;
@@ -104,7 +105,7 @@ impl Slice {
 /// What a file's map says of a run of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mapped {
-    /// They lie here, and nobody else refers to them.
+    /// They lie here, and nothing else refers to them.
     Own(Extent),
     /// They are this part of an extent in the shared-extent table.
     Shared(Slice),
@@ -169,7 +170,7 @@ impl Mapped {
         out.put_u16(slice.first);
     }
 
-    /// What holds a file's blocks from `block` on, if a file may have those.
+    /// Returns what holds a file's blocks from `block` on, if a file may have those.
     pub(crate) fn decode_at(block: u64, bytes: &[u8]) -> Option<Self> {
         Self::decode(bytes).filter(|extent| block <= FILE_BLOCKS - extent.blocks())
     }

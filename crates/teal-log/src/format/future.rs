@@ -1,6 +1,7 @@
 //! Items whose layout is fixed now and which come into use with history.
 //!
-//! **History** (tree kind 7; key: three words, object, first block, `Lsn` at which the range died; block 2^64 - 1 is the inode record):
+//! **History** (tree kind 7; key: three words, object, first block, `Lsn` at which the range died;
+//! block 2^64 - 1 is the inode record):
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|

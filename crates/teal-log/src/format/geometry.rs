@@ -78,7 +78,8 @@ impl Geometry {
             .unwrap_or(0)
     }
 
-    /// The anchor place farthest from another one: what damages both is half as long as the disk. `None`: there is only one place.
+    /// The anchor place farthest from another one: what damages both is half as long as the disk.
+    /// `None`: there is only one place.
     pub(crate) fn place_opposite(&self, place: u32) -> Option<u32> {
         Some((place + self.places / 2) % self.places).filter(|other| *other != place)
     }
@@ -116,7 +117,7 @@ impl Geometry {
         }
     }
 
-    /// Whether a run lies inside the usable part of one segment.
+    /// Returns whether a run lies inside the usable part of one segment.
     pub(crate) fn holds(&self, run: Run) -> bool {
         self.segment_of(run.addr).is_some_and(|segment| {
             let usable = self.usable(segment);
@@ -126,7 +127,8 @@ impl Geometry {
         })
     }
 
-    /// Whether records may be written to a run: inside the usable part of one segment, and aligned.
+    /// Returns whether records may be written to a run: inside the usable part of one segment, and
+    /// aligned.
     pub(crate) fn takes(&self, run: Run) -> bool {
         self.holds(run)
             && run.addr.get().is_multiple_of(self.align)

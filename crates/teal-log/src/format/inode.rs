@@ -19,7 +19,8 @@
 //! | 104 | 16 | stamp of the attributes |
 //! | 120 | 8 | sectors its content takes (`st_blocks`) |
 //!
-//! Then items to the end of the record: type u8, flags u8 (1 may be ignored if unknown), zero u16, length u32, value.
+//! Then items to the end of the record: type u8, flags u8 (1 may be ignored if unknown), zero u16,
+//! length u32, value.
 //!
 //! | type | name | value |
 //! |---:|---|---|
@@ -49,6 +50,8 @@ const _: () = assert!(
     "an object at all of its limits fits"
 );
 const VERSION: u8 = 1;
+/// Encoded bytes of extents or entries an inode record may hold.
+pub(crate) const INLINE_CONTENT: usize = 1024;
 
 /// The sectors of the longest file.
 const SECTORS_MAX: u64 = i64::MAX as u64 / SECTOR + 1;

@@ -20,7 +20,7 @@ pub(crate) fn parts(key: u64) -> (ObjectNo, u16) {
     )
 }
 
-/// Whether a delta may name this piece of this object.
+/// Returns whether a delta may name this piece of this object.
 pub(crate) fn is_key(no: ObjectNo, piece: u16) -> bool {
     no.get() < REPLICATED_LIMIT && piece < 1 << PIECE_BITS
 }

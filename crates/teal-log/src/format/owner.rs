@@ -56,12 +56,14 @@ impl Owner {
         String::from_utf8_lossy(&self.name[..end]).into_owned()
     }
 
-    /// Whether it says nothing: a store that is opened so is not marked, and no mark is looked at.
+    /// Returns whether it says nothing: a store that is opened so is not marked, and no mark is
+    /// looked at.
     pub fn is_unknown(&self) -> bool {
         self.machine == [0; 16]
     }
 
-    /// Whether both are one machine. While it runs, its name may change, and a container on it may have another one.
+    /// Returns whether both are one machine. While it runs, its name may change, and a container on
+    /// it may have another one.
     pub fn is_same_machine(&self, other: &Self) -> bool {
         self.machine == other.machine || self.boot == other.boot
     }

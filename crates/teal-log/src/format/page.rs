@@ -23,9 +23,10 @@
 //! | 16 | 8 | owner: an object number, 0 for trees of the whole store |
 //! | 24 | … | items, keys strictly ascending |
 //!
-//! A leaf item is its key (8), the length of its value (2), the value (at most [`VALUE_MAX`]). An interior item is a key
-//! (8) not above any key of the subtree, and the subtree's [`PagePtr`] (12): address (6), encoded length (2), CRC32C of
-//! the padded sectors (4). The first key of an interior page counts as minus infinity when routing.
+//! A leaf item is its key (8), the length of its value (2), the value (at most [`VALUE_MAX`]). An
+//! interior item is a key (8) not above any key of the subtree, and the subtree's [`PagePtr`] (12):
+//! address (6), encoded length (2), CRC32C of the padded sectors (4). The first key of an interior
+//! page counts as minus infinity when routing.
 
 use teal_types::{ObjectNo, SECTOR, Sector};
 
@@ -85,7 +86,7 @@ impl TreeKind {
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
-    /// What to call one of its pages in a message.
+    /// Returns what to call one of its pages in a message.
     pub(crate) const fn page_name(self) -> &'static str {
         match self {
             Self::InodeMap => "a page of the inode map",
@@ -146,7 +147,7 @@ impl PagePtr {
         assert_eq!(ptr.stored_bytes(), page.len(), "a page fills its sectors");
         ptr
     }
-    /// Whether `page` is what this pointer was made for, bit by bit.
+    /// Returns whether `page` is what this pointer was made for, bit by bit.
     #[cfg(test)]
     pub(crate) fn matches(self, page: &[u8]) -> bool {
         page.len() == self.stored_bytes() && crc32c::crc32c(page) == self.crc
@@ -164,11 +165,11 @@ impl PagePtr {
     pub(crate) const fn bytes(self) -> u16 {
         self.bytes
     }
-    /// How many sectors the page takes.
+    /// Returns how many sectors the page takes.
     pub(crate) const fn sectors(self) -> u64 {
         (self.bytes as u64).div_ceil(SECTOR)
     }
-    /// How many bytes its sectors have: what to read.
+    /// Returns how many bytes its sectors have: what to read.
     pub(crate) const fn stored_bytes(self) -> usize {
         padded(self.bytes as usize)
     }
@@ -230,14 +231,14 @@ pub(crate) enum Child {
 }
 
 impl Node {
-    /// How many items it has.
+    /// Returns how many items it has.
     pub(crate) fn len(&self) -> usize {
         match &self.items {
             Items::Leaf(items) => items.len(),
             Items::Inner(items) => items.len(),
         }
     }
-    /// Whether it has no items; such a node is about to be dropped.
+    /// Returns whether it has no items; such a node is about to be dropped.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -306,10 +307,12 @@ impl Node {
         out
     }
 
-    /// The node of the page read from the sectors at `at`. Does not look at any checksum: see [`PagePtr::matches`].
+    /// The node of the page read from the sectors at `at`. Does not look at any checksum: see
+    /// [`PagePtr::matches`].
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] unless the bytes are exactly one well-formed page that is as expected.
+    /// [`StoreError::Corrupt`] unless the bytes are exactly one well-formed page that is as
+    /// expected.
     pub(crate) fn decode(page: &[u8], at: Sector, want: Expect) -> Result<Self, StoreError> {
         Self::parse(page, want).ok_or_else(|| want.damaged(at))
     }

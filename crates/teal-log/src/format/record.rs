@@ -1,7 +1,9 @@
-//! A record: one contiguous part of a batch. A batch is one or more records; the last one carries the flag *commit*.
+//! A record: one contiguous part of a batch. A batch is one or more records; the last one carries
+//! the flag *commit*.
 //!
-//! `[header, 512 bytes][payload: blocks and pages, whole sectors][body: deltas, zero padded]`, starting and ending at the commit
-//! alignment. Addresses in the body are absolute, so that later filling of gaps needs no other form.
+//! `[header, 512 bytes][payload: blocks and pages, whole sectors][body: deltas, zero padded]`,
+//! starting and ending at the commit alignment. Addresses in the body are absolute, so that later
+//! filling of gaps needs no other form.
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -49,7 +51,8 @@ pub(crate) const MAGIC: [u8; 4] = *b"TREC";
 pub(crate) const HEADER: usize = 512;
 const VERSION: u16 = 2;
 
-/// Most sectors of a record, 1 MiB: however large a segment is, the successor of a record that cannot be read is not farther away.
+/// Most sectors of a record, 1 MiB: however large a segment is, the successor of a record that
+/// cannot be read is not farther away.
 pub(crate) const SECTORS_MAX: u64 = 2048;
 
 pub(crate) const COMMIT: u16 = 1;
@@ -64,7 +67,8 @@ pub(crate) struct Run {
     pub(crate) sectors: u32,
 }
 
-/// What only a look at every object could tell otherwise, in the last record of a batch (in others as far as it is known).
+/// What only a look at every object could tell otherwise, in the last record of a batch (in others
+/// as far as it is known).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sums {
     pub(crate) objects: u64,
@@ -96,7 +100,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Returns the machine that has the store open whose last record this is; `None` when the store was closed, or no machine is named.
+    /// Returns the machine that has the store open whose last record this is; `None` when the store
+    /// was closed, or no machine is named.
     pub(crate) fn open_owner(&self) -> Option<Owner> {
         Some(self.owner).filter(|owner| !self.is(CLEAN) && !owner.is_unknown())
     }
@@ -221,7 +226,7 @@ impl Header {
     }
 }
 
-/// Whether a record's predecessor has this digest.
+/// Returns whether a record's predecessor has this digest.
 pub(crate) fn follows(header: &Header, digest: u64) -> bool {
     #[cfg(any(test, feature = "fuzzing"))]
     if super::checksum::is_lenient() {
@@ -230,7 +235,7 @@ pub(crate) fn follows(header: &Header, digest: u64) -> bool {
     header.previous == digest
 }
 
-/// What the next record says of the one whose first sector is `header`.
+/// Returns what the next record says of the one whose first sector is `header`.
 pub(crate) fn digest(header: &[u8], uuid: &[u8; 16]) -> u64 {
     let mut hasher = SipHasher24::new_with_key(uuid);
     hasher.write(&header[..HEADER]);

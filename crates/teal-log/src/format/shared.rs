@@ -1,4 +1,5 @@
-//! The shared-extent table: extents that parts of files refer to, and the way back from a place on the disk to them.
+//! The shared-extent table: extents that parts of files refer to, and the way back from a place on
+//! the disk to them.
 //!
 //! Tree kind 6 has two kinds of items. A key below 2^48 is a shared extent's id; its value:
 //!
@@ -7,7 +8,8 @@
 //! | 0 | 4 | count of extents that refer to it |
 //! | 4 | | an extent of at most 64 blocks, see [`super::extent`] |
 //!
-//! A key of 2^63 and more is 2^63 plus the address of the first sector of a shared extent; its value:
+//! A key of 2^63 and more is 2^63 plus the address of the first sector of a shared extent; its
+//! value:
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|

@@ -35,7 +35,8 @@ pub(crate) const BYTES: usize = 4096;
 const COPY_SECTORS: u64 = BYTES as u64 / SECTOR;
 pub(crate) const LABEL_MAX: usize = 64;
 const FLAG_ROTATIONAL: u32 = 1;
-/// Incompatible feature bit: directories keep names made one after the other together (`dir.rs`).
+/// Incompatible feature bit: directories keep names made one after the other together
+/// (`object/directory.rs`).
 pub(crate) const GROUPED_NAMES: u64 = 1;
 /// Incompatible feature bits that this program knows.
 const KNOWN: u64 = GROUPED_NAMES;
@@ -84,7 +85,7 @@ pub(crate) enum Refused {
 }
 
 impl Superblock {
-    /// Where the second superblock of a disk with this many sectors lies.
+    /// Returns where the second superblock of a disk with this many sectors lies.
     pub(crate) fn second_copy(sectors: u64) -> Sector {
         Sector::new((sectors.saturating_sub(COPY_SECTORS)) / COPY_SECTORS * COPY_SECTORS)
     }

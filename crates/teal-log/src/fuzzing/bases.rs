@@ -11,9 +11,9 @@ use crate::format::superblock::{self, Superblock};
 use crate::recovery::find_superblock::read_superblock;
 use crate::recovery::open::OpenOptions;
 use crate::space::cost::Cost;
-use crate::store::Store;
+use crate::store::handle::Store;
+use crate::store::locked::NewObject;
 use crate::store::mkfs::{MkfsOptions, SMALLEST_STORE};
-use crate::store::op::NewObject;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};
@@ -52,7 +52,8 @@ impl Part {
     }
 }
 
-/// An image, its structures (fixed ones first, then the newest first), and what its commits had made of the tree.
+/// An image, its structures (fixed ones first, then the newest first), and what its commits had
+/// made of the tree.
 pub(super) struct Base {
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) parts: Vec<Part>,
@@ -107,7 +108,7 @@ impl Maker {
         let data: Vec<u8> = (0..len).map(|i| (i * 31 + i / 256) as u8 ^ seed).collect();
         let op = self
             .store
-            .begin(Cost::data(len as u64))
+            .begin(Cost::write(len as u64))
             .expect("there is room");
         op.lock(&[no])
             .and_then(|mut locked| locked.write(no, at, &data))
@@ -209,7 +210,7 @@ fn fragments(m: &mut Maker) {
         }
     }
     m.checkpoint();
-    let op = m.store.begin(Cost::data(1 << 16)).expect("there is room");
+    let op = m.store.begin(Cost::write(1 << 16)).expect("there is room");
     let mut locked = op.lock(&[tree]).expect("it is there");
     locked.punch(tree, 100_000, 300_000).expect("a sound map");
     locked.truncate(tree, 1_400_001).expect("a sound map");

@@ -1,4 +1,4 @@
-//! Opening and using an image that somebody has tampered with.
+//! Opening and using an image that was tampered with.
 
 use super::lenient;
 use super::metered::{MeteredDisk, Noon};
@@ -9,8 +9,8 @@ use crate::inspect::check::CheckOptions;
 use crate::inspect::dump::{DumpWhat, RawWhat, dump_raw};
 use crate::recovery::open::{OpenOptions, Recovery};
 use crate::space::cost::Cost;
-use crate::store::Store;
-use crate::store::op::{NewObject, SetAttr};
+use crate::store::handle::Store;
+use crate::store::locked::{NewObject, SetAttr};
 use std::sync::Arc;
 use teal_env::{Clock, Disk};
 use teal_types::{FileType, Name, ObjectNo};
@@ -215,7 +215,7 @@ fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
 
 fn content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
     let size = store.attr(file)?.size;
-    let op = store.begin(Cost::data(1 << 18))?;
+    let op = store.begin(Cost::write(1 << 18))?;
     let mut locked = op.lock(&[file])?;
     for at in [0, 5000, size / 2, size.saturating_sub(10), size] {
         let _ = locked.write(file, at, &[9; 9000]);

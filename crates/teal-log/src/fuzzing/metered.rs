@@ -12,7 +12,8 @@ use teal_types::{SECTOR, Sector, Timestamp};
 /// What a request costs beside its bytes.
 const REQUEST: u64 = 4096;
 
-/// A copy-on-write disk. Work on it is metered: opening and using an image must not read it without end.
+/// A copy-on-write disk. Work on it is metered: opening and using an image must not read it without
+/// end.
 pub(super) struct MeteredDisk {
     base: Arc<Vec<u8>>,
     /// Sectors that differ from the base.

@@ -1,6 +1,6 @@
 //! What can be seen of a store, and whether that is what once was committed.
 
-use crate::store::Store;
+use crate::store::handle::Store;
 use siphasher::sip::SipHasher24;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
@@ -118,7 +118,7 @@ fn agrees<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
 }
 
 impl Seen {
-    /// Whether all that could be read is what `was` says.
+    /// Returns whether all that could be read is what `was` says.
     pub(super) fn is_part_of(&self, was: &Self) -> bool {
         agrees(self.orphans.as_ref(), was.orphans.as_ref())
             && self.things.iter().all(|(no, thing)| {

@@ -5,11 +5,13 @@ use crate::format::checksum::{crc, crc_matches, is_lenient};
 use std::path::Path;
 use teal_testkit::Rng;
 
-/// What all tests of this crate may hold together: a length taken from an image that is allocated unseen ends the process.
+/// What all tests of this crate may hold together: a length taken from an image that is allocated
+/// unseen ends the process.
 #[global_allocator]
 static MEMORY: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, 1 << 30);
 
-/// What is kept in the repository: inputs worth keeping, and those that once broke a promise.
+/// Returns what is kept in the repository: inputs worth keeping, and those that once broke a
+/// promise.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")

@@ -1,17 +1,23 @@
-//! `check`: looks at everything an open store consists of and says what is wrong with it. Changes nothing.
+//! `check`: looks at everything an open store consists of and says what is wrong with it. Changes
+//! nothing.
 //!
 //! # Guarantees
-//! 1. *Complete*: every page, inode record, entry, link, extent and segment that the newest state refers to is looked at; with
-//!    [`CheckOptions::verify_data`] every byte of it is read from the disk, not from a cache.
-//! 2. *Undeterred*: a damaged thing is one problem; whatever can be reached without it is still checked.
-//! 3. *Bounded*: memory grows with the number of objects and extents (some 100 bytes each), the list of problems by [`PROBLEMS_MAX`].
+//! 1. *Complete*: every page, inode record, entry, link, extent and segment that the newest state
+//!    refers to is looked at; with [`CheckOptions::verify_data`] every byte of it is read from the
+//!    disk, not from a cache.
+//! 2. *Undeterred*: a damaged thing is one problem; whatever can be reached without it is still
+//!    checked.
+//! 3. *Bounded*: memory grows with the number of objects and extents (some 100 bytes each), the
+//!    list of problems by [`PROBLEMS_MAX`].
 //!
 //! # How
 //! 1. `fixed` reads superblocks and anchors.
-//! 2. `objects` walks the store-wide trees and every object, notes every live range, and adds up what entries and links say of each.
+//! 2. `objects` walks the store-wide trees and every object, notes every live range, and adds up
+//!    what entries and links say of each.
 //! 3. `shared` holds the table of shared extents against the references of all files.
 //! 4. `names` compares the two and finds what cannot be reached.
-//! 5. `space` sorts the live ranges: none overlaps another or leaves its segment, and their sum per segment is what the usage table says.
+//! 5. `space` sorts the live ranges: none overlaps another or leaves its segment, and their sum per
+//!    segment is what the usage table says.
 
 mod fixed;
 mod names;
@@ -22,7 +28,10 @@ mod space;
 
 use crate::error::StoreError;
 use crate::format::page::TreeKind;
-use crate::store::Store;
+use crate::object::objects::ObjectStore;
+use crate::store::handle::Store;
+use crate::tree::Tree;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use teal_types::{FileType, ObjectNo, SECTOR};
 
@@ -34,7 +43,8 @@ pub const PROBLEMS_MAX: usize = 1000;
 /// What to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Whether to read all file content and compare its checksums, and to walk the records of every segment in use.
+    /// Whether to read all file content and compare its checksums, and to walk the records of every
+    /// segment in use.
     pub verify_data: bool,
 }
 
@@ -123,7 +133,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether there was no problem.
+    /// Returns whether there was no problem.
     pub fn is_clean(&self) -> bool {
         self.total == 0
     }
@@ -157,14 +167,16 @@ struct Facts {
     /// Names its own links have, and names that entries give it.
     links: u32,
     named: u32,
-    /// Sum over links minus sum over entries of the fingerprints of (directory, name): 0 when they are the same.
+    /// Sum over links minus sum over entries of the fingerprints of (directory, name): 0 when they
+    /// are the same.
     fingerprint: u64,
     /// A directory with an entry for it.
     in_dir: u64,
 }
 
 struct Checker<'s> {
-    store: &'s Store,
+    store: &'s ObjectStore,
+    usage_tree: &'s Mutex<Tree>,
     options: CheckOptions,
     report: Report,
     ranges: Vec<Range>,
@@ -174,13 +186,13 @@ struct Checker<'s> {
 }
 
 impl Store {
-    /// Checks the whole store, roll-forward state included. Changes nothing, but has to have the store for itself: what operations
-    /// change meanwhile is reported as contradictions.
+    /// Checks the whole store, roll-forward state included. Changes nothing, but has to have the
+    /// store for itself: what operations change meanwhile is reported as contradictions.
     pub fn check(&self, options: CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> Report {
-        let _committer = self.commit.lock();
-        self.reader.forget_caches();
+        let _committer = self.log.committer();
+        self.objects().reader.forget_caches();
         let mut checker = Checker::new(self, options);
-        for (no, error) in self.settle_each() {
+        for (no, error) in self.objects().redo_each_deferred() {
             checker.failed(Some(no), &error);
         }
         progress(CheckProgress {
@@ -205,7 +217,8 @@ impl<'s> Checker<'s> {
     fn new(store: &'s Store, options: CheckOptions) -> Self {
         let report = Report::default();
         Self {
-            store,
+            store: store.objects(),
+            usage_tree: &store.log.usage,
             options,
             report,
             ranges: Vec::new(),

@@ -1,7 +1,9 @@
-//! `dump`: prints structures for people, one line per item. Nothing is changed and nothing has to be whole.
+//! `dump`: prints structures for people, one line per item. Nothing is changed and nothing has to
+//! be whole.
 //!
 //! # How
-//! 1. `raw` reads a disk that need not open: superblocks, anchors, chain, one segment. 2. `open` shows what an open store knows.
+//! 1. `raw` reads a disk that need not open: superblocks, anchors, chain, one segment. 2. `open`
+//!    shows what an open store knows.
 
 mod open;
 mod raw;

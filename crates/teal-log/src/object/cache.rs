@@ -1,8 +1,10 @@
 //! The objects in memory, in shards.
 //!
 //! # Invariants
-//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only while nobody else holds it.
-//! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned by being held elsewhere.
+//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only
+//!    while no other thread holds it.
+//! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned
+//!    by being held elsewhere.
 
 use crate::object::state::{Object, ObjectRef};
 use parking_lot::Mutex;
@@ -11,24 +13,27 @@ use std::sync::Arc;
 use teal_types::ObjectNo;
 
 const SHARDS: usize = 64;
-/// Records of objects in memory that could be read again: few objects have large ones, but those are a thousand times as large.
+/// Records of objects in memory that could be read again: few objects have large ones, but those
+/// are a thousand times as large.
 const CACHED_BYTES: usize = 64 << 20;
 
 #[derive(Default)]
 struct Shard {
     objects: HashMap<ObjectNo, ObjectRef>,
-    /// Sum of their weights.
+    /// Sum of the lengths of their records.
     bytes: usize,
 }
 
 impl Shard {
-    /// Keeps what somebody holds, and of the rest as much as is said; hash order is as good as random.
+    /// Keeps the objects that are held elsewhere, and of the rest as much as is said; hash order is
+    /// as good as random.
     fn keep(&mut self, most: usize, most_bytes: usize) {
         let (mut count, mut bytes) = (0, 0);
         self.objects.retain(|_, o| {
-            let keep = Arc::strong_count(o) > 1 || (count < most && bytes + o.weight <= most_bytes);
+            let keep =
+                Arc::strong_count(o) > 1 || (count < most && bytes + o.record_len <= most_bytes);
             count += usize::from(keep);
-            bytes += if keep { o.weight } else { 0 };
+            bytes += if keep { o.record_len } else { 0 };
             keep
         });
         self.bytes = bytes;
@@ -36,12 +41,12 @@ impl Shard {
 }
 
 /// Each lock guards its shard; nothing else is done under it.
-pub(crate) struct Table {
+pub(crate) struct ObjectCache {
     shards: Vec<Mutex<Shard>>,
     per_shard: usize,
 }
 
-impl Table {
+impl ObjectCache {
     pub(crate) fn new(cap: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -61,14 +66,14 @@ impl Table {
     pub(crate) fn add(&self, object: Object) -> ObjectRef {
         let mut shard = self.shard(object.no).lock();
         if shard.objects.len() >= self.per_shard
-            || shard.bytes + object.weight > CACHED_BYTES / SHARDS
+            || shard.bytes + object.record_len > CACHED_BYTES / SHARDS
         {
             shard.keep(self.per_shard / 2, CACHED_BYTES / SHARDS / 2);
         }
         if let Some(first) = shard.objects.get(&object.no) {
             return Arc::clone(first);
         }
-        shard.bytes += object.weight;
+        shard.bytes += object.record_len;
         let object = Arc::new(object);
         shard.objects.insert(object.no, Arc::clone(&object));
         object
@@ -77,11 +82,11 @@ impl Table {
     pub(crate) fn remove(&self, no: ObjectNo) {
         let mut shard = self.shard(no).lock();
         if let Some(object) = shard.objects.remove(&no) {
-            shard.bytes -= object.weight;
+            shard.bytes -= object.record_len;
         }
     }
 
-    /// Forgets every object nobody holds.
+    /// Forgets every object that is not held elsewhere.
     pub(crate) fn shrink(&self) {
         for shard in &self.shards {
             shard.lock().keep(0, 0);
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn large_records_do_not_pile_up() {
-        let table = Table::new(16384);
+        let table = ObjectCache::new(16384);
         let core = Core::decode(&[&[1, FileType::Fifo.code()], &[0; 126][..]].concat()).unwrap();
         let mut held = Vec::new();
         for no in 0..5000 {

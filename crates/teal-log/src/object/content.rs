@@ -1,7 +1,8 @@
 //! The content of a file: reading, writing, cutting, punching.
 //!
 //! # Invariants
-//! 1. Bytes behind the end of a file are zero wherever they are kept, so that growing a file shows zeros.
+//! 1. Bytes behind the end of a file are zero wherever they are kept, so that growing a file shows
+//!    zeros.
 //! 2. The newest word on a block is the dirty map, else the extents, else it is a hole.
 
 use crate::error::StoreError;
@@ -9,7 +10,7 @@ use crate::format::extent::{BLOCK_SECTORS, Mapped};
 use crate::iovec::Bytes;
 use crate::object::extents::Extents;
 use crate::object::gather::{Piece, SPAN_MAX, Stretch};
-use crate::object::state::{Blocks, Content, Dirty, INLINE_DATA, State};
+use crate::object::state::{Blocks, Content, DirtyBlock, INLINE_DATA, State};
 use crate::seeded::{Bug, bug};
 use crate::tree::freed::Freed;
 use crate::tree::reader::Reader;
@@ -17,18 +18,19 @@ use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 /// From this many bytes on, the blocks of a write share memory.
 const TOGETHER: usize = 64 << 10;
-/// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each into its own.
-fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<Dirty> {
+/// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each
+/// into its own.
+fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<DirtyBlock> {
     if data.len() < TOGETHER {
         return data
             .chunks_exact(BLOCK as usize)
-            .map(|block| Dirty::new(block.into()))
+            .map(|block| DirtyBlock::new(block.into()))
             .collect();
     }
     let mut memory = src.buffers.lend(data.len());
     memory.copy_from_slice(data);
     Bytes::split(memory, BLOCK as usize)
-        .map(Dirty::new)
+        .map(DirtyBlock::new)
         .collect()
 }
 
@@ -270,7 +272,8 @@ impl State {
         Ok(())
     }
 
-    /// The first byte at or after `offset` that is (or is not) part of a hole; the end of the file counts as a hole.
+    /// The first byte at or after `offset` that is (or is not) part of a hole; the end of the file
+    /// counts as a hole.
     pub(crate) fn seek(
         &self,
         src: &Reader,
@@ -366,7 +369,8 @@ impl Blocks {
                         extent.slice(block - start, stop.div_ceil(BLOCK) - block),
                     )?;
                     at = stop;
-                    // Extents end after half a mebibyte at most; neighbours on the disk are read together.
+                    // Extents end after half a mebibyte at most; neighbours on the disk are read
+                    // together.
                     if let Some(Stretch {
                         len: before,
                         piece:

@@ -1,11 +1,15 @@
-//! The entries of one directory, ordered by cookie: few of them in the inode, many in a tree of their own.
+//! The entries of one directory, ordered by cookie: few of them in the inode, many in a tree of
+//! their own.
 //!
 //! # Invariants
-//! 1. A cookie is 56 bits of keyed hashes of the name, then 7 bits that tell names of one hash apart; it never changes while the entry
-//!    lives, so that reading a directory in pieces is stable under change.
-//! 2. Cookies are below 2^63 and at least 128; smaller ones are left for `.`, `..` and "from the start".
-//! 3. Names that differ in little but their last three characters lie together ([`NameHash`]): what is made one after the other, as cameras,
-//!    logs and counters do, changes the same few pages, however many names there are, and is listed about in the order it was made in.
+//! 1. A cookie is 56 bits of keyed hashes of the name, then 7 bits that tell names of one hash
+//!    apart; it never changes while the entry lives, so that reading a directory in pieces is
+//!    stable under change.
+//! 2. Cookies are below 2^63 and at least 128; smaller ones are left for `.`, `..` and "from the
+//!    start".
+//! 3. Names that differ in little but their last three characters lie together ([`NameHash`]): what
+//!    is made one after the other, as cameras, logs and counters do, changes the same few pages,
+//!    however many names there are, and is listed about in the order it was made in.
 
 use crate::error::StoreError;
 use crate::format::inode::Entry;
@@ -40,7 +44,7 @@ const EXTENSION: usize = 5;
 /// Bits of a cookie's hash that tell names of one group apart.
 const IN_GROUP_BITS: u32 = 24;
 
-/// Where a store's directories put names. Without the key nobody can choose names that meet.
+/// Where a store's directories put names. Names that meet cannot be chosen without the key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NameHash {
     seed: [u8; 16],
@@ -74,7 +78,8 @@ impl NameHash {
     }
 }
 
-/// What names made one after the other mostly share: all but the last characters and the extension.
+/// Returns what names made one after the other mostly share: all but the last characters and the
+/// extension.
 fn group(name: &[u8]) -> &[u8] {
     let dot = name
         .iter()
@@ -205,7 +210,7 @@ impl Dir {
             .values()
             .map(|e| 25 + e.name.as_bytes().len())
             .sum::<usize>()
-            <= crate::object::state::INLINE_CONTENT
+            <= crate::format::inode::INLINE_CONTENT
         {
             return Ok(());
         }

@@ -1,8 +1,8 @@
 //! The extents of one file: few of them in the inode, many in a tree of their own.
 //!
 //! # Invariants
-//! 1. Extents never overlap. 2. What a change takes away is reported, piece by piece, for the segment table and the table of shared
-//!    extents.
+//! 1. Extents never overlap. 2. What a change takes away is reported, piece by piece, for the
+//!    segment table and the table of shared extents.
 
 use crate::error::StoreError;
 use crate::format::extent::Mapped;
@@ -132,8 +132,9 @@ impl Extents {
         Ok(())
     }
 
-    /// Lets `extent` hold the blocks from `block` on. Few extents stay few, however large, until they [outgrow](Self::outgrow) the inode:
-    /// a batch that writes the whole record must find them there.
+    /// Lets `extent` hold the blocks from `block` on. Few extents stay few, however large, until
+    /// they [outgrow](Self::outgrow) the inode: a batch that writes the whole record must find them
+    /// there.
     pub(crate) fn replace(
         &mut self,
         src: &dyn PageSource,
@@ -146,7 +147,8 @@ impl Extents {
         self.put(src, block, extent)
     }
 
-    /// The parts of shared extents that begin in these ranges. After [`warm`](Self::warm)ing them it does no I/O.
+    /// The parts of shared extents that begin in these ranges. After [`warm`](Self::warm)ing them
+    /// it does no I/O.
     pub(crate) fn shared_in(
         &self,
         src: &dyn PageSource,
@@ -177,7 +179,7 @@ impl Extents {
     /// Moves extents that are too many for an inode record into a tree.
     pub(crate) fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
         let Self::Few(map) = self else { return Ok(()) };
-        if map.values().map(Mapped::item_len).sum::<usize>() <= crate::object::state::INLINE_CONTENT
+        if map.values().map(Mapped::item_len).sum::<usize>() <= crate::format::inode::INLINE_CONTENT
         {
             return Ok(());
         }
@@ -196,7 +198,8 @@ impl Extents {
         }
     }
 
-    /// Makes sure that taking away these blocks changes the counts of shared extents without I/O, and cannot fail.
+    /// Makes sure that taking away these blocks changes the counts of shared extents without I/O,
+    /// and cannot fail.
     pub(crate) fn warm_shared(
         &self,
         src: &Reader,

@@ -1,4 +1,5 @@
-//! Reads the planned stretches of a file: those that lie near each other with one request, every block checked.
+//! Reads the planned stretches of a file: those that lie near each other with one request, every
+//! block checked.
 
 use crate::error::StoreError;
 use crate::format::checksum::crc_matches;
@@ -35,8 +36,8 @@ pub(crate) struct Stretch {
     pub(crate) piece: Piece,
 }
 
-/// How many of the first stretches lie so near each other on the disk that one read takes them all: between the content of two records
-/// lie a body and a header.
+/// Returns how many of the first stretches lie so near each other on the disk that one read takes
+/// them all: between the content of two records lie a body and a header.
 fn near(plan: &[Stretch]) -> usize {
     let place = |stretch: &Stretch| match &stretch.piece {
         Piece::Disk { addr, stored, .. } => Some((addr.get(), addr.get() + stored)),
@@ -77,7 +78,8 @@ impl Reader {
         Ok(out)
     }
 
-    /// What lies from the first to the last of these stretches, unchecked; `None` when it cannot be read at once.
+    /// Returns what lies from the first to the last of these stretches, unchecked; `None` when it
+    /// cannot be read at once.
     fn span(&self, stretches: &[Stretch]) -> Option<(Sector, Bytes)> {
         let (first, last) = (&stretches.first()?.piece, &stretches.last()?.piece);
         let (Piece::Disk { addr: start, .. }, Piece::Disk { addr, stored, .. }) = (first, last)
@@ -139,7 +141,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and checks each.
+    /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and
+    /// checks each.
     fn content(
         &self,
         no: ObjectNo,

@@ -1,14 +1,18 @@
 //! Roll-forward: applies the deltas of committed records to the state as the checkpoint left it.
 //!
 //! # Invariants
-//! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte for byte.
-//! 2. Counts of shared extents are what the batch says; what the files' own deltas take away does not change them.
-//! 3. Every object that is newer than its record stays in memory until the next checkpoint folds it.
+//! 1. Redone, a batch leaves the state that sealing it left: the same maps, the same usage, byte
+//!    for byte.
+//! 2. Counts of shared extents are what the batch says; what the files' own deltas take away does
+//!    not change them.
+//! 3. Every object that is newer than its record stays in memory until the next checkpoint folds
+//!    it.
 //!
 //! # How
-//! 1. [`Store::redo`] goes through a record when the store is opened: what it says of the store is done, and what it brings to the disk
-//!    lives from now on. What it says of objects [waits](crate::object::deferred).
-//! 2. [`Redone`] does that later, to one object.
+//! 1. [`Store::redo`] goes through a record when the store is opened: what it says of the store is
+//!    done, and what it brings to the disk lives from now on. What it says of objects
+//!    [waits](crate::object::deferred).
+//! 2. [`ObjectRedo`] does that later, to one object.
 
 use crate::error::StoreError;
 use crate::format::checksum::crc;
@@ -16,7 +20,7 @@ use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::{Extent, Mapped};
 use crate::format::imap::Home;
 use crate::format::inode::{Core, Entry};
-use crate::object::deferred::Due;
+use crate::object::deferred::DeferredDelta;
 use crate::object::directory::{Dir, Entries};
 use crate::object::extents::Extents;
 use crate::object::state::{Blocks, Content, State};
@@ -26,7 +30,7 @@ use crate::tree::reader::Reader;
 use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
 
 /// One object while its changes are made, and what that does to the store's tables.
-pub(crate) struct Redone<'s> {
+pub(crate) struct ObjectRedo<'s> {
     src: &'s Reader,
     no: ObjectNo,
     /// `None`: it is not there.
@@ -38,7 +42,7 @@ pub(crate) struct Redone<'s> {
     pub(crate) map: Option<Option<Home>>,
 }
 
-impl<'s> Redone<'s> {
+impl<'s> ObjectRedo<'s> {
     pub(crate) fn new(src: &'s Reader, no: ObjectNo, state: Option<State>) -> Self {
         Self {
             src,
@@ -51,7 +55,7 @@ impl<'s> Redone<'s> {
     }
 
     /// Makes one change.
-    pub(crate) fn redo(&mut self, due: &Due) -> Result<(), StoreError> {
+    pub(crate) fn redo(&mut self, due: &DeferredDelta) -> Result<(), StoreError> {
         let damaged = StoreError::Corrupt {
             what: "a record",
             at: due.byte / SECTOR,

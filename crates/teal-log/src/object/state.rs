@@ -1,15 +1,16 @@
 //! One object in memory.
 //!
 //! # Invariants
-//! 1. What is not on the disk is never lost from memory: an object that the open batch changed (`in_batch`), or whose content pages or
-//!    core have not been folded since (`unfolded`), is held by the store's lists and not evicted.
-//! 2. `home` is where the newest *whole* record lies; the state is that record plus the deltas in the log since the last checkpoint
-//!    plus what the open batch has.
+//! 1. What is not on the disk is never lost from memory: an object that the open batch changed
+//!    (`in_batch`), or whose content pages or core have not been folded since (`unfolded`), is held
+//!    by the store's lists and not evicted.
+//! 2. `home` is where the newest *whole* record lies; the state is that record plus the deltas in
+//!    the log since the last checkpoint plus what the open batch has.
 
 use crate::format::checksum::crc;
 use crate::format::extent::{EXTENT_BLOCKS, Extent, Mapped};
 use crate::format::imap::Home;
-use crate::format::inode::{self, Core, Item, Link};
+use crate::format::inode::{self, Core, INLINE_CONTENT, Item, Link};
 use crate::iovec::Bytes;
 use crate::object::directory::{Dir, Entries};
 use crate::object::extents::Extents;
@@ -21,9 +22,8 @@ use teal_types::{BLOCK, FileType, Lsn, ObjectNo, Sector};
 
 /// Files and symlinks up to this many bytes lie inside their inode record.
 pub(crate) const INLINE_DATA: u64 = 2048;
-/// Encoded bytes of extents or entries an inode record may hold.
-pub(crate) const INLINE_CONTENT: usize = 1024;
-/// Whole records up to this size go into every batch that changes the object; larger ones only as deltas.
+/// Whole records up to this size go into every batch that changes the object; larger ones only as
+/// deltas.
 const WHOLE_RECORD: usize = 1536;
 
 /// More blocks than any file has.
@@ -31,12 +31,12 @@ const EVERY_BLOCK: u64 = 1 << 52;
 
 /// One block of content not yet in the log, and its checksum.
 #[derive(Debug, Clone)]
-pub(crate) struct Dirty {
+pub(crate) struct DirtyBlock {
     bytes: Bytes,
     sum: u32,
 }
 
-impl Dirty {
+impl DirtyBlock {
     pub(crate) fn new(bytes: Bytes) -> Self {
         let sum = crc(&bytes);
         Self { bytes, sum }
@@ -46,7 +46,7 @@ impl Dirty {
         &self.bytes
     }
 
-    /// As many bytes of it as are stored, and their checksum.
+    /// Returns as many bytes of it as are stored, and their checksum.
     pub(crate) fn stored(&self, len: usize) -> (Bytes, u32) {
         if len == self.bytes.len() {
             return (self.bytes.clone(), self.sum);
@@ -57,16 +57,17 @@ impl Dirty {
     }
 }
 
-impl From<Vec<u8>> for Dirty {
+impl From<Vec<u8>> for DirtyBlock {
     fn from(bytes: Vec<u8>) -> Self {
         Self::new(bytes.into())
     }
 }
 
-/// A block on its way to another segment; its content is the one the extents lead to, as long as they lead to where it came from.
+/// A block on its way to another segment; its content is the one the extents lead to, as long as
+/// they lead to where it came from.
 #[derive(Debug, Clone)]
-pub(crate) struct Moving {
-    pub(crate) bytes: Dirty,
+pub(crate) struct RelocatedBlock {
+    pub(crate) bytes: DirtyBlock,
     pub(crate) from: Sector,
     /// When it was written first.
     pub(crate) born: Lsn,
@@ -75,9 +76,9 @@ pub(crate) struct Moving {
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     pub(crate) extents: Extents,
-    pub(crate) dirty: BTreeMap<u64, Dirty>,
+    pub(crate) dirty: BTreeMap<u64, DirtyBlock>,
     /// What the cleaner has read; sealed behind everything that is new.
-    pub(crate) moving: BTreeMap<u64, Moving>,
+    pub(crate) moving: BTreeMap<u64, RelocatedBlock>,
     /// Ranges that became holes in the open batch, before what is dirty now: first block, count.
     pub(crate) holes: Vec<(u64, u64)>,
     /// Where the open batch put parts of shared extents.
@@ -116,7 +117,8 @@ pub(crate) struct State {
     pub(crate) xattrs: BTreeMap<Box<[u8]>, Box<[u8]>>,
     pub(crate) content: Content,
     pub(crate) home: Option<Home>,
-    /// The open batch cut the content to nothing: whatever blocks follow stand behind a hole from end to end.
+    /// The open batch cut the content to nothing: whatever blocks follow stand behind a hole from
+    /// end to end.
     pub(crate) cut: bool,
     /// Changed in the open batch.
     pub(crate) in_batch: bool,
@@ -132,21 +134,22 @@ pub(crate) struct State {
     pub(crate) gone: bool,
 }
 
-/// An object and its lock. The lock guards the state; I/O for this object's own pages and blocks may be done under it.
+/// An object and its lock. The lock guards the state; I/O for this object's own pages and blocks
+/// may be done under it.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) no: ObjectNo,
     pub(crate) state: Arc<RwLock<State>>,
     /// Bytes of the record it was read from: about what it holds in memory.
-    pub(crate) weight: usize,
+    pub(crate) record_len: usize,
 }
 
 impl Object {
-    pub(crate) fn new(no: ObjectNo, state: State, weight: usize) -> Self {
+    pub(crate) fn new(no: ObjectNo, state: State, record_len: usize) -> Self {
         Self {
             no,
             state: Arc::new(RwLock::new(state)),
-            weight,
+            record_len,
         }
     }
 }
@@ -227,15 +230,16 @@ impl State {
         }
     }
 
-    /// What follows from a batch that held no whole record of this file: its content is in blocks, and those that had been inline have
-    /// come as extents, or are holes.
+    /// What follows from a batch that held no whole record of this file: its content is in blocks,
+    /// and those that had been inline have come as extents, or are holes.
     pub(crate) fn is_in_blocks(&mut self) {
         if self.core.kind == FileType::File && matches!(self.content, Content::Inline(_)) {
             self.content = Content::Blocks(Blocks::default());
         }
     }
 
-    /// Takes over attributes that a batch logged without the content; `None` when they belong to something else.
+    /// Takes over attributes that a batch logged without the content; `None` when they belong to
+    /// something else.
     pub(crate) fn take_core(&mut self, core: Core) -> Option<()> {
         (core.kind == self.core.kind).then_some(())?;
         self.core = core;
@@ -351,7 +355,7 @@ impl State {
         out
     }
 
-    /// Whether the content has a tree with pages that are not on the disk.
+    /// Returns whether the content has a tree with pages that are not on the disk.
     pub(crate) fn has_dirty_tree(&self) -> bool {
         match &self.content {
             Content::Blocks(Blocks {
@@ -366,8 +370,9 @@ impl State {
         }
     }
 
-    /// Whether a batch may hold the whole record: nothing of the content is elsewhere but on the disk, and it is small enough.
-    /// Counts blocks that are dirty now as if each run of them became extents of its own.
+    /// Returns whether a batch may hold the whole record: nothing of the content is elsewhere but
+    /// on the disk, and it is small enough. Counts blocks that are dirty now as if each run of them
+    /// became extents of its own.
     pub(crate) fn fits_whole(&self) -> bool {
         let content = match &self.content {
             Content::Inline(_) => return true,
@@ -416,7 +421,8 @@ impl State {
         core
     }
 
-    /// Number of names: derived, never stored. A directory counts itself and the `..` of its subdirectories while it hangs in the tree.
+    /// Number of names: derived, never stored. A directory counts itself and the `..` of its
+    /// subdirectories while it hangs in the tree.
     pub(crate) fn nlink(&self, no: ObjectNo) -> u32 {
         match (
             self.core.kind.is_dir(),

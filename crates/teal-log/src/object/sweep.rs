@@ -1,9 +1,10 @@
-//! Reads many objects in the order in which they lie on the disk: a disk with a head must not move it for every object.
+//! Reads many objects in the order in which they lie on the disk: a disk with a head must not move
+//! it for every object.
 
 use crate::format::checksum::crc_matches;
 use crate::format::imap::Home;
+use crate::object::objects::ObjectStore;
 use crate::object::state::State;
-use crate::store::Store;
 use crate::tree::reader::Reader;
 use std::collections::BTreeSet;
 use teal_types::{ObjectNo, SECTOR, Sector};
@@ -13,10 +14,10 @@ const WORTH_PASSING: u64 = 64 << 10;
 /// Bytes of one read for many objects.
 const SWEEP: u64 = 1 << 20;
 
-/// Hands out objects as their records on the disk say, each once: first those without one, then in the order in which they lie. `None` for
-/// what is not there or cannot be read so.
+/// Hands out objects as their records on the disk say, each once: first those without one, then in
+/// the order in which they lie. `None` for what is not there or cannot be read so.
 pub(crate) fn objects(
-    store: &Store,
+    store: &ObjectStore,
     wanted: BTreeSet<ObjectNo>,
     each: &mut dyn FnMut(ObjectNo, Option<State>),
 ) {
@@ -28,7 +29,7 @@ pub(crate) fn objects(
             .is_some_and(|end| end <= limit)
     };
     for no in wanted {
-        let home = store.imap.read().get(&store.reader, no).ok().flatten();
+        let home = store.inode_map.read().get(&store.reader, no).ok().flatten();
         match home.filter(is_there) {
             Some(home) => homes.push((home, no)),
             None => each(no, None),
@@ -63,7 +64,7 @@ pub(crate) fn objects(
     }
 }
 
-/// What lies between two addresses, unchecked.
+/// Returns what lies between two addresses, unchecked.
 fn stretch(reader: &Reader, start: u64, end: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
     reader

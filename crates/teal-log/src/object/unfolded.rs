@@ -1,43 +1,64 @@
 //! Objects that the next checkpoint folds: those with something newer than their home record.
 
 use crate::object::state::{ObjectRef, State};
-use crate::tree::page_bounds::Places;
+use crate::tree::page_bounds::LeafSpread;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use teal_types::ObjectNo;
 
-/// Objects with something newer than their home record: a checkpoint writes them.
 #[derive(Debug, Default)]
-pub(crate) struct Unfolded {
+struct UnfoldedList {
+    /// Each with what its record takes, at most.
     objects: HashMap<ObjectNo, (ObjectRef, u64)>,
     bytes: u64,
-    places: Places,
+    places: LeafSpread,
 }
 
-impl Unfolded {
-    /// Adds an object, or weighs it anew.
-    pub(crate) fn insert(&mut self, object: &ObjectRef, state: &State) {
-        let weight = state.record_weight();
-        self.bytes += weight;
-        match self
+impl UnfoldedList {
+    /// Checks that the sum is that of the objects.
+    fn check(&self) {
+        let sum: u64 = self.objects.values().map(|(_, bytes)| *bytes).sum();
+        assert_eq!(self.bytes, sum, "the sum follows the list");
+    }
+}
+
+/// The list of them. Its lock guards the list and nothing is done under it; it may be taken under
+/// an object's lock.
+#[derive(Debug, Default)]
+pub(crate) struct UnfoldedObjects {
+    list: Mutex<UnfoldedList>,
+}
+
+impl UnfoldedObjects {
+    /// Adds an object, or takes its size anew.
+    pub(crate) fn insert(&self, object: &ObjectRef, state: &State) {
+        let bytes = state.record_bytes();
+        let mut list = self.list.lock();
+        list.bytes += bytes;
+        match list
             .objects
-            .insert(object.no, (ObjectRef::clone(object), weight))
+            .insert(object.no, (ObjectRef::clone(object), bytes))
         {
-            Some((_, before)) => self.bytes -= before,
-            None => drop(self.places.add(object.no)),
+            Some((_, before)) => list.bytes -= before,
+            None => drop(list.places.add(object.no)),
         }
     }
 
-    pub(crate) fn remove(&mut self, no: ObjectNo) {
-        if let Some((_, weight)) = self.objects.remove(&no) {
-            self.bytes -= weight;
-            self.places.remove(no);
+    pub(crate) fn remove(&self, no: ObjectNo) {
+        let mut list = self.list.lock();
+        if let Some((_, bytes)) = list.objects.remove(&no) {
+            list.bytes -= bytes;
+            list.places.remove(no);
         }
     }
 
-    /// All of them, and forgets them.
-    pub(crate) fn take(&mut self) -> Vec<ObjectRef> {
-        std::mem::take(self)
-            .objects
+    /// Takes all of them out.
+    pub(crate) fn take(&self) -> Vec<ObjectRef> {
+        let list = std::mem::take(&mut *self.list.lock());
+        if cfg!(debug_assertions) {
+            list.check();
+        }
+        list.objects
             .into_values()
             .map(|(object, _)| object)
             .collect()
@@ -45,20 +66,20 @@ impl Unfolded {
 
     /// Returns how many there are.
     pub(crate) fn len(&self) -> usize {
-        self.objects.len()
+        self.list.lock().objects.len()
     }
 
-    /// Returns how many leaves of the inode map their homes change, at most.
-    pub(crate) fn leaves(&self) -> u64 {
-        self.places.leaves()
-    }
-
-    /// What their records take, at most.
+    /// Returns what their records take, at most.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.list.lock().bytes
     }
 
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = ObjectNo> + '_ {
-        self.objects.keys().copied()
+    /// Returns how many leaves of the inode map their new homes change, at most.
+    pub(crate) fn leaves(&self) -> u64 {
+        self.list.lock().places.leaves()
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<ObjectNo> {
+        self.list.lock().objects.keys().copied().collect()
     }
 }

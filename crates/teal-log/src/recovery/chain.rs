@@ -16,7 +16,7 @@ use std::sync::Arc;
 use teal_types::{SECTOR, Sector};
 
 /// A record of the chain.
-pub(crate) struct Link {
+pub(crate) struct ChainRecord {
     pub(crate) at: Sector,
     pub(crate) header: Header,
     pub(crate) digest: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Link {
 /// What an anchor leads to.
 pub(crate) struct Followed {
     /// The records of whole batches.
-    pub(crate) chain: Vec<Link>,
+    pub(crate) chain: Vec<ChainRecord>,
     /// The last record behind them, whether or not its batch is whole.
     pub(crate) last: Header,
 }
@@ -52,7 +52,7 @@ impl Opening<'_> {
     }
 
     /// The whole record at `at`, payload unverified.
-    fn record(&self, at: Sector, fits: impl Fn(&Header) -> bool) -> Option<Link> {
+    fn record(&self, at: Sector, fits: impl Fn(&Header) -> bool) -> Option<ChainRecord> {
         let (header, bytes) = self.header(at).filter(|(h, _)| fits(h))?;
         if !self.geometry.holds(Run {
             addr: at,
@@ -65,7 +65,7 @@ impl Opening<'_> {
         self.raw(at.plus(1 + u64::from(header.payload)), &mut body)
             .ok()?;
         body.truncate(header.body as usize);
-        crc_matches(&body, header.body_crc).then(|| Link {
+        crc_matches(&body, header.body_crc).then(|| ChainRecord {
             at,
             header,
             digest: record::digest(&bytes, &self.sb.uuid),
@@ -73,7 +73,7 @@ impl Opening<'_> {
         })
     }
 
-    fn next(&self, last: &Link) -> Option<Link> {
+    fn next(&self, last: &ChainRecord) -> Option<ChainRecord> {
         let fits = |h: &Header| {
             h.seq == last.header.seq + 1
                 && (record::follows(h, last.digest) || bug(Bug::LeftoversLineUp))
@@ -95,9 +95,10 @@ impl Opening<'_> {
         None
     }
 
-    /// The highest watermark that anything behind the end of the chain testifies to. As far behind each run's start is searched as the
-    /// record after a lost one may be; a batch may take many runs, and whatever is found names the next ones.
-    fn testimony(&self, last: &Link) -> u64 {
+    /// The highest watermark that anything behind the end of the chain names. As far behind each
+    /// run's start is searched as the record after a lost one may be; a batch may take many runs,
+    /// and whatever is found names the next ones.
+    fn durable_by_leftovers(&self, last: &ChainRecord) -> u64 {
         let (mut highest, gap) = (0, last.header.gap);
         // From where to where each segment was read: no sector is read twice.
         let mut read: BTreeMap<_, (Sector, Sector)> = BTreeMap::new();
@@ -152,7 +153,7 @@ impl Opening<'_> {
         highest
     }
 
-    fn payload_is_whole(&self, link: &Link) -> bool {
+    fn payload_is_whole(&self, link: &ChainRecord) -> bool {
         if bug(Bug::PayloadUnverified) {
             return true;
         }
@@ -189,7 +190,7 @@ impl Opening<'_> {
             match self.next(last) {
                 Some(link) => chain.push(link),
                 None => {
-                    watermark = watermark.max(self.testimony(last));
+                    watermark = watermark.max(self.durable_by_leftovers(last));
                     if watermark > last.header.seq && !salvage && !bug(Bug::NoWatermark) {
                         return Err(lost(last.header.seq + 1, last.header.next_a.addr));
                     }

@@ -2,46 +2,49 @@
 //!
 //! # How
 //! 1. The backing store is synced first: after a SIGKILL the tail may exist only in a page cache.
-//! 2. The newest whole anchor leads to a checkpoint. From there the chain is followed: each record names where the next one may start,
-//!    and the next one names the digest of the one before.
-//! 3. If the newest anchor leads nowhere, the store is damaged and does not open: an older one would lead to an older state of it. The
-//!    chain ends at the first record that is not whole. If any record or anchor says that this one was durable, the store is
-//!    damaged and does not open; otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
-//! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded. Of the batches after it, what they say of the
-//!    store is redone, and what they say of objects [waits](crate::object::deferred) for whoever asks for them: so opening takes as long as
+//! 2. The newest whole anchor leads to a checkpoint. From there the chain is followed: each record
+//!    names where the next one may start, and the next one names the digest of the one before.
+//! 3. If the newest anchor leads nowhere, the store is damaged and does not open: an older one
+//!    would lead to an older state of it. The chain ends at the first record that is not whole. If
+//!    any record or anchor says that this one was durable, the store is damaged and does not open;
+//!    otherwise it is a torn tail, which is normal. Above the watermark payloads are verified too.
+//! 4. An unfinished batch at the end is dropped. The last checkpoint in the chain is loaded. Of the
+//!    batches after it, what they say of the store is redone, and what they say of objects
+//!    [waits](crate::object::deferred) until they are asked for: so opening takes as long as
 //!    reading the log, however many objects there are and however they are spread.
-//! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail began.
+//! 5. Nothing is written. The first commit writes a record of a fresh epoch where the dropped tail
+//!    began.
 
 use crate::commit::anchors::Anchors;
 use crate::commit::committer::Committer;
+use crate::commit::durability::Durability;
 use crate::commit::layout::Chain;
-use crate::commit::witness::Witness;
+use crate::commit::log::{CommitLog, Settings};
+use crate::commit::witness::OverwriteWitness;
 use crate::error::StoreError;
+use crate::format::anchor::Anchor;
 use crate::format::codec::COUNTER_LIMIT;
 use crate::format::delta::{Delta, Roots, decode_body};
 use crate::format::geometry::Geometry;
 use crate::format::owner::Owner;
 use crate::format::page::{STORE_WIDE, TreeKind};
-use crate::format::record::{self};
+use crate::format::record;
 use crate::format::superblock::Superblock;
-use crate::object::cache::Table;
-use crate::object::deferred::{Deferred, Dues};
-use crate::object::directory::NameHash;
-use crate::recovery::chain::{Followed, Link, Opening};
+use crate::format::usage::SegmentUse;
+use crate::object::deferred::DeferredDeltas;
+use crate::object::objects::ObjectStore;
+use crate::recovery::chain::{ChainRecord, Followed, Opening};
 use crate::recovery::find_superblock::read_superblock;
 use crate::recovery::ownership::OwnedElsewhere;
 use crate::recovery::refusal::OpenError;
 use crate::seeded::{Bug, bug};
-use crate::space::segments::{Head, Segments};
-use crate::store::{Settings, Store};
+use crate::space::segments::{LogHead, SegmentTable};
 use crate::tree::Tree;
-use crate::tree::inode_map::InodeMap;
 use crate::tree::reader::Reader;
 use crate::tree::shared_extents::SharedTable;
-use parking_lot::{Mutex, RwLock};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use teal_env::{Clock, Disk};
 use teal_types::{ObjectNo, SECTOR, Timestamp};
 
@@ -52,7 +55,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Accept that durable records at the end are lost (only with `read_only`).
     pub salvage: bool,
-    /// The machine that opens it; if it is not known, the store is not marked and no mark is looked at.
+    /// The machine that opens it; if it is not known, the store is not marked and no mark is looked
+    /// at.
     pub owner: Owner,
     /// What is done if another machine has it open.
     pub elsewhere: OwnedElsewhere,
@@ -72,7 +76,7 @@ pub struct Recovery {
 }
 
 impl OpenOptions {
-    /// Whether a store with this mark, whose last record is of this time, may be opened so.
+    /// Returns whether a store with this mark, whose last record is of this time, may be opened so.
     fn may_open(&self, mark: Option<Owner>, written: Timestamp) -> Result<(), OpenError> {
         let is_free =
             self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;
@@ -88,45 +92,35 @@ impl OpenOptions {
     }
 }
 
-impl Store {
-    /// Opens the store on `disk`, recovering what a crash left.
-    ///
-    /// # Errors
-    /// [`OpenError`]; nothing has been written.
-    #[allow(
-        clippy::too_many_lines,
-        reason = "the steps of opening, in their order"
-    )]
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        clock: Arc<dyn Clock>,
-        options: OpenOptions,
-    ) -> Result<(Arc<Self>, Recovery), OpenError> {
-        let reader = Reader::new(disk);
-        reader.set_sweeping(true);
-        if !bug(Bug::NoSyncOnOpen) {
-            reader.sync()?;
-        }
+/// The log as it was found on the disk, from the last checkpoint's anchor on.
+struct FoundLog {
+    sb: Superblock,
+    anchors: Anchors,
+    /// The anchor from which the chain was followed.
+    anchor: Anchor,
+    followed: Followed,
+}
+
+impl FoundLog {
+    /// Finds superblock and anchors, and follows the chain from the newest anchor. For salvage an
+    /// older one will do.
+    fn read(reader: &Reader, options: &OpenOptions) -> Result<Self, OpenError> {
         let sb = read_superblock(reader.disk())?;
         if sb.read_only_compatible != 0 && !options.read_only {
             return Err(OpenError::ReadOnlyFeatures(sb.read_only_compatible));
         }
         let geometry = Geometry::new(&sb);
+        let anchors = Anchors::read(reader, &sb, &geometry);
         let opening = Opening {
-            reader: &reader,
+            reader,
             sb: &sb,
             geometry,
             window: RefCell::default(),
         };
-        let anchors = Anchors::read(&reader, &sb, &geometry);
         let salvage = options.read_only && options.salvage;
-        // Only for salvage an older checkpoint will do.
-        let tried = anchors
-            .by_age()
-            .into_iter()
-            .take(if salvage { usize::MAX } else { 1 });
+        let tried = if salvage { usize::MAX } else { 1 };
         let mut found = Err(OpenError::Anchors);
-        for anchor in tried {
+        for anchor in anchors.by_age().into_iter().take(tried) {
             found = opening
                 .follow(anchor, anchors.watermark(), salvage)
                 .map(|followed| (anchor, followed));
@@ -134,116 +128,197 @@ impl Store {
                 break;
             }
         }
-        let (newest, Followed { chain, last }) = found?;
-        let mark = last.open_owner();
-        options.may_open(mark, last.time)?;
-        let last = chain.last().ok_or(OpenError::Anchors)?;
-        let from = chain
-            .iter()
-            .rposition(|l| l.header.is(record::CHECKPOINT))
-            .ok_or(OpenError::Anchors)?;
-        let roots = roots_of(&chain[from])?;
+        let (anchor, followed) = found?;
+        Ok(Self {
+            sb,
+            anchors,
+            anchor,
+            followed,
+        })
+    }
 
-        let slots = anchors.last_slots(&sb, &geometry);
-        let committer = Committer {
-            chain: Chain {
-                uuid: sb.uuid,
-                epoch: last.header.epoch,
-                seq: last.header.seq + 1,
-                batch: last.header.batch + 1,
-                digest: last.digest,
-                watermark: last.header.seq,
-                sums: last.header.sums,
-                owner: options.owner,
-            },
-            epoch_written: false,
-            checkpoint: roots.checkpoint,
-            anchored: newest.checkpoint,
-            slots,
-            log_bytes: 0,
-            since: None,
-            unsynced_since: None,
-            closed: false,
-            is_marked: mark.is_some() && !options.owner.is_unknown(),
-            seen: None,
-        };
-        let head = Head {
+    /// Returns the records from the last checkpoint's end on, and those before of its batch.
+    fn split_at_checkpoint(&self) -> Result<(&[ChainRecord], &[ChainRecord]), OpenError> {
+        let chain = &self.followed.chain;
+        let last = chain
+            .iter()
+            .rposition(|record| record.header.is(record::CHECKPOINT))
+            .ok_or(OpenError::Anchors)?;
+        let batch = chain[last].header.batch;
+        let first = chain[..last]
+            .iter()
+            .rposition(|record| record.header.batch != batch)
+            .map_or(0, |before| before + 1);
+        Ok((&chain[first..=last], &chain[last..]))
+    }
+
+    /// Returns where the last record of the chain says that the next one goes.
+    fn head(&self, last: &ChainRecord) -> Result<LogHead, StoreError> {
+        let head = LogHead {
             a: last.header.next_a,
             b: last.header.next_b,
         };
-        if [head.a, head.b]
-            .iter()
-            .any(|run| run.sectors > 0 && !geometry.takes(*run))
-        {
-            return Err(StoreError::Corrupt {
+        let geometry = Geometry::new(&self.sb);
+        let is_taken = |run: &record::Run| run.sectors == 0 || geometry.takes(*run);
+        if [head.a, head.b].iter().all(is_taken) {
+            Ok(head)
+        } else {
+            Err(StoreError::Corrupt {
                 what: "a record",
                 at: last.at.get(),
                 object: None,
-            }
-            .into());
+            })
         }
-        let mut recovery = Recovery {
-            clean: last.header.is(record::CLEAN),
-            ..Recovery::default()
+    }
+}
+
+impl CommitLog {
+    /// Opens the store on `disk`, recovering what a crash left; see the module for the steps.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing has been written.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let reader = Reader::new(disk);
+        reader.set_sweeping(true);
+        if !bug(Bug::NoSyncOnOpen) {
+            reader.sync()?;
+        }
+        let found = FoundLog::read(&reader, &options)?;
+        let mark = found.followed.last.open_owner();
+        options.may_open(mark, found.followed.last.time)?;
+
+        let last = found.followed.chain.last().ok_or(OpenError::Anchors)?;
+        let (checkpoint, behind) = found.split_at_checkpoint()?;
+        let roots = roots_of(behind.first().ok_or(OpenError::Anchors)?)?;
+        let head = found.head(last)?;
+        let chain_end = Chain {
+            uuid: found.sb.uuid,
+            epoch: last.header.epoch,
+            seq: last.header.seq + 1,
+            batch: last.header.batch + 1,
+            digest: last.digest,
+            watermark: last.header.seq,
+            sums: last.header.sums,
+            owner: options.owner,
         };
-        let store = Self::assemble(sb, reader, clock, options, committer, &roots)?;
-        let mut dues = Dues::new();
-        let is_of = |link: &&Link| link.header.batch == chain[from].header.batch;
-        chain[..=from]
-            .iter()
-            .filter(is_of)
-            .try_for_each(|link| store.redo_kept(link, &mut dues))?;
-        for pair in chain[from..].windows(2) {
-            let (before, link) = (&pair[0], &pair[1]);
-            let is_entry = geometry.segment_of(before.at) != geometry.segment_of(link.at);
-            recovery.batches += u64::from(link.header.is(record::COMMIT) && link.header.deltas > 0);
-            recovery.bytes += link.header.sectors() * SECTOR;
-            store.redo(link, is_entry, &mut dues)?;
-        }
-        store
-            .objects
-            .store(last.header.sums.objects as i64, Ordering::Relaxed);
-        store.defer(dues, last.header.sums);
-        {
-            let mut segments = store.segments.lock();
-            segments.set_head(head);
-            if !options.read_only {
-                segments.sound()?;
-            }
-            // What the last life had set free since the table was written is free again.
-            segments.ripen(newest.checkpoint);
-            // A record may have survived a crash and the host's allocation of the rest of its segment not.
-            let runs = chain
-                .iter()
-                .map(|link| link.at)
-                .chain([head.a.addr, head.b.addr]);
-            let is_sparse = store.reader.disk().shape().sparse && !store.read_only;
-            segments.doubtful = runs
-                .filter(|_| is_sparse)
-                .filter_map(|at| geometry.segment_of(at))
-                .map(|s| s.0)
-                .collect();
-        }
+        let slots = found
+            .anchors
+            .last_slots(&found.sb, &Geometry::new(&found.sb));
+        let is_marked = mark.is_some() && !options.owner.is_unknown();
+        let committer = Committer::new(chain_end, roots.checkpoint, slots, is_marked);
+        let sb = found.sb.clone();
+        let log = Self::assemble(sb, reader, clock, options, committer, &roots)?;
+
+        let mut recovery = log.objects.roll_forward(checkpoint, behind)?;
+        recovery.clean = last.header.is(record::CLEAN);
+        log.restore_segments(&found, head)?;
         let is_marking = !options.read_only && !options.owner.is_unknown();
-        let seen = is_marking.then(|| Witness::of(&store, head));
-        {
-            let mut committer = store.commit.lock();
-            committer.log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
-            committer.seen = seen;
-        }
+        let witness = is_marking.then(|| OverwriteWitness::of(&log.objects, head));
+        let log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
+        log.committer().opened(log_bytes, witness);
         if !options.read_only {
-            store.count_on()?;
+            log.objects.count_on()?;
         }
-        store.reader.set_sweeping(false);
-        store.refresh_budget();
-        Ok((Arc::new(store), recovery))
+        log.objects.reader.set_sweeping(false);
+        log.objects.refresh_budget();
+        Ok((log, recovery))
     }
 
-    /// No number of an object that is there may be given to another, whatever the roots say. A page of the map that cannot be read says
-    /// nothing: only a store that is made up or badly broken needs this.
+    /// Puts a store together from a checkpoint's roots.
+    pub(crate) fn assemble(
+        sb: Superblock,
+        mut reader: Reader,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+        committer: Committer,
+        roots: &Roots,
+    ) -> Result<Self, StoreError> {
+        let geometry = Geometry::new(&sb);
+        reader.shared = SharedTable::new(roots.shared);
+        let mut segments = SegmentTable::new(geometry, reader.disk().shape().sparse);
+        segments.restore_interval(roots.checkpoint);
+        let usage = Tree::with_root(TreeKind::Usage, STORE_WIDE, roots.usage);
+        let damaged = StoreError::Corrupt {
+            what: "the usage table",
+            at: 0,
+            object: None,
+        };
+        usage.scan(&reader, 0, &mut |segment, value| {
+            let item = SegmentUse::decode(value);
+            item.and_then(|item| segments.restore(u32::try_from(segment).ok()?, item))
+                .ok_or(damaged.clone())?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        segments.apply_overrides(roots).ok_or(damaged)?;
+        let settings = options.settings;
+        let cached = settings.cached_objects;
+        let objects = ObjectStore::new(sb, reader, clock, segments, roots, cached);
+        let durability = Durability::new(options.read_only);
+        Ok(Self::new(objects, usage, committer, durability, settings))
+    }
+
+    /// Lets the segment table know where the log goes on, what the last life had set free, and what
+    /// the host may not have allocated.
+    fn restore_segments(&self, found: &FoundLog, head: LogHead) -> Result<(), StoreError> {
+        let mut segments = self.objects.segments.lock();
+        segments.set_head(head);
+        let is_read_only = self.durability.is_read_only();
+        if !is_read_only {
+            segments.sound()?;
+        }
+        // What the last life had set free since the table was written is free again.
+        segments.ripen(found.anchor.checkpoint);
+        // A record may have survived a crash and the host's allocation of the rest of its segment
+        // not.
+        if self.objects.reader.disk().shape().sparse && !is_read_only {
+            let records = found.followed.chain.iter().map(|record| record.at);
+            let used = records.chain([head.a.addr, head.b.addr]);
+            let of = |at| self.objects.geometry.segment_of(at);
+            segments.set_doubtful(used.filter_map(of).map(|segment| segment.0).collect());
+        }
+        Ok(())
+    }
+}
+
+impl ObjectStore {
+    /// Redoes what the log says behind a checkpoint; `checkpoint` are the records of its batch,
+    /// `behind` begins with the last of them.
+    fn roll_forward(
+        &self,
+        checkpoint: &[ChainRecord],
+        behind: &[ChainRecord],
+    ) -> Result<Recovery, StoreError> {
+        let mut recovery = Recovery::default();
+        let mut deltas = DeferredDeltas::new();
+        for record in checkpoint {
+            self.redo_kept(record, &mut deltas)?;
+        }
+        for pair in behind.windows(2) {
+            let (before, record) = (&pair[0], &pair[1]);
+            let is_entry =
+                self.geometry.segment_of(before.at) != self.geometry.segment_of(record.at);
+            let ends_batch = record.header.is(record::COMMIT) && record.header.deltas > 0;
+            recovery.batches += u64::from(ends_batch);
+            recovery.bytes += record.header.sectors() * SECTOR;
+            self.redo(record, is_entry, &mut deltas)?;
+        }
+        if let Some(last) = behind.last() {
+            self.numbers.set_objects(last.header.sums.objects);
+            self.defer(deltas, last.header.sums);
+        }
+        Ok(recovery)
+    }
+
+    /// No number of an object that is there may be given to another, whatever the roots say. A page
+    /// of the map that cannot be read says nothing: only a store that is made up or badly broken
+    /// needs this.
     fn count_on(&self) -> Result<(), StoreError> {
         let highest = self
-            .imap
+            .inode_map
             .read()
             .highest(&self.reader)
             .unwrap_or(0)
@@ -255,79 +330,13 @@ impl Store {
                 object: Some(ObjectNo::new(highest)),
             });
         }
-        self.next_object.fetch_max(highest + 1, Ordering::Relaxed);
+        self.numbers.object_seen(ObjectNo::new(highest));
         Ok(())
-    }
-
-    pub(crate) fn assemble(
-        sb: Superblock,
-        mut reader: Reader,
-        clock: Arc<dyn Clock>,
-        options: OpenOptions,
-        committer: Committer,
-        roots: &Roots,
-    ) -> Result<Self, StoreError> {
-        let geometry = Geometry::new(&sb);
-        reader.shared = SharedTable::new(roots.shared);
-        let mut segments = Segments::new(geometry, reader.disk().shape().sparse);
-        segments.interval = roots.checkpoint;
-        let usage = Tree::with_root(TreeKind::Usage, STORE_WIDE, roots.usage);
-        let damaged = StoreError::Corrupt {
-            what: "the usage table",
-            at: 0,
-            object: None,
-        };
-        usage.scan(&reader, 0, &mut |segment, value| {
-            let item = crate::format::usage::SegmentUse::decode(value);
-            item.and_then(|item| segments.restore(u32::try_from(segment).ok()?, item))
-                .ok_or(damaged.clone())?;
-            Ok(std::ops::ControlFlow::Continue(()))
-        })?;
-        segments.apply_overrides(roots).ok_or(damaged)?;
-        Ok(Self {
-            geometry,
-            read_only: options.read_only,
-            table: Table::new(options.settings.cached_objects),
-            commit: Mutex::new(committer),
-            gate: RwLock::new(()),
-            imap: RwLock::new(InodeMap::new(roots.imap)),
-            orphans: Mutex::new(Tree::with_root(
-                TreeKind::Orphans,
-                STORE_WIDE,
-                roots.orphans,
-            )),
-            notes: Mutex::new(Tree::with_root(TreeKind::Notes, STORE_WIDE, roots.notes)),
-            usage: Mutex::new(usage),
-            segments: Mutex::new(segments),
-            open: Mutex::default(),
-            unfolded: Mutex::default(),
-            deferred: Deferred::default(),
-            settings: RwLock::new(options.settings),
-            next_object: AtomicU64::new(roots.next_object),
-            next_lsn: AtomicU64::new(roots.next_lsn.get()),
-            objects: AtomicI64::new(roots.objects as i64),
-            open_batch: AtomicU64::new(1),
-            durable_batch: AtomicU64::new(1),
-            mem_pages: AtomicI64::new(0),
-            gathered: AtomicI64::new(0),
-            moved: AtomicI64::new(0),
-            lent: AtomicI64::new(0),
-            promised: AtomicI64::new(0),
-            budget: AtomicI64::new(0),
-            poisoned: AtomicBool::new(false),
-            host_is_full: AtomicBool::new(false),
-            host_seen: Mutex::default(),
-            when_changed: OnceLock::new(),
-            names: NameHash::of(&sb),
-            sb,
-            reader,
-            clock,
-        })
     }
 }
 
 /// The roots at the end of a checkpoint's last record.
-fn roots_of(link: &Link) -> Result<Roots, StoreError> {
+fn roots_of(link: &ChainRecord) -> Result<Roots, StoreError> {
     let damaged = StoreError::Corrupt {
         what: "a checkpoint's roots",
         at: link.at.get(),

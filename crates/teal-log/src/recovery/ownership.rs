@@ -6,6 +6,6 @@ pub enum OwnedElsewhere {
     /// It is not opened.
     #[default]
     Refuse,
-    /// It is opened: somebody knows that the other machine does not write to it any more.
+    /// It is opened: the caller knows that the other machine does not write to it any more.
     TakeOver,
 }

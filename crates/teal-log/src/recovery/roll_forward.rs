@@ -1,24 +1,28 @@
-//! Roll-forward of a record: what it says of the store is done at once, what it says of objects waits.
+//! Roll-forward of a record: what it says of the store is done at once, what it says of objects
+//! waits.
 
 use crate::error::StoreError;
 use crate::format::codec::COUNTER_LIMIT;
 use crate::format::delta::{Delta, KEPT, PREFIX, Placed, decode_body};
 use crate::format::extent::Mapped;
-use crate::object::deferred::{Due, Dues};
-use crate::recovery::chain::Link;
-use crate::store::Store;
-use crate::tree::shared_extents::Logged;
+use crate::format::note_key::key;
+use crate::object::deferred::{DeferredDelta, DeferredDeltas};
+use crate::object::objects::ObjectStore;
+use crate::recovery::chain::ChainRecord;
+use crate::space::ledger::Charge;
+use crate::tree::freed::Freed;
+use crate::tree::shared_extents::SharedChange;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use teal_types::{Lsn, SECTOR};
+use teal_types::{Lsn, ObjectNo, SECTOR};
 
-impl Store {
-    /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of objects goes into `dues`.
+impl ObjectStore {
+    /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of
+    /// objects goes into `deltas`.
     pub(crate) fn redo(
         &self,
-        link: &Link,
+        link: &ChainRecord,
         is_entry: bool,
-        dues: &mut Dues,
+        deltas: &mut DeferredDeltas,
     ) -> Result<(), StoreError> {
         {
             let mut segments = self.segments.lock();
@@ -37,18 +41,18 @@ impl Store {
             let placed = placed.map_err(|_| damaged())?;
             let no = placed.object;
             let lsn = Lsn::new(link.header.lsn.get() + u64::from(placed.lsn_offset));
-            self.next_lsn.fetch_max(lsn.get() + 1, Relaxed);
+            self.numbers.lsn_seen(lsn);
             if no.get() >= COUNTER_LIMIT {
                 return Err(damaged());
             }
-            self.next_object.fetch_max(no.get() + 1, Relaxed);
+            self.numbers.object_seen(no);
             if self
                 .redo_at_once(&placed, lsn, byte + placed.at as u64)?
                 .ok_or_else(damaged)?
             {
                 let at = u32::try_from(placed.at).map_err(|_| damaged())?;
                 let byte = byte + placed.at as u64;
-                dues.entry(no).or_default().push(Due {
+                deltas.entry(no).or_default().push(DeferredDelta {
                     body: Arc::clone(&link.body),
                     byte,
                     at,
@@ -60,7 +64,11 @@ impl Store {
     }
 
     /// Takes over what a record of the last checkpoint keeps.
-    pub(crate) fn redo_kept(&self, link: &Link, dues: &mut Dues) -> Result<(), StoreError> {
+    pub(crate) fn redo_kept(
+        &self,
+        link: &ChainRecord,
+        deltas: &mut DeferredDeltas,
+    ) -> Result<(), StoreError> {
         let damaged = || StoreError::Corrupt {
             what: "a record",
             at: link.at.get(),
@@ -70,12 +78,15 @@ impl Store {
             let placed = placed.map_err(|_| damaged())?;
             if let Delta::Kept { lsn, byte, .. } = placed.delta {
                 let at = u32::try_from(placed.at + KEPT + PREFIX).map_err(|_| damaged())?;
-                dues.entry(placed.object).or_default().push(Due {
-                    body: Arc::clone(&link.body),
-                    byte,
-                    at,
-                    lsn,
-                });
+                deltas
+                    .entry(placed.object)
+                    .or_default()
+                    .push(DeferredDelta {
+                        body: Arc::clone(&link.body),
+                        byte,
+                        at,
+                        lsn,
+                    });
             }
         }
         Ok(())
@@ -100,14 +111,18 @@ impl Store {
                     .lock()
                     .add_live(own.addr.byte(), own.bytes(), own.born);
             }
-            Delta::Free => self.change_orphans(no, false)?,
+            Delta::Free => self.change_orphans(no, false, &Charge::default())?,
             Delta::Head(_)
             | Delta::Attributes(_)
             | Delta::Extent { .. }
             | Delta::Hole { .. }
             | Delta::EntrySet { .. }
             | Delta::EntryGone { .. } => {}
-            Delta::Orphan(orphan) => return self.change_orphans(no, *orphan).map(|()| Some(false)),
+            Delta::Orphan(orphan) => {
+                return self
+                    .change_orphans(no, *orphan, &Charge::default())
+                    .map(|()| Some(false));
+            }
             Delta::Note { piece, value } => {
                 return self
                     .redo_note(no, *piece, Some(value))
@@ -118,18 +133,40 @@ impl Store {
             }
             Delta::SharedSet { id, shared } => {
                 return self
-                    .redo_shared(*id, &Logged::Set(shared.clone()))
+                    .redo_shared(*id, &SharedChange::Set(shared.clone()))
                     .map(done);
             }
             Delta::SharedCount { id, count } => {
-                return self.redo_shared(*id, &Logged::Count(*count)).map(done);
+                return self
+                    .redo_shared(*id, &SharedChange::Count(*count))
+                    .map(done);
             }
-            Delta::SharedGone { id } => return self.redo_shared(*id, &Logged::Gone).map(done),
+            Delta::SharedGone { id } => {
+                return self.redo_shared(*id, &SharedChange::Gone).map(done);
+            }
             // What a checkpoint keeps is taken from the last one only.
             Delta::Page { .. } | Delta::Roots(_) | Delta::Kept { .. } | Delta::Ignored => {
                 return Ok(Some(false));
             }
         }
         Ok(Some(true))
+    }
+
+    /// Redoes what a batch said of a note.
+    pub(crate) fn redo_note(
+        &self,
+        no: ObjectNo,
+        piece: u16,
+        value: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
+        let mut tree = self.notes.lock();
+        match value {
+            Some(value) => drop(tree.insert(&self.reader, key(no, piece), value)?),
+            None => drop(tree.remove(&self.reader, key(no, piece))?),
+        }
+        let freed: Vec<_> = tree.take_freed().into_iter().map(Freed::page).collect();
+        drop(tree);
+        self.account(&freed);
+        Ok(())
     }
 }

@@ -1,9 +1,11 @@
-//! Reading ahead while a store is opened: a disk with a head must not move it for every record and every object.
+//! Reading ahead while a store is opened: a disk with a head must not move it for every record and
+//! every object.
 //!
 //! # How
-//! 1. The chain is read through a window that moves forward: headers and bodies of small records lie beside each other.
-//! 2. The objects that the records change are read later, in the order in which they lie, many with one read where they lie close
-//!    together. What cannot be read so is left to whoever needs it.
+//! 1. The chain is read through a window that moves forward: headers and bodies of small records
+//!    lie beside each other.
+//! 2. The objects that the records change are read later, in the order in which they lie, many with
+//!    one read where they lie close together. What cannot be read so is left to later reads.
 
 use crate::error::StoreError;
 use crate::tree::reader::Reader;
@@ -84,7 +86,8 @@ impl Window {
         byte >= self.start && byte + len <= self.end()
     }
 
-    /// Moves so that it begins at `byte`; goes on where it ended if that is no further back than a head passes over.
+    /// Moves so that it begins at `byte`; goes on where it ended if that is no further back than a
+    /// head passes over.
     fn advance(&mut self, reader: &Reader, byte: u64) -> Result<(), StoreError> {
         let to = byte
             .saturating_add(WINDOW)

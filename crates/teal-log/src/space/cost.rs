@@ -1,34 +1,275 @@
-//! What an operation may take in the log, as it is promised before it begins.
+//! What operations take in the log, at worst: the one place that computes it, from named
+//! quantities.
+//!
+//! # How
+//! 1. An operation is named by a constructor ([`Cost::create`], [`Cost::write`], ...), which counts
+//!    what it always takes: its objects with their records and pages of the inode map, the paths of
+//!    directories it changes, its content.
+//! 2. What depends on the case is added by quantity: names and extended attributes that are written
+//!    again ([`with_head`](Cost::with_head)), notes ([`with_note`](Cost::with_note)), further
+//!    objects, content.
+//! 3. What an operation has really taken is compared with its cost when it ends, in every build: a
+//!    cost that is too small is told with the name of the operation, where it was made, and does
+//!    not come up as a lack of room at some later commit.
+
+use crate::format::note_key::PIECE;
+use crate::tree::page_bounds::PAGE;
+use teal_types::BLOCK;
+
+/// The fixed part of an inode record, and its content if that is inside it, at most.
+const RECORD: u64 = 192 + 2048;
+/// An object of an operation: a leaf of the inode map and a page above it, its attributes, and its
+/// record without names and extended attributes, which may leave as much unused as it takes.
+const OBJECT: u64 = 2 * PAGE + 2 * 192 + 2 * RECORD;
+/// The path to an item of a tree, every page of it written anew: four levels hold more than a
+/// million items.
+const PATH: u64 = 4 * PAGE;
+/// A block of content with its delta, its checksum, and what two more items in half full pages
+/// take.
+pub(crate) const BLOCK_TAKES: u64 = BLOCK + 64 + 192;
+/// A piece of content meets parts of two blocks that it does not fill.
+const PIECE_ENDS: u64 = 2;
+/// A name added or removed in a directory whose record and path are counted: the entry, and a page
+/// of the directory's tree.
+const NAME: u64 = 5120;
+/// Names and extended attributes are in a delta, and in a record that may leave as much unused as
+/// it takes.
+const HEAD_TIMES: u64 = 3;
+/// Header of the delta of a piece of a note, and an item in a half full page.
+pub(crate) const NOTE_ITEM: usize = 64 + 2 * 16;
+
+/// Blocks that `len` bytes take, wherever they begin, in the log.
+const fn content(len: u64) -> u64 {
+    (len / BLOCK + PIECE_ENDS) * BLOCK_TAKES
+}
+
+/// Which operation a cost is of, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// Makes an object.
+    Create,
+    /// Gives an object one more name.
+    Link,
+    /// Takes a name away.
+    Unlink,
+    /// Changes the name of an object, or exchanges two.
+    Rename,
+    /// Writes content.
+    Write,
+    /// Changes the length of a file, or makes a hole.
+    Cut,
+    /// Changes attributes.
+    SetAttributes,
+    /// Changes an extended attribute.
+    SetXattr,
+    /// Gives an object back.
+    Free,
+    /// Lets two files share content.
+    Share,
+    /// Changes notes and nothing else.
+    Note,
+    /// Takes over a whole state of an object from elsewhere.
+    Install,
+    /// Changes some objects and their names.
+    Names,
+}
+
+impl Operation {
+    /// Every operation, in the order of their numbers.
+    const ALL: [Self; 13] = [
+        Self::Create,
+        Self::Link,
+        Self::Unlink,
+        Self::Rename,
+        Self::Write,
+        Self::Cut,
+        Self::SetAttributes,
+        Self::SetXattr,
+        Self::Free,
+        Self::Share,
+        Self::Note,
+        Self::Install,
+        Self::Names,
+    ];
+
+    /// The bit that stands for it in a set of operations.
+    pub(crate) fn bit(self) -> u64 {
+        1 << (self as u8)
+    }
+
+    /// Returns the operations of a set.
+    pub(crate) fn of_bits(bits: u64) -> Vec<Self> {
+        let is_in = |operation: &Self| bits & operation.bit() != 0;
+        Self::ALL.into_iter().filter(is_in).collect()
+    }
+}
 
 /// What an operation may take in the log, at worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// Bytes.
-    pub bytes: u64,
-    /// What it does to the space in use in the end.
-    pub purpose: Purpose,
+    operation: Operation,
+    bytes: u64,
+    purpose: Purpose,
 }
 
 impl Cost {
-    /// An operation on `objects` objects and their entries.
+    const fn of(operation: Operation, bytes: u64) -> Self {
+        Self {
+            operation,
+            bytes,
+            purpose: Purpose::Grows,
+        }
+    }
+
+    /// Making an object, with a name in a directory or in the orphan set.
+    pub const fn create() -> Self {
+        Self::of(Operation::Create, 2 * OBJECT + 2 * PATH)
+    }
+
+    /// Giving an object one more name.
+    pub const fn link() -> Self {
+        Self::of(Operation::Link, 2 * OBJECT + 2 * PATH)
+    }
+
+    /// Taking a name away; without a name the object joins the orphan set.
+    pub const fn unlink() -> Self {
+        Self::of(Operation::Unlink, 2 * OBJECT + 2 * PATH)
+    }
+
+    /// Changing a name: two directories, the object, and another one that had the name, or lies
+    /// above.
+    pub const fn rename() -> Self {
+        Self::of(Operation::Rename, 4 * OBJECT + 3 * PATH)
+    }
+
+    /// An operation on so many objects and their names, whichever it is.
     pub const fn names(objects: u64) -> Self {
-        Self {
-            bytes: objects * 12288,
-            purpose: Purpose::Grows,
-        }
+        Self::of(Operation::Names, objects * (OBJECT + PATH))
     }
-    /// A write of `len` bytes.
-    pub const fn data(len: u64) -> Self {
-        Self {
-            bytes: len + 20480,
-            purpose: Purpose::Grows,
-        }
+
+    /// Writing `len` bytes into a file, wherever they begin.
+    pub const fn write(len: u64) -> Self {
+        Self::of(Operation::Write, OBJECT + PATH + content(len))
     }
-    /// The same, for an operation that gives space back.
+
+    /// Changing the length of a file, or making a hole: the blocks at the ends are written again.
+    pub const fn cut() -> Self {
+        Self::of(Operation::Cut, OBJECT + 2 * PATH + content(0))
+    }
+
+    /// Changing the attributes of an object, and the length of a file.
+    pub const fn set_attributes() -> Self {
+        Self::of(Operation::SetAttributes, OBJECT + 2 * PATH + content(0))
+    }
+
+    /// Changing an extended attribute to a value of so many bytes, its name included.
+    pub const fn set_xattr(len: u64) -> Self {
+        Self::of(Operation::SetXattr, OBJECT + HEAD_TIMES * len)
+    }
+
+    /// Giving an object back, or a step of that: it frees more than it takes.
+    pub const fn free() -> Self {
+        Self::of(Operation::Free, OBJECT + 2 * PATH + content(0)).freeing()
+    }
+
+    /// Letting files share content; `bytes` are what the extents and references of the step take.
+    pub(crate) const fn share(bytes: u64) -> Self {
+        Self::of(Operation::Share, bytes)
+    }
+
+    /// Changing notes and nothing else.
+    pub const fn note() -> Self {
+        Self::of(Operation::Note, OBJECT)
+    }
+
+    /// Taking over a state of an object from elsewhere: attributes, a length, no content.
+    pub const fn install() -> Self {
+        Self::of(Operation::Install, OBJECT + 2 * PATH + content(0))
+    }
+
+    const fn plus(mut self, bytes: u64) -> Self {
+        self.bytes += bytes;
+        self
+    }
+
+    /// Adds objects that are changed too, so many.
+    #[must_use]
+    pub const fn with_objects(self, count: u64) -> Self {
+        self.plus(count * (OBJECT + PATH))
+    }
+
+    /// Adds names that are set or removed in directories that are counted already, so many.
+    #[must_use]
+    pub const fn with_names(self, count: u64) -> Self {
+        self.plus(count * NAME)
+    }
+
+    /// Adds all names and extended attributes of an object, which are written again: they are so
+    /// many bytes ([`head_bytes`](crate::Store::head_bytes)), or become so many more.
+    #[must_use]
+    pub const fn with_head(self, bytes: u64) -> Self {
+        self.plus(HEAD_TIMES * bytes)
+    }
+
+    /// Adds a piece of content of so many bytes, elsewhere in the file.
+    #[must_use]
+    pub const fn with_piece(self, len: u64) -> Self {
+        self.plus(content(len))
+    }
+
+    /// Adds a note of at most so many bytes.
+    #[must_use]
+    pub const fn with_note(self, len: usize) -> Self {
+        let pieces = len / PIECE + 2;
+        self.plus(PATH + (2 * len + pieces * (NOTE_ITEM + 4096 / 4)) as u64)
+    }
+
+    /// Adds notes, so many, each of at most so many bytes.
+    #[must_use]
+    pub const fn with_notes(self, count: usize, len: usize) -> Self {
+        let mut cost = self;
+        let mut left = count;
+        while left > 0 {
+            cost = cost.with_note(len);
+            left -= 1;
+        }
+        cost
+    }
+
+    /// Adds what another operation takes that is done under the same one.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        self.plus(other.bytes)
+    }
+
+    /// Returns the cost of the same operation as one that gives space back.
     #[must_use]
     pub const fn freeing(mut self) -> Self {
         self.purpose = Purpose::Frees;
         self
+    }
+
+    /// Returns the cost of the same operation as one that takes about what it gives back.
+    #[must_use]
+    pub const fn replacing(mut self) -> Self {
+        self.purpose = Purpose::Replaces;
+        self
+    }
+
+    /// Returns what it takes, in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns what it does to the space in use in the end.
+    pub const fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// Which operation it is of.
+    pub const fn operation(&self) -> Operation {
+        self.operation
     }
 }
 
@@ -41,4 +282,37 @@ pub enum Purpose {
     Replaces,
     /// Gives back: half of it.
     Frees,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_add_up() {
+        let one = Cost::note().with_note(5000);
+        let two = Cost::note().with_notes(2, 5000);
+        let each = one.bytes() - Cost::note().bytes();
+        assert_eq!(two.bytes(), Cost::note().bytes() + 2 * each);
+        assert!(each >= 2 * 5000, "a note is in its delta and in a page");
+        let both = Cost::write(100).and(Cost::set_xattr(10)).replacing();
+        assert_eq!(
+            both.bytes(),
+            Cost::write(100).bytes() + Cost::set_xattr(10).bytes()
+        );
+        assert_eq!(
+            (both.operation(), both.purpose()),
+            (Operation::Write, Purpose::Replaces)
+        );
+    }
+
+    #[test]
+    fn a_set_of_operations_names_them() {
+        let bits = Operation::Rename.bit() | Operation::Install.bit();
+        assert_eq!(
+            Operation::of_bits(bits),
+            [Operation::Rename, Operation::Install]
+        );
+        assert_eq!(Operation::of_bits(u64::MAX), Operation::ALL);
+    }
 }

@@ -1,12 +1,18 @@
 //! The segment table: what is in use, what may be written next.
 //!
 //! # Invariants
-//! 1. A segment whose bytes became dead, or which was written, in checkpoint interval *k* is reused only when checkpoint *k + 2* is
-//!    durable: so the newest anchor may be lost, and the one before still finds everything it and its roll-forward need.
+//! 1. A segment whose bytes became dead, or which was written, in checkpoint interval *k* is reused
+//!    only when checkpoint *k + 2* is durable: so the newest anchor may be lost, and the one before
+//!    still finds everything it and its roll-forward need.
 //! 2. The head's run and its successor (`next_b`) are never free.
 //! 3. A free segment is *ready* once its host has allocated it; only ready segments are written.
-//! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no commit looks at all segments.
-//! 5. `live` is exactly what the newest state refers to: content, inode records, pages. `check` recounts it.
+//! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no
+//!    commit looks at all segments.
+//! 5. `live` is exactly what the newest state refers to: content, inode records, pages. `check`
+//!    recounts it.
+
+mod check;
+pub(crate) mod victims;
 
 use crate::error::StoreError;
 use crate::format::delta::Roots;
@@ -22,33 +28,14 @@ const SHORTEST_RUN: u64 = 16;
 
 /// Where the next record goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct LogHead {
     pub(crate) a: Run,
     pub(crate) b: Run,
 }
 
-/// How to choose victims.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Choice {
-    /// By cost and benefit, at most this full.
-    CostBenefit(f64),
-    /// The emptiest: room is short.
-    Emptiest,
-}
-
-/// A fuller segment gives nothing back: what describes its content, and the ends of records, take the rest.
-pub(crate) const FULLEST: f64 = 0.97;
-/// A segment to clean.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Victim {
-    pub(crate) segment: Segment,
-    pub(crate) live: u64,
-    pub(crate) born: Lsn,
-}
-
 #[derive(Debug)]
-pub(crate) struct Segments {
-    pub(crate) geometry: Geometry,
+pub(crate) struct SegmentTable {
+    geometry: Geometry,
     table: Vec<SegmentUse>,
     /// Not in use and ready; the head's successor among them.
     free: BTreeSet<u32>,
@@ -58,23 +45,23 @@ pub(crate) struct Segments {
     /// In use, but nothing in it lives.
     dead: BTreeSet<u32>,
     changed: BTreeSet<u32>,
-    head: Head,
+    head: LogHead,
     /// The head as the last record's header names it: recovery looks nowhere else.
-    named: Head,
+    named: LogHead,
     live: u64,
     /// Something lived or died where or while it could not: only a damaged store says so.
     contradictory: bool,
     /// The checkpoint whose interval is running.
-    pub(crate) interval: u64,
-    /// Segments that this opening has not made sure of that their host has allocated them.
-    pub(crate) doubtful: BTreeSet<u32>,
-    /// Segments the cleaner found unreadable; never picked again while mounted.
-    pub(crate) bad: BTreeSet<u32>,
-    /// Segments cleaned since the last checkpoint.
-    pub(crate) moving: BTreeSet<u32>,
+    interval: u64,
+    /// SegmentTable that this opening has not made sure of that their host has allocated them.
+    doubtful: BTreeSet<u32>,
+    /// SegmentTable the cleaner found unreadable; never picked again while mounted.
+    bad: BTreeSet<u32>,
+    /// SegmentTable cleaned since the last checkpoint.
+    moving: BTreeSet<u32>,
 }
 
-impl Segments {
+impl SegmentTable {
     pub(crate) fn new(geometry: Geometry, sparse: bool) -> Self {
         let all: BTreeSet<u32> = (0..geometry.segments).collect();
         let (free, unready) = if sparse {
@@ -90,8 +77,8 @@ impl Segments {
             unready,
             dead: BTreeSet::new(),
             changed: BTreeSet::new(),
-            head: Head::default(),
-            named: Head::default(),
+            head: LogHead::default(),
+            named: LogHead::default(),
             live: 0,
             contradictory: false,
             interval: 0,
@@ -99,6 +86,49 @@ impl Segments {
             bad: BTreeSet::new(),
             moving: BTreeSet::new(),
         }
+    }
+
+    /// Returns the alignment of records, in sectors.
+    pub(crate) fn align(&self) -> u64 {
+        self.geometry.align
+    }
+
+    /// Begins the interval of a checkpoint: segments cleaned in the one before may be picked again.
+    pub(crate) fn begin_interval(&mut self, checkpoint: u64) {
+        self.interval = checkpoint;
+        self.moving.clear();
+    }
+
+    /// Takes over the interval that was running when the store was written last.
+    pub(crate) fn restore_interval(&mut self, checkpoint: u64) {
+        self.interval = checkpoint;
+    }
+
+    /// SegmentTable that this opening has not made sure of that their host has allocated them.
+    pub(crate) fn doubtful(&self) -> &BTreeSet<u32> {
+        &self.doubtful
+    }
+
+    /// Notes the segments that a sparse store's host may not have allocated, although the log uses
+    /// them.
+    pub(crate) fn set_doubtful(&mut self, segments: BTreeSet<u32>) {
+        self.doubtful = segments;
+    }
+
+    /// Notes that the host has allocated a segment that was doubtful.
+    pub(crate) fn is_allocated(&mut self, segment: Segment) {
+        self.doubtful.remove(&segment.0);
+    }
+
+    /// Leaves a segment alone from now on: the cleaner could not read it.
+    pub(crate) fn set_unreadable(&mut self, segment: Segment) {
+        self.bad.insert(segment.0);
+    }
+
+    /// Notes that the cleaner relocates what lives in a segment: it is not picked again before the
+    /// next checkpoint.
+    pub(crate) fn set_cleaning(&mut self, segment: Segment) {
+        self.moving.insert(segment.0);
     }
 
     /// Takes over an item read from the usage tree or a checkpoint's overrides.
@@ -157,7 +187,8 @@ impl Segments {
 
     /// Counts `bytes` at a device byte address, written first by the operation `born`, as live.
     pub(crate) fn add_live(&mut self, byte: u64, bytes: u64, born: Lsn) {
-        // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows is too much.
+        // Redoing a batch counts what stays twice for a moment, so that only a sum that overflows
+        // is too much.
         let more = |s: Segment| {
             u64::from(self.get(s).live)
                 .checked_add(bytes)
@@ -197,8 +228,9 @@ impl Segments {
         self.contradictory = true;
     }
 
-    /// Whether all that was said to live or to have died could be so. If not, the store refers to the same place twice or to a place
-    /// outside of all segments, and nobody may write by this table.
+    /// Returns whether all that was said to live or to have died could be so. If not, the store
+    /// refers to the same place twice or to a place outside of all segments, and nothing may be
+    /// written by this table.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`].
@@ -215,12 +247,12 @@ impl Segments {
         }
     }
 
-    pub(crate) fn head(&self) -> Head {
+    pub(crate) fn head(&self) -> LogHead {
         self.head
     }
 
     /// Takes over the head that the last record's header names.
-    pub(crate) fn set_head(&mut self, head: Head) {
+    pub(crate) fn set_head(&mut self, head: LogHead) {
         self.head = head;
         self.named = head;
         // A usage table older than the last reuse of a free segment would call it used.
@@ -240,7 +272,7 @@ impl Segments {
     pub(crate) fn skip_run(&mut self) -> bool {
         let is_named = self.head.b.sectors > 0 && self.head.b == self.named.b;
         if is_named {
-            self.head = Head {
+            self.head = LogHead {
                 a: self.head.b,
                 b: Run::default(),
             };
@@ -249,7 +281,8 @@ impl Segments {
         is_named
     }
 
-    /// Forgets what a usage table that could not know says of a segment that the log now enters: it was free.
+    /// Forgets what a usage table that could not know says of a segment that the log now enters: it
+    /// was free.
     pub(crate) fn start_anew(&mut self, at: Sector) {
         if let Some(segment) = self.geometry.segment_of(at)
             && self.table[segment.0 as usize].live == 0
@@ -258,7 +291,8 @@ impl Segments {
         }
     }
 
-    /// Records that a record with this number starts at `at`; says whether it is the first of its segment.
+    /// Records that a record with this number starts at `at`; says whether it is the first of its
+    /// segment.
     pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
         let segment = self
             .geometry
@@ -319,7 +353,7 @@ impl Segments {
     }
 
     /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
-    pub(crate) fn advance(&mut self, end: Sector) -> Head {
+    pub(crate) fn advance(&mut self, end: Sector) -> LogHead {
         let end = Sector::new(end.get().next_multiple_of(self.geometry.align));
         let segment = self
             .geometry
@@ -375,7 +409,7 @@ impl Segments {
         }
     }
 
-    /// Segments that will be free once two more checkpoints are durable, without any cleaning.
+    /// SegmentTable that will be free once two more checkpoints are durable, without any cleaning.
     pub(crate) fn ripening(&self) -> usize {
         self.dead.len() - self.reserved().filter(|s| self.dead.contains(&s.0)).count()
     }
@@ -398,7 +432,7 @@ impl Segments {
         self.unready.len() as u64 * self.geometry.segment_bytes()
     }
 
-    /// Segments that hold something, the head's among them.
+    /// SegmentTable that hold something, the head's among them.
     pub(crate) fn in_use(&self) -> u64 {
         u64::from(self.geometry.segments) - (self.free.len() + self.unready.len()) as u64
     }
@@ -410,42 +444,6 @@ impl Segments {
             .filter(|s| !self.table[s.0 as usize].used)
             .count();
         self.free.len() + self.unready.len() - reserved
-    }
-
-    /// Segments worth cleaning, the best first. None is given twice between two checkpoints: what was moved out of it may live on until
-    /// the next one.
-    pub(crate) fn victims(&self, now: Lsn, choice: Choice) -> Vec<Victim> {
-        let bytes = self.geometry.segment_bytes() as f64;
-        let mut found: Vec<(f64, Victim)> = Vec::new();
-        for (segment, u) in self.all() {
-            let fill = f64::from(u.live) / bytes;
-            let score = match choice {
-                Choice::CostBenefit(fullest) if fill > fullest => continue,
-                Choice::CostBenefit(_) => {
-                    (1.0 - fill) * (now.get().saturating_sub(u.born.get()) + 1) as f64
-                        / (1.0 + fill)
-                }
-                Choice::Emptiest => 1.0 - fill,
-            };
-            let is_free = !self.is_reserved(segment) && !self.bad.contains(&segment.0);
-            if u.used
-                && u.live > 0
-                && fill <= FULLEST
-                && is_free
-                && !self.moving.contains(&segment.0)
-            {
-                found.push((
-                    score,
-                    Victim {
-                        segment,
-                        live: u64::from(u.live),
-                        born: u.born,
-                    },
-                ));
-            }
-        }
-        found.sort_by(|a, b| b.0.total_cmp(&a.0));
-        found.into_iter().map(|(_, victim)| victim).collect()
     }
 
     /// The segments changed since the last call.
@@ -462,7 +460,8 @@ impl Segments {
         self.changed.extend(changed);
     }
 
-    /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next one.
+    /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next
+    /// one.
     pub(crate) fn apply_overrides(&mut self, roots: &Roots) -> Option<()> {
         self.changed
             .extend(roots.overrides.iter().map(|(segment, _)| *segment));

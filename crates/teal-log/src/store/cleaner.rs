@@ -1,27 +1,30 @@
-//! Rounds of cleaning: victims, batches of what lives in them, and the checkpoints that set them free.
+//! Rounds of cleaning: victims, batches of what lives in them, and the checkpoints that set them
+//! free.
 //!
 //! # How
 //! 1. What is new is committed first: what is moved fills records and segments of its own.
-//! 2. Victims are the segments with the best cost-benefit (Rosenblum and Ousterhout), or the emptiest when room is short. They are moved
-//!    oldest first, so that neighbours on the disk are of one age.
-//! 3. A victim is moved only if all it may take fits into what is ready, pages and the next two checkpoints included, and [`Left`] stays.
-//! 4. Victims that take less than they give come first: a segment of inode records may change a leaf of the inode map for each of them.
-//!    What is in a segment is looked at before it is moved. When room is short, what is not folded yet is folded by the round's
-//!    checkpoints even if nothing could be moved: it may have been what left no room.
+//! 2. Victims are the segments with the best cost-benefit (Rosenblum and Ousterhout), or the
+//!    emptiest when room is short. They are moved oldest first, so that neighbours on the disk are
+//!    of one age.
+//! 3. A victim is moved only if all it may take fits into what is ready, pages and the next two
+//!    checkpoints included, and [`CleaningReserve`] stays.
+//! 4. Victims that take less than they give come first: a segment of inode records may change a
+//!    leaf of the inode map for each of them. What is in a segment is looked at before it is moved.
+//!    When room is short, what is not folded yet is folded by the round's checkpoints even if
+//!    nothing could be moved: it may have been what left no room.
 //! 5. Two checkpoints free all victims at once. The second one writes next to nothing.
 
-use crate::commit::committer::{Committer, Kind};
+use crate::commit::committer::{BatchKind, Committer};
 use crate::error::StoreError;
-use crate::object::sealed_size::with_waste;
+use crate::object::estimate::with_waste;
 use crate::seeded::{Bug, bug};
-use crate::space::segments::{Choice, Victim};
-use crate::store::Store;
-use crate::store::reclaim::MEM_PAGES;
+use crate::space::ledger::MEM_PAGES;
+use crate::space::segments::victims::{Victim, VictimPolicy};
+use crate::store::handle::Store;
 use crate::tree::page_bounds::PAGE;
-use std::sync::atomic::Ordering;
-use teal_types::Lsn;
 
-/// Checkpoints after a round: the first is counted with what it folds. The last may be that of closing.
+/// Checkpoints after a round: the first is counted with what it folds. The last may be that of
+/// closing.
 const CHECKPOINTS: u64 = 3;
 /// A victim gives something if that is more than this part of a segment.
 const GAIN_PART: u64 = 16;
@@ -31,17 +34,17 @@ const LOOKS_AHEAD: usize = 4;
 
 /// What a round leaves of the room there is, beside what is promised and what a checkpoint takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum CleaningReserve {
     /// Half of what is set aside for cleaning: the rest is the way out of a full store.
     Half,
-    /// What the checkpoints after the round take, and half a segment for what the cleaner takes between two looks at the room: somebody
-    /// is on that way.
+    /// What the checkpoints after the round take, and half a segment for what the cleaner takes
+    /// between two looks at the room: an operation is on that way.
     Least,
 }
 
 /// Which of the victims a round takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum VictimFilter {
     /// Those that give more than they take, for certain.
     Gain,
     /// All that have room.
@@ -49,91 +52,103 @@ enum Taken {
 }
 
 impl Store {
-    fn commit_round(&self, held: Option<&mut Committer>, kind: Kind) -> Result<(), StoreError> {
+    fn commit_round(
+        &self,
+        held: Option<&mut Committer>,
+        kind: BatchKind,
+    ) -> Result<(), StoreError> {
         match held {
-            Some(committer) => self.commit_as(committer, kind),
+            Some(committer) => self.log.commit_as(committer, kind),
             None => {
-                let mut committer = self.commit.lock();
-                self.writable()?;
-                self.commit_as(&mut committer, kind)
+                let mut committer = self.log.committer();
+                self.log.durability.writable()?;
+                self.log.commit_as(&mut committer, kind)
             }
         }
     }
 
-    /// One round that is to gain `want` bytes; says whether it did anything. Whoever holds the committer hands it in.
+    /// One round that is to gain `want` bytes; says whether it did anything. A caller that holds
+    /// the committer hands it in.
     pub(crate) fn clean_round(
         &self,
         mut held: Option<&mut Committer>,
         want: u64,
-        choice: Choice,
-        left: Left,
+        choice: VictimPolicy,
+        left: CleaningReserve,
     ) -> Result<bool, StoreError> {
         if !bug(Bug::DeferredUncleaned) {
-            self.settle_all();
+            self.objects().redo_all_deferred();
         }
-        let ripening = self.segments.lock().ripening() as u64 * self.geometry.segment_bytes();
+        let ripening = self.objects().segments.lock().ripening() as u64
+            * self.objects().geometry.segment_bytes();
         let mut worked = false;
-        self.lent.store(0, Ordering::Relaxed);
+        self.objects().ledger.cleaner_owes_nothing();
         if ripening < want {
-            self.host_more(self.batch_takes() + 2 * self.cleaner_bytes());
-            if self.has_changes() {
-                self.commit_round(held.as_deref_mut(), Kind::Batch)?;
+            self.objects().host.allocate_until_ready(
+                &self.objects().segments,
+                self.objects().batch_takes() + 2 * self.objects().cleaner_bytes(),
+            );
+            if self.objects().has_changes() {
+                self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
-            // What surely gives more than it takes may use the room there is: the larger a round by cost and benefit, the less its
-            // checkpoints cost for each segment. Nobody waits for what is done ahead: it takes nothing else.
-            let lends = if choice == Choice::Emptiest {
+            // What surely gives more than it takes may use the room there is: the larger a round by
+            // cost and benefit, the less its checkpoints cost for each segment. No operation waits
+            // for what is done ahead: it takes nothing else.
+            let lends = if choice == VictimPolicy::Emptiest {
                 left
             } else {
-                Left::Least
+                CleaningReserve::Least
             };
             worked = self.move_victims(
                 held.as_deref_mut(),
                 want - ripening,
-                (choice, Taken::Gain),
+                (choice, VictimFilter::Gain),
                 lends,
             )?;
             if !worked && held.is_some() {
                 worked = self.move_victims(
                     held.as_deref_mut(),
                     want - ripening,
-                    (choice, Taken::Any),
+                    (choice, VictimFilter::Any),
                     left,
                 )?;
             }
-            if worked && self.has_changes() {
-                self.commit_round(held.as_deref_mut(), Kind::Batch)?;
+            if worked && self.objects().has_changes() {
+                self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
         }
         for turn in 0..3 {
-            let owes =
-                turn == 0 && choice == Choice::Emptiest && self.fold_bytes() > self.usage_bytes();
-            if self.segments.lock().ripening() == 0 && !owes {
+            let owes = turn == 0
+                && choice == VictimPolicy::Emptiest
+                && self.objects().fold_bytes() > self.objects().usage_bytes();
+            if self.objects().segments.lock().ripening() == 0 && !owes {
                 break;
             }
-            self.commit_round(held.as_deref_mut(), Kind::Checkpoint)?;
+            self.commit_round(held.as_deref_mut(), BatchKind::Checkpoint)?;
             worked = true;
         }
-        self.lent.store(0, Ordering::Relaxed);
-        self.refresh_budget();
+        self.objects().ledger.cleaner_owes_nothing();
+        self.objects().refresh_budget();
         Ok(worked)
     }
 
-    /// Moves what lives in victims into batches until so much is gained; says whether any was moved.
+    /// Moves what lives in victims into batches until so much is gained; says whether any was
+    /// moved.
     fn move_victims(
         &self,
         mut held: Option<&mut Committer>,
         want: u64,
-        (choice, taken): (Choice, Taken),
-        left: Left,
+        (choice, taken): (VictimPolicy, VictimFilter),
+        left: CleaningReserve,
     ) -> Result<bool, StoreError> {
-        let segment = self.geometry.segment_bytes();
+        let segment = self.objects().geometry.segment_bytes();
         let (mut looks, mut gained, mut worked) = (0, 0, false);
-        let mut places = self.imap.read().places().clone();
+        let mut places = self.objects().inode_map.read().places().clone();
         for victim in self.victims(want, choice, left) {
             if gained >= want || looks > if held.is_some() { LOOKS } else { LOOKS_AHEAD } {
                 break;
             }
-            if choice != Choice::Emptiest && !self.fits(&victim, victim.live, left) {
+            if choice != VictimPolicy::Emptiest && !self.fits(&victim, victim.live, left) {
                 break;
             }
             let Some(read) = self.read_victim(victim.segment) else {
@@ -146,62 +161,64 @@ impl Store {
             }
             let takes = victim.live + (more.leaves() - places.leaves()) * PAGE;
             let is_fit = self.fits(&victim, takes, left);
-            if !is_fit && choice != Choice::Emptiest {
+            if !is_fit && choice != VictimPolicy::Emptiest {
                 break;
             }
-            if !is_fit || (taken == Taken::Gain && takes + segment / GAIN_PART > segment) {
+            if !is_fit || (taken == VictimFilter::Gain && takes + segment / GAIN_PART > segment) {
                 looks += 1;
                 continue;
             }
             places = more;
             gained += segment.saturating_sub(takes).max(segment / GAIN_PART);
-            self.segments.lock().moving.insert(victim.segment.0);
-            self.lent.fetch_add(victim.live as i64, Ordering::Relaxed);
+            self.objects().segments.lock().set_cleaning(victim.segment);
+            self.objects().ledger.lend_to_cleaner(victim.live);
             self.clean_segment(&read, left)?;
             worked = true;
-            let moving =
-                self.moved.load(Ordering::Relaxed) + self.reader.shared.moving_takes() as i64;
-            if moving >= self.settings().batch_bytes as i64 {
-                self.commit_round(held.as_deref_mut(), Kind::Batch)?;
+            if self.objects().relocating_bytes() >= self.settings().batch_bytes {
+                self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
         }
         Ok(worked)
     }
 
-    /// Whether a victim may be moved now: its blocks, a page for each of them, what the inode map takes, and the checkpoints after it
-    /// have room.
-    fn fits(&self, victim: &Victim, takes: u64, left: Left) -> bool {
-        let is_memory = self.mem_pages.load(Ordering::Relaxed) < 2 * MEM_PAGES;
+    /// Returns whether a victim may be moved now: its blocks, a page for each of them, what the
+    /// inode map takes, and the checkpoints after it have room.
+    fn fits(&self, victim: &Victim, takes: u64, left: CleaningReserve) -> bool {
+        let is_memory = self.objects().ledger.memory_pages() < 2 * MEM_PAGES;
         is_memory
             && self.has_room(
-                with_waste(takes.max(2 * victim.live), self.geometry.segment_bytes()),
+                with_waste(
+                    takes.max(2 * victim.live),
+                    self.objects().geometry.segment_bytes(),
+                ),
                 left,
             )
     }
 
-    /// Whether so much more may be moved: it, the open batch, what is promised and the checkpoints after it have room.
-    pub(crate) fn has_room(&self, more: u64, left: Left) -> bool {
-        let taken = self.batch_takes() + self.promised.load(Ordering::Relaxed).max(0) as u64;
-        taken + more + self.left(left) <= self.segments.lock().ready_bytes()
+    /// Returns whether so much more may be moved: it, the open batch, what is promised and the
+    /// checkpoints after it have room.
+    pub(crate) fn has_room(&self, more: u64, left: CleaningReserve) -> bool {
+        let taken = self.objects().batch_takes() + self.objects().ledger.promised();
+        taken + more + self.left(left) <= self.objects().segments.lock().ready_bytes()
     }
 
-    pub(crate) fn left(&self, left: Left) -> u64 {
-        let segment = self.geometry.segment_bytes();
-        let least = CHECKPOINTS * with_waste(self.usage_bytes(), segment) + segment / 2;
-        if left == Left::Half {
-            least.max(self.cleaner_bytes() / 2)
+    pub(crate) fn left(&self, left: CleaningReserve) -> u64 {
+        let segment = self.objects().geometry.segment_bytes();
+        let least = CHECKPOINTS * with_waste(self.objects().usage_bytes(), segment) + segment / 2;
+        if left == CleaningReserve::Half {
+            least.max(self.objects().cleaner_bytes() / 2)
         } else {
             least
         }
     }
 
     /// Victims, the best first; of those that are enough for this gain, the oldest.
-    fn victims(&self, want: u64, choice: Choice, left: Left) -> Vec<Victim> {
-        let segment = self.geometry.segment_bytes();
-        let now = Lsn::new(self.next_lsn.load(Ordering::Relaxed));
-        let mut victims = self.segments.lock().victims(now, choice);
-        let ready = self.segments.lock().ready_bytes();
-        let mut room = ready.saturating_sub(self.batch_takes() + self.left(left));
+    fn victims(&self, want: u64, choice: VictimPolicy, left: CleaningReserve) -> Vec<Victim> {
+        let segment = self.objects().geometry.segment_bytes();
+        let now = self.objects().numbers.next_lsn();
+        let mut victims = self.objects().segments.lock().victims(now, choice);
+        let ready = self.objects().segments.lock().ready_bytes();
+        let mut room = ready.saturating_sub(self.objects().batch_takes() + self.left(left));
         let mut gain = 0;
         let enough = victims.iter().position(|victim| {
             let takes = victim.live + victim.live / 4;
@@ -214,7 +231,7 @@ impl Store {
         });
         // The first one always: whether it fits is looked at again.
         let enough = enough.unwrap_or(victims.len()).max(1).min(victims.len());
-        if !matches!(choice, Choice::Emptiest) {
+        if !matches!(choice, VictimPolicy::Emptiest) {
             victims.truncate(enough);
         }
         victims[..enough].sort_by_key(|victim| victim.born);

@@ -1,7 +1,9 @@
-//! Making a store: geometry for the disk, a root directory, the first checkpoint, and last of all the superblocks.
+//! Making a store: geometry for the disk, a root directory, the first checkpoint, and last of all
+//! the superblocks.
 
-use crate::commit::committer::{Committer, Kind};
+use crate::commit::committer::{BatchKind, Committer};
 use crate::commit::layout::Chain;
+use crate::commit::log::CommitLog;
 use crate::error::{DiskRequest, StoreError};
 use crate::format::delta::Roots;
 use crate::format::geometry::{Geometry, Segment};
@@ -10,12 +12,11 @@ use crate::format::record::Sums;
 use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, Superblock};
 use crate::recovery::open::OpenOptions;
 use crate::space::cost::Cost;
-use crate::space::segments::Head;
-use crate::store::Store;
-use crate::store::op::NewObject;
+use crate::space::segments::LogHead;
+use crate::store::handle::Store;
+use crate::store::locked::NewObject;
 use crate::tree::reader::Reader;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use teal_env::{Clock, Disk, Entropy};
 use teal_types::{FileType, ObjectNo, SECTOR, Sector};
 
@@ -131,9 +132,12 @@ impl Store {
         let store = Self::first(sb, reader, clock)?;
         store.make_root(options.owner)?;
         for at in copies {
-            store.reader.write(at, superblock.clone().into())?;
+            store
+                .objects()
+                .reader
+                .write(at, superblock.clone().into())?;
         }
-        store.reader.sync()?;
+        store.objects().reader.sync()?;
         Ok(())
     }
 
@@ -149,27 +153,18 @@ impl Store {
             sums: Sums::default(),
             owner: Owner::default(),
         };
-        let committer = Committer {
-            chain,
-            epoch_written: true,
-            checkpoint: 0,
-            anchored: 0,
-            slots: vec![1; sb.anchor_places as usize],
-            log_bytes: 0,
-            since: None,
-            unsynced_since: None,
-            closed: false,
-            is_marked: false,
-            seen: None,
-        };
+        let committer = Committer::of_new_store(chain, sb.anchor_places);
         let roots = Roots {
             next_object: ObjectNo::ROOT.get(),
             ..Roots::default()
         };
-        let store = Self::assemble(sb, reader, clock, OpenOptions::default(), committer, &roots)?;
+        let options = OpenOptions::default();
+        let log = CommitLog::assemble(sb, reader, clock, options, committer, &roots)?;
+        let store = Self { log };
         let first = Segment(0);
-        let whole = store.geometry.whole(first);
+        let whole = store.objects().geometry.whole(first);
         store
+            .objects()
             .reader
             .disk()
             .allocate(whole.addr, u64::from(whole.sectors))
@@ -178,20 +173,20 @@ impl Store {
                 at: whole.addr.get(),
                 source: Arc::new(source),
             })?;
-        let mut segments = store.segments.lock();
+        let mut segments = store.objects().segments.lock();
         segments.set_ready(first);
-        segments.set_head(Head {
-            a: store.geometry.usable(first),
+        segments.set_head(LogHead {
+            a: store.objects().geometry.usable(first),
             b: Default::default(),
         });
         drop(segments);
-        store.refresh_budget();
+        store.objects().refresh_budget();
         Ok(store)
     }
 
     fn make_root(&self, owner: (u32, u32)) -> Result<(), StoreError> {
-        let op = self.begin(Cost::names(1))?;
-        let now = self.clock.civil();
+        let op = self.begin(Cost::create())?;
+        let now = self.objects().clock.civil();
         let (uid, gid) = owner;
         let mut locked = op.lock(&[])?;
         let root = locked.create(NewObject {
@@ -205,8 +200,9 @@ impl Store {
         assert_eq!(root, ObjectNo::ROOT, "the first object is the root");
         drop(locked);
         drop(op);
-        self.next_object
-            .store(ObjectNo::FIRST_FREE.get(), Ordering::Relaxed);
-        self.commit_as(&mut self.commit.lock(), Kind::Checkpoint)
+        let below_first_free = ObjectNo::new(ObjectNo::FIRST_FREE.get() - 1);
+        self.objects().numbers.object_seen(below_first_free);
+        self.log
+            .commit_as(&mut self.log.committer(), BatchKind::Checkpoint)
     }
 }

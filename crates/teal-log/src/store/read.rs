@@ -1,52 +1,26 @@
-//! Reading objects: attributes, entries, content, extended attributes. Nothing here changes the store.
+//! Reading objects: attributes, entries, content, extended attributes. Nothing here changes the
+//! store.
 
 use crate::counters::add;
 use crate::error::StoreError;
 use crate::iovec::Parts;
 use crate::object::attributes::attr_of;
-use crate::object::state::{Content, State};
-use crate::store::Store;
+use crate::object::state::Content;
+use crate::store::handle::Store;
 use std::ops::ControlFlow;
 use teal_types::{Attr, FileType, Name, ObjectNo, Timestamp};
 
 impl Store {
-    pub(crate) fn with<T>(
-        &self,
-        no: ObjectNo,
-        mut look: impl FnMut(&State) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        self.settled(|| {
-            let object = self.object(no)?;
-            let state = object.state.read();
-            if state.gone {
-                Err(StoreError::NotFound(no))
-            } else {
-                look(&state)
-            }
-        })
-    }
-
-    /// Looks again if it fails: a batch that is just being sealed has places that cannot be read before the seal is done.
-    fn settled<T>(&self, mut look: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        match look() {
-            Err(StoreError::Corrupt { .. } | StoreError::Io { .. }) => {
-                // Recursive: the thread may be in an operation, and then nobody is sealing.
-                drop(self.gate.read_recursive());
-                look().inspect_err(|_| add(&self.reader.counters.damaged, 1))
-            }
-            done => done,
-        }
-    }
-
     /// The attributes of an object.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn attr(&self, no: ObjectNo) -> Result<Attr, StoreError> {
-        self.with(no, |state| Ok(attr_of(no, state)))
+        self.objects().with(no, |state| Ok(attr_of(no, state)))
     }
 
-    /// The entry of a directory under a name; `None` when there is none or the object is no directory.
+    /// The entry of a directory under a name; `None` when there is none or the object is no
+    /// directory.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the directory, or what reading it met.
@@ -55,22 +29,23 @@ impl Store {
         dir: ObjectNo,
         name: &Name,
     ) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
-        self.with(dir, |state| match &state.content {
+        self.objects().with(dir, |state| match &state.content {
             Content::Dir(d) => Ok(d
-                .find(&self.reader, dir, self.names, name)?
+                .find(&self.objects().reader, dir, self.objects().name_hash, name)?
                 .map(|(_, entry)| (entry.child, entry.kind))),
             _ => Ok(None),
         })
     }
 
-    /// The cookie of a name, by which [`each_entry`](Self::each_entry) finds it; `None` when there is none or the object is no directory.
+    /// The cookie of a name, by which [`each_entry`](Self::each_entry) finds it; `None` when there
+    /// is none or the object is no directory.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the directory, or what reading it met.
     pub fn cookie(&self, dir: ObjectNo, name: &Name) -> Result<Option<u64>, StoreError> {
-        self.with(dir, |state| match &state.content {
+        self.objects().with(dir, |state| match &state.content {
             Content::Dir(d) => Ok(d
-                .find(&self.reader, dir, self.names, name)?
+                .find(&self.objects().reader, dir, self.objects().name_hash, name)?
                 .map(|(cookie, _)| cookie)),
             _ => Ok(None),
         })
@@ -81,7 +56,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn parent(&self, dir: ObjectNo) -> Result<ObjectNo, StoreError> {
-        self.with(dir, |state| {
+        self.objects().with(dir, |state| {
             Ok(state.links.first().map_or(dir, |link| link.parent))
         })
     }
@@ -91,22 +66,16 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn names(&self, no: ObjectNo) -> Result<Vec<(ObjectNo, Name)>, StoreError> {
-        self.with(no, |state| {
-            Ok(state
-                .links
-                .iter()
-                .map(|l| (l.parent, l.name.clone()))
-                .collect())
-        })
+        self.objects().names(no)
     }
 
-    /// Bytes of an object's names and extended attributes in the log: an operation that changes one of them logs them all, and its
-    /// [`Cost`](crate::Cost) must count them.
+    /// Bytes of an object's names and extended attributes in the log: an operation that changes one
+    /// of them logs them all, and its [`Cost`](crate::Cost) must count them.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading it met.
     pub fn head_bytes(&self, no: ObjectNo) -> Result<u64, StoreError> {
-        self.with(no, |state| {
+        self.objects().with(no, |state| {
             let links: usize = state
                 .links
                 .iter()
@@ -123,26 +92,7 @@ impl Store {
 
     /// A path of an object for messages: from the root, or `#number` where the way up is lost.
     pub fn path_of(&self, no: ObjectNo) -> String {
-        let mut parts = Vec::new();
-        let mut at = no;
-        while at != ObjectNo::ROOT && parts.len() < 256 {
-            match self
-                .names(at)
-                .ok()
-                .and_then(|names| names.into_iter().next())
-            {
-                Some((parent, name)) => {
-                    parts.push(name.to_string());
-                    at = parent;
-                }
-                None => {
-                    parts.push(at.to_string());
-                    break;
-                }
-            }
-        }
-        parts.reverse();
-        format!("/{}", parts.join("/"))
+        self.objects().path_of(no)
     }
 
     /// Visits the entries of a directory with cookies from `from` on, in cookie order.
@@ -156,11 +106,13 @@ impl Store {
         visit: &mut dyn FnMut(u64, ObjectNo, FileType, &Name) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let mut from = from;
-        self.with(dir, |state| match &state.content {
-            Content::Dir(d) => d.each_from(&self.reader, dir, from, &mut |cookie, entry| {
-                from = cookie + 1;
-                Ok(visit(cookie, entry.child, entry.kind, &entry.name))
-            }),
+        self.objects().with(dir, |state| match &state.content {
+            Content::Dir(d) => {
+                d.each_from(&self.objects().reader, dir, from, &mut |cookie, entry| {
+                    from = cookie + 1;
+                    Ok(visit(cookie, entry.child, entry.kind, &entry.name))
+                })
+            }
             _ => Ok(()),
         })
     }
@@ -179,35 +131,39 @@ impl Store {
     /// As [`Store::read`].
     pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, StoreError> {
         let mut last = None;
-        // While a reader waits for the disk, the cleaner may move what it was sent to; the map then has changed.
+        // While a reader waits for the disk, the cleaner may move what it was sent to; the map then
+        // has changed.
         for _ in 0..3 {
-            let plan = self.with(no, |state| {
+            let plan = self.objects().with(no, |state| {
                 let len = (len as u64).min(state.core.size.saturating_sub(offset)) as usize;
                 if len == 0 {
                     Ok(Vec::new())
                 } else {
-                    state.plan(&self.reader, no, offset, len)
+                    state.plan(&self.objects().reader, no, offset, len)
                 }
             })?;
-            match self.reader.gather(no, &plan) {
+            match self.objects().reader.gather(no, &plan) {
                 Ok(parts) => return Ok(parts),
                 Err(e) => last = Some(e),
             }
             // Or the batch that holds it is just being sealed.
-            drop(self.gate.read_recursive());
+            self.objects().open.wait_for_seal();
         }
         let error = last.unwrap_or(StoreError::NotFound(no));
-        add(&self.reader.counters.damaged, 1);
+        add(&self.objects().reader.counters.damaged, 1);
         log::error!("reading {}: {error}", self.path_of(no));
         Err(error)
     }
 
-    /// The first byte at or after `offset` that is data (or, with `hole`, is not); `None` past the end.
+    /// The first byte at or after `offset` that is data (or, with `hole`, is not); `None` past the
+    /// end.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the map met.
     pub fn seek(&self, no: ObjectNo, offset: u64, hole: bool) -> Result<Option<u64>, StoreError> {
-        self.with(no, |state| state.seek(&self.reader, no, offset, hole))
+        self.objects().with(no, |state| {
+            state.seek(&self.objects().reader, no, offset, hole)
+        })
     }
 
     /// The value of an extended attribute.
@@ -215,7 +171,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the object met.
     pub fn xattr(&self, no: ObjectNo, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.with(no, |state| Ok(state.xattrs.get(name).map(|v| v.to_vec())))
+        self.objects()
+            .with(no, |state| Ok(state.xattrs.get(name).map(|v| v.to_vec())))
     }
 
     /// The names of the extended attributes.
@@ -223,14 +180,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the object met.
     pub fn xattr_names(&self, no: ObjectNo) -> Result<Vec<Vec<u8>>, StoreError> {
-        self.with(no, |state| {
+        self.objects().with(no, |state| {
             Ok(state.xattrs.keys().map(|k| k.to_vec()).collect())
         })
     }
 
-    /// Notes that a file was read, for the next record of it that is written anyway; never causes a commit.
+    /// Notes that a file was read, for the next record of it that is written anyway; never causes a
+    /// commit.
     pub fn set_atime(&self, no: ObjectNo, now: Timestamp) {
-        if let Ok(object) = self.object(no) {
+        if let Ok(object) = self.objects().object(no) {
             object.state.write().core.atime = now;
         }
     }

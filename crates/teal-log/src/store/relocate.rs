@@ -1,12 +1,15 @@
-//! Cleaning one segment: whatever lives in it is entered into the open batch, so that the next commits write it elsewhere.
+//! Cleaning one segment: whatever lives in it is entered into the open batch, so that the next
+//! commits write it elsewhere.
 //!
 //! # How
 //! 1. Its records say what it held and whose that was; the newest maps say what of it still lives.
-//! 2. Blocks are remembered beside the file's new ones, with the place they came from: sealed last, and only if the file still leads
-//!    there. So cold data fills segments of its own, and keeps its age.
-//! 3. Moving is an operation like any other: no state but the batch, so a crash in the middle costs nothing.
-//! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the log, and nothing is lost that was
-//!    not lost before.
+//! 2. Blocks are remembered beside the file's new ones, with the place they came from: sealed last,
+//!    and only if the file still leads there. So cold data fills segments of its own, and keeps its
+//!    age.
+//! 3. RelocatedBlock is an operation like any other: no state but the batch, so a crash in the
+//!    middle costs nothing.
+//! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the
+//!    log, and nothing is lost that was not lost before.
 
 use crate::counters::add;
 use crate::error::StoreError;
@@ -17,13 +20,13 @@ use crate::format::geometry::Segment;
 use crate::format::page::TreeKind;
 use crate::format::segment_walk;
 use crate::object::extents::Extents;
-use crate::object::state::{Blocks, Content, Moving, Object, State};
-use crate::store::Store;
-use crate::store::cleaner::Left;
-use crate::store::op::{Locked, Op};
+use crate::object::state::{Blocks, Content, Object, RelocatedBlock, State};
+use crate::store::cleaner::CleaningReserve;
+use crate::store::handle::Store;
+use crate::store::locked::Locked;
+use crate::store::op::Op;
 use crate::tree::freed::Freed;
-use crate::tree::page_bounds::{PAGE, Places};
-use std::sync::atomic::Ordering;
+use crate::tree::page_bounds::{LeafSpread, PAGE};
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
 
 /// The room is looked at after so many deltas, or when the batch has grown by a part of a segment.
@@ -31,13 +34,13 @@ const LOOK: u32 = 16;
 const LOOK_PART: i64 = 32;
 
 /// A segment as it was read.
-pub(crate) struct Held {
+pub(crate) struct SegmentImage {
     segment: Segment,
     from: Sector,
     bytes: Vec<u8>,
 }
 
-impl Held {
+impl SegmentImage {
     /// The stored sectors of one block of an extent that lies in the segment.
     fn block(&self, extent: &Extent, at: u64) -> Option<&[u8]> {
         let one = extent.slice(at, 1);
@@ -52,14 +55,14 @@ impl Held {
 
 impl Store {
     /// The whole content of a segment; one that cannot be read is set aside.
-    pub(crate) fn read_victim(&self, victim: Segment) -> Option<Held> {
-        let whole = self.geometry.whole(victim);
-        let mut held = Held {
+    pub(crate) fn read_victim(&self, victim: Segment) -> Option<SegmentImage> {
+        let whole = self.objects().geometry.whole(victim);
+        let mut held = SegmentImage {
             segment: victim,
             from: whole.addr,
             bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize],
         };
-        let read = self.reader.raw(whole.addr, &mut held.bytes);
+        let read = self.objects().reader.raw(whole.addr, &mut held.bytes);
         read.inspect_err(|e| self.set_aside(victim, e))
             .ok()
             .map(|()| held)
@@ -68,18 +71,22 @@ impl Store {
     /// Leaves a segment alone from now on.
     pub(crate) fn set_aside(&self, victim: Segment, why: &StoreError) {
         log::error!("segment {} cannot be cleaned: {why}", victim.0);
-        self.segments.lock().bad.insert(victim.0);
+        self.objects().segments.lock().set_unreadable(victim);
     }
 
     /// Adds the objects whose records live in a segment.
     ///
     /// # Errors
     /// What reading the inode map met.
-    pub(crate) fn leaves_of(&self, held: &Held, places: &mut Places) -> Result<(), StoreError> {
-        let usage = *self.segments.lock().get(held.segment);
+    pub(crate) fn leaves_of(
+        &self,
+        held: &SegmentImage,
+        places: &mut LeafSpread,
+    ) -> Result<(), StoreError> {
+        let usage = *self.objects().segments.lock().get(held.segment);
         for found in segment_walk::records(
-            &self.geometry,
-            &self.sb.uuid,
+            &self.objects().geometry,
+            &self.objects().sb.uuid,
             held.segment,
             &usage,
             &held.bytes,
@@ -87,7 +94,11 @@ impl Store {
             for placed in decode_body(found.body, found.header.deltas) {
                 let Ok(placed) = placed else { break };
                 if let Delta::Inode(_) = placed.delta
-                    && let Some(home) = self.imap.read().get(&self.reader, placed.object)?
+                    && let Some(home) = self
+                        .objects()
+                        .inode_map
+                        .read()
+                        .get(&self.objects().reader, placed.object)?
                     && home.byte == found.body_byte + placed.at as u64
                 {
                     places.add(placed.object);
@@ -98,12 +109,16 @@ impl Store {
     }
 
     /// Moves what lives in a segment into the open batch; a damaged one is set aside.
-    pub(crate) fn clean_segment(&self, held: &Held, left: Left) -> Result<(), StoreError> {
-        let live = u64::from(self.segments.lock().get(held.segment).live);
+    pub(crate) fn clean_segment(
+        &self,
+        held: &SegmentImage,
+        left: CleaningReserve,
+    ) -> Result<(), StoreError> {
+        let live = u64::from(self.objects().segments.lock().get(held.segment).live);
         match self.move_all(held, left) {
             Ok(()) => {
-                add(&self.reader.counters.segments_cleaned, 1);
-                add(&self.reader.counters.bytes_cleaned, live);
+                add(&self.objects().reader.counters.segments_cleaned, 1);
+                add(&self.objects().reader.counters.bytes_cleaned, live);
                 Ok(())
             }
             Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
@@ -114,21 +129,26 @@ impl Store {
         }
     }
 
-    fn move_all(&self, held: &Held, left: Left) -> Result<(), StoreError> {
+    fn move_all(&self, held: &SegmentImage, left: CleaningReserve) -> Result<(), StoreError> {
         let victim = held.segment;
-        let usage = *self.segments.lock().get(victim);
+        let usage = *self.objects().segments.lock().get(victim);
         let mut unreadable = self.move_shared(victim).err();
         let (mut deltas, mut grown) = (0, self.grown());
-        // Inode records first: whoever is read here need not be read again for his blocks.
+        // Inode records first: an object that is read here need not be read again for its blocks.
         for for_inodes in [true, false] {
-            for found in
-                segment_walk::records(&self.geometry, &self.sb.uuid, victim, &usage, &held.bytes)
-            {
+            for found in segment_walk::records(
+                &self.objects().geometry,
+                &self.objects().sb.uuid,
+                victim,
+                &usage,
+                &held.bytes,
+            ) {
                 for placed in decode_body(found.body, found.header.deltas) {
                     let Ok(placed) = placed else { break };
                     deltas += 1;
                     if deltas == LOOK
-                        || self.grown() - grown > self.geometry.segment_bytes() as i64 / LOOK_PART
+                        || self.grown() - grown
+                            > self.objects().geometry.segment_bytes() as i64 / LOOK_PART
                     {
                         (deltas, grown) = (0, self.grown());
                         if !self.has_room(0, left) {
@@ -156,7 +176,7 @@ impl Store {
                     match moved {
                         Ok(()) | Err(StoreError::NotFound(_)) => {}
                         Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
-                            log::error!("cleaning {}: {e}", self.path_of(no));
+                            log::error!("cleaning {}: {e}", self.objects().path_of(no));
                             unreadable = Some(e);
                         }
                         Err(e) => return Err(e),
@@ -167,27 +187,67 @@ impl Store {
         unreadable.map_or(Ok(()), Err)
     }
 
+    /// Lets the next batch write elsewhere what is shared in a segment.
+    pub(crate) fn move_shared(&self, victim: Segment) -> Result<(), StoreError> {
+        if self.objects().reader.shared.is_empty() {
+            return Ok(());
+        }
+        let whole = self.objects().geometry.whole(victim);
+        let end = whole.addr.plus(u64::from(whole.sectors));
+        let mut unreadable = None;
+        for (id, extent) in
+            self.objects()
+                .reader
+                .shared
+                .within(&self.objects().reader, whole.addr, end)?
+        {
+            match self.objects().content_of(&extent) {
+                Ok(content) => {
+                    let bytes = content.len() as u64;
+                    if self.objects().reader.shared.set_moving(
+                        &self.objects().reader,
+                        id,
+                        extent.addr,
+                        content,
+                    )? {
+                        add(&self.objects().reader.counters.bytes_moved, bytes);
+                        self.objects().open.begin(&*self.objects().clock);
+                    }
+                }
+                Err(e) => {
+                    log::error!("cleaning shared extent {id}: {e}");
+                    unreadable = Some(e);
+                }
+            }
+        }
+        unreadable.map_or(Ok(()), Err)
+    }
+
     /// Bytes that the open batch and pages take, but for the store's own trees.
     fn grown(&self) -> i64 {
-        self.gathered.load(Ordering::Relaxed) + self.mem_pages.load(Ordering::Relaxed) * PAGE as i64
+        (self.objects().ledger.batch_bytes() + self.objects().ledger.memory_pages() * PAGE) as i64
     }
 
     fn move_inode(&self, no: ObjectNo, byte: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let op: Op<'_> = self.begin_cleaning();
         let Some(home) = self
-            .imap
+            .objects()
+            .inode_map
             .read()
-            .get(&self.reader, no)?
+            .get(&self.objects().reader, no)?
             .filter(|home| home.byte == byte)
         else {
             return Ok(());
         };
-        // No batch is sealed while the operation runs: whoever changed the object since is in the table.
-        if self.table.get(no).is_none()
+        // No batch is sealed while the operation runs: an object that has changed since is in the
+        // cache.
+        if self.objects().cache.get(no).is_none()
             && crc(bytes) == home.crc
             && let Some(state) = State::decode(no, Some(home), bytes)
         {
-            self.table.add(Object::new(no, state, bytes.len()));
+            self.objects()
+                .cache
+                .add(Object::new(no, state, bytes.len()));
         }
         let mut locked = op.lock(&[no])?;
         if locked.state(no).home.is_some_and(|home| home.byte == byte) {
@@ -203,11 +263,18 @@ impl Store {
         no: ObjectNo,
         block: u64,
         old: &Extent,
-        held: &Held,
+        held: &SegmentImage,
     ) -> Result<(), StoreError> {
         let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
         let op: Op<'_> = self.begin_cleaning();
-        if self.table.get(no).is_none() && self.imap.read().get(&self.reader, no)?.is_none() {
+        if self.objects().cache.get(no).is_none()
+            && self
+                .objects()
+                .inode_map
+                .read()
+                .get(&self.objects().reader, no)?
+                .is_none()
+        {
             return Ok(());
         }
         let mut locked = op.lock(&[no])?;
@@ -216,7 +283,9 @@ impl Store {
         };
         let mut there = Vec::new();
         let mut at = block;
-        while let Some((start, extent)) = blocks.extents.at_or_after(&self.reader, no, at)? {
+        while let Some((start, extent)) =
+            blocks.extents.at_or_after(&self.objects().reader, no, at)?
+        {
             if start >= block + old.blocks() {
                 break;
             }
@@ -238,7 +307,7 @@ impl Store {
             let mut freed: Vec<Freed> = Vec::new();
             mark_unchanged(&mut locked, no).pages_freed(&mut freed);
             locked.count_moved(moved);
-            self.account(&freed);
+            self.objects().account(&freed);
         }
         result
     }
@@ -249,7 +318,7 @@ impl Store {
         no: ObjectNo,
         start: u64,
         extent: &Extent,
-        held: &Held,
+        held: &SegmentImage,
     ) -> Result<u64, StoreError> {
         let to_move: Vec<u64> = (start..start + extent.blocks())
             .filter(|b| !blocks.dirty.contains_key(b))
@@ -257,7 +326,9 @@ impl Store {
         if to_move.is_empty() {
             return Ok(0);
         }
-        blocks.extents.warm(&self.reader, start, extent.blocks())?;
+        blocks
+            .extents
+            .warm(&self.objects().reader, start, extent.blocks())?;
         let mut moved = 0;
         for block in to_move {
             let bytes = match held.block(extent, block - start) {
@@ -267,13 +338,13 @@ impl Store {
                     bytes
                 }
                 // Rewritten while the segment was read, or damaged: the reader knows.
-                None => blocks.load(&self.reader, no, block)?,
+                None => blocks.load(&self.objects().reader, no, block)?,
             };
             let from = extent.slice(block - start, 1).addr;
             moved += bytes.len() as u64;
             blocks.moving.insert(
                 block,
-                Moving {
+                RelocatedBlock {
                     bytes: bytes.into(),
                     from,
                     born: extent.born,
@@ -292,20 +363,20 @@ impl Store {
         at: Sector,
     ) -> Result<(), StoreError> {
         let mut freed = Vec::new();
-        let reader = &self.reader;
+        let reader = &self.objects().reader;
         match kind {
             TreeKind::InodeMap => {
-                let mut imap = self.imap.write();
+                let mut imap = self.objects().inode_map.write();
                 imap.tree.touch(reader, level, key, at)?;
                 freed.extend(imap.freed());
             }
             TreeKind::Orphans => {
-                let mut tree = self.orphans.lock();
+                let mut tree = self.objects().orphans.lock();
                 tree.touch(reader, level, key, at)?;
                 freed.extend(tree.take_freed().into_iter().map(Freed::page));
             }
             TreeKind::Usage => {
-                let mut tree = self.usage.lock();
+                let mut tree = self.log.usage.lock();
                 tree.touch(reader, level, key, at)?;
                 freed.extend(tree.take_freed().into_iter().map(Freed::page));
             }
@@ -335,13 +406,13 @@ impl Store {
                 reader.shared.note(&table);
             }
             TreeKind::Notes => {
-                let mut tree = self.notes.lock();
+                let mut tree = self.objects().notes.lock();
                 tree.touch(reader, level, key, at)?;
                 freed.extend(tree.take_freed().into_iter().map(Freed::page));
             }
             TreeKind::History | TreeKind::Xattrs => {}
         }
-        self.account(&freed);
+        self.objects().account(&freed);
         Ok(())
     }
 }

@@ -1,28 +1,33 @@
-//! Sharing: lets blocks of one file hold what blocks of another, or of the same one, hold. No content is read or written.
+//! Sharing: lets blocks of one file hold what blocks of another, or of the same one, hold. No
+//! content is read or written.
 //!
 //! # Guarantees
-//! 1. *Equal*: afterwards the range reads as the other one did, holes included, and from then on each changes by itself.
+//! 1. *Equal*: afterwards the range reads as the other one did, holes included, and from then on
+//!    each changes by itself.
 //! 2. *Atomic*: a step is one operation; how far it came is its answer.
-//! 3. *Bounded*: a step looks at no more than [`PIECES_MAX`] extents of either file, so it holds no lock for long.
+//! 3. *Bounded*: a step looks at no more than [`PIECES_MAX`] extents of either file, so it holds no
+//!    lock for long.
 //!
 //! # How
-//! 1. An extent that only the source refers to moves to the table of shared extents, in pieces of at most 256 KiB; then both refer to
-//!    parts of it. Its bytes stay where they are.
-//! 2. Blocks not committed yet are in memory anyway: both files get them as changed blocks, and each will write its own.
+//! 1. An extent that only the source refers to moves to the table of shared extents, in pieces of
+//!    at most 256 KiB; then both refer to parts of it. Its bytes stay where they are.
+//! 2. Blocks not committed yet are in memory anyway: both files get them as changed blocks, and
+//!    each will write its own.
 
 use crate::counters::add;
 use crate::error::StoreError;
 use crate::format::extent::{Extent, Mapped, SHARED_BLOCKS, Slice};
-use crate::object::state::{Blocks, Content, Dirty, State};
-use crate::space::cost::{Cost, Purpose};
-use crate::store::Store;
-use crate::store::op::Locked;
+use crate::object::state::{Blocks, Content, DirtyBlock, State};
+use crate::space::cost::Cost;
+use crate::store::handle::Store;
+use crate::store::locked::Locked;
 use crate::tree::freed::Freed;
 use crate::tree::reader::Reader;
 use teal_types::limits::FILE_MAX;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
-/// Most extents of either file that one step looks at: 128 MiB of the source where it lies in one piece.
+/// Most extents of either file that one step looks at: 128 MiB of the source where it lies in one
+/// piece.
 pub(crate) const PIECES_MAX: usize = 512;
 
 /// What a step takes in any case: records and paths of three trees.
@@ -47,21 +52,21 @@ pub struct Sharing {
 
 /// What a run of blocks of the source is.
 #[derive(Debug)]
-enum Part {
-    Dirty(Dirty),
+enum SharePart {
+    Dirty(DirtyBlock),
     Own(Extent),
     Shared(Slice),
 }
 
 /// The parts of a stretch of blocks, each with its first block; holes are left out.
 #[derive(Debug, Default)]
-struct Parts {
-    parts: Vec<(u64, Part)>,
+struct ShareableParts {
+    parts: Vec<(u64, SharePart)>,
     /// The first block that was not looked at.
     end: u64,
 }
 
-impl Part {
+impl SharePart {
     fn cost(&self) -> u64 {
         match self {
             Self::Dirty(_) => BLOCK + BLOCK_MARGIN,
@@ -71,7 +76,7 @@ impl Part {
     }
 }
 
-impl Parts {
+impl ShareableParts {
     /// Gives up what comes from block `end` on.
     fn cut(&mut self, end: u64) {
         self.end = self.end.min(end);
@@ -92,8 +97,14 @@ impl Parts {
 }
 
 impl Blocks {
-    fn parts(&self, src: &Reader, no: ObjectNo, first: u64, end: u64) -> Result<Parts, StoreError> {
-        let mut found = Parts {
+    fn parts(
+        &self,
+        src: &Reader,
+        no: ObjectNo,
+        first: u64,
+        end: u64,
+    ) -> Result<ShareableParts, StoreError> {
+        let mut found = ShareableParts {
             parts: Vec::new(),
             end: first,
         };
@@ -101,7 +112,9 @@ impl Blocks {
             let at = found.end;
             let dirty = self.dirty.range(at..end).next();
             if let Some((_, bytes)) = dirty.filter(|(block, _)| **block == at) {
-                found.parts.push((at, Part::Dirty(Dirty::clone(bytes))));
+                found
+                    .parts
+                    .push((at, SharePart::Dirty(DirtyBlock::clone(bytes))));
                 found.end = at + 1;
                 continue;
             }
@@ -115,8 +128,8 @@ impl Blocks {
                     let count = (start + extent.blocks()).min(stop) - at;
                     let count = count.min(SHARED_BLOCKS);
                     let part = match extent.slice(at - start, count) {
-                        Mapped::Own(extent) => Part::Own(extent),
-                        Mapped::Shared(slice) => Part::Shared(slice),
+                        Mapped::Own(extent) => SharePart::Own(extent),
+                        Mapped::Shared(slice) => SharePart::Shared(slice),
                     };
                     found.parts.push((at, part));
                     at + count
@@ -129,8 +142,8 @@ impl Blocks {
     }
 }
 
-/// The whole blocks of a range that can be shared: first block of each file, count. The end of a file counts as the end of a block when
-/// the copy ends there too.
+/// The whole blocks of a range that can be shared: first block of each file, count. The end of a
+/// file counts as the end of a block when the copy ends there too.
 fn whole_blocks(
     (from, source): (u64, &State),
     (to, target): (u64, &State),
@@ -148,14 +161,14 @@ fn whole_blocks(
 }
 
 impl State {
-    /// What one step can do; `None` when nothing can be shared.
+    /// Returns what one step can do; `None` when nothing can be shared.
     fn look(
         &self,
         src: &Reader,
         (from_no, from): (ObjectNo, u64),
         (to_no, to, target): (ObjectNo, u64, &Self),
         len: u64,
-    ) -> Result<Option<Look>, StoreError> {
+    ) -> Result<Option<ShareLook>, StoreError> {
         let Some((first, to_first, count)) = whole_blocks((from, self), (to, target), len) else {
             return Ok(None);
         };
@@ -170,10 +183,10 @@ impl State {
             replaced = over
                 .parts
                 .iter()
-                .filter(|(_, part)| matches!(part, Part::Shared(_)))
+                .filter(|(_, part)| matches!(part, SharePart::Shared(_)))
                 .count() as u64;
         }
-        Ok(Some(Look {
+        Ok(Some(ShareLook {
             first,
             to_first,
             found,
@@ -182,23 +195,24 @@ impl State {
     }
 }
 
-struct Look {
+struct ShareLook {
     first: u64,
     to_first: u64,
-    found: Parts,
+    found: ShareableParts,
     /// References to shared extents that the range now has.
     replaced: u64,
 }
 
-impl Look {
+impl ShareLook {
     fn count(&self) -> u64 {
         self.found.end - self.first
     }
 }
 
 impl Store {
-    /// Looks what one step of sharing a range with another file would do. Only whole blocks at offsets that are multiples of [`BLOCK`] can
-    /// be shared, and the end of a file where the copy ends too.
+    /// Looks what one step of sharing a range with another file would do. Only whole blocks at
+    /// offsets that are multiples of [`BLOCK`] can be shared, and the end of a file where the copy
+    /// ends too.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the maps met.
@@ -208,53 +222,57 @@ impl Store {
         to: (ObjectNo, u64),
         len: u64,
     ) -> Result<Sharing, StoreError> {
-        let target = self.object(to.0)?;
-        let look = self.with(from.0, |source| {
+        let target = self.objects().object(to.0)?;
+        let look = self.objects().with(from.0, |source| {
             if from.0 == to.0 {
-                return source.look(&self.reader, from, (to.0, to.1, source), len);
+                return source.look(&self.objects().reader, from, (to.0, to.1, source), len);
             }
-            // No operation waits for two objects: whoever holds the other one may want this.
+            // No reader waits for two objects: an operation that holds the other one may want this
+            // one.
             match target.state.try_read() {
-                Some(target) => source.look(&self.reader, from, (to.0, to.1, &target), len),
+                Some(target) => {
+                    source.look(&self.objects().reader, from, (to.0, to.1, &target), len)
+                }
                 None => Ok(None),
             }
         })?;
         let none = Sharing {
             bytes: 0,
             uncommitted: 0,
-            cost: Cost::data(0),
+            cost: Cost::share(STEP_BYTES),
         };
         let Some(look) = look else { return Ok(none) };
         let parts = || look.found.parts.iter().map(|(_, part)| part);
-        let bytes =
-            STEP_BYTES + look.replaced * REFERENCE_BYTES + parts().map(Part::cost).sum::<u64>();
+        let bytes = STEP_BYTES
+            + look.replaced * REFERENCE_BYTES
+            + parts().map(SharePart::cost).sum::<u64>();
         Ok(Sharing {
             bytes: (look.count() * BLOCK).min(len),
             uncommitted: parts()
-                .filter(|part| matches!(part, Part::Dirty(_)))
+                .filter(|part| matches!(part, SharePart::Dirty(_)))
                 .count() as u64
                 * BLOCK,
-            cost: Cost {
-                bytes,
-                purpose: Purpose::Grows,
-            },
+            cost: Cost::share(bytes),
         })
     }
 
-    /// Whether some content of a file is shared: giving much of that back takes room and time.
+    /// Returns whether some content of a file is shared: giving much of that back takes room and
+    /// time.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the map met.
     pub fn has_shared(&self, no: ObjectNo) -> Result<bool, StoreError> {
-        if self.reader.shared.is_empty() {
+        if self.objects().reader.shared.is_empty() {
             return Ok(false);
         }
-        self.with(no, |state| {
+        self.objects().with(no, |state| {
             let Content::Blocks(blocks) = &state.content else {
                 return Ok(false);
             };
             let mut at = 0;
-            while let Some((start, extent)) = blocks.extents.at_or_after(&self.reader, no, at)? {
+            while let Some((start, extent)) =
+                blocks.extents.at_or_after(&self.objects().reader, no, at)?
+            {
                 if extent.own().is_none() {
                     return Ok(true);
                 }
@@ -267,17 +285,19 @@ impl Store {
 
 /// What the target gets, by block of the source.
 #[derive(Default)]
-struct Gift {
-    dirty: Vec<(u64, Dirty)>,
+struct SharedBlocks {
+    dirty: Vec<(u64, DirtyBlock)>,
     slices: Vec<(u64, Slice)>,
 }
 
 impl Locked<'_> {
-    /// Does a step of sharing: both files are locked, and the operation began with what [`Store::sharing`] said. The ranges must not
-    /// overlap. Says how many bytes it covered, 0 when there is nothing (any more) that can be shared; the file grows if needed.
+    /// Does a step of sharing: both files are locked, and the operation began with what
+    /// [`Store::sharing`] said. The ranges must not overlap. Says how many bytes it covered, 0 when
+    /// there is nothing (any more) that can be shared; the file grows if needed.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading the maps met; nothing has changed then.
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading the maps met; nothing has
+    /// changed then.
     pub fn share(
         &mut self,
         from: (ObjectNo, u64),
@@ -288,7 +308,7 @@ impl Locked<'_> {
         if to.1.checked_add(len).is_none_or(|end| end > FILE_MAX) {
             return Err(StoreError::TooBig("a file"));
         }
-        let src = &self.store.reader;
+        let src = &self.objects().reader;
         let look = self.peek(from.0).look(
             src,
             from,
@@ -298,7 +318,7 @@ impl Locked<'_> {
         let Some(mut look) = look else { return Ok(0) };
         let most = sharing
             .cost
-            .bytes
+            .bytes()
             .saturating_sub(STEP_BYTES + look.replaced * REFERENCE_BYTES);
         look.found.cut_to_cost(most);
         // Nothing has changed until everything that can fail has not.
@@ -309,29 +329,29 @@ impl Locked<'_> {
         let done = (count * BLOCK)
             .min(self.peek(from.0).core.size - from.1)
             .min(len);
-        let gift = self.give(from.0, look)?;
-        self.take(to.0, (to_first, count), first, gift)?;
+        let shared = self.give(from.0, look)?;
+        self.take(to.0, (to_first, count), first, shared)?;
         let stamp = self.stamp();
         let core = &mut self.mark(to.0).core;
         core.data_stamp = stamp;
         core.size = core.size.max(to.1 + done);
-        self.settle(to.0);
-        add(&self.store.reader.counters.bytes_shared, done);
+        self.account_freed_pages(to.0);
+        add(&self.objects().reader.counters.bytes_shared, done);
         Ok(done)
     }
 
-    /// Loads every page that a step changes; cuts the step where a shared extent takes no more references. `false` when nothing
-    /// is left of it, or there are no ids.
+    /// Loads every page that a step changes; cuts the step where a shared extent takes no more
+    /// references. `false` when nothing is left of it, or there are no ids.
     fn warm_sharing(
         &mut self,
         from: ObjectNo,
         to: ObjectNo,
-        look: &mut Look,
+        look: &mut ShareLook,
     ) -> Result<bool, StoreError> {
-        let src = &self.store.reader;
+        let src = &self.objects().reader;
         let mut full = None;
         for (block, part) in &look.found.parts {
-            if let Part::Shared(slice) = part
+            if let SharePart::Shared(slice) = part
                 && !src.shared.takes_more(src, slice.id)?
             {
                 full = Some(*block);
@@ -341,8 +361,8 @@ impl Locked<'_> {
         if let Some(block) = full {
             look.found.cut(block);
         }
-        let own = |(_, part): &(u64, Part)| {
-            if let Part::Own(extent) = part {
+        let own = |(_, part): &(u64, SharePart)| {
+            if let SharePart::Own(extent) = part {
                 Some(extent.addr)
             } else {
                 None
@@ -364,22 +384,24 @@ impl Locked<'_> {
     }
 
     /// Moves the source's own extents to the table, and counts one more reference to each.
-    fn give(&mut self, from: ObjectNo, look: Look) -> Result<Gift, StoreError> {
-        let (store, lsn) = (self.store, self.lsn);
-        let src = &store.reader;
-        let (mut gift, mut freed, mut range, mut parts) = (Gift::default(), Vec::new(), None, 0);
+    fn give(&mut self, from: ObjectNo, look: ShareLook) -> Result<SharedBlocks, StoreError> {
+        let (objects, lsn) = (self.objects(), self.lsn());
+        let src = &objects.reader;
+        let (mut shared, mut freed, mut range, mut parts) =
+            (SharedBlocks::default(), Vec::new(), None, 0);
         for (block, part) in look.found.parts {
             match part {
-                Part::Dirty(bytes) => gift.dirty.push((block, bytes)),
-                Part::Shared(slice) => {
+                SharePart::Dirty(bytes) => shared.dirty.push((block, bytes)),
+                SharePart::Shared(slice) => {
                     src.shared.change(src, slice.id, 1, &mut freed)?;
-                    gift.slices.push((block, Slice { born: lsn, ..slice }));
+                    shared.slices.push((block, Slice { born: lsn, ..slice }));
                 }
-                Part::Own(extent) => {
-                    store
-                        .segments
-                        .lock()
-                        .add_live(extent.addr.byte(), extent.bytes(), extent.born);
+                SharePart::Own(extent) => {
+                    objects.segments.lock().add_live(
+                        extent.addr.byte(),
+                        extent.bytes(),
+                        extent.born,
+                    );
                     let (blocks, stored, born) =
                         (extent.blocks() as u16, extent.stored, extent.born);
                     let id = src.shared.add(src, extent, 2)?;
@@ -392,7 +414,7 @@ impl Locked<'_> {
                     };
                     let extents = &mut self.state(from).blocks().extents;
                     extents.replace(src, from, block, Mapped::Shared(slice), &mut freed)?;
-                    gift.slices.push((block, Slice { born: lsn, ..slice }));
+                    shared.slices.push((block, Slice { born: lsn, ..slice }));
                     parts += 1;
                     range = Some((
                         range.map_or(block, |(first, _)| first),
@@ -401,16 +423,16 @@ impl Locked<'_> {
                 }
             }
         }
-        store.account(&freed);
+        objects.account(&freed);
         if let Some((first, end)) = range {
             let old = self.peek(from).core.lsn;
             let state = self.mark(from);
             // Nothing that anybody sees of it has changed.
             state.core.lsn = old;
             state.blocks().remapped.add(first, end - first, parts);
-            self.settle(from);
+            self.account_freed_pages(from);
         }
-        Ok(gift)
+        Ok(shared)
     }
 
     /// Lets the target's blocks be what the source gave.
@@ -419,29 +441,30 @@ impl Locked<'_> {
         to: ObjectNo,
         (first, count): (u64, u64),
         source: u64,
-        gift: Gift,
+        shared: SharedBlocks,
     ) -> Result<(), StoreError> {
-        let store = self.store;
+        let objects = self.objects();
         let mut freed: Vec<Freed> = Vec::new();
         let blocks = self.state(to).blocks();
         blocks
             .extents
-            .remove(&store.reader, to, first, count, &mut freed)?;
+            .remove(&objects.reader, to, first, count, &mut freed)?;
         let mut behind = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut behind.split_off(&(first + count)));
         blocks.holes.push((first, count));
-        blocks.remapped.add(first, count, gift.slices.len());
+        blocks.remapped.add(first, count, shared.slices.len());
         let place = |block: u64| block - source + first;
         blocks.dirty.extend(
-            gift.dirty
+            shared
+                .dirty
                 .into_iter()
                 .map(|(block, bytes)| (place(block), bytes)),
         );
         let mut stored = 0;
-        for (block, slice) in gift.slices {
+        for (block, slice) in shared.slices {
             stored += u64::from(slice.stored);
             blocks.extents.replace(
-                &store.reader,
+                &objects.reader,
                 to,
                 place(block),
                 Mapped::Shared(slice),
@@ -451,7 +474,7 @@ impl Locked<'_> {
         let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
         let core = &mut self.state(to).core;
         core.sectors = (core.sectors + stored).saturating_sub(gone);
-        store.account(&freed);
+        objects.account(&freed);
         Ok(())
     }
 }

@@ -24,7 +24,8 @@ impl Tree {
     /// Sets the value of `key` and returns the one before.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] for a value above [`VALUE_MAX`], else what `src` answers; the content is unchanged then.
+    /// [`StoreError::TooBig`] for a value above [`VALUE_MAX`], else what `src` answers; the content
+    /// is unchanged then.
     pub(crate) fn insert(
         &mut self,
         src: &dyn PageSource,
@@ -82,10 +83,11 @@ impl Tree {
         Ok(old)
     }
 
-    /// Owns every page on a path to a key in `from..=to`, and the leaves of the nearest items on both sides. Until the
-    /// next fold, whatever is done to keys in that range does no I/O.
+    /// Owns every page on a path to a key in `from..=to`, and the leaves of the nearest items on
+    /// both sides. Until the next fold, whatever is done to keys in that range does no I/O.
     ///
-    /// The neighbours are needed because a leaf that loses its last item hands its range to the leaf beside it.
+    /// The neighbours are needed because a leaf that loses its last item hands its range to the
+    /// leaf beside it.
     ///
     /// # Errors
     /// What `src` answers.
@@ -116,8 +118,9 @@ impl Tree {
         })
     }
 
-    /// Owns the page at `level` on the path to `key` if it still lies at `at`, so that the next fold writes it anew.
-    /// Returns whether it does. `key` is the first key the page was folded with.
+    /// Owns the page at `level` on the path to `key` if it still lies at `at`, so that the next
+    /// fold writes it anew. Returns whether it does. `key` is the first key the page was folded
+    /// with.
     ///
     /// # Errors
     /// What `src` answers.
@@ -303,8 +306,8 @@ impl Cx<'_> {
         }
     }
 
-    /// After a removal under `items[at]`: drops the child if it is empty, merges it if it is sparse and a neighbour is in
-    /// memory and has room.
+    /// After a removal under `items[at]`: drops the child if it is empty, merges it if it is sparse
+    /// and a neighbour is in memory and has room.
     fn mend(&mut self, items: &mut Vec<(u64, Child)>, at: usize) {
         let Child::Mem(node) = &items[at].1 else {
             return;
@@ -327,7 +330,7 @@ impl Cx<'_> {
     }
 }
 
-/// Whether `items[left]` and the item after it are in memory and fit into one page.
+/// Returns whether `items[left]` and the item after it are in memory and fit into one page.
 fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
     match items.get(left..left + 2) {
         Some([(_, Child::Mem(left)), (_, Child::Mem(right))]) => {
@@ -353,8 +356,9 @@ fn join(left: &mut Child, right: Child) {
     }
 }
 
-/// If the node is over the size of a page, takes its right part away: only the last item when that is the one that
-/// `changed`, so that ascending keys leave full pages behind, else half of the bytes.
+/// If the node is over the size of a page, takes its right part away: only the last item when that
+/// is the one that `changed`, so that ascending keys leave full pages behind, else half of the
+/// bytes.
 fn split_if_over(node: &mut Node, changed: usize) -> Option<Items> {
     if node.encoded_len() <= PAGE_MAX {
         return None;

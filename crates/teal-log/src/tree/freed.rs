@@ -10,8 +10,8 @@ use teal_types::SECTOR;
 pub(crate) enum Freed {
     /// A piece of the disk that is dead now.
     Piece { byte: u64, bytes: u64 },
-    /// So many bytes of a part of a shared extent; `more` extents refer to it than before: -1 when all of the part is gone, 1 when what
-    /// is left is in two places.
+    /// So many bytes of a part of a shared extent; `more` extents refer to it than before: -1 when
+    /// all of the part is gone, 1 when what is left is in two places.
     Shared { id: u64, bytes: u64, more: i32 },
 }
 

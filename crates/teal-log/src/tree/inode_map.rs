@@ -1,14 +1,14 @@
 //! The inode map: from object numbers to the homes of their records.
 //!
 //! # Invariants
-//! 1. The newest word on an object is `changed`, else the tree. 2. `changed` is bounded: the store checkpoints when it reaches its cap,
-//!    and a checkpoint absorbs it.
+//! 1. The newest word on an object is `changed`, else the tree. 2. `changed` is bounded: the store
+//!    checkpoints when it reaches its cap, and a checkpoint absorbs it.
 
 use crate::error::StoreError;
 use crate::format::imap::{Home, Known};
 use crate::format::page::{PagePtr, STORE_WIDE, TreeKind};
 use crate::tree::freed::Freed;
-use crate::tree::page_bounds::Places;
+use crate::tree::page_bounds::LeafSpread;
 use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
 use teal_types::ObjectNo;
@@ -18,7 +18,7 @@ pub(crate) struct InodeMap {
     pub(crate) tree: Tree,
     /// `None`: gone.
     changed: BTreeMap<ObjectNo, Option<Home>>,
-    places: Places,
+    places: LeafSpread,
 }
 
 impl InodeMap {
@@ -26,7 +26,7 @@ impl InodeMap {
         Self {
             tree: Tree::with_root(TreeKind::InodeMap, STORE_WIDE, root),
             changed: BTreeMap::new(),
-            places: Places::default(),
+            places: LeafSpread::default(),
         }
     }
 
@@ -70,13 +70,13 @@ impl InodeMap {
         }
     }
 
-    /// What is newer than the tree.
+    /// Returns what is newer than the tree.
     pub(crate) fn overlay(&self) -> impl Iterator<Item = (ObjectNo, Option<Home>)> + '_ {
         self.changed.iter().map(|(no, home)| (*no, *home))
     }
 
-    /// Where absorbing the changes makes leaves new.
-    pub(crate) fn places(&self) -> &Places {
+    /// Returns where absorbing the changes makes leaves new.
+    pub(crate) fn places(&self) -> &LeafSpread {
         &self.places
     }
 
@@ -100,7 +100,7 @@ impl InodeMap {
             };
             self.changed.remove(&no);
         }
-        self.places = Places::default();
+        self.places = LeafSpread::default();
         Ok(())
     }
 

@@ -20,12 +20,12 @@ pub(crate) const SMALL_PAGE: u64 = 512 + 64 + 24;
 
 /// Where the inode map changes, and so in how many leaves at most.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Places {
+pub(crate) struct LeafSpread {
     counts: BTreeMap<u64, u32>,
     leaves: u64,
 }
 
-impl Places {
+impl LeafSpread {
     /// Adds an object that was not among them; says whether that may change another leaf.
     pub(crate) fn add(&mut self, no: ObjectNo) -> bool {
         let count = self.counts.entry(no.get() / NEIGHBOURS).or_default();
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn neighbours_share_leaves() {
-        let mut places = Places::default();
+        let mut places = LeafSpread::default();
         assert_eq!(
             (0..1000)
                 .filter(|no| places.add(ObjectNo::new(*no)))

@@ -96,7 +96,8 @@ impl Tree {
     ) -> Result<(), StoreError> {
         self.range(src, from, u64::MAX, visit)
     }
-    /// Visits the items with keys in `from..=to`, ascending, and loads no page in which there can be none of them.
+    /// Visits the items with keys in `from..=to`, ascending, and loads no page in which there can
+    /// be none of them.
     pub(crate) fn range(
         &self,
         src: &dyn PageSource,
@@ -123,7 +124,7 @@ impl Tree {
         }
     }
 
-    /// Whether the page at `level` on the path to `key` lies unchanged at `ptr`'s place.
+    /// Returns whether the page at `level` on the path to `key` lies unchanged at `ptr`'s place.
     pub(super) fn has_page(
         &self,
         src: &dyn PageSource,

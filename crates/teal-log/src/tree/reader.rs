@@ -1,11 +1,13 @@
 //! Reads from the disk, with what is not on it yet and what was read lately in front.
 //!
 //! # Invariants
-//! 1. Nothing read is handed out before its checksum matched; a mismatch is read once more past the caches, then reported.
+//! 1. Nothing read is handed out before its checksum matched; a mismatch is read once more past the
+//!    caches, then reported.
 //! 2. A record between sealing and its durability is read from memory.
-//! 3. Small records stay in the cache as they are written: the end of a file that grows by less than a page is read again by the kernel, and costs
-//!    no device read. A chunk that began so has zeros where nothing was written; by (1) nobody takes them for content, and whoever meets them
-//!    drops the chunk.
+//! 3. Small records stay in the cache as they are written: the end of a file that grows by less
+//!    than a page is read again by the kernel, and costs no device read. A chunk that began so has
+//!    zeros where nothing was written; by (1) they are never taken for content, and a read that
+//!    meets them drops the chunk.
 
 use crate::counters::{Counters, add};
 use crate::error::{DiskRequest, StoreError};
@@ -25,14 +27,16 @@ use teal_types::{ObjectNo, SECTOR, Sector};
 /// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
 const CHUNK_SECTORS: u64 = 64;
 const CHUNKS: usize = 256;
-/// Records up to so many sectors stay in the cache: those of programs that wait for each of their writes.
+/// Records up to so many sectors stay in the cache: those of programs that wait for each of their
+/// writes.
 const KEPT_SECTORS: u64 = 512;
-/// File content in pieces of at most so many sectors is fetched with its neighbourhood, when the last piece was not farther away than
-/// a directory of small files is long. What was written together is often read together.
+/// File content in pieces of at most so many sectors is fetched with its neighbourhood, when the
+/// last piece was not farther away than a directory of small files is long. What was written
+/// together is often read together.
 const SMALL_SECTORS: u64 = 16;
 const NEARBY_SECTORS: u64 = 2048;
 const PAGES: usize = 2048;
-/// Bytes of memory for content that are kept while nobody uses them.
+/// Bytes of memory for content that are kept while they are not in use.
 const BUFFERS_MAX: usize = 32 << 20;
 /// From this many bytes on, something is read by itself unless what was read before lies beside it.
 const WORTH_ITSELF: usize = 1536;
@@ -45,7 +49,7 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Where it ends.
+    /// Returns where it ends.
     pub(crate) fn end(&self) -> Sector {
         self.start.plus(self.parts.len() as u64 / SECTOR)
     }
@@ -94,6 +98,11 @@ impl Reader {
             sweeping: AtomicBool::new(false),
             limit,
         }
+    }
+
+    /// Returns the disk, for a component that asks its host for room.
+    pub(crate) fn shared_disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
     }
 
     pub(crate) fn disk(&self) -> &dyn Disk {
@@ -235,8 +244,8 @@ impl Reader {
         Ok(out)
     }
 
-    /// Reads a small piece, unchecked, if it is cached; or with its neighbourhood, if there are signs that more of it will be wanted. What comes may be
-    /// older than what is in flight.
+    /// Reads a small piece, unchecked, if it is cached; or with its neighbourhood, if there are
+    /// signs that more of it will be wanted. What comes may be older than what is in flight.
     pub(crate) fn nearby(&self, at: Sector, buf: &mut [u8]) -> bool {
         if buf.len() as u64 > SMALL_SECTORS * SECTOR || at.get() >= self.limit {
             return false;
@@ -281,7 +290,8 @@ impl Reader {
         if self.copy_in_flight(byte, &mut flight) && crc_matches(&flight, sum) {
             return Ok(flight);
         }
-        // A page on its own is not worth its neighbourhood, one behind another is: they were written in order.
+        // A page on its own is not worth its neighbourhood, one behind another is: they were
+        // written in order.
         let last = self
             .last_read
             .swap(byte / SECTOR, std::sync::atomic::Ordering::Relaxed);
@@ -295,7 +305,8 @@ impl Reader {
             }
             self.drop_chunks(byte, len);
         }
-        // The chunk may have been read while its sectors were rewritten, or reach into a bad sector next door.
+        // The chunk may have been read while its sectors were rewritten, or reach into a bad sector
+        // next door.
         let first = byte / SECTOR;
         let sectors = (byte + len as u64).div_ceil(SECTOR) - first;
         let mut bytes = vec![0; (sectors * SECTOR) as usize];
@@ -312,7 +323,8 @@ impl Reader {
         Ok(exact)
     }
 
-    /// Whether everything is worth its neighbourhood from now on: for whoever is going to read most of it.
+    /// Whether everything is worth its neighbourhood from now on: for a caller that is going to
+    /// read most of it.
     pub(crate) fn set_sweeping(&self, sweeping: bool) {
         self.sweeping.store(sweeping, Ordering::Relaxed);
     }

@@ -1,23 +1,30 @@
-//! The table of shared extents: where each lies, how many extents of files refer to it, and which of them lie in a stretch of the disk.
+//! The table of shared extents: where each lies, how many extents of files refer to it, and which
+//! of them lie in a stretch of the disk.
 //!
 //! # Invariants
-//! 1. The count of a shared extent is the number of extents of files that refer to a part of it: an operation that maps, splits or unmaps
-//!    such a part changes the count too, so both are in one batch.
-//! 2. A shared extent to which nobody refers is gone, and its bytes are dead. Until then all of it lives.
+//! 1. The count of a shared extent is the number of extents of files that refer to a part of it: an
+//!    operation that maps, splits or unmaps such a part changes the count too, so both are in one
+//!    batch.
+//! 2. A shared extent without references is gone, and its bytes are dead. Until then all of it
+//!    lives.
 //! 3. Each shared extent has its place in the table, and each place its shared extent.
 //! 4. Once [`warm`](SharedTable::warm)ed, a count changes without I/O and without failing.
 //!
 //! # How
-//! 1. The newest word is the tree in memory; what the open batch changed of it is logged as states when the batch is sealed.
-//! 2. The cleaner reads a shared extent into `moving`; sealing writes it at the head, in one run. Nothing of the files that refer to it
-//!    changes. Its new place cannot be known, and so not be warmed, beforehand: it waits in `moved` for the next checkpoint, before which
-//!    a batch of its own takes what is still moving.
+//! 1. The newest word is the tree in memory; what the open batch changed of it is logged as states
+//!    when the batch is sealed.
+//! 2. The cleaner reads a shared extent into `moving`; sealing writes it at the head, in one run.
+//!    Nothing of the files that refer to it changes. Its new place cannot be known, and so not be
+//!    warmed, beforehand: it waits in `moved` for the next checkpoint, before which a batch of its
+//!    own takes what is still moving.
 
+mod items;
+
+use self::items::{Change, SharedExtentItems, damaged, id_value};
 use crate::error::StoreError;
-use crate::format::codec::Put;
 use crate::format::extent::{Extent, Mapped, SHARED_IDS, Slice};
 use crate::format::page::{PagePtr, STORE_WIDE, TreeKind};
-use crate::format::shared::{LAST_ID, SharedExtent, place_key, place_of};
+use crate::format::shared::{LAST_ID, SharedExtent, place_key};
 use crate::seeded::{Bug, bug};
 use crate::tree::freed::Freed;
 use crate::tree::page_bounds::PAGE;
@@ -28,47 +35,28 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use teal_types::{ObjectNo, Sector};
 
-/// Nobody refers anew to a shared extent with this count. Every reference may still fall into 32 pieces, so that a count always fits its
-/// four bytes.
+/// A shared extent with this count takes no more references. Every reference may still fall into 32
+/// pieces, so that a count always fits its four bytes.
 pub(crate) const SHARES_MAX: u32 = 1 << 26;
 
 /// What an item takes in a batch: its delta, with as many checksums as it has.
 const ITEM_TAKES: u64 = 384;
-/// A shared extent is moved in one piece, and the end of a run in which it does not fit is left empty: at worst half of each segment.
+/// A shared extent is moved in one piece, and the end of a run in which it does not fit is left
+/// empty: at worst half of each segment.
 const MOVE_FACTOR: u64 = 2;
-
-/// What the open batch did with a shared extent.
-#[derive(Debug, Clone, Copy, Default)]
-struct Change {
-    /// The log does not know of it yet.
-    is_new: bool,
-    is_gone: bool,
-}
 
 /// What a batch says of a shared extent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Logged {
+pub(crate) enum SharedChange {
     Set(SharedExtent),
     Count(u32),
     Gone,
 }
 
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) tree: Tree,
-    /// The next id, once that is known.
-    next: Option<u64>,
-    changed: BTreeMap<u64, Change>,
-    /// Content on its way to another place, by id.
-    moving: BTreeMap<u64, Vec<u8>>,
-    /// Keys of places that the tree does not have yet, with their ids.
-    moved: BTreeMap<u64, u64>,
-}
-
 /// The lock guards the table; reads of its pages are done under it.
 #[derive(Debug)]
 pub(crate) struct SharedTable {
-    table: RwLock<Table>,
+    table: RwLock<SharedExtentItems>,
     is_used: AtomicBool,
     mem_pages: AtomicUsize,
     /// What the open batch writes of the table, and of what is moving, at most; pages not counted.
@@ -79,92 +67,10 @@ pub(crate) struct SharedTable {
     growth: AtomicI64,
 }
 
-fn damaged(object: Option<ObjectNo>) -> StoreError {
-    StoreError::Corrupt {
-        what: "the shared-extent table",
-        at: 0,
-        object,
-    }
-}
-
-fn id_value(id: u64) -> Vec<u8> {
-    let mut value = Vec::with_capacity(8);
-    value.put_u64(id);
-    value
-}
-
-impl Table {
-    fn get(&self, src: &dyn PageSource, id: u64) -> Result<Option<SharedExtent>, StoreError> {
-        let Some(value) = self.tree.get(src, id)? else {
-            return Ok(None);
-        };
-        SharedExtent::decode(&value)
-            .map(Some)
-            .ok_or_else(|| damaged(None))
-    }
-
-    fn known(&self, src: &dyn PageSource, id: u64) -> Result<SharedExtent, StoreError> {
-        self.get(src, id)?.ok_or_else(|| damaged(None))
-    }
-
-    fn next_id(&mut self, src: &dyn PageSource) -> Result<u64, StoreError> {
-        if let Some(next) = self.next {
-            return Ok(next);
-        }
-        let next = self
-            .tree
-            .at_or_before(src, (1 << 63) - 1)?
-            .map_or(0, |(id, _)| id + 1);
-        self.next = Some(next);
-        Ok(next)
-    }
-
-    /// Sets an item and its place; returns the extent that was there.
-    fn set(
-        &mut self,
-        src: &dyn PageSource,
-        id: u64,
-        shared: &SharedExtent,
-    ) -> Result<Option<Extent>, StoreError> {
-        let old = self.get(src, id)?.map(|old| old.extent);
-        self.tree.insert(src, id, &shared.encode())?;
-        if old.as_ref().map(|old| old.addr) != Some(shared.extent.addr) {
-            if let Some(old) = &old {
-                self.forget_place(src, old.addr)?;
-            }
-            self.tree
-                .insert(src, place_key(shared.extent.addr), &id_value(id))?;
-        }
-        Ok(old)
-    }
-
-    fn remove(&mut self, src: &dyn PageSource, id: u64, extent: &Extent) -> Result<(), StoreError> {
-        self.tree.remove(src, id)?;
-        self.forget_place(src, extent.addr)
-    }
-
-    fn forget_place(&mut self, src: &dyn PageSource, addr: Sector) -> Result<(), StoreError> {
-        let key = place_key(addr);
-        if self.moved.remove(&key).is_none() {
-            self.tree.remove(src, key)?;
-        }
-        Ok(())
-    }
-
-    /// Places that the tree does not have yet, with their ids.
-    pub(crate) fn moved(&self) -> impl Iterator<Item = (Sector, u64)> + '_ {
-        self.moved.iter().map(|(key, id)| (place_of(*key), *id))
-    }
-
-    fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
-        freed.extend(self.tree.take_freed().into_iter().map(Freed::page));
-    }
-}
-
 impl SharedTable {
     pub(crate) fn new(root: Option<PagePtr>) -> Self {
         Self {
-            table: RwLock::new(Table {
+            table: RwLock::new(SharedExtentItems {
                 tree: Tree::with_root(TreeKind::SharedExtents, STORE_WIDE, root),
                 next: None,
                 changed: BTreeMap::new(),
@@ -179,21 +85,21 @@ impl SharedTable {
         }
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Table> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, SharedExtentItems> {
         self.table.read()
     }
 
     /// For folding.
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Table> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, SharedExtentItems> {
         self.table.write()
     }
 
-    /// Whether nothing is shared: no extent of any file needs a look at the table.
+    /// Returns whether nothing is shared: no extent of any file needs a look at the table.
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_used.load(Relaxed)
     }
 
-    /// Whether the open batch has something to say of the table.
+    /// Returns whether the open batch has something to say of the table.
     pub(crate) fn is_changed(&self) -> bool {
         let table = self.table.read();
         !table.changed.is_empty() || !table.moving.is_empty()
@@ -203,17 +109,18 @@ impl SharedTable {
         !self.table.read().moving.is_empty()
     }
 
-    /// Pages that only memory holds, and those that places on their way into the tree will change, about.
+    /// Pages that only memory holds, and those that places on their way into the tree will change,
+    /// about.
     pub(crate) fn mem_pages(&self) -> usize {
         self.mem_pages.load(Relaxed)
     }
 
-    /// What the next checkpoint writes of the table, and of what is moving, at most.
+    /// Returns what the next checkpoint writes of the table, and of what is moving, at most.
     pub(crate) fn takes(&self) -> u64 {
         self.takes.load(Relaxed) + self.mem_pages() as u64 * PAGE
     }
 
-    /// What is moving takes of it.
+    /// Returns what is moving takes of it.
     pub(crate) fn moving_takes(&self) -> u64 {
         self.moving_takes.load(Relaxed)
     }
@@ -224,7 +131,7 @@ impl SharedTable {
     }
 
     /// After a change: brings what is known from outside of the lock up to date.
-    pub(crate) fn note(&self, table: &Table) {
+    pub(crate) fn note(&self, table: &SharedExtentItems) {
         let waiting = if table.moved.is_empty() {
             0
         } else {
@@ -246,7 +153,7 @@ impl SharedTable {
         self.is_used.store(!table.tree.is_empty(), Relaxed);
     }
 
-    /// What a part of a shared extent is on the disk.
+    /// Returns what a part of a shared extent is on the disk.
     pub(crate) fn resolve(
         &self,
         src: &dyn PageSource,
@@ -273,7 +180,7 @@ impl SharedTable {
         }
     }
 
-    /// What a part of a file's map is on the disk.
+    /// Returns what a part of a file's map is on the disk.
     pub(crate) fn extent_of(
         &self,
         src: &dyn PageSource,
@@ -286,7 +193,7 @@ impl SharedTable {
         }
     }
 
-    /// Whether one more may refer to a shared extent; warms it.
+    /// Returns whether one more may refer to a shared extent; warms it.
     pub(crate) fn takes_more(&self, src: &dyn PageSource, id: u64) -> Result<bool, StoreError> {
         self.warm(src, id)?;
         Ok(self.table.read().known(src, id)?.count < SHARES_MAX)
@@ -304,8 +211,8 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Makes sure that so many extents, one of which begins at each of these addresses, can be added without I/O. `false` when there
-    /// are no ids for them.
+    /// Makes sure that so many extents, one of which begins at each of these addresses, can be
+    /// added without I/O. `false` when there are no ids for them.
     pub(crate) fn warm_new(
         &self,
         src: &dyn PageSource,
@@ -325,7 +232,8 @@ impl SharedTable {
         Ok(true)
     }
 
-    /// Takes in an extent to which this many refer. After [`warm_new`](Self::warm_new) it does no I/O. The caller counts it as live.
+    /// Takes in an extent to which this many refer. After [`warm_new`](Self::warm_new) it does no
+    /// I/O. The caller counts it as live.
     pub(crate) fn add(
         &self,
         src: &dyn PageSource,
@@ -384,23 +292,24 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Does what a batch said, again. Returns what lives from now on; `None` when the batch contradicts the table.
+    /// Does what a batch said, again. Returns what lives from now on; `None` when the batch
+    /// contradicts the table.
     pub(crate) fn redo(
         &self,
         src: &dyn PageSource,
         id: u64,
-        what: &Logged,
+        what: &SharedChange,
         freed: &mut Vec<Freed>,
     ) -> Result<Option<Option<Extent>>, StoreError> {
         let mut table = self.table.write();
         let mut lives = None;
         match what {
-            Logged::Set(shared) => {
+            SharedChange::Set(shared) => {
                 let old = table.set(src, id, shared)?;
                 freed.extend(old.map(|old| Freed::extent(&old.into())));
                 lives = Some(shared.extent.clone());
             }
-            Logged::Count(count) => {
+            SharedChange::Count(count) => {
                 let Some(shared) = table.get(src, id)? else {
                     return Ok(None);
                 };
@@ -414,7 +323,7 @@ impl SharedTable {
                     .encode(),
                 )?;
             }
-            Logged::Gone => {
+            SharedChange::Gone => {
                 let Some(shared) = table.get(src, id)? else {
                     return Ok(None);
                 };
@@ -448,7 +357,8 @@ impl SharedTable {
             .collect()
     }
 
-    /// Notes that an extent is to be written elsewhere with the next batch, if it still is the one that was read.
+    /// Notes that an extent is to be written elsewhere with the next batch, if it still is the one
+    /// that was read.
     pub(crate) fn set_moving(
         &self,
         src: &dyn PageSource,
@@ -466,7 +376,7 @@ impl SharedTable {
         Ok(is_new)
     }
 
-    /// What is to be written elsewhere, with its table items as they stand.
+    /// Returns what is to be written elsewhere, with its table items as they stand.
     pub(crate) fn take_moving(
         &self,
         src: &dyn PageSource,
@@ -500,25 +410,25 @@ impl SharedTable {
         Ok(())
     }
 
-    /// What the open batch says of the table, by id; it is a new batch then.
+    /// Returns what the open batch says of the table, by id; it is a new batch then.
     pub(crate) fn take_changed(
         &self,
         src: &dyn PageSource,
-    ) -> Result<Vec<(u64, Logged)>, StoreError> {
+    ) -> Result<Vec<(u64, SharedChange)>, StoreError> {
         let mut table = self.table.write();
         let changed = std::mem::take(&mut table.changed);
         self.note(&table);
         let of = |(id, change): (u64, Change)| {
             if change.is_gone {
-                return Ok((id, Logged::Gone));
+                return Ok((id, SharedChange::Gone));
             }
             let shared = table.known(src, id)?;
             Ok((
                 id,
                 if change.is_new {
-                    Logged::Set(shared)
+                    SharedChange::Set(shared)
                 } else {
-                    Logged::Count(shared.count)
+                    SharedChange::Count(shared.count)
                 },
             ))
         };

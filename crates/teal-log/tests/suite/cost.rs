@@ -80,7 +80,7 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
         ..settings
     });
     let before = store.counts();
-    let op = store.begin(Cost::data(2 << 20)).unwrap();
+    let op = store.begin(Cost::write(2 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = SystemClock.civil();
     let no = locked.create(NewObject {
@@ -135,7 +135,7 @@ fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
     for round in 0..3_u8 {
         for at in (0..files.len()).rev() {
             let (no, size) = (files[at], sizes[at]);
-            let op = store.begin(Cost::data(8192)).unwrap();
+            let op = store.begin(Cost::write(8192)).unwrap();
             op.lock(&[no])
                 .unwrap()
                 .write(no, size, &[round; 700])
@@ -155,7 +155,7 @@ fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
 #[test]
 fn what_only_a_header_parts_is_read_at_once() {
     let store = store();
-    let op = store.begin(Cost::data(4 << 20)).unwrap();
+    let op = store.begin(Cost::write(4 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = SystemClock.civil();
     let no = locked.create(NewObject {
@@ -206,7 +206,7 @@ fn what_comes_and_goes_within_a_batch_is_never_written() {
     let store = store();
     create(&store, "first", 1);
     let before = store.counts().bytes_data;
-    let op = store.begin(Cost::data(1 << 20)).unwrap();
+    let op = store.begin(Cost::write(1 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = SystemClock.civil();
     let no = locked.create(NewObject {

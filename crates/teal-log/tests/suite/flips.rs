@@ -79,7 +79,7 @@ fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
 }
 
 fn write(store: &Store, no: ObjectNo, at: u64, data: &[u8]) {
-    let op = store.begin(Cost::data(data.len() as u64)).unwrap();
+    let op = store.begin(Cost::write(data.len() as u64)).unwrap();
     op.lock(&[no]).unwrap().write(no, at, data).unwrap();
 }
 

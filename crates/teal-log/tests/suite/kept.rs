@@ -39,7 +39,7 @@ fn open(disk: &RecordingDisk) -> Arc<Store> {
 /// A file whose record holds a kilobyte of `tag`.
 fn file(store: &Store, name: &str, tag: u8, content: &[u8]) -> ObjectNo {
     let op = store
-        .begin(Cost::data(content.len() as u64 + 8192))
+        .begin(Cost::write(content.len() as u64 + 8192))
         .unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = Timestamp::default();
@@ -62,7 +62,7 @@ fn file(store: &Store, name: &str, tag: u8, content: &[u8]) -> ObjectNo {
 }
 
 fn write(store: &Store, no: ObjectNo, at: u64, byte: u8) {
-    let op = store.begin(Cost::data(4096)).unwrap();
+    let op = store.begin(Cost::write(4096)).unwrap();
     op.lock(&[no])
         .unwrap()
         .write(no, at, &[byte; 4096])
@@ -70,7 +70,7 @@ fn write(store: &Store, no: ObjectNo, at: u64, byte: u8) {
 }
 
 fn change(store: &Store, no: ObjectNo) {
-    let op = store.begin(Cost::data(0)).unwrap();
+    let op = store.begin(Cost::write(0)).unwrap();
     op.lock(&[no]).unwrap().set_attr(
         no,
         SetAttr {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use teal_env::Disk;
 use teal_log::{
     Cost, Counts, NewObject, Op, OpenError, OpenOptions, Owner, Purpose, SetAttr, Settings, Store,
-    StoreError, note_cost,
+    StoreError,
 };
 use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
@@ -175,7 +175,7 @@ impl Life {
 
     /// Starts an operation; `None` when there is no room for it.
     fn room<'s>(&mut self, store: &'s Store, cost: Cost) -> Result<Option<Op<'s>>, StoreError> {
-        if cost.purpose != Purpose::Frees && store.space().free < cost.bytes + self.plan.spare {
+        if cost.purpose() != Purpose::Frees && store.space().free < cost.bytes() + self.plan.spare {
             self.seen.refused += 1;
             return Ok(None);
         }
@@ -389,7 +389,7 @@ impl Life {
             // Far out: a sparse file.
             _ => self.rng.below(1 << 40) / 4096 * *self.rng.pick(&[4096, 1]),
         };
-        let cost = Cost::data(len as u64);
+        let cost = Cost::write(len as u64);
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
@@ -457,7 +457,7 @@ impl Life {
             4 => size + self.rng.below(100_000),
             _ => self.rng.below(5000),
         };
-        let cost = Cost::data(4096).freeing();
+        let cost = Cost::write(4096).freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
@@ -478,7 +478,7 @@ impl Life {
             + self
                 .rng
                 .below(*self.rng.clone().pick(&[100, 5000, 200_000, 4 << 20]));
-        let cost = Cost::data(8192).freeing();
+        let cost = Cost::write(8192).freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
@@ -495,8 +495,7 @@ impl Life {
         let store = Arc::clone(&self.store);
         let len = *self.rng.pick(&[0, 20, 999, 1000, 1001, 4000]);
         let note = self.rng.chance(0.7).then(|| self.data(len));
-        let mut cost = Cost::names(1);
-        cost.bytes += note_cost(4000);
+        let cost = Cost::names(1).with_note(4000);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
@@ -547,7 +546,7 @@ impl Life {
             return Ok(false);
         }
         let cost = if value.is_some() {
-            Cost::data(len as u64 + 4096)
+            Cost::write(len as u64 + 4096)
         } else {
             Cost::names(1).freeing()
         };

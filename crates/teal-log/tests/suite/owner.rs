@@ -51,7 +51,7 @@ fn open(disk: &RecordingDisk, owner: Owner) -> Result<Arc<Store>, OpenError> {
 }
 
 fn add(store: &Store, name: &str) {
-    let op = store.begin(Cost::data(8192)).unwrap();
+    let op = store.begin(Cost::write(8192)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = Timestamp::default();
     let file = locked.create(NewObject {

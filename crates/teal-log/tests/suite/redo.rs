@@ -25,7 +25,7 @@ fn open(disk: &Arc<impl Disk + 'static>) -> Result<Arc<Store>, OpenError> {
 
 fn file(store: &Store, name: &str, content: &[u8]) -> ObjectNo {
     let op = store
-        .begin(Cost::data(content.len() as u64 + 4096))
+        .begin(Cost::write(content.len() as u64 + 4096))
         .unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = Timestamp::default();
@@ -48,7 +48,7 @@ fn file(store: &Store, name: &str, content: &[u8]) -> ObjectNo {
 fn a_new_file_with_a_hole_is_found_again() {
     let disk = Arc::new(MemDisk::new((16 << 20) / 512));
     let store = made(&disk);
-    let op = store.begin(Cost::data(40_960)).unwrap();
+    let op = store.begin(Cost::write(40_960)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
     let now = Timestamp::default();
     let file = locked.create(NewObject {
@@ -88,7 +88,7 @@ fn opening_reads_no_object_and_then_nothing_until_somebody_asks() {
     store.close().unwrap();
     let store = open(&disk).unwrap();
     for no in files.iter().step_by(3) {
-        let op = store.begin(Cost::data(0)).unwrap();
+        let op = store.begin(Cost::write(0)).unwrap();
         op.lock(&[*no]).unwrap().set_attr(
             *no,
             SetAttr {

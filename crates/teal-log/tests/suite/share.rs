@@ -57,7 +57,7 @@ impl Shop {
     }
 
     fn write(&self, no: ObjectNo, at: u64, data: &[u8]) {
-        let op = self.store.begin(Cost::data(data.len() as u64)).unwrap();
+        let op = self.store.begin(Cost::write(data.len() as u64)).unwrap();
         op.lock(&[no]).unwrap().write(no, at, data).unwrap();
     }
 
@@ -293,7 +293,7 @@ fn a_store_full_of_copies_gives_everything_back() {
             break;
         }
         for _ in 0..100 {
-            let Ok(op) = shop.store.begin(Cost::data(5000)) else {
+            let Ok(op) = shop.store.begin(Cost::write(5000)) else {
                 break 'full;
             };
             op.lock(&[no])

@@ -40,7 +40,7 @@ fn name() -> Name {
 
 /// Writes the number of the state, and a megabyte that moves the log on.
 fn go_on(store: &Store, state: u64) {
-    let op = store.begin(Cost::data(2 * MIB)).unwrap();
+    let op = store.begin(Cost::write(2 * MIB)).unwrap();
     let known = store.lookup(ObjectNo::ROOT, &name()).unwrap();
     let mut locked = op
         .lock(&known.map_or(vec![ObjectNo::ROOT], |(no, _)| vec![no]))

@@ -59,7 +59,7 @@ fn create(store: &Store, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo
 }
 
 fn write(store: &Store, no: ObjectNo, at: u64, data: &[u8]) {
-    let op = store.begin(Cost::data(data.len() as u64)).unwrap();
+    let op = store.begin(Cost::write(data.len() as u64)).unwrap();
     op.lock(&[no]).unwrap().write(no, at, data).unwrap();
 }
 
@@ -171,7 +171,7 @@ fn filling_and_emptying_leaves_the_space_it_found() {
             let no = create(&store, ObjectNo::ROOT, &name(i), FileType::File);
             made.push(no);
             let data = pattern(100_000, i);
-            let op = match store.begin(Cost::data(data.len() as u64)) {
+            let op = match store.begin(Cost::write(data.len() as u64)) {
                 Ok(op) => op,
                 Err(e) => break e,
             };

@@ -386,7 +386,7 @@ impl Life {
             let op = self
                 .client
                 .store()
-                .begin(Cost::data(0).freeing())
+                .begin(Cost::free())
                 .unwrap_or_else(|e| panic!("{plan:?}: orphan: {e}"));
             op.lock(&[no]).unwrap().free(no).unwrap();
         }

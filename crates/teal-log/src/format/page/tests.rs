@@ -144,7 +144,8 @@ fn distrust_of_form() {
     let refused = |page: &[u8]| Node::decode(page, AT, want(0)).is_err();
     assert!(!refused(&good));
     assert!(refused(&[]) && refused(&good[..511]) && refused(&[&good[..], &[0; 512]].concat()));
-    // magic, version, count up and down, key words, reserved, length up and down, key order, value length, padding
+    // magic, version, count up and down, key words, reserved, length up and down, key order, value
+    // length, padding
     for (at, byte) in [
         (0, 0),
         (4, 2),

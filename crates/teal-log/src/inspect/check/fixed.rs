@@ -29,7 +29,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A torn anchor is normal after a power cut; a whole one must lead to its checkpoint while nobody may have reused that.
+    /// A torn anchor is normal after a power cut; a whole one must lead to its checkpoint while its
+    /// place cannot have been reused.
     fn anchors(&mut self) {
         let (reader, uuid) = (&self.store.reader, &self.store.sb.uuid);
         let mut found = Vec::new();

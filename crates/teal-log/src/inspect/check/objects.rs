@@ -12,7 +12,6 @@ use crate::object::state::{Blocks, Content, State};
 use crate::tree::Tree;
 use crate::tree::inode_map::InodeMap;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
 use teal_types::{BLOCK, Name, ObjectNo, SECTOR};
 
 /// Objects between two reports of progress.
@@ -94,7 +93,7 @@ impl Checker<'_> {
 
     fn inode_map(&mut self) -> BTreeMap<ObjectNo, Option<Home>> {
         let store = self.store;
-        let imap = store.imap.read();
+        let imap = store.inode_map.read();
         let mut homes = BTreeMap::new();
         self.tree(
             &imap.tree,
@@ -113,8 +112,8 @@ impl Checker<'_> {
         }
         drop(imap);
         // Objects that so far only deltas or the open batch know.
-        let open: Vec<_> = store.open.lock().objects.iter().map(|o| o.no).collect();
-        let unfolded: Vec<_> = store.unfolded.lock().numbers().collect();
+        let open = store.open.object_numbers();
+        let unfolded = store.unfolded.numbers();
         // And those that could not be brought up to date, which was said already.
         let deferred = store.deferred.numbers(ObjectNo::new(0));
         for no in open.into_iter().chain(unfolded).chain(deferred) {
@@ -138,8 +137,7 @@ impl Checker<'_> {
     }
 
     fn usage_pages(&mut self) {
-        let store = self.store;
-        let tree = store.usage.lock();
+        let tree = self.usage_tree.lock();
         self.tree(&tree, STORE_WIDE, &mut |_, _, _| {});
     }
 
@@ -192,7 +190,7 @@ impl Checker<'_> {
     fn state(&mut self, no: ObjectNo, state: &State) {
         let core = &state.core;
         self.highest_lsn = self.highest_lsn.max(core.lsn.get());
-        let names = self.store.names;
+        let names = self.store.name_hash;
         let facts: &mut Facts = self.facts.entry(no).or_default();
         facts.kind = Some(core.kind);
         facts.links = state.links.len() as u32;
@@ -257,7 +255,7 @@ impl Checker<'_> {
 
     fn entry(&mut self, dir: ObjectNo, cookie: u64, entry: &Entry) {
         self.report.entries += 1;
-        let names = self.store.names;
+        let names = self.store.name_hash;
         if cookie >> 7 != names.first_cookie(&entry.name) >> 7 {
             self.wrong(
                 dir,
@@ -316,7 +314,8 @@ impl Checker<'_> {
                 format!("blocks up to byte {stop} are stored of a file of {size} bytes"),
             );
         }
-        // What is shared was read with the table; here only what lies behind the end of this file matters.
+        // What is shared was read with the table; here only what lies behind the end of this file
+        // matters.
         if !self.options.verify_data || (mapped.own().is_none() && stop <= size) {
             return;
         }
@@ -349,7 +348,7 @@ impl Checker<'_> {
     }
 
     fn counters(&mut self) {
-        let next = self.store.next_object.load(Relaxed);
+        let next = self.store.numbers.next_object();
         let highest = self
             .facts
             .iter()
@@ -363,7 +362,7 @@ impl Checker<'_> {
                 format!("the next object would be #{next}"),
             );
         }
-        let next = self.store.next_lsn.load(Relaxed);
+        let next = self.store.numbers.next_lsn().get();
         if self.highest_lsn >= next {
             let what = format!(
                 "the next operation would have number {next}, and {} is taken",
@@ -371,8 +370,8 @@ impl Checker<'_> {
             );
             self.problem(Severity::Inconsistent, None, None, what);
         }
-        let counted = self.store.objects.load(Relaxed);
-        if counted != self.report.objects as i64 {
+        let counted = self.store.numbers.objects();
+        if counted != self.report.objects {
             let what = format!(
                 "{counted} objects are counted and {} are there",
                 self.report.objects

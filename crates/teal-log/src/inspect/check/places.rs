@@ -4,7 +4,7 @@ use super::{CheckOptions, Checker, Use};
 use crate::format::anchor;
 use crate::format::page::STORE_WIDE;
 use crate::format::superblock::{self, Superblock};
-use crate::store::Store;
+use crate::store::handle::Store;
 use teal_types::{ObjectNo, Sector};
 
 /// Something that lives on the disk.
@@ -21,10 +21,11 @@ pub struct Place {
 }
 
 impl Store {
-    /// Everything that the newest state refers to, in the order of its place; what only damaged things refer to is missing. Like
-    /// [`Store::check`] it has to have the store for itself, and changes nothing.
+    /// Everything that the newest state refers to, in the order of its place; what only damaged
+    /// things refer to is missing. Like [`Store::check`] it has to have the store for itself, and
+    /// changes nothing.
     pub fn places(&self) -> Vec<Place> {
-        let _committer = self.commit.lock();
+        let _committer = self.log.committer();
         let mut checker = Checker::new(self, CheckOptions { verify_data: false });
         checker.objects(&mut |_| {});
         let fixed = |at: Sector, bytes: usize, what| Place {
@@ -33,11 +34,15 @@ impl Store {
             what,
             owner: None,
         };
-        let superblocks = [Sector::new(0), Superblock::second_copy(self.sb.sectors)];
+        let superblocks = [
+            Sector::new(0),
+            Superblock::second_copy(self.objects().sb.sectors),
+        ];
         let superblocks = superblocks
             .into_iter()
             .map(|at| fixed(at, superblock::BYTES, "a superblock"));
         let anchors = self
+            .objects()
             .geometry
             .anchor_slots()
             .map(|at| fixed(at, anchor::BYTES, "an anchor"));

@@ -1,4 +1,5 @@
-//! Live ranges against each other, the geometry and the usage table; records against what lives in their segment.
+//! Live ranges against each other, the geometry and the usage table; records against what lives in
+//! their segment.
 
 use super::{CheckProgress, Checker, Phase, Range, Severity, Use};
 use crate::format::delta::{Delta, decode_body};

@@ -8,7 +8,7 @@ use crate::format::page::Items;
 use crate::format::shared::SharedItem;
 use crate::object::extents::Extents;
 use crate::object::state::{Blocks, Content, State};
-use crate::store::Store;
+use crate::store::handle::Store;
 use crate::tree::Tree;
 use crate::tree::inode_map::InodeMap;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ impl Store {
     /// # Errors
     /// Those of `out`.
     pub fn dump(&self, what: DumpWhat, out: &mut dyn Write) -> io::Result<()> {
-        for (no, error) in self.settle_each() {
+        for (no, error) in self.objects().redo_each_deferred() {
             writeln!(out, "object {no}: {error}")?;
         }
         match what {
@@ -65,11 +65,11 @@ impl Store {
 
     fn dump_usage(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines: Vec<String> = {
-            let segments = self.segments.lock();
+            let segments = self.objects().segments.lock();
             let head = segments.head();
             let of = [head.a, head.b].map(|run| {
                 (run.sectors > 0)
-                    .then(|| self.geometry.segment_of(run.addr))
+                    .then(|| self.objects().geometry.segment_of(run.addr))
                     .flatten()
             });
             let line = |(segment, u): (
@@ -103,7 +103,7 @@ impl Store {
     }
 
     fn dump_inode_map(&self, out: &mut dyn Write) -> io::Result<()> {
-        let imap = self.imap.read();
+        let imap = self.objects().inode_map.read();
         let newer: std::collections::BTreeMap<_, _> = imap.overlay().collect();
         let mut done = Ok(());
         for_items(self, &imap.tree, &mut |item| {
@@ -149,7 +149,7 @@ impl Store {
 
     fn dump_inode(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
         let mut text = Vec::new();
-        let looked = self.with(no, |state| {
+        let looked = self.objects().with(no, |state| {
             text.clear();
             Ok(self.inode_text(no, state, &mut text))
         });
@@ -224,7 +224,7 @@ impl Store {
     }
 
     fn dump_shared(&self, out: &mut dyn Write) -> io::Result<()> {
-        let table = self.reader.shared.read();
+        let table = self.objects().reader.shared.read();
         let mut lines = Vec::new();
         for_items(self, &table.tree, &mut |item| match item
             .map(|(key, value)| (key, SharedItem::decode(key, value)))
@@ -277,7 +277,7 @@ fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(Seen<'_>)) {
                 .for_each(|(key, value)| item(Ok((*key, value))));
         }
     };
-    tree.walk(&store.reader, &mut visit, &mut |_, error| {
+    tree.walk(&store.objects().reader, &mut visit, &mut |_, error| {
         damaged.push(error)
     });
     damaged.into_iter().for_each(|error| item(Err(error)));

@@ -16,10 +16,12 @@ use teal_types::{SECTOR, Sector};
 /// Records shown of a chain: a circle in a damaged one must end.
 const RECORDS_MAX: usize = 1 << 20;
 
-/// Prints what lies on a disk; it need not open as a store, but one superblock must be whole for all but the superblocks.
+/// Prints what lies on a disk; it need not open as a store, but one superblock must be whole for
+/// all but the superblocks.
 ///
 /// # Errors
-/// Those of `out`; that no superblock can be read, or that there is no such segment. Other damage is said in the text.
+/// Those of `out`; that no superblock can be read, or that there is no such segment. Other damage
+/// is said in the text.
 pub fn dump_raw(disk: &dyn Disk, what: RawWhat, out: &mut dyn Write) -> io::Result<()> {
     if what == RawWhat::Superblock {
         superblocks(disk, out)?;
@@ -224,7 +226,7 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// What a record changed; payload and body are compared with their checksums.
+    /// Returns what a record changed; payload and body are compared with their checksums.
     fn body(&self, at: Sector, header: &Header, out: &mut dyn Write) -> io::Result<()> {
         let Ok(sectors) = u32::try_from(header.sectors()) else {
             return writeln!(out, "  too long");

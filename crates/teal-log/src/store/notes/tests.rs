@@ -37,8 +37,7 @@ fn open(disk: &Arc<dyn Disk>) -> Arc<Store> {
 }
 
 fn set(store: &Store, no: u64, note: Option<&[u8]>) {
-    let mut cost = Cost::names(1);
-    cost.bytes += note_cost(note.map_or(0, <[u8]>::len));
+    let cost = Cost::names(1).with_note(note.map_or(0, <[u8]>::len));
     store
         .begin(cost)
         .unwrap()

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::recovery::open::OpenOptions;
+use crate::store::locked::NewObject;
 use crate::store::mkfs::MkfsOptions;
-use crate::store::op::NewObject;
 use crate::tree::shared_extents::SHARES_MAX;
 use std::sync::Arc;
 use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
@@ -40,7 +40,7 @@ fn file(store: &Store) -> ObjectNo {
 }
 
 fn write(store: &Store, no: ObjectNo, at: u64, len: usize) {
-    let op = store.begin(Cost::data(len as u64)).unwrap();
+    let op = store.begin(Cost::write(len as u64)).unwrap();
     op.lock(&[no])
         .unwrap()
         .write(no, at, &vec![at as u8 | 1; len])
@@ -63,11 +63,16 @@ fn a_count_ends_at_its_limit_and_sharing_stops_before_it() {
     write(&store, a, 0, 600_000);
     store.commit().unwrap();
     assert_eq!(share(&store, a, b, 600_000), 600_000);
-    let shared = &store.reader.shared;
+    let shared = &store.objects().reader.shared;
     let mut freed = Vec::new();
     // The second of three extents is as popular as can be.
     shared
-        .change(&store.reader, 1, SHARES_MAX as i32 - 3, &mut freed)
+        .change(
+            &store.objects().reader,
+            1,
+            SHARES_MAX as i32 - 3,
+            &mut freed,
+        )
         .unwrap();
     let d = file(&store);
     assert_eq!(share(&store, a, d, 600_000), 600_000, "one more may");
@@ -77,10 +82,15 @@ fn a_count_ends_at_its_limit_and_sharing_stops_before_it() {
         "up to the extent that takes no more"
     );
     shared
-        .change(&store.reader, 1, 3 - SHARES_MAX as i32, &mut freed)
+        .change(
+            &store.objects().reader,
+            1,
+            3 - SHARES_MAX as i32,
+            &mut freed,
+        )
         .unwrap();
     assert_eq!(share(&store, a, c, 600_000), 600_000);
-    store.account(&freed);
+    store.objects().account(&freed);
 }
 
 #[test]

@@ -1,0 +1,173 @@
+//! Brings objects up to date whose changes wait in the [list](crate::object::deferred): one that is
+//! asked for, or all.
+
+use crate::error::StoreError;
+use crate::format::record::Sums;
+use crate::object::deferred::{DeferredDeltas, RedoPause};
+use crate::object::objects::ObjectStore;
+use crate::object::redo::ObjectRedo;
+use crate::object::state::{Object, State};
+use crate::object::sweep;
+use crate::seeded::{Bug, bug};
+use crate::tree::page_bounds::PAGE;
+use teal_types::{ObjectNo, SECTOR};
+
+/// Objects read together before they are brought up to date.
+const OBJECTS: usize = 8192;
+
+impl ObjectStore {
+    /// Returns what the record that is going to end a batch says in sum, when all else of it is
+    /// sealed and the segment table will count so many bytes as live.
+    pub(crate) fn sums(&self, live: u64) -> Sums {
+        let pages = self.ledger.memory_pages();
+        Sums {
+            objects: self.numbers.objects(),
+            live: self.really_live(live),
+            unfolded: self.unfolded.bytes() + pages * PAGE + self.deferred.reserve(),
+        }
+    }
+
+    /// Bytes the newest state refers to, of which the segment table counts so many.
+    pub(crate) fn really_live(&self, counted: u64) -> u64 {
+        counted.saturating_sub(self.deferred.surplus())
+    }
+
+    /// Leaves changes for later; the last record of the log gave these sums.
+    pub(crate) fn defer(&self, deltas: DeferredDeltas, sums: Sums) {
+        let live = self.segments.lock().live();
+        // A damaged store may say what it likes.
+        let surplus = if bug(Bug::DeferredCounted) {
+            0
+        } else {
+            live.saturating_sub(sums.live)
+        };
+        let reserve = sums.unfolded.min(self.geometry.capacity());
+        self.deferred.start(deltas, surplus, reserve);
+    }
+
+    /// Brings one object up to date.
+    ///
+    /// # Errors
+    /// What reading its old state met, or [`StoreError::Corrupt`] when the log contradicts that.
+    pub(crate) fn redo_deferred_of(&self, no: ObjectNo) -> Result<(), StoreError> {
+        if self.deferred.is_empty() {
+            return Ok(());
+        }
+        self.redo_listed(&mut self.deferred.lock(), no, None)
+    }
+
+    /// Brings all objects up to date, as far as that is possible. The others wait on, whatever
+    /// happens, and are not tried again here.
+    pub(crate) fn redo_all_deferred(&self) {
+        if !self.deferred.has_untried() {
+            return;
+        }
+        for (no, e) in self.redo_each_deferred() {
+            log::error!(
+                "{} is not as it was before the crash, and its changes wait: {e}",
+                self.path_of(no)
+            );
+        }
+    }
+
+    /// Brings all objects up to date, as far as that is possible; the others are named.
+    pub(crate) fn redo_each_deferred(&self) -> Vec<(ObjectNo, StoreError)> {
+        let mut failed = Vec::new();
+        let mut from = ObjectNo::new(0);
+        self.reader.set_sweeping(!self.deferred.is_empty());
+        while !self.deferred.is_empty() {
+            let wanted = self.deferred.next_numbers(from, OBJECTS);
+            let Some(last) = wanted.last() else { break };
+            from = ObjectNo::new(last.get() + 1);
+            // The lock is taken for one after another, so that an operation that wants one of them
+            // need not wait for all.
+            sweep::objects(self, wanted, &mut |no, old| {
+                let done = self.redo_listed(&mut self.deferred.lock(), no, old);
+                failed.extend(done.err().map(|e| (no, e)));
+            });
+        }
+        self.reader.set_sweeping(false);
+        if !failed.is_empty() {
+            self.deferred.keep(&failed);
+        }
+        failed
+    }
+
+    /// Lets a checkpoint begin. What cannot be brought up to date now waits until the end of what
+    /// is returned.
+    pub(crate) fn pause_redo_for_checkpoint(&self) -> RedoPause<'_> {
+        if bug(Bug::DeferredForgotten) {
+            self.deferred.forget();
+        }
+        self.redo_all_deferred();
+        self.deferred.pause()
+    }
+
+    /// `old`: its old state, if that was read already.
+    fn redo_listed(
+        &self,
+        list: &mut DeferredDeltas,
+        no: ObjectNo,
+        old: Option<State>,
+    ) -> Result<(), StoreError> {
+        let Some(deltas) = list.get(&no) else {
+            return Ok(());
+        };
+        if self.deferred.is_paused() {
+            let at = deltas.first().map_or(0, |delta| delta.byte / SECTOR);
+            return Err(StoreError::Corrupt {
+                what: "an object's state before the crash",
+                at,
+                object: Some(no),
+            });
+        }
+        let old = match old {
+            Some(old) => Some(old),
+            None => self
+                .inode_map
+                .read()
+                .get(&self.reader, no)?
+                .map(|home| self.read_home(no, home))
+                .transpose()?,
+        };
+        let mut redone = ObjectRedo::new(&self.reader, no, old);
+        deltas.iter().try_for_each(|delta| redone.redo(delta))?;
+        self.take_over(no, redone);
+        list.remove(&no);
+        self.deferred.note(list);
+        Ok(())
+    }
+
+    /// Nothing here can fail.
+    fn take_over(&self, no: ObjectNo, redone: ObjectRedo<'_>) {
+        let ObjectRedo {
+            state,
+            born,
+            freed,
+            map,
+            ..
+        } = redone;
+        {
+            let mut segments = self.segments.lock();
+            let before = segments.live() as i64;
+            born.iter().for_each(|extent| {
+                segments.add_live(extent.addr.byte(), extent.bytes(), extent.born)
+            });
+            Self::account_redone(&mut segments, &freed);
+            self.deferred.gave_back(before - segments.live() as i64);
+        }
+        if let Some(home) = map {
+            self.inode_map.write().set(no, home);
+        }
+        let Some(state) = state else { return };
+        let record_len = state.home.map_or(0, |home| home.len as usize);
+        let (is_unfolded, pages) = (state.unfolded, state.mem_pages());
+        let object = self.cache.add(Object::new(no, state, record_len));
+        if is_unfolded {
+            let state = object.state.read();
+            self.unfolded.insert(&object, &state);
+            drop(state);
+            self.ledger.pages_changed(0, pages);
+        }
+    }
+}

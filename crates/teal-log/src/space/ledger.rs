@@ -1,0 +1,230 @@
+//! The ledger of space: what is promised to operations, what the open batch takes, and what may
+//! still be promised.
+//!
+//! # Invariants
+//! 1. Every byte that an operation may take is promised before it begins, and each promise is given
+//!    back exactly once.
+//! 2. What the open batch takes only an operation under way, a note, or the cleaner adds; sealing
+//!    the batch sets it to nothing.
+//! 3. What an operation has taken is compared with its [`Cost`] when it ends. If a cost is too
+//!    small, that is told where it was made, in every build: then the promise of a commit that has
+//!    room would be worth nothing.
+//! 4. The *budget* is what may be promised without a closer look. It is set from the real room at
+//!    each closer look, and only shrinks by what is promised and taken since, so it never says more
+//!    than there is.
+//!
+//! # Locks
+//! None: each figure is an atomic of its own. A sum of several is exact while no operation is under
+//! way, and else off by at most what operations are adding at that moment, which is a part of what
+//! was promised to them.
+
+use crate::space::cost::{Cost, Operation};
+use crate::tree::page_bounds::PAGE;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// Changed pages that memory may hold before a checkpoint must fold them: 8 MiB on the disk, about
+/// twice that in memory.
+pub(crate) const MEM_PAGES: u64 = 2048;
+
+/// What an operation has taken so far, or the sum of what it has given back.
+#[derive(Debug, Default)]
+pub(crate) struct Charge(AtomicI64);
+
+impl Charge {
+    /// Counts bytes that sealing will take more, or less, because of the operation.
+    pub(crate) fn add(&self, bytes: i64) {
+        self.0.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts pages that only memory holds, after a change of how many there are.
+    pub(crate) fn add_pages(&self, from: usize, to: usize) {
+        self.add((to as i64 - from as i64) * PAGE as i64);
+    }
+
+    /// Returns the bytes taken, below nothing if more was given back.
+    pub(crate) fn taken(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceLedger {
+    /// Bytes promised to operations that are not done yet.
+    promised: AtomicI64,
+    /// Bytes the open batch takes at most, pages of trees not counted.
+    batch_bytes: AtomicI64,
+    /// Those among them of blocks that the cleaner relocates.
+    relocated_bytes: AtomicI64,
+    /// Pages of objects' trees that only memory holds.
+    memory_pages: AtomicI64,
+    /// Live bytes of the victims of a running round of cleaning: the round gives them back.
+    lent_to_cleaner: AtomicI64,
+    /// Bytes that may still be promised before the real room must be looked at.
+    budget: AtomicI64,
+    /// The kinds of operations in the open batch, a bit each: for messages.
+    operations: AtomicU64,
+}
+
+impl SpaceLedger {
+    /// Promises so many bytes. Returns whether the budget had them; the caller takes the promise
+    /// back if nothing else has.
+    pub(crate) fn promise(&self, bytes: u64) -> bool {
+        let bytes = bytes as i64;
+        self.promised.fetch_add(bytes, Relaxed);
+        self.budget.fetch_sub(bytes, Relaxed) >= bytes
+    }
+
+    /// Ends a promise: the operation is done, or did not begin.
+    pub(crate) fn end_promise(&self, bytes: u64) {
+        let bytes = bytes as i64;
+        let before = self.promised.fetch_sub(bytes, Relaxed);
+        assert!(before >= bytes, "each promise ends once");
+        self.budget.fetch_add(bytes, Relaxed);
+    }
+
+    /// Ends the promise of an operation that is done, and compares what it has taken with its cost.
+    /// If it has taken more, the log names it: the cost must be mended where it is made.
+    pub(crate) fn end_operation(&self, cost: &Cost, charge: &Charge) {
+        self.end_promise(cost.bytes());
+        self.operations.fetch_or(cost.operation().bit(), Relaxed);
+        let taken = charge.taken();
+        if taken <= cost.bytes() as i64 {
+            return;
+        }
+        let (operation, bytes) = (cost.operation(), cost.bytes());
+        log::error!("the cost of {operation:?} is too small: {bytes} bytes, and it took {taken}");
+    }
+
+    /// Returns the kinds of operations that the open batch holds.
+    pub(crate) fn operations(&self) -> Vec<Operation> {
+        Operation::of_bits(self.operations.load(Relaxed))
+    }
+
+    /// Returns the bytes that are promised to operations under way.
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised.load(Relaxed).max(0) as u64
+    }
+
+    /// Counts what the open batch takes more, or less.
+    pub(crate) fn add_to_batch(&self, bytes: i64) {
+        self.batch_bytes.fetch_add(bytes, Relaxed);
+        self.budget.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Returns the bytes that the open batch takes at most, pages of trees not counted.
+    pub(crate) fn batch_bytes(&self) -> u64 {
+        self.batch_bytes.load(Relaxed).max(0) as u64
+    }
+
+    /// Counts content that the cleaner has entered into the open batch, where it is counted
+    /// already.
+    pub(crate) fn add_relocated(&self, bytes: u64) {
+        self.relocated_bytes.fetch_add(bytes as i64, Relaxed);
+    }
+
+    /// Returns the bytes of the open batch that the cleaner relocates: they do not add to what
+    /// lives.
+    pub(crate) fn relocated_bytes(&self) -> u64 {
+        self.relocated_bytes.load(Relaxed).max(0) as u64
+    }
+
+    /// Notes that the open batch was sealed: the next one is empty.
+    pub(crate) fn batch_sealed(&self) {
+        self.batch_bytes.store(0, Relaxed);
+        self.relocated_bytes.store(0, Relaxed);
+        self.operations.store(0, Relaxed);
+    }
+
+    /// Counts pages of an object's trees that only memory holds, after a change of how many there
+    /// are.
+    pub(crate) fn pages_changed(&self, from: usize, to: usize) {
+        self.memory_pages
+            .fetch_add(to as i64 - from as i64, Relaxed);
+    }
+
+    /// The same, for a change by an operation: what the pages take is out of the budget at once.
+    pub(crate) fn pages_changed_by_operation(&self, from: usize, to: usize) {
+        self.pages_changed(from, to);
+        let more = to as i64 - from as i64;
+        self.budget.fetch_sub(more * PAGE as i64, Relaxed);
+    }
+
+    /// Returns how many pages of objects' trees only memory holds.
+    pub(crate) fn memory_pages(&self) -> u64 {
+        self.memory_pages.load(Relaxed).max(0) as u64
+    }
+
+    /// Counts the live bytes of a victim that is about to be relocated.
+    pub(crate) fn lend_to_cleaner(&self, bytes: u64) {
+        self.lent_to_cleaner.fetch_add(bytes as i64, Relaxed);
+    }
+
+    /// Notes that a round of cleaning has begun or ended.
+    pub(crate) fn cleaner_owes_nothing(&self) {
+        self.lent_to_cleaner.store(0, Relaxed);
+    }
+
+    /// Returns the live bytes of the victims of the running round.
+    pub(crate) fn lent_to_cleaner(&self) -> u64 {
+        self.lent_to_cleaner.load(Relaxed).max(0) as u64
+    }
+
+    /// Sets the budget after a look at the real room.
+    pub(crate) fn set_budget(&self, bytes: i64) {
+        self.budget.store(bytes, Relaxed);
+    }
+
+    /// Takes bytes from the budget that something else than an operation has come to take.
+    pub(crate) fn shrink_budget(&self, bytes: i64) {
+        self.budget.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Checks that nothing was given back that had not been taken. The gate of the open batch is
+    /// held exclusively.
+    ///
+    /// # Panics
+    /// If something was: then some change was undone twice.
+    pub(crate) fn check(&self) {
+        let batch = self.batch_bytes.load(Relaxed);
+        assert!(batch >= 0, "a batch takes {batch} bytes");
+        let relocated = self.relocated_bytes.load(Relaxed);
+        assert!(relocated >= 0, "the cleaner relocates {relocated} bytes");
+        let pages = self.memory_pages.load(Relaxed);
+        assert!(pages >= 0, "memory holds {pages} pages");
+        let promised = self.promised.load(Relaxed);
+        assert!(promised >= 0, "{promised} bytes are promised");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_leaves_the_budget_and_comes_back() {
+        let ledger = SpaceLedger::default();
+        ledger.set_budget(100);
+        assert!(ledger.promise(60));
+        assert!(!ledger.promise(60), "the budget has only 40 left");
+        ledger.end_promise(60);
+        ledger.add_to_batch(10);
+        assert_eq!((ledger.promised(), ledger.batch_bytes()), (60, 10));
+        ledger.end_promise(60);
+        ledger.batch_sealed();
+        ledger.check();
+        assert!(
+            !ledger.promise(91),
+            "10 bytes are taken until the room is looked at again"
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "each promise ends once")]
+    fn a_promise_that_ends_twice_is_found() {
+        let ledger = SpaceLedger::default();
+        ledger.promise(10);
+        ledger.end_promise(10);
+        ledger.end_promise(10);
+    }
+}

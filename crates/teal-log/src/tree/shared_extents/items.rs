@@ -1,0 +1,125 @@
+//! The items of the table: its tree, and what the open batch and the cleaner have done with them.
+
+use crate::error::StoreError;
+use crate::format::codec::Put;
+use crate::format::extent::Extent;
+use crate::format::shared::{SharedExtent, place_key, place_of};
+use crate::tree::freed::Freed;
+use crate::tree::{PageSource, Tree};
+use std::collections::BTreeMap;
+use teal_types::{ObjectNo, Sector};
+
+/// What the open batch did with a shared extent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Change {
+    /// The log does not know of it yet.
+    pub(super) is_new: bool,
+    pub(super) is_gone: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct SharedExtentItems {
+    pub(crate) tree: Tree,
+    /// The next id, once that is known.
+    pub(super) next: Option<u64>,
+    pub(super) changed: BTreeMap<u64, Change>,
+    /// Content on its way to another place, by id.
+    pub(super) moving: BTreeMap<u64, Vec<u8>>,
+    /// Keys of places that the tree does not have yet, with their ids.
+    pub(super) moved: BTreeMap<u64, u64>,
+}
+
+pub(super) fn damaged(object: Option<ObjectNo>) -> StoreError {
+    StoreError::Corrupt {
+        what: "the shared-extent table",
+        at: 0,
+        object,
+    }
+}
+
+pub(super) fn id_value(id: u64) -> Vec<u8> {
+    let mut value = Vec::with_capacity(8);
+    value.put_u64(id);
+    value
+}
+
+impl SharedExtentItems {
+    pub(super) fn get(
+        &self,
+        src: &dyn PageSource,
+        id: u64,
+    ) -> Result<Option<SharedExtent>, StoreError> {
+        let Some(value) = self.tree.get(src, id)? else {
+            return Ok(None);
+        };
+        SharedExtent::decode(&value)
+            .map(Some)
+            .ok_or_else(|| damaged(None))
+    }
+
+    pub(super) fn known(&self, src: &dyn PageSource, id: u64) -> Result<SharedExtent, StoreError> {
+        self.get(src, id)?.ok_or_else(|| damaged(None))
+    }
+
+    pub(super) fn next_id(&mut self, src: &dyn PageSource) -> Result<u64, StoreError> {
+        if let Some(next) = self.next {
+            return Ok(next);
+        }
+        let next = self
+            .tree
+            .at_or_before(src, (1 << 63) - 1)?
+            .map_or(0, |(id, _)| id + 1);
+        self.next = Some(next);
+        Ok(next)
+    }
+
+    /// Sets an item and its place; returns the extent that was there.
+    pub(super) fn set(
+        &mut self,
+        src: &dyn PageSource,
+        id: u64,
+        shared: &SharedExtent,
+    ) -> Result<Option<Extent>, StoreError> {
+        let old = self.get(src, id)?.map(|old| old.extent);
+        self.tree.insert(src, id, &shared.encode())?;
+        if old.as_ref().map(|old| old.addr) != Some(shared.extent.addr) {
+            if let Some(old) = &old {
+                self.forget_place(src, old.addr)?;
+            }
+            self.tree
+                .insert(src, place_key(shared.extent.addr), &id_value(id))?;
+        }
+        Ok(old)
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        src: &dyn PageSource,
+        id: u64,
+        extent: &Extent,
+    ) -> Result<(), StoreError> {
+        self.tree.remove(src, id)?;
+        self.forget_place(src, extent.addr)
+    }
+
+    pub(super) fn forget_place(
+        &mut self,
+        src: &dyn PageSource,
+        addr: Sector,
+    ) -> Result<(), StoreError> {
+        let key = place_key(addr);
+        if self.moved.remove(&key).is_none() {
+            self.tree.remove(src, key)?;
+        }
+        Ok(())
+    }
+
+    /// LeafSpread that the tree does not have yet, with their ids.
+    pub(crate) fn moved(&self) -> impl Iterator<Item = (Sector, u64)> + '_ {
+        self.moved.iter().map(|(key, id)| (place_of(*key), *id))
+    }
+
+    pub(super) fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
+        freed.extend(self.tree.take_freed().into_iter().map(Freed::page));
+    }
+}
