@@ -42,7 +42,8 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
             "-p",
             "teal-log",
             "--test",
-            "crash",
+            "suite",
+            "crash::",
             "--",
             "--nocapture",
         ])

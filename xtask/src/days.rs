@@ -30,7 +30,7 @@ pub(crate) fn record(plan: &Plan) -> Result<bool> {
     let target = crate::test::target_directory()?;
     ensure!(
         crate::cargo()
-            .args(["build", "-q", "-p", "teal"])
+            .args(["build", "-q", "-p", "teal", "-p", "teal-lab"])
             .status()?
             .success(),
         "teal was not built"

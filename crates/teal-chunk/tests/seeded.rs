@@ -1,15 +1,13 @@
 //! The tests are tested: each bug of [`teal_chunk::seeded`], switched on, is caught by the means of the other tests.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
-#[path = "life/life.rs"]
-#[allow(dead_code, reason = "the tests of lives use all of it")]
-mod life;
-#[path = "directory/place.rs"]
-#[allow(dead_code, reason = "the tests of directories use all of it")]
+#[path = "suite/place.rs"]
 mod place;
+#[path = "suite/random_life.rs"]
+mod random_life;
 
-use life::{Life, open};
 use place::{Ext4, open_store, runtime};
+use random_life::{Life, open};
 use std::sync::Arc;
 use teal_chunk::seeded::{Bug, seed};
 use teal_chunk::{Access, DirectoryShelf, MemoryShelf};

@@ -1,7 +1,7 @@
 //! Every structure on the disk: its byte table, its codec, its golden bytes.
 //!
 //! All integers are little-endian. An address is a 512-byte sector number. Each structure has its own magic and version, or lies inside
-//! one that has. `docs/format.md` is the same in prose; `tests/format_doc.rs` holds the two against each other.
+//! one that has. `docs/format.md` is the same in prose; `tests/suite/format_doc.rs` holds the two against each other.
 //!
 //! | module | structure | magic |
 //! |---|---|---|

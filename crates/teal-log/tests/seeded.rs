@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
-#[path = "crash/explore.rs"]
+#[path = "suite/explore.rs"]
 mod explore;
-#[path = "crash/life.rs"]
+#[path = "suite/life.rs"]
 mod life;
-#[path = "crash/oracle.rs"]
+#[path = "suite/oracle.rs"]
 mod oracle;
 
 use explore::{Effort, Explorer, assert_checked, begun, made, shape};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_fuse::{NodeId, Notifier};
-use teal_posix::{Client, Invalidation, InvalidationSink};
+use teal_posix::{FileSystem, Invalidation, InvalidationSink};
 use teal_types::ObjectNo;
 
 /// More than this at once, and the kernel forgets everything of the objects concerned when it gets to it: the queue is cut to the newest word
@@ -93,7 +93,7 @@ impl Forgetting {
     pub(crate) fn start(
         self: &Arc<Self>,
         notifier: Notifier,
-        client: Arc<Client>,
+        client: Arc<FileSystem>,
     ) -> std::io::Result<JoinHandle<()>> {
         let this = Arc::clone(self);
         std::thread::Builder::new()
@@ -120,7 +120,7 @@ impl Forgetting {
 }
 
 /// Raises the size that the kernel holds of a file, unless the file has been cut since: then the kernel did that itself, or hears of it next.
-fn raise(notifier: &Notifier, client: &Client, no: ObjectNo, size: u64) -> Result<bool, Errno> {
+fn raise(notifier: &Notifier, client: &FileSystem, no: ObjectNo, size: u64) -> Result<bool, Errno> {
     if client.getattr(no).is_ok_and(|attr| attr.size < size) {
         return Ok(true);
     }

@@ -31,7 +31,7 @@ use teal_fuse::{
     BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter,
     set_bdi,
 };
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use watch::Watch;
 
 /// Whether requests come over `io_uring` instead of `/dev/fuse`.
@@ -74,7 +74,7 @@ pub struct MountSettings {
 /// A mounted volume.
 #[derive(Debug)]
 pub struct Mount {
-    client: Arc<Client>,
+    client: Arc<FileSystem>,
     session: Session,
     unmounter: Unmounter,
     threads: NonZeroUsize,
@@ -129,7 +129,7 @@ impl Mount {
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
     pub fn new(
-        client: Arc<Client>,
+        client: Arc<FileSystem>,
         point: &Path,
         settings: MountSettings,
     ) -> Result<Self, SessionError> {

@@ -3,8 +3,9 @@
 //! # Guarantees
 //! 1. A call returns by its deadline, whatever the network does.
 //! 2. A request is sent once: it is repeated only if it certainly never left this machine.
-//! 3. A connection on which nothing comes any more is given up: within twice [`ChannelOptions::keep_alive`] while a request waits
-//!    on it, and at once when a deadline passes in silence. The next call makes a new one.
+//! 3. A connection on which nothing comes any more is given up: after [`ChannelOptions::unacknowledged`] if what was sent does not
+//!    arrive, within twice [`ChannelOptions::keep_alive`] while a request waits on it, and at once when a deadline passes in
+//!    silence. The next call makes a new one.
 //! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of life every few minutes.
 
 pub(crate) mod connection;

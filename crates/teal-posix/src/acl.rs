@@ -11,7 +11,7 @@
 //! As in Linux, version 2: version u32, then for each entry tag u16, permissions u16, id u32 (all ones where the tag needs none).
 //! Little-endian.
 
-use crate::FsError;
+use teal_volume::FsError;
 
 /// Holds the list that guards an object.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";

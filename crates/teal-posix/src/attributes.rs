@@ -7,11 +7,12 @@
 //!    decides who that is (`FUSE_HANDLE_KILLPRIV_V2`): it says so with `kill_suidgid`, and a change of owner always does.
 //! 3. A change of mode changes the access control list with it.
 
+use crate::FileSystem;
 use crate::acl::{self, Acl};
-use crate::{Client, FsError};
 use teal_log::{Cost, Locked, Purpose, SetAttr, StoreError};
 use teal_types::limits::FILE_MAX;
 use teal_types::{Attr, BLOCK, FileType, ObjectNo, Timestamp};
+use teal_volume::FsError;
 use teal_volume::{Base, Change};
 
 const S_ISUID: u16 = 0o4000;
@@ -51,7 +52,7 @@ pub struct SetAttrRequest {
     pub kill_suidgid: bool,
 }
 
-impl Client {
+impl FileSystem {
     /// The attributes of an object.
     ///
     /// # Errors

@@ -4,10 +4,9 @@
 //! 1. One thread for this (and one for those who wait for durability); it sleeps until something is due or the [`CommitSignal`](teal_volume::CommitSignal) is raised.
 //! 2. Idle means no I/O and no wake-up: when nothing is due, the first change of the next batch rings. See `pace` for when cleaning ends.
 
-use crate::Client;
+use crate::FileSystem;
 use crate::pace::{Look, Pace, Rounds};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_log::StoreError;
 use teal_volume::Volume;
@@ -15,17 +14,7 @@ use teal_volume::Volume;
 /// A checkpoint comes when this many bytes of changed pages are held in memory.
 const UNFOLDED_MAX: u64 = 32 << 20;
 
-/// The thread, and what it must remember.
-#[derive(Debug, Default)]
-pub(crate) struct Background {
-    threads: Vec<JoinHandle<()>>,
-    rounds: Rounds,
-    /// Bytes written by others, and when the last of them were.
-    written: u64,
-    since: Duration,
-}
-
-impl Client {
+impl FileSystem {
     /// Starts the background threads, once. Objects that a crash left without names are given back first.
     ///
     /// # Errors
@@ -44,10 +33,10 @@ impl Client {
                 volume.commit_signal().raise();
             }
         });
-        let (client, volume) = (Arc::downgrade(self), Arc::clone(&self.volume));
+        let (file_system, volume) = (Arc::downgrade(self), Arc::clone(&self.volume));
         let thread = std::thread::Builder::new()
             .name("teal-commit".into())
-            .spawn(move || run(&client, &volume))?;
+            .spawn(move || run(&file_system, &volume))?;
         background.threads.push(thread);
         background.threads.push(self.start_syncing()?);
         // Not waited for in the end: they may be waiting for the server, and a store that is closed takes nothing from them.
@@ -143,7 +132,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for FileSystem {
     fn drop(&mut self) {
         self.volume.commit_signal().stop();
         self.syncs.stop();
@@ -151,12 +140,12 @@ impl Drop for Client {
     }
 }
 
-fn run(client: &Weak<Client>, volume: &Volume) {
+fn run(file_system: &Weak<FileSystem>, volume: &Volume) {
     let mut wait = Some(Duration::ZERO);
     while volume.commit_signal().wait(wait) {
-        let Some(client) = client.upgrade() else {
+        let Some(file_system) = file_system.upgrade() else {
             return;
         };
-        wait = client.step();
+        wait = file_system.step();
     }
 }

@@ -5,13 +5,14 @@
 //! 2. Reading never causes a commit.
 //! 3. What is read is as it is at one moment between the call and the answer.
 
+use crate::FileSystem;
 use crate::attributes::is_file;
 use crate::seeded::{Bug, bug};
-use crate::{Client, FsError, Invalidation, Moment};
 use teal_log::{Locked, Parts, Purpose};
 use teal_types::limits::{FILE_MAX, TARGET_MAX};
 use teal_types::{BLOCK, FileType, ObjectNo, Ranges};
 use teal_volume::{Base, Change, NearbyContent, Placement, WRITE_STEP};
+use teal_volume::{FsError, Invalidation, Moment};
 
 /// How to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,7 +87,7 @@ pub enum Seek {
     Hole,
 }
 
-impl Client {
+impl FileSystem {
     /// Reads up to `len` bytes of a file; fewer at its end.
     ///
     /// # Errors

@@ -12,9 +12,10 @@
 //! 3. Where the store can share nothing (small files, offsets that do not meet, a block that has been shared too often), bytes are copied.
 
 use crate::attributes::is_file;
-use crate::{Client, FsError, WRITE_STEP, WriteFlags};
+use crate::{FileSystem, WriteFlags};
 use teal_types::{BLOCK, ObjectNo};
 use teal_volume::Change;
+use teal_volume::{FsError, WRITE_STEP};
 
 /// Most bytes one copy moves by reading and writing before it answers.
 const COPY_MAX: u64 = 16 << 20;
@@ -41,7 +42,7 @@ struct Progress {
     has_committed: bool,
 }
 
-impl Client {
+impl FileSystem {
     /// Copies from one file to another, or to another place in the same one; says how much: it ends at the end of the source, and early
     /// after 1 GiB, or 16 MiB of what cannot be shared.
     ///

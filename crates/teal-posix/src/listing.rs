@@ -7,9 +7,10 @@
 //! # How
 //! Entries are taken out in pieces and shown without any lock.
 
-use crate::{Client, FsError};
+use crate::FileSystem;
 use std::ops::ControlFlow;
 use teal_types::{Attr, FileType, ObjectNo};
+use teal_volume::FsError;
 
 /// Entries taken out at a time.
 const PIECE: usize = 128;
@@ -29,7 +30,7 @@ pub struct DirEntry {
     pub name: Box<[u8]>,
 }
 
-impl Client {
+impl FileSystem {
     /// Shows the entries after `cookie` (0: all) to `visit`, until it breaks: it had no room for the entry it was shown last.
     ///
     /// # Errors

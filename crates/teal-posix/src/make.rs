@@ -1,6 +1,6 @@
 //! Finding names and making new ones: lookup, mknod, mkdir, symlink, tmpfile, link.
 //!
-//! Every [`Attr`] returned here counts as one reference that the caller [releases](Client::release).
+//! Every [`Attr`] returned here counts as one reference that the caller [releases](FileSystem::release).
 //!
 //! # Guarantees
 //! 1. A new object's mode, access control lists and name are in one batch. Where the directory has a default list, it rules and the
@@ -8,10 +8,11 @@
 
 use crate::acl::{self, Acl};
 use crate::attributes::acl_of;
-use crate::{Caller, Client, FsError};
+use crate::{Caller, FileSystem};
 use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::limits::{LINKS_MAX, TARGET_MAX};
 use teal_types::{Attr, FileType, ObjectNo};
+use teal_volume::FsError;
 use teal_volume::{Change, touch_directory, touch_object};
 
 /// Set-group-id, inherited from directories.
@@ -19,7 +20,7 @@ const S_ISGID: u16 = 0o2000;
 /// Of the upper bits, a new directory takes only the sticky one.
 const DIR_BITS: u16 = 0o1777;
 
-impl Client {
+impl FileSystem {
     /// The object under a name; `.` (of anything) and `..` too.
     ///
     /// # Errors

@@ -35,9 +35,9 @@ impl AtimePolicy {
     }
 }
 
-/// How a client behaves.
+/// How a file system behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientOptions {
+pub struct FileSystemOptions {
     /// When reading changes the access time.
     pub atime: AtimePolicy,
     /// Bytes of content given back in one operation; what is larger goes in steps, in the background.
@@ -46,7 +46,7 @@ pub struct ClientOptions {
     pub powered: bool,
 }
 
-impl Default for ClientOptions {
+impl Default for FileSystemOptions {
     fn default() -> Self {
         Self {
             atime: AtimePolicy::default(),

@@ -1,14 +1,15 @@
 //! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
 
-use crate::{Client, FsError};
+use crate::FileSystem;
 use teal_log::{Locked, Op, StoreError};
 use teal_types::{Name, ObjectNo};
+use teal_volume::FsError;
 use teal_volume::{Change, Fate, touch_directory, touch_object};
 
 /// How often an operation may find that its names led elsewhere before it shuts out all others.
 const RETRIES: u32 = 8;
 
-impl Client {
+impl FileSystem {
     /// Repeats `attempt`, which answers `None` when a name leads elsewhere than it did before the locks were taken.
     pub(crate) fn retry_names<T>(
         &self,

@@ -7,10 +7,11 @@
 //! Names are looked up without locks, the objects are locked together, the names are looked at again. Directories change their parent
 //! only under `moves`, so the way up from the target, walked before the locks are taken, stays true until they are released.
 
+use crate::FileSystem;
 use crate::remove::lock_found;
-use crate::{Client, FsError};
 use teal_log::Locked;
 use teal_types::{FileType, Name, ObjectNo};
+use teal_volume::FsError;
 use teal_volume::{Change, Fate, touch_directory, touch_object};
 
 const RENAME_NOREPLACE: u32 = 1;
@@ -50,7 +51,7 @@ struct Ends {
     to: (ObjectNo, Name),
 }
 
-impl Client {
+impl FileSystem {
     /// Moves a name, or exchanges two.
     ///
     /// # Errors

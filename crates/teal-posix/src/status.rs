@@ -1,9 +1,10 @@
 //! What the volume can say of itself without asking any disk; making everything durable; the end.
 
-use crate::{Client, FsError};
+use crate::FileSystem;
 use std::sync::Arc;
 use teal_log::{Counts, Settings, Space};
 use teal_types::{BLOCK, NAME_MAX};
+use teal_volume::FsError;
 
 /// What `statfs` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub struct Status {
     pub settings: Settings,
 }
 
-/// What was still referred to when a client ended.
+/// What was still referred to when a file system ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Remaining {
     /// Objects.
@@ -60,7 +61,7 @@ pub struct Remaining {
     pub orphans: u64,
 }
 
-impl Client {
+impl FileSystem {
     /// What `statfs` shows. There is no limit on objects but space: one takes a sector at least.
     pub fn statfs(&self) -> StatFs {
         let space = self.store().space();
@@ -106,7 +107,7 @@ impl Client {
         self.volume.sync()
     }
 
-    /// Ends the client: stops the background thread, gives back what nobody refers to, closes the store. Reading goes on.
+    /// Ends the file system: stops the background thread, gives back what nobody refers to, closes the store. Reading goes on.
     ///
     /// # Errors
     /// [`FsError::Io`] when the store cannot be closed properly; what was not synced may be lost then.

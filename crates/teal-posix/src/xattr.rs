@@ -4,10 +4,11 @@
 //! 1. A list and the mode it goes with change in one operation.
 
 use crate::acl::{Acl, Which};
-use crate::{Caller, Client, FsError};
+use crate::{Caller, FileSystem};
 use teal_log::{Cost, Locked, SetAttr};
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, ObjectNo};
+use teal_volume::FsError;
 use teal_volume::{Change, touch_object};
 
 const S_ISGID: u16 = 0o2000;
@@ -57,7 +58,7 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
     }
 }
 
-impl Client {
+impl FileSystem {
     /// The value of an extended attribute.
     ///
     /// # Errors

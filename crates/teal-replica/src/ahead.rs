@@ -6,12 +6,17 @@
 //! 2. *Once*: content that one thread is fetching is not fetched by another, but waited for by whoever needs it, until that has ended, well
 //!    or not.
 
-use super::ranges::Ranges;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_types::ObjectNo;
+use teal_types::ranges::Ranges;
+
+/// Entries that come ahead when nothing is known of a walk.
+pub(super) const NAMES_LEAST: u64 = 512;
+/// Content that comes ahead when nothing is known of a walk.
+pub(super) const CONTENT_LEAST: u64 = 256 << 10;
 
 /// The most objects of which something came ahead that are remembered.
 const UNUSED_MAX: usize = 8192;

@@ -6,9 +6,9 @@
 //! 2. What a crash interrupts goes on where it was.
 
 use super::{Note, Replica, SyncError};
-use crate::FsError;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_types::{CommitSeq, LEASE, ObjectNo};
+use teal_volume::FsError;
 
 /// Objects noted in one operation.
 const STEP: usize = 256;

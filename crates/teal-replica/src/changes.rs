@@ -7,9 +7,10 @@
 //! 4. A note is written into the batch of the change it tells of, so it is durable exactly when the change is.
 
 use super::note::{Dirty, Tail};
-use super::{Note, Replica, ranges::END, ranges::Ranges};
+use super::{Note, Replica};
 use crate::seeded::{Bug, bug};
 use teal_log::{Locked, NewObject, StoreError, note_cost};
+use teal_types::ranges::{END, Ranges};
 use teal_types::{CommitSeq, Link, ObjectNo};
 use teal_volume::{Base, Change, Changes};
 

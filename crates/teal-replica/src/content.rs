@@ -8,15 +8,16 @@
 
 use super::large::Turn;
 use super::note::{Dirty, Tail};
-use super::{Replica, SyncError, ranges::Ranges, unexpected};
-use crate::FsError;
+use super::{Replica, SyncError, unexpected};
 use serde_bytes::ByteBuf;
 use std::collections::HashSet;
 use std::io::{self, Read};
 use teal_chunk::{ChunkStream, Sizes};
 use teal_log::{Store, StoreError};
 use teal_proto::{Reply, Request};
+use teal_types::ranges::Ranges;
 use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Piece, Source, Timestamp};
+use teal_volume::FsError;
 
 /// Chunks gathered before the server is asked about them.
 const HELD: usize = 3 << 20;

@@ -9,14 +9,15 @@
 //! A new batch is announced in the identity first (without parts), then every object's note is changed. Should the program end in between, the
 //! notes name a batch that was never sent, and everything is taken back.
 
-use super::held::OBJECTS_MAX;
 use super::large::{Before, Divided};
 use super::note::{Dirty, Flying, Note, Part};
-use super::{Replica, SyncError, ranges::Ranges};
+use super::stuck::OBJECTS_MAX;
+use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use teal_log::{Cost, Locked, StoreError, note_cost};
+use teal_types::ranges::Ranges;
 use teal_types::{Attr, Attributes, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
 
 /// A batch before its content has been read.

@@ -8,14 +8,12 @@
 //! 4. Whoever reads holds the lock of what is absent while he looks and reads; nothing goes away under him.
 
 use super::{Note, Replica, SyncError};
-use crate::FsError;
 use crate::seeded::{Bug, bug};
-use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_proto::WANTS_MAX;
 use teal_types::{FileType, ObjectNo, Version};
+use teal_volume::FsError;
 
 /// Files smaller than this are left: what they take is little more than what is known of them.
 const LEAST: u64 = 8192;
@@ -26,20 +24,13 @@ const RESERVE_MAX: u64 = 64 << 20;
 /// The most objects whose use is remembered.
 const USED_MAX: usize = 100_000;
 
-/// Where the search goes on, and what was used since.
-#[derive(Debug, Default)]
-pub(crate) struct Evict {
-    hand: Mutex<u64>,
-    used: Mutex<HashSet<ObjectNo>>,
-}
-
 impl Replica {
     /// Content up to `end` is read.
     pub(crate) fn uses(&self, no: ObjectNo, end: u64) {
         if self.content_ahead.uses(no, end) {
             self.lookout.give((no, end));
         }
-        let mut used = self.evict.used.lock();
+        let mut used = self.recency.used.lock();
         if used.len() < USED_MAX {
             used.insert(no);
         }
@@ -69,7 +60,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
     pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
-        let Some(mut hand) = self.evict.hand.try_lock() else {
+        let Some(mut hand) = self.recency.hand.try_lock() else {
             return Ok(0);
         };
         let (mut freed, mut rounds) = (0, 0);
@@ -96,7 +87,7 @@ impl Replica {
     fn evict_some(&self, objects: &[ObjectNo], bytes: u64) -> Result<u64, SyncError> {
         let mut chosen = Vec::new();
         for no in objects {
-            if !self.evict.used.lock().remove(no)
+            if !self.recency.used.lock().remove(no)
                 && self.is_evictable(*no)?
                 && self.pinned_by(*no)?.is_none()
             {

@@ -8,23 +8,21 @@
 //! 4. What comes ahead takes nothing away: if it is damaged there, or its request fails, what is needed is still here.
 
 use super::ahead::Flight;
-use super::ranges::{END, Ranges};
 use super::{Note, Replica, SyncError, unexpected};
-use crate::FsError;
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, WANTS_MAX, Want};
+use teal_types::ranges::{END, Ranges};
 use teal_types::{FileType, ObjectNo};
+use teal_volume::FsError;
 
 /// A server that did not answer a moment ago is not asked again for so long.
 const GRACE: Duration = Duration::from_secs(5);
 /// How often content may be another one before the operation fails.
 const RETRIES: u32 = 16;
-/// Content that comes ahead when nothing is known of a walk.
-pub(super) const LEAST: u64 = 256 << 10;
 /// As much of it comes with what is needed: more would make who reads one small file wait on a slow line.
 const BESIDE: u64 = 64 << 10;
 /// With drives attached, so many times as much is looked at: most of it may be on them.

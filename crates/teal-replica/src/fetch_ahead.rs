@@ -7,17 +7,15 @@
 //! 3. *Nobody waits* for it but who needs it: it comes on threads of its own, and enters as what was asked for does.
 //!
 //! # How
-//! Whoever has to wait, or uses what came ahead, says [`where`](Lookout::give) that was. The threads look what lies there and is absent, one after the
+//! Whoever has to wait, or uses what came ahead, says [`where`](super::lookout::Lookout::give) that was. The threads look what lies there and is absent, one after the
 //! other, until the window is full or there is nothing. Without threads, a round with the server does it.
 
 use super::ahead::Flight;
 use super::fetch::{PART, wants};
-use super::ranges::Ranges;
+use super::lookout::Place;
 use super::{Replica, SyncError};
-use parking_lot::{Condvar, Mutex};
 use teal_proto::Want;
-use teal_types::ObjectNo;
-use teal_volume::{Rank, RankedMutex};
+use teal_types::ranges::Ranges;
 
 /// Requests at the same time, beside those that somebody waits for.
 pub(super) const AT_ONCE: usize = 3;
@@ -25,68 +23,10 @@ pub(super) const AT_ONCE: usize = 3;
 /// Less than this part of the window is not worth a request.
 const SMALL: u64 = 8;
 
-/// A place in an object.
-pub(super) type Place = (ObjectNo, u64);
-
-/// Where something should come ahead.
-#[derive(Debug)]
-pub(super) struct Lookout {
-    /// Guards itself.
-    state: Mutex<Near>,
-    given: Condvar,
-    /// For who looks what should come; under it the store is read, nothing else waits.
-    looking: RankedMutex<()>,
-}
-
-#[derive(Debug, Default)]
-struct Near {
-    place: Option<Place>,
-    stop: bool,
-}
-
-impl Default for Lookout {
-    fn default() -> Self {
-        Self {
-            state: Mutex::default(),
-            given: Condvar::new(),
-            looking: RankedMutex::new(Rank::Lookout, ()),
-        }
-    }
-}
-
-impl Lookout {
-    /// Something was needed there last.
-    pub(super) fn give(&self, place: Place) {
-        self.state.lock().place = Some(place);
-        self.given.notify_all();
-    }
-
-    /// There is nothing more to come near there.
-    fn done(&self, place: Place) {
-        let mut state = self.state.lock();
-        if state.place == Some(place) {
-            state.place = None;
-        }
-    }
-
-    /// Waits for a place; `None`: it is time to stop.
-    fn next(&self) -> Option<Place> {
-        let mut state = self.state.lock();
-        self.given
-            .wait_while(&mut state, |state| state.place.is_none() && !state.stop);
-        if state.stop { None } else { state.place }
-    }
-
-    pub(super) fn stop(&self) {
-        self.state.lock().stop = true;
-        self.given.notify_all();
-    }
-}
-
 impl Replica {
     /// One request for what should come ahead by now, if there is anything; without a thread for it.
     pub(super) fn fetch_due_ahead(&self) -> Result<(), SyncError> {
-        let place = self.lookout.state.lock().place;
+        let place = self.lookout.place();
         let Some(place) = place else { return Ok(()) };
         if !self.fetch_ahead(place)? {
             self.lookout.done(place);

@@ -8,7 +8,6 @@
 use super::content::Sending;
 use super::cut::Cut;
 use super::{Replica, SyncError, unexpected};
-use crate::FsError;
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -17,6 +16,7 @@ use teal_log::{Cost, note_cost};
 use teal_proto::{RefusalCode, Reply, Request, STAGE_BYTES, encode_ops};
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{CommitSeq, ObjectNo, Op};
+use teal_volume::FsError;
 
 impl Replica {
     /// Asks the server within the usual deadline.

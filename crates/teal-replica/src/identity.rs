@@ -23,11 +23,9 @@
 //! | 1 | number of objects that are pinned |
 //! | 8 each | one of them, ascending |
 
-use super::Replica;
-use super::pin::{PINS_MAX, Pins};
+use super::pins::{PINS_MAX, Pins};
 use super::trail::Trail;
-use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, Op, Store, StoreError, note_cost};
+use teal_log::{Op, Store, StoreError};
 use teal_proto::EARLIER_MAX;
 use teal_types::{CommitSeq, LEASE, ObjectNo};
 
@@ -36,7 +34,7 @@ pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
 const VERSION: u8 = 3;
 /// Up to the earlier positions.
 const HEAD: usize = 129;
-const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX + 33 + 8 * PINS_MAX;
+pub(crate) const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX + 33 + 8 * PINS_MAX;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,7 +65,7 @@ impl Identity {
         self.trail.come_to(seq, digest);
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         for word in [self.volume, self.replica, self.incarnation, self.lease] {
             out.extend(word.to_le_bytes());
@@ -191,58 +189,6 @@ fn trail_of(count: usize, steps: &[u8]) -> Option<Trail> {
         );
     }
     (trail.steps().len() == count && steps.len() == count).then_some(trail)
-}
-
-/// Numbers are set aside in strides: after a crash some are never used.
-const STRIDE: u64 = 1024;
-
-impl Replica {
-    /// Changes who this replica is, in a batch of its own.
-    pub(crate) fn identify(
-        &self,
-        change: impl FnOnce(&mut Identity),
-    ) -> Result<Identity, StoreError> {
-        let mut cost = Cost::names(1).freeing();
-        cost.bytes += note_cost(BYTES_MAX);
-        let op = self.begin(cost)?;
-        let mut identity = self.identity.lock();
-        let mut changed = *identity;
-        change(&mut changed);
-        if changed != *identity {
-            changed.keep(&op)?;
-            *identity = changed;
-            self.seen.store(changed.seen.get(), Ordering::Release);
-        }
-        Ok(changed)
-    }
-
-    /// Before the server has given it numbers, a volume that lived alone goes on with its own: they are the first lease.
-    pub(crate) fn number_alone(&self) {
-        if self.identity.lock().incarnation == 0 {
-            let mut next = self.next.lock();
-            *next = self.store().next_number().max(*next);
-        }
-    }
-
-    /// The number of a new object, under the operation that makes it.
-    pub(crate) fn next_number(&self, under: &Locked<'_>) -> Result<ObjectNo, StoreError> {
-        let mut identity = self.identity.lock();
-        let mut next = self.next.lock();
-        if *next >= identity.lease_end() {
-            log::error!("all {LEASE} object numbers of this incarnation are used");
-            return Err(StoreError::NoSpace);
-        }
-        if *next >= identity.reserved {
-            let changed = Identity {
-                reserved: *next + STRIDE,
-                ..*identity
-            };
-            under.set_note(IDENTITY, Some(&changed.encode()))?;
-            *identity = changed;
-        }
-        *next += 1;
-        Ok(ObjectNo::new(*next - 1))
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! or that are listed, are found from the root; what has a note (something of it is pending, or it did not fit in) is said itself, with the
 //! directories in which the server has it.
 
+use super::kept::KeptTold;
 use super::{Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
@@ -25,32 +26,10 @@ const SAID_MAX: usize = 50_000;
 /// The most entries of directories that are looked at for that.
 const LOOKED_MAX: usize = 1 << 20;
 
-/// What the server has been told of what is kept here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Told {
-    /// Nothing yet.
-    #[default]
-    Nothing,
-    /// It is too much.
-    TooMuch,
-    /// All, under this number.
-    All(u64),
-}
-
-impl Told {
-    /// The number for requests.
-    pub(crate) const fn filter(self) -> u64 {
-        match self {
-            Self::All(filter) => filter,
-            Self::Nothing | Self::TooMuch => 0,
-        }
-    }
-}
-
 impl Replica {
     /// Tells the server what is kept here, if that is still to be done.
     pub(crate) fn tell_kept(&self) -> Result<(), SyncError> {
-        if *self.told.lock() != Told::Nothing {
+        if *self.told.lock() != KeptTold::Nothing {
             return Ok(());
         }
         let _applying = self.apply()?;
@@ -60,7 +39,7 @@ impl Replica {
             self.pull_all(None)?;
         }
         let Some(kept) = self.kept()? else {
-            *self.told.lock() = Told::TooMuch;
+            *self.told.lock() = KeptTold::TooMuch;
             return Ok(());
         };
         let parts = kept
@@ -74,7 +53,7 @@ impl Replica {
             }
         }
         if filter != 0 {
-            *self.told.lock() = Told::All(filter);
+            *self.told.lock() = KeptTold::All(filter);
         }
         Ok(())
     }

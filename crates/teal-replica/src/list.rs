@@ -8,19 +8,17 @@
 //!    many as a reply holds in a walk ([`Window`](super::ahead::Window)).
 
 use super::{Note, Replica, SyncError, unexpected};
-use crate::FsError;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_proto::{Listing, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo, Version};
+use teal_volume::FsError;
 
 /// How often a listing may be overtaken before the operation fails.
 const RETRIES: u32 = 16;
 /// Directories around the one that is needed that are asked for with it.
 const WITH: usize = 128;
-/// Entries that come ahead when nothing is known of a walk.
-pub(super) const LEAST: u64 = 512;
 
 impl Replica {
     /// Makes sure that a directory's entries are here.

@@ -6,7 +6,7 @@
 //! 3. A directory goes only when nothing is in it any more.
 
 use super::install::links;
-use super::pull::Landed;
+use super::landed::Landed;
 use super::{Note, Replica, SyncError};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

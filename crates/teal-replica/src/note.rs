@@ -21,7 +21,7 @@
 //! base u64, the least size u64, and ranges, then the tail if there is one: three u64; for names the base u64 and links; then a count u16 of extended attributes, each base u64, length u8, name. *Links* are a
 //! count u16, each directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
 
-use super::ranges::Ranges;
+use teal_types::ranges::Ranges;
 use teal_types::{CommitSeq, Link, Name, ObjectNo};
 
 const VERSION: u8 = 2;

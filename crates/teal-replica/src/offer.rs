@@ -14,12 +14,12 @@
 use super::cut::attributes;
 use super::install::links;
 use super::note::{Dirty, Part};
-use super::ranges::{END, Ranges};
 use super::{Note, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, Locked, SetAttr, StoreError, note_cost};
 use teal_proto::{Reply, Request, Welcome};
+use teal_types::ranges::{END, Ranges};
 use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Timestamp, Version};
 use teal_volume::Invalidation;
 

@@ -8,16 +8,14 @@
 //! 4. The time of a directory changes after the names in it: who lists it at its new time, and keeps that, has all of them.
 
 use super::install::is_number;
-use super::keep::Told;
+use super::kept::KeptTold;
+use super::landed::Landed;
 use super::{Identity, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use teal_log::StoreError;
 use teal_proto::{Change, Pulled, RefusalCode, Refused, Reply, Request};
 use teal_types::{CommitSeq, Link, ObjectNo, Version};
-
-/// A batch of this replica that history is known to hold: its counter and its place.
-pub(crate) type Landed = Option<(u64, CommitSeq)>;
 
 /// Directories whose attributes come after all else, at most; more come in their turn.
 const LATER_MAX: usize = 4096;
@@ -86,7 +84,7 @@ impl Replica {
     /// What was asked with one filter was answered with another: the server does not know what is kept here.
     fn heard_with(&self, since: &Since, filter: u64) {
         if since.filter != filter {
-            *self.told.lock() = Told::Nothing;
+            *self.told.lock() = KeptTold::Nothing;
         }
     }
 }
@@ -157,7 +155,7 @@ impl Replica {
         // Whoever sees this position finds the kernel's sizes as they are at it.
         self.volume
             .invalidations()
-            .wait_until_heard(super::HEARD_WITHIN);
+            .wait_until_heard(super::engine::HEARD_WITHIN);
         self.identify(|identity| identity.come_to(to, digest))?;
         self.state.lock().is_live = is_live;
         self.counters.pulls.fetch_add(1, Ordering::Relaxed);

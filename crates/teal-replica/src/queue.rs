@@ -10,21 +10,12 @@
 //! flush, the notes are counted.
 
 use super::Replica;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_volume::{FsError, WRITE_STEP};
 
 /// How long a writer waits before it looks again.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    /// At least what is only here.
-    bytes: AtomicU64,
-    /// It may be less by now.
-    is_rough: AtomicBool,
-}
 
 impl Replica {
     /// So much was written.
@@ -32,8 +23,8 @@ impl Replica {
         let Some(cap) = self.options.queue else {
             return;
         };
-        let before = self.queue.bytes.fetch_add(len, Ordering::Relaxed);
-        self.queue.is_rough.store(true, Ordering::Relaxed);
+        let before = self.backlog.bytes.fetch_add(len, Ordering::Relaxed);
+        self.backlog.is_rough.store(true, Ordering::Relaxed);
         if !is_filling(before, cap) && is_filling(before + len, cap) {
             let _state = self.state.lock();
             self.changed.notify_all();
@@ -42,14 +33,14 @@ impl Replica {
 
     /// Some of it may have gone.
     pub(crate) fn unqueued(&self) {
-        self.queue.is_rough.store(true, Ordering::Relaxed);
+        self.backlog.is_rough.store(true, Ordering::Relaxed);
     }
 
     /// Whether a flush is due for the sake of room.
     pub(crate) fn is_filling(&self) -> bool {
         self.options
             .queue
-            .is_some_and(|cap| is_filling(self.queue.bytes.load(Ordering::Relaxed), cap))
+            .is_some_and(|cap| is_filling(self.backlog.bytes.load(Ordering::Relaxed), cap))
     }
 }
 
@@ -60,9 +51,9 @@ fn is_filling(bytes: u64, cap: u64) -> bool {
 impl Replica {
     /// Counts what is only here.
     pub(crate) fn count_queue(&self) -> Result<u64, FsError> {
-        self.queue.is_rough.store(false, Ordering::Relaxed);
+        self.backlog.is_rough.store(false, Ordering::Relaxed);
         let (_, bytes) = self.only_here()?;
-        self.queue.bytes.store(bytes, Ordering::Relaxed);
+        self.backlog.bytes.store(bytes, Ordering::Relaxed);
         Ok(bytes)
     }
 
@@ -71,7 +62,7 @@ impl Replica {
         let Some(cap) = self.options.queue else {
             return Ok(());
         };
-        let (queue, len) = (&self.queue, len.min(WRITE_STEP as u64));
+        let (queue, len) = (&self.backlog, len.min(WRITE_STEP as u64));
         let mut until = None;
         loop {
             let bytes = queue.bytes.load(Ordering::Relaxed);

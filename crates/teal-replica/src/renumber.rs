@@ -4,9 +4,10 @@
 //! 1. Objects the server has never heard of get numbers of the new incarnation, with their content, names and attributes; nothing of them is
 //!    lost, and nothing is taken for what the other life made. The kernel forgets what it knows under the old numbers.
 
-use super::{Note, Replica, SyncError, ranges::Ranges};
+use super::{Note, Replica, SyncError};
 use std::ops::ControlFlow;
 use teal_log::{Cost, NewObject, SetAttr, StoreError, note_cost};
+use teal_types::ranges::Ranges;
 use teal_types::{FileType, LEASE, Name, ObjectNo};
 use teal_volume::Invalidation;
 

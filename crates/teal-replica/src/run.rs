@@ -1,70 +1,29 @@
 //! When what happens between this replica and the server.
 //!
 //! # Guarantees
-//! 1. A change is on its way to the server when it is [`UpstreamOptions::flush_age`] old, [`UpstreamOptions::live_age`] while another client is
+//! 1. A change is on its way to the server when it is [`crate::UpstreamOptions::flush_age`] old, [`crate::UpstreamOptions::live_age`] while another client is
 //!    connected; whenever the first one goes, all go, but large content, which follows (`large`).
-//! 2. While nothing changes there are no requests but one that waits for news, renewed every [`UpstreamOptions::keep_alive`].
-//! 3. A server out of reach is asked again at growing intervals, up to `BACKOFF_MAX`.
+//! 2. While nothing changes there are no requests but one that waits for news, renewed every [`crate::UpstreamOptions::keep_alive`].
+//! 3. A server out of reach is asked again at growing intervals, up to [`BACKOFF_MAX`](super::backoff::BACKOFF_MAX).
 
+use super::backoff::Backoff;
 use super::fetch_ahead::{AT_ONCE, run_ahead};
 use super::flush::Flushed;
-use super::held::StuckWay;
+use super::stuck::StuckWay;
 use super::{Replica, SyncError};
-use crate::FsError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
 use teal_proto::{RefusalCode, Request};
+use teal_volume::FsError;
 
-/// The longest pause between two attempts to reach the server.
-pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// How often a flush begins again with a new life: copies of a store that are all at work take each other's away.
 const LIVES_MAX: u32 = 5;
 /// How often a flush says hello again to a server that has begun anew.
 const GREETINGS_MAX: u32 = 3;
 /// Unmounting waits no longer for the server.
 const GOODBYE: Duration = Duration::from_millis(500);
-const BACKOFF_MIN: Duration = Duration::from_millis(200);
-
-/// How a replica deals with its server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UpstreamOptions {
-    /// A change is sent at the latest after this time.
-    pub flush_age: Duration,
-    /// And while another client is connected after this one.
-    pub live_age: Duration,
-    /// A request waits for news for so long; a silent link is noticed by then.
-    pub keep_alive: Duration,
-    /// The longest that any other request may take.
-    pub deadline: Duration,
-    /// Whether `fsync` waits until the server has everything.
-    pub sync_remote: bool,
-    /// More content than this that a file has and the server lacks, in bytes, goes after all else.
-    pub large: u64,
-    /// At most so many bytes of content are here and not at the server; `None`: as many as fit.
-    pub queue: Option<u64>,
-    /// At most so many bytes of content come ahead of what somebody reads that is not here.
-    pub content_ahead: u64,
-    /// At most so many entries of other directories come with a directory that is listed first.
-    pub names_ahead: u32,
-}
-
-impl Default for UpstreamOptions {
-    fn default() -> Self {
-        Self {
-            flush_age: Duration::from_secs(30),
-            live_age: Duration::from_secs(1),
-            keep_alive: Duration::from_secs(30),
-            deadline: Duration::from_secs(20),
-            sync_remote: false,
-            large: 64 << 20,
-            queue: None,
-            content_ahead: 4 << 20,
-            names_ahead: 8192,
-        }
-    }
-}
 
 impl Replica {
     /// Something is pending from now on.
@@ -227,17 +186,6 @@ impl Replica {
         }
         start("teal-pin", super::pin::run)?;
         Ok(())
-    }
-}
-
-/// Pauses after failures, growing.
-#[derive(Default)]
-pub(super) struct Backoff(Duration);
-
-impl Backoff {
-    pub(super) fn next(&mut self) -> Duration {
-        self.0 = (self.0 * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
-        self.0
     }
 }
 

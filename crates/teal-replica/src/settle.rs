@@ -6,9 +6,9 @@
 //!    the conflict is met again, with the whole content.
 //! 3. What has changed here since meets the conflict with what others have changed behind the batch's back, though the position has passed both.
 
-use super::held::StuckWay;
+use super::landed::Landed;
 use super::note::{Dirty, Part, Tail};
-use super::pull::Landed;
+use super::stuck::StuckWay;
 use super::tails::Landing;
 use super::{Note, Replica, SyncError, content, unexpected};
 use crate::seeded::{Bug, bug};

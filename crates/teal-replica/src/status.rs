@@ -1,66 +1,11 @@
 //! What is only here, what the server was asked, and whether it can be.
 
 use super::{PinsShown, Replica, StuckObject, SyncError, unexpected};
-use crate::FsError;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use teal_proto::{ConflictNote, REQUEST_KINDS, Reply, Request};
 use teal_types::{CommitSeq, ObjectNo};
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What has passed between this replica and the server since the program began.
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters {
-            /// Requests made of it, by kind.
-            asked: [AtomicU64; REQUEST_KINDS.len()],
-            $($(#[$doc])* pub(crate) $name: AtomicU64,)*
-        }
-
-        impl Counters {
-            pub(crate) fn list(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
-            }
-        }
-    };
-}
-
-counters! {
-    /// Times an operation had to wait for it.
-    waits,
-    /// Microseconds of all these together.
-    waited_us,
-    /// Batches committed.
-    batches,
-    /// Operations in them.
-    ops,
-    /// Bytes of chunks sent.
-    sent_bytes,
-    /// Chunks sent.
-    chunks,
-    /// Bytes of content fetched.
-    fetched,
-    /// Directories listed.
-    listings,
-    /// Answers with news installed.
-    pulls,
-    /// Bytes of content that made way for other.
-    evicted,
-    /// Objects offered again to a restored server.
-    offered,
-}
-
-impl Counters {
-    pub(crate) fn asked(&self, request: &Request) {
-        self.asked[request.kind()].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn sent(&self, chunks: usize, bytes: u64) {
-        self.chunks.fetch_add(chunks as u64, Ordering::Relaxed);
-        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
+use teal_volume::FsError;
 
 /// Whether the server can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +104,7 @@ impl Replica {
             announcing: identity.announce != 0 || identity.offer != 0,
             pins,
             counts: self.counters.list(),
-            requests: std::array::from_fn(|kind| self.counters.asked[kind].load(Ordering::Relaxed)),
+            requests: self.counters.requests(),
         })
     }
 

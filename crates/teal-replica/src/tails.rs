@@ -8,13 +8,13 @@
 //! A tail that landed behind what others had appended lies elsewhere at the server than here. The server's content is installed from where the base ended, unless more
 //! was appended here meanwhile: that stays where it is, and only it is sent next, with the same base, until a batch ends with nothing pending.
 
+use super::landed::Landed;
 use super::note::{Note, Part, Tail};
-use super::pull::Landed;
-use super::ranges::{END, Ranges};
 use super::{Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use teal_log::{Cost, StoreError, note_cost};
 use teal_proto::{Reply, Request};
+use teal_types::ranges::{END, Ranges};
 use teal_types::{CommitSeq, ObjectNo, Version};
 
 /// What became of the content that a batch brought.

@@ -5,7 +5,7 @@
 //!
 //! # Guarantees
 //! 1. The same scale gives the same files, sizes and orders, on every machine.
-//! 2. Nothing here mounts or counts: the caller's [`Ground`] does.
+//! 2. Nothing here mounts or counts: the caller's [`PhaseEnvironment`] does.
 //! 3. A phase's floor is of its user bytes alone and depends on the profile only.
 
 mod cell;
@@ -19,6 +19,6 @@ mod tests;
 
 pub use cell::{Cell, Measured, Tally, Usage};
 pub use floor::floor;
-pub use perform::{Ground, PhaseError, carry_out};
+pub use perform::{PhaseEnvironment, PhaseError, carry_out};
 pub use plan::{Act, Filling, Group, Mode, Order, Phase, Set, ageing};
 pub use show::{Sheet, markdown};

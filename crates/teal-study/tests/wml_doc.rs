@@ -20,7 +20,7 @@ const PLACES: &[(&str, &str)] = &[
     ("names", "tests/workload/names.rs"),
     ("meeting", "tests/workload/meeting.rs"),
     ("ending", "tests/workload/ending.rs"),
-    ("e2e", "../teal/tests/workload.rs"),
+    ("e2e", "../teal-lab/tests/lab/workload.rs"),
 ];
 
 #[test]

@@ -1,9 +1,9 @@
 //! The command line.
 
-pub(crate) mod lab;
-
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
+use teal_command::size::parse_size;
 
 /// One directory tree over flash, sleeping disks, portable drives and a server.
 #[derive(Debug, Parser)]
@@ -96,16 +96,46 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Record and study workloads, model disks
+    /// Record and study workloads, model disks: the commands of the program teal-lab
+    #[command(disable_help_flag = true)]
     Lab {
-        #[command(subcommand)]
-        what: lab::Lab,
+        /// A command of teal-lab with its arguments
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "COMMAND"
+        )]
+        args: Vec<OsString>,
     },
+    /// The daemon's side of `teal lab record`
+    #[command(hide = true)]
+    Recording(Recording),
     /// Show or change the settings of a mount
     Config {
         #[command(subcommand)]
         what: Config,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Recording {
+    /// The mount point
+    pub(crate) dir: PathBuf,
+    /// The trace, a new file anywhere but on the mount itself
+    #[arg(long, required_unless_present_any = ["stop", "mark"])]
+    pub(crate) out: Option<PathBuf>,
+    /// End after so many seconds [default: at Ctrl-C]
+    #[arg(long)]
+    pub(crate) seconds: Option<u64>,
+    /// Write hashes instead of names; extensions stay
+    #[arg(long)]
+    pub(crate) anonymous: bool,
+    /// End the recording that is on its way
+    #[arg(long, conflicts_with_all = ["out", "seconds", "anonymous", "mark"])]
+    pub(crate) stop: bool,
+    /// Set a mark in the recording that is on its way
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["out", "seconds", "anonymous"])]
+    pub(crate) mark: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -359,36 +389,6 @@ pub(crate) enum Config {
     },
 }
 
-/// Reads a size: a number with an optional K, M, G or T (powers of 1024).
-pub(crate) fn parse_size(given: &str) -> Result<u64, String> {
-    let text = given
-        .trim()
-        .trim_end_matches(['B', 'b'])
-        .trim_end_matches('i');
-    let (digits, unit) = match text.char_indices().last() {
-        Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
-        _ => (text, ' '),
-    };
-    let shift = match unit {
-        ' ' => 0,
-        'K' => 10,
-        'M' => 20,
-        'G' => 30,
-        'T' => 40,
-        _ => return Err(no_size(given)),
-    };
-    let number: u64 = digits.trim().parse().map_err(|_| no_size(given))?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| format!("{given} is too large a size: at most 16777215T"))
-}
-
-fn no_size(given: &str) -> String {
-    format!(
-        "'{given}' is no size: give a whole number of bytes, or one with K, M, G or T (times 1024), such as 1536M or 20G"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,21 +397,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("4096", 4096),
-            ("20M", 20 << 20),
-            ("1GiB", 1 << 30),
-            ("2t", 2 << 40),
-        ] {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for bad in ["", "G", "-1", "1.5G", "3X", "99999999999T"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -1,13 +1,14 @@
 //! `teal config`: the settings of a running mount.
 
-use crate::cli::{Config, parse_size};
+use crate::cli::Config;
 use crate::control::{self, Answer, Ask};
 use crate::mounts::nothing_on;
-use crate::paths;
-use crate::say::say;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
+use teal_command::paths;
+use teal_command::say::say;
+use teal_command::size::parse_size;
 use teal_log::Settings;
 
 /// Every setting by name, with its value as a number.
@@ -57,7 +58,7 @@ pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<()
 
 /// Changes one setting, of the store or of the client.
 pub(crate) fn set(
-    client: &teal_posix::Client,
+    client: &teal_posix::FileSystem,
     settings: &mut Settings,
     key: &str,
     value: u64,
@@ -69,7 +70,7 @@ pub(crate) fn set(
 }
 
 /// Changes how much speed counts against joules, in percent.
-fn set_priority(client: &teal_posix::Client, percent: u64) -> Result<(), String> {
+fn set_priority(client: &teal_posix::FileSystem, percent: u64) -> Result<(), String> {
     let percent = u32::try_from(percent)
         .ok()
         .filter(|percent| *percent <= 100)
@@ -82,7 +83,7 @@ fn set_priority(client: &teal_posix::Client, percent: u64) -> Result<(), String>
 }
 
 /// The setting that is the client's, not the store's, if there is anything to choose: in percent.
-pub(crate) fn priority(client: &teal_posix::Client) -> Option<(String, u64)> {
+pub(crate) fn priority(client: &teal_posix::FileSystem) -> Option<(String, u64)> {
     Some((OF_SOURCES.into(), client.replica()?.priority().into()))
 }
 

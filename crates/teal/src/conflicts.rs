@@ -3,11 +3,11 @@
 use crate::cli::{Conflicts, Keep};
 use crate::control::{self, Answer, Ask, ConflictShown};
 use crate::mounts::nothing_on;
-use crate::paths;
-use crate::say::{count, say, shown};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use teal_command::paths;
+use teal_command::say::{count, say, shown};
 
 /// Sends everything that is only here.
 pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {

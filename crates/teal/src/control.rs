@@ -6,8 +6,6 @@ mod messages;
 
 pub(crate) use messages::*;
 
-use crate::paths;
-use crate::say::plain;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::PidfdFlags;
@@ -15,6 +13,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use teal_command::paths;
+use teal_command::say::plain;
 
 /// How long an answer may take; unmounting may have much to write.
 const PATIENCE: Duration = Duration::from_secs(120);

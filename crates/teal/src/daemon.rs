@@ -19,16 +19,14 @@ use crate::cli::Mount as Args;
 use crate::control::Listener;
 use crate::options::MountOptions;
 use crate::rollback::Rollback;
-use crate::say::{say, with_causes};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
+use teal_command::READY;
+use teal_command::say::{say, with_causes};
 use volume::ServedVolume;
-
-/// What the daemon prints when the mount is there.
-pub(crate) const READY: &str = "ready";
 
 /// Opens the store, mounts it and serves until the mount is gone. What was made for the mount is kept as soon as it is there.
 pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Result<ExitCode> {

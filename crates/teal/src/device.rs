@@ -3,9 +3,7 @@
 use crate::cli::{Affinity, Device};
 use crate::control::{self, Answer, Ask, DeviceLine, SourceLine, WhereLine};
 use crate::mounts::{nothing_on, object_at};
-use crate::say::{count, plain, quoted, say, shown};
-use crate::status::{human, waiting};
-use crate::{lab, paths};
+use crate::status::waiting;
 use anyhow::{Context, Result, bail};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
+use teal_command::paths;
+use teal_command::profile;
+use teal_command::say::{count, plain, quoted, say, shown};
+use teal_command::size::human;
 
 /// How often somebody who waits for a drive to be let go hears how far that is.
 const LOOK: Duration = Duration::from_secs(1);
@@ -36,7 +38,7 @@ pub(crate) fn device(what: Device) -> Result<ExitCode> {
             let (path, dir) = (place(&path)?, paths::point(dir)?);
             let profile = profile.unwrap_or_default();
             if !profile.is_empty() {
-                lab::shipped(&profile)?;
+                profile::shipped(&profile)?;
             }
             let stem = || {
                 path.file_stem()

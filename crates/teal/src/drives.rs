@@ -14,7 +14,6 @@ mod shown;
 mod unfit;
 
 use crate::control::{AffinityLine, Answer, Ask};
-use crate::say::quoted;
 use crate::{mkfs, replica};
 use anyhow::{Context, Result, bail};
 use memory::Known;
@@ -23,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use teal_command::say::quoted;
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_replica::{DriveRefused, DriveShown, NewDrive, Replica};
 use teal_types::ObjectNo;
 use unfit::{damage, is_final, is_fit, is_outside, is_removed, said, too_small};
@@ -52,7 +52,7 @@ struct State {
 
 /// See the module.
 pub(crate) struct Drives {
-    client: Arc<Client>,
+    client: Arc<FileSystem>,
     file: PathBuf,
     /// Guards only itself.
     state: Mutex<State>,
@@ -63,7 +63,7 @@ pub(crate) struct Drives {
 
 impl Drives {
     /// Those of a client whose store is this.
-    pub(crate) fn new(client: &Arc<Client>, store: &Path) -> Result<Self> {
+    pub(crate) fn new(client: &Arc<FileSystem>, store: &Path) -> Result<Self> {
         let file = replica::beside(store)?.join("drives.toml");
         let state = Mutex::new(State {
             known: Known::load(&file)?,

@@ -1,12 +1,12 @@
 //! `teal check` and `teal dump`: looking at a store that is not mounted.
 
-use crate::say::{say, shown};
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use teal_command::say::{say, shown};
 use teal_device::Drive;
 use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_log::{
@@ -76,8 +76,8 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         report.entries,
         report.extents,
         report.pages,
-        crate::status::human(report.live),
-        crate::status::human(report.verified),
+        teal_command::size::human(report.live),
+        teal_command::size::human(report.verified),
     );
     if report.is_clean() {
         say!(
@@ -96,7 +96,7 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         .any(|p| p.severity == Severity::Damage);
     say!(
         "{}{}",
-        crate::say::count(report.total, "problem"),
+        teal_command::say::count(report.total, "problem"),
         match (damaged, Drive::is_one(&store)) {
             (true, true) =>
                 "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to it again",

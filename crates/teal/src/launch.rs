@@ -1,18 +1,14 @@
 //! `teal mount`: in the foreground, or as a daemon whose start is waited for.
 
 use crate::cli::Mount;
-use crate::paths::{self, Point};
 use crate::rollback::Rollback;
 use crate::{daemon, options, replica, status};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-
-/// Whether the kernel offers FUSE here.
-pub(crate) fn fuse_is_there() -> bool {
-    Path::new("/dev/fuse").exists()
-}
+use teal_command::paths::{self, Point};
+use teal_command::{READY, fuse_is_there};
 
 /// Refuses a mount point that cannot be one, and a machine without FUSE. `true` when a dead mount was found there. It is repaired now, unless the
 /// new mount takes its place.
@@ -135,7 +131,7 @@ fn detach(args: &Mount, made: Rollback) -> Result<ExitCode> {
         return Err(error).context("what the daemon says cannot be read");
     }
     let said = said.trim();
-    if said == daemon::READY {
+    if said == READY {
         made.keep();
         return Ok(ExitCode::SUCCESS);
     }

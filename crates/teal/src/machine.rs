@@ -1,11 +1,11 @@
 //! Which machine this is, for the mark that a store carries while it is open.
 
-use crate::paths;
 use anyhow::{Context, Result};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use std::hash::Hasher as _;
 use std::io::Write as _;
 use std::path::Path;
+use teal_command::paths;
 use teal_env::{Entropy as _, SystemEntropy};
 use teal_log::Owner;
 

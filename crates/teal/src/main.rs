@@ -1,4 +1,4 @@
-//! `teal`: the one program; here the components are put together.
+//! `teal`: the program that users run; here the components are put together.
 
 mod cli;
 mod config;
@@ -8,22 +8,20 @@ mod daemon;
 mod device;
 mod drives;
 mod inspect;
-mod lab;
+mod laboratory;
 mod launch;
 mod machine;
 mod mkfs;
 mod mounts;
 mod namespace;
 mod options;
-mod paths;
 mod pin;
-mod place_text;
 mod private;
 mod probe;
+mod record;
 mod recording;
 mod replica;
 mod rollback;
-mod say;
 mod serve;
 mod serving;
 mod status;
@@ -34,11 +32,10 @@ use cli::{Cli, Command};
 use options::Asked;
 use rollback::Rollback;
 use std::process::ExitCode;
+use teal_command::say;
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format_target(false)
-        .init();
+    teal_command::logging::begin();
     let called = std::env::args_os().next().unwrap_or_default();
     let name = std::path::Path::new(&called)
         .file_name()
@@ -79,7 +76,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Pin { path } => pin::pin(&path),
         Command::Free { path } => pin::free(&path),
         Command::Where { path, json } => device::whereabouts(&path, json),
-        Command::Lab { what } => lab::lab(what),
+        Command::Lab { args } => laboratory::start(&args),
+        Command::Recording(recording) => record::record(&recording),
         Command::Config { what } => config::config(what),
     }
 }

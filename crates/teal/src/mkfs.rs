@@ -1,13 +1,14 @@
 //! `teal mkfs`: an empty store, never over something else by accident.
 
 use crate::cli::Mkfs;
-use crate::say::{say, shown};
-use crate::{mounts, paths, probe};
+use crate::probe;
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use teal_command::paths;
+use teal_command::say::{say, shown};
 use teal_env::{Disk, FileDisk, OpenMode, SystemClock, SystemEntropy};
 use teal_log::{MkfsOptions, SMALLEST_STORE, Store};
 
@@ -17,7 +18,7 @@ pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
     let bytes = make(&path, args.size, &args.label, args.force)?;
     say!(
         "made a store of {} in {}",
-        crate::status::human(bytes),
+        teal_command::size::human(bytes),
         path.display()
     );
     say!("next: teal mount {} DIR", path.display());
@@ -138,7 +139,7 @@ fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
         rustix::fs::major(meta.rdev()),
         rustix::fs::minor(meta.rdev()),
     );
-    if let Some(mount) = mounts::all()
+    if let Some(mount) = teal_command::mount_table::all()
         .unwrap_or_default()
         .into_iter()
         .find(|mount| mount.device == device)

@@ -1,14 +1,14 @@
 //! Mount options, from `-o` and from fstab.
 
-use crate::cli::{Mount, parse_size};
+use crate::cli::Mount;
 use crate::namespace;
-use crate::status::human;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+use teal_command::size::{human, parse_size};
 use teal_log::{OwnedElsewhere, Settings};
 use teal_mount::Uring;
 
@@ -112,8 +112,8 @@ const IGNORED: &[&str] = &[
 
 /// Options of ours that are there or not.
 const FLAGS: &[&str] = &[
-    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "nodev", "noexec", "syncfs",
-    "nosyncfs", "observed", TAKE_OVER,
+    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "suid", "nodev", "dev",
+    "noexec", "syncfs", "nosyncfs", "observed", TAKE_OVER,
 ];
 
 /// The number of an option, within its bounds; `what` it is, with an example.

@@ -3,12 +3,12 @@
 use crate::control::{Answer, Ask};
 use crate::device::asked;
 use crate::mounts::object_at;
-use crate::say::{count, say};
-use crate::status::human;
 use anyhow::{Result, bail};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
+use teal_command::say::{count, say};
+use teal_command::size::human;
 
 /// Runs `teal pin`.
 pub(crate) fn pin(path: &Path) -> Result<ExitCode> {

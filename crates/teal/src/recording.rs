@@ -11,7 +11,7 @@ use std::time::Duration;
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_fuse::{Answer, Operation, Request, SetAttr};
 use teal_mount::Watcher;
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_trace::{
     Action, Facts, Header, Level, Outcome, Progress, Recorder, Recording, Settings, Surroundings,
     Text,
@@ -34,7 +34,7 @@ impl Recordings {
         file: &Path,
         (anonymous, seconds): (bool, Option<u64>),
         observed: bool,
-        (dir, client): (&Path, &Arc<Client>),
+        (dir, client): (&Path, &Arc<FileSystem>),
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<dyn Watcher>> {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,7 @@ fn machine() -> String {
 }
 
 /// What the recording asks about the things it records.
-struct Around(Arc<Client>);
+struct Around(Arc<FileSystem>);
 
 impl Surroundings for Around {
     fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {

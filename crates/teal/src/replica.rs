@@ -17,16 +17,17 @@ use std::time::Duration;
 use teal_device::{RemoteServer, Upstream};
 use teal_env::{Clock, Existing, replace_file};
 use teal_net::{Channel, ClientIdentity, TransportLimits};
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
 use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
 use teal_server::{Counts, ReplicaNote};
 use tokio::runtime::Runtime;
 
 use crate::control::{ConflictShown, MachineShown, StuckShown, Unsent, UpstreamShown};
-use crate::say::shown as shown_path;
+use crate::private;
 use crate::serving::Serving;
-use crate::{paths, private};
+use teal_command::paths;
+use teal_command::say::shown as shown_path;
 
 /// Where a volume's server is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ pub(crate) enum Setting {
         /// Where it listens.
         listen: String,
         /// Its data.
-        #[serde(with = "crate::place_text")]
+        #[serde(with = "teal_command::place_text")]
         data: PathBuf,
         /// The volume, in hexadecimal digits.
         volume: String,
@@ -223,7 +224,7 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
 }
 
 /// What the server of a volume lacks.
-pub(crate) fn unsent(client: &Client) -> Unsent {
+pub(crate) fn unsent(client: &FileSystem) -> Unsent {
     let Some(replica) = client.replica() else {
         return Unsent::NoServer;
     };
@@ -314,7 +315,7 @@ fn machine(note: ReplicaNote) -> MachineShown {
         revoked: note.is_revoked,
         local: note.is_local,
         position: note.position.get(),
-        last_heard: crate::say::date(note.seen),
+        last_heard: teal_command::say::date(note.seen),
     }
 }
 
@@ -345,7 +346,7 @@ fn counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(S
 }
 
 /// The open conflicts of a volume, for people.
-pub(crate) fn conflicts(client: &Client) -> Result<Vec<ConflictShown>> {
+pub(crate) fn conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> {
     let kind = |kind| match kind {
         ConflictKind::Content => "two contents",
         ConflictKind::Attributes => "two sets of attributes",
@@ -364,7 +365,7 @@ pub(crate) fn conflicts(client: &Client) -> Result<Vec<ConflictShown>> {
             id: note.id,
             kind: kind(note.kind).to_owned(),
             device: note.device,
-            time: crate::say::date(note.time),
+            time: teal_command::say::date(note.time),
             path: note.path,
             copy_path: note.copy_path,
             lost: note.lost,

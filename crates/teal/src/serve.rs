@@ -3,10 +3,8 @@
 use crate::cli::{Join, Mount, Serve};
 use crate::control::{self, Answer, Ask, MachineShown, Status};
 use crate::mounts::nothing_on;
-use crate::paths::{self, Point};
 use crate::replica::{self, Setting};
 use crate::rollback::Rollback;
-use crate::say::{plain, quoted, say};
 use crate::{launch, private, serving, up};
 use anyhow::{Context, Result, bail};
 use std::io::IsTerminal as _;
@@ -15,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use teal_command::paths::{self, Point};
+use teal_command::say::{plain, quoted, say};
 use teal_env::{Clock, SystemClock};
 
 /// Where servers listen unless told otherwise.

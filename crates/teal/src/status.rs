@@ -2,27 +2,12 @@
 
 use crate::control::{self, Answer, Ask, Ended, Status, Unsent, UpstreamShown};
 use crate::mounts::nothing_on;
-use crate::paths::{self, Point};
-use crate::say::{count as so_many, plain, quoted, say, shown};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Bytes for people.
-pub(crate) fn human(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{bytes} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
-}
+use teal_command::paths::{self, Point};
+use teal_command::say::{count as so_many, plain, quoted, say, shown};
+use teal_command::size::human;
 
 /// Shows one mount or all.
 pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {

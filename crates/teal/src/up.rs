@@ -1,14 +1,14 @@
 //! `teal up`: from nothing to a mounted tree in one command.
 
 use crate::cli::{Mount, Up};
-use crate::paths::{self, Point};
 use crate::rollback::Rollback;
-use crate::say::say;
-use crate::status::human;
 use crate::{launch, mkfs};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
+use teal_command::paths::{self, Point};
+use teal_command::say::say;
+use teal_command::size::human;
 use teal_log::SMALLEST_STORE;
 
 /// The largest store made without being asked for a size.

@@ -96,8 +96,9 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
         "--quiet",
         "-p",
         "teal",
-        "--bin",
-        "teal",
+        "-p",
+        "teal-lab",
+        "--bins",
     ]);
     ensure!(build.status()?.success(), "the release build failed");
 

@@ -53,8 +53,9 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
         "--quiet",
         "-p",
         "teal",
-        "--bin",
-        "teal",
+        "-p",
+        "teal-lab",
+        "--bins",
     ]);
     ensure!(build.status()?.success(), "the release build failed");
     let mut command = Command::new(target.join("release/teal"));

@@ -111,7 +111,7 @@ struct Trace {
 
 pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     let site = Site::begin("portable", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
+    lab::build(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
     let work = Work {
         program: site.target.join("release/teal"),
         dir: site.dir.clone(),

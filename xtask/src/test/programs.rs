@@ -38,9 +38,12 @@ const BUILDS: &[&[&str]] = &[
 ];
 
 /// Programs whose tests mostly wait, for time-outs and for other machines: they run more tests side by side than there are processors.
-const WAITING: &[&str] = &["teal::apart", "teal::strangers"];
-/// How many that are.
-const SIDE_BY_SIDE: &str = "--test-threads=6";
+/// With each stands how many.
+const WAITING: &[(&str, &str)] = &[
+    ("teal::apart", "--test-threads=6"),
+    ("teal::machines", "--test-threads=4"),
+    ("teal::strangers", "--test-threads=6"),
+];
 
 /// Programs beside which no other runs, each with what it does to others.
 const ALONE: &[(&str, &str)] = &[
@@ -60,7 +63,7 @@ const COPIES_MOUNTS: &str = "makes mount namespaces";
 /// A program that runs tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
-    /// `crate` for its unit tests, `crate::file` for a file in `tests`.
+    /// `crate` for its unit tests, `crate::file` for a file or a directory in `tests`.
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) args: Vec<OsString>,
@@ -88,9 +91,8 @@ impl Program {
 
     /// How many of its tests run side by side, as an argument; as many as there are processors, if nothing is said.
     pub(super) fn side_by_side(&self) -> Option<&'static str> {
-        WAITING
-            .contains(&self.name.as_str())
-            .then_some(SIDE_BY_SIDE)
+        let found = WAITING.iter().find(|(name, _)| *name == self.name);
+        found.map(|(_, threads)| *threads)
     }
 
     /// Returns what the program would do to others beside it, if they must not run then.

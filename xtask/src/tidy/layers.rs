@@ -14,6 +14,8 @@ enum Place {
 
 const PLACES: &[(&str, Place)] = &[
     ("teal", Place::Layer(7)),
+    ("teal-lab", Place::Layer(7)),
+    ("teal-rig", Place::Layer(6)),
     ("teal-mount", Place::Layer(6)),
     ("teal-study", Place::Layer(5)),
     ("teal-posix", Place::Layer(5)),
@@ -23,6 +25,7 @@ const PLACES: &[(&str, Place)] = &[
     ("teal-volume", Place::Layer(3)),
     ("teal-meta", Place::Layer(3)),
     ("teal-trace", Place::Layer(2)),
+    ("teal-command", Place::Layer(2)),
     ("teal-log", Place::Layer(2)),
     ("teal-chunk", Place::Layer(2)),
     ("teal-net", Place::Layer(2)),

@@ -7,6 +7,7 @@ use crate::wire;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::net::sockopt::set_tcp_user_timeout;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig};
 use std::error::Error as _;
@@ -90,6 +91,12 @@ impl ClientConnection {
             .map_err(|e| unreachable(address, e.to_string()))?;
         // Small requests shall not wait for more.
         let _ = tcp.set_nodelay(true);
+        // Without this the kernel goes on sending for a quarter of an hour, and a program that needs the server would wait for
+        // the keep-alive, which is much longer: it must not take a slow answer for a dead line.
+        let unacknowledged = u32::try_from(options.unacknowledged.as_millis()).unwrap_or(u32::MAX);
+        if let Err(error) = set_tcp_user_timeout(&tcp, unacknowledged) {
+            log::debug!("a dead line will be noticed late: {error}");
+        }
         let name =
             ServerName::try_from(SERVER_NAME).map_err(|e| NetError::Protocol(e.to_string()))?;
         let tls = TlsConnector::from(Arc::new(config))

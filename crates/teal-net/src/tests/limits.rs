@@ -401,7 +401,7 @@ fn nonsense_inside_of_tls_is_closed_and_in_messages_refused() {
         }
         let (address, options) = (world.address().to_string(), ChannelOptions::default());
         let config = crate::tls::client(print, None).unwrap();
-        let link = crate::channel::connection::Link::connect(
+        let link = crate::channel::connection::ClientConnection::connect(
             &address,
             config,
             Default::default(),

@@ -263,7 +263,7 @@ fn without_a_certificate_one_can_do_nothing_but_enrol() {
     let config = tls::client(world.identity().fingerprint(), None).unwrap();
     let answers = world.runtime().block_on(async {
         let (address, options) = (world.address().to_string(), ChannelOptions::default());
-        let link = crate::channel::connection::Link::connect(
+        let link = crate::channel::connection::ClientConnection::connect(
             &address,
             config,
             Default::default(),

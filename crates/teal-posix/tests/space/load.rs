@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Disk, MemDisk};
 use teal_log::{CheckOptions, Counts, MkfsOptions, OpenOptions, Space, Store};
-use teal_posix::{Caller, Client, ClientOptions, FsError, WriteFlags};
+use teal_posix::{Caller, FileSystem, FileSystemOptions, FsError, WriteFlags};
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{BLOCK, ObjectNo};
 
@@ -77,7 +77,7 @@ pub(crate) struct Run {
     pub(crate) load: Load,
     disk: Arc<MemDisk>,
     pub(crate) clock: SimClock,
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<FileSystem>,
     rng: Rng,
     pub(crate) files: Vec<ObjectNo>,
     /// Small files: directory, name, bytes.
@@ -121,11 +121,11 @@ impl Run {
         run
     }
 
-    fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<Client> {
+    fn open(disk: &Arc<MemDisk>, clock: &SimClock) -> Arc<FileSystem> {
         let disk: Arc<dyn Disk> = Arc::clone(disk) as _;
         let (store, _) =
             Store::open(disk, Arc::new(clock.clone()), OpenOptions::default()).unwrap();
-        Client::new(store, Arc::new(clock.clone()), ClientOptions::default()).unwrap()
+        FileSystem::new(store, Arc::new(clock.clone()), FileSystemOptions::default()).unwrap()
     }
 
     /// Closes the store, opens it again and looks at all of it.

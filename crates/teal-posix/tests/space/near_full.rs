@@ -10,7 +10,8 @@ use std::time::Duration;
 use teal_env::{Disk, MemDisk};
 use teal_log::{CheckOptions, Cost, MkfsOptions, OpenOptions, Settings, Store};
 use teal_posix::{
-    Caller, Client, ClientOptions, FallocateMode, FsError, SetAttrRequest, WriteFlags, XattrMode,
+    Caller, FallocateMode, FileSystem, FileSystemOptions, FsError, SetAttrRequest, WriteFlags,
+    XattrMode,
 };
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{BLOCK, ObjectNo};
@@ -62,7 +63,7 @@ struct Life {
     plan: Plan,
     disk: Arc<MemDisk>,
     clock: SimClock,
-    client: Arc<Client>,
+    client: Arc<FileSystem>,
     rng: Rng,
     dirs: Vec<ObjectNo>,
     files: Vec<File>,
@@ -70,7 +71,7 @@ struct Life {
     seen: Seen,
 }
 
-fn open(disk: &Arc<MemDisk>, clock: &SimClock, rng: &mut Rng) -> Arc<Client> {
+fn open(disk: &Arc<MemDisk>, clock: &SimClock, rng: &mut Rng) -> Arc<FileSystem> {
     let disk: Arc<dyn Disk> = Arc::clone(disk) as _;
     let settings = Settings {
         cached_objects: 256,
@@ -82,12 +83,12 @@ fn open(disk: &Arc<MemDisk>, clock: &SimClock, rng: &mut Rng) -> Arc<Client> {
         ..OpenOptions::default()
     };
     let (store, _) = Store::open(disk, Arc::new(clock.clone()), options).unwrap();
-    Client::new(
+    FileSystem::new(
         store,
         Arc::new(clock.clone()),
-        ClientOptions {
+        FileSystemOptions {
             reclaim_step: 4 << 20,
-            ..ClientOptions::default()
+            ..FileSystemOptions::default()
         },
     )
     .unwrap()

@@ -9,10 +9,12 @@
 //!    attached does not have all of is fetched, too.
 
 use super::super::{Replica, SyncError, unexpected};
-use super::Attached;
-use super::cursor::{QUEUE_MAX, skip};
+use super::attached::Attached;
+use super::heirs::Heirs;
+use super::queue::QUEUE_MAX;
 use super::refused::DriveRefused;
-use crate::FsError;
+use super::set::Drives;
+use super::skip::skip;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use teal_device::HeldContent;
 use teal_log::{Store, StoreError};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, Want};
 use teal_types::{FileType, ObjectNo, Version};
+use teal_volume::FsError;
 
 /// What has changed elsewhere is on the drive again after this time.
 pub(super) const REFETCH: Duration = Duration::from_secs(120);
@@ -41,15 +44,6 @@ pub struct Affinity {
     pub sticky: bool,
     /// The rest of it has found no room.
     pub is_short: bool,
-}
-
-/// What has happened to what may have affinity, until the drive is told.
-#[derive(Debug, Default)]
-pub(super) struct Heirs {
-    /// What takes over the affinity of what.
-    successors: Vec<(ObjectNo, ObjectNo)>,
-    /// What is no more.
-    ended: Vec<ObjectNo>,
 }
 
 /// Returns an object and all that is here below it, with kinds and sizes; `visit` sees each directory before its entries are read.
@@ -404,7 +398,7 @@ impl Replica {
     }
 }
 
-impl super::Drives {
+impl Drives {
     /// An object has taken the name of another, which is no more: it takes over its affinity.
     pub(crate) fn succeeds(&self, old: ObjectNo, new: ObjectNo) {
         self.inform(|heirs| heirs.successors.push((old, new)));

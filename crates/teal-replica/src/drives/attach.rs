@@ -10,12 +10,13 @@
 //!    history that the notes here mean. The server hears of it when it is there again.
 
 use super::super::{Identity, Replica, SyncError, unexpected};
+use super::attached::{Attached, Counters};
 use super::choice::Meter;
-use super::cursor::{self, Queue};
+use super::cursor;
+use super::label::sign;
+use super::queue::Queue;
 use super::refused::DriveRefused;
 use super::rest::Rest;
-use super::{Attached, Counters};
-use crate::FsError;
 use crate::seeded::{Bug, bug};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use teal_energy::Profile;
 use teal_energy::device::DEVICES_MAX;
 use teal_env::{Disk, Entropy};
 use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
+use teal_volume::FsError;
 use teal_volume::{Rank, RankedMutex};
 
 /// What a person says of a new drive.
@@ -55,23 +57,6 @@ fn nonce(entropy: &dyn Entropy) -> u64 {
     let mut bytes = [0; 8];
     entropy.fill(&mut bytes);
     u64::from_le_bytes(bytes)
-}
-
-/// Changes a label, with the proof that this client knows the volume.
-pub(super) fn sign(
-    replica: &Replica,
-    drive: &Drive,
-    change: impl FnOnce(&mut DriveLabel),
-) -> Result<(), SyncError> {
-    let mut signed = Ok(());
-    drive.relabel(|label| {
-        change(label);
-        match replica.proof(&label.said()) {
-            Ok(proof) => label.proof = proof,
-            Err(e) => signed = Err(e),
-        }
-    })?;
-    Ok(signed?)
 }
 
 /// Tells the server of the attachment that is begun on the drive, and writes down that it knows.

@@ -7,11 +7,12 @@
 //! 3. What cannot be copied now is not forgotten, while it waits for a source; what waits is bounded.
 
 use super::super::{Note, Replica, SyncError, unexpected};
-use super::Attached;
 use super::affinity::REFETCH;
-use crate::FsError;
+use super::attached::Attached;
+use super::queue::Queue;
+use super::set::Drives;
+use super::skip::skip;
 use crate::seeded::{Bug, bug};
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,34 +20,14 @@ use teal_device::{DriveLabel, Piece};
 use teal_log::{DiskRequest, StoreError};
 use teal_proto::{Change, Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
+use teal_volume::FsError;
 
 /// So many bytes that wait make a burst.
 const BURST: u64 = 8 << 20;
-/// So many objects wait at most: what is one more is on the drive when it is read again.
-pub(super) const QUEUE_MAX: usize = 1 << 16;
 /// Content is copied in such pieces.
 const STEP: u64 = 1 << 20;
 /// After a burst that failed.
 const PAUSE: Duration = Duration::from_secs(5);
-
-/// What waits for a drive.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    pub(super) objects: BTreeSet<ObjectNo>,
-    pub(super) bytes: u64,
-    since: Option<Duration>,
-    spoiled: Vec<(ObjectNo, CommitSeq, Ranges)>,
-}
-
-impl Queue {
-    pub(super) fn add(&mut self, no: ObjectNo, bytes: u64, now: Duration) {
-        if self.objects.len() < QUEUE_MAX {
-            self.objects.insert(no);
-            self.bytes += bytes;
-            self.since.get_or_insert(now);
-        }
-    }
-}
 
 impl Attached {
     /// What the drive does not have of content.
@@ -101,7 +82,7 @@ impl Attached {
     }
 }
 
-impl super::Drives {
+impl Drives {
     /// Content has come here that the server has: drives get a copy, all but the one it came from.
     pub(crate) fn has_news(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
         for drive in self
@@ -171,7 +152,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
-    pub fn flush_drives(&self) -> Result<(), crate::FsError> {
+    pub fn flush_drives(&self) -> Result<(), teal_volume::FsError> {
         for attached in self.drives.all() {
             self.burst(&attached)?;
         }
@@ -197,7 +178,7 @@ impl Replica {
         let done = self.burst_of(attached, &taken);
         attached.ahead.store(0, Ordering::Relaxed);
         if let Err(e) = &done {
-            if let SyncError::Fs(crate::FsError::Io(e)) = e {
+            if let SyncError::Fs(teal_volume::FsError::Io(e)) = e {
                 self.lose_if(attached, e);
             }
             let (mut queue, now) = (attached.queue.lock(), self.monotonic());
@@ -332,7 +313,7 @@ impl Replica {
         attached: &Attached,
         change: impl FnOnce(&mut DriveLabel),
     ) -> Result<(), SyncError> {
-        super::attach::sign(self, &attached.drive, change)
+        super::label::sign(self, &attached.drive, change)
     }
 
     /// Copies what is here of an object, as the server has it, where the drive does not have it; and what is not here, if it is always to be there.
@@ -472,15 +453,4 @@ fn is_servers(note: &Note, data_seq: CommitSeq) -> bool {
     (!note.is_ours() || bug(Bug::DriveGetsPending))
         && !note.again
         && (note.absent.is_empty() || note.data_seq == data_seq)
-}
-
-/// What is damaged on a drive stays behind; it is not read.
-pub(super) fn skip(done: Result<(), StoreError>) -> Result<(), StoreError> {
-    match done {
-        Err(e @ StoreError::Corrupt { .. }) => {
-            log::warn!("on a drive: {e}");
-            Ok(())
-        }
-        done => done,
-    }
 }

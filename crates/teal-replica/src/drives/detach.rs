@@ -7,14 +7,14 @@
 //! 4. What is left behind is said, with the reason; the drive is let go all the same.
 
 use super::super::{Replica, SyncError};
-use super::Attached;
+use super::attached::Attached;
 use super::refused::DriveRefused;
-use crate::FsError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::DriveWorker;
 use teal_proto::{DeviceAsk, Request};
+use teal_volume::FsError;
 
 /// Unmounting waits no longer for a drive.
 const GOODBYE: Duration = Duration::from_secs(10);

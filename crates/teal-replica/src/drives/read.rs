@@ -6,9 +6,9 @@
 //! 2. *What is asked for*: a reader waits for that, and for what follows only where it reads on from what is here.
 
 use super::super::Replica;
+use super::attached::Attached;
 use super::choice::span;
-use super::{AHEAD, Attached, PATIENCE, PATIENCE_MAX, Source, TIMES};
-use crate::FsError;
+use super::set::Source;
 use crate::seeded::{Bug, bug};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +17,16 @@ use teal_device::FoundContent;
 use teal_log::Parts;
 use teal_proto::Want;
 use teal_types::{Attr, CommitSeq, ObjectNo};
+use teal_volume::FsError;
+
+/// Content read at once, beginning with what is needed.
+const AHEAD: u64 = 1 << 20;
+/// While another source has the content, a drive has this time, ...
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+/// ... or so many times what was predicted; ...
+const TIMES: u32 = 8;
+/// ... and otherwise this.
+pub(super) const PATIENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Content of an object since a commit that a drive gave, and that is not entered here yet.
 #[derive(Debug)]

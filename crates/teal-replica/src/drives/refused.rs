@@ -1,11 +1,11 @@
 //! Why something is not done with a drive, for people.
 
 use super::super::SyncError;
-use crate::FsError;
 use std::io;
 use teal_device::{DriveError, UpstreamError};
 use teal_energy::device::DEVICES_MAX;
 use teal_proto::RefusalCode;
+use teal_volume::FsError;
 
 /// Why a drive is not attached, made or detached.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,8 @@
 //! 1. It is said: once in the log, and to whoever asks, until it is on the drive or is not to be.
 //! 2. It is tried again when there is more room than there was, when the drive is detached, and when it is attached.
 
-use super::Attached;
-use super::cursor::QUEUE_MAX;
+use super::attached::Attached;
+use super::queue::QUEUE_MAX;
 use std::collections::BTreeMap;
 use teal_types::ObjectNo;
 

@@ -1,14 +1,16 @@
 //! Drives for people: how each stands, and where an object's content is and would be read from.
 
 use super::super::Replica;
+use super::KnownDrive;
 use super::affinity::tree_below;
+use super::attached::Attached;
 use super::choice::Meter;
-use super::{Attached, KnownDrive, Source};
-use crate::FsError;
+use super::set::Source;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use teal_energy::policy::choice::Weights;
 use teal_types::{BLOCK, CommitSeq, Energy, FileType, ObjectNo};
+use teal_volume::FsError;
 use teal_volume::Volume;
 
 /// How a drive that is attached stands.
@@ -256,7 +258,7 @@ impl Replica {
                     let asked = std::sync::Arc::clone(&drive.drive);
                     let held = drive
                         .reader
-                        .ask(super::PATIENCE_MAX, move || asked.held(no).ok())
+                        .ask(super::read::PATIENCE_MAX, move || asked.held(no).ok())
                         .flatten();
                     let content = held.and_then(|held| held.content);
                     let bytes = content

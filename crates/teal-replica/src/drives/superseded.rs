@@ -6,7 +6,8 @@
 //! 2. Nothing is lost by that: what is on a drive the server has.
 
 use super::super::{Replica, SyncError, unexpected};
-use super::Attached;
+use super::attached::Attached;
+use super::set::Drives;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(super) struct Superseded {
     asked: Option<Duration>,
 }
 
-impl super::Drives {
+impl Drives {
     /// Stops using a drive, if by these notes of the server it is another machine's now: what is said then. Nothing is being written to it.
     fn leave_if_superseded(
         &self,

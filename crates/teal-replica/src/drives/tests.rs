@@ -1,12 +1,23 @@
 //! The choice among sources, as reads and answers come in.
 
+use super::attached::{Attached, Counters};
 use super::choice::Meter;
-use super::*;
+use super::rest::Rest;
+use super::set::{Drives, Source};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use teal_device::DriveLabel;
+use teal_device::{Drive, DriveWorker};
 use teal_energy::Profile;
+use teal_env::Clock;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
 use teal_proto::Got;
+use teal_proto::{Reply, Request, encode_reply};
+use teal_types::{BLOCK, CommitSeq, ObjectNo};
 use teal_types::{SECTOR, Span};
+use teal_volume::RankedMutex;
 
 const NO: ObjectNo = ObjectNo::new(70);
 const SEQ: CommitSeq = CommitSeq::new(3);

@@ -26,16 +26,16 @@ pub enum PhaseError {
         #[source]
         source: io::Error,
     },
-    /// The ground gave way.
+    /// The environment gave way.
     #[error("{0}")]
-    Ground(String),
+    Environment(String),
     /// Somebody wants it to end.
     #[error("interrupted")]
     Interrupted,
 }
 
 /// Where phases take place, and who counts.
-pub trait Ground {
+pub trait PhaseEnvironment {
     /// Mounts the file system with nothing of it in memory, and says where.
     ///
     /// # Errors
@@ -44,27 +44,27 @@ pub trait Ground {
     /// Writes what is left to be written, and unmounts.
     ///
     /// # Errors
-    /// See [`Ground::mount`].
+    /// See [`PhaseEnvironment::mount`].
     fn unmount(&mut self) -> Result<(), PhaseError>;
     /// From here on it counts.
     ///
     /// # Errors
-    /// See [`Ground::mount`].
+    /// See [`PhaseEnvironment::mount`].
     fn begin(&mut self, phase: &Phase) -> Result<(), PhaseError>;
     /// The last operation is done; what is left to be written is not.
     ///
     /// # Errors
-    /// See [`Ground::mount`].
+    /// See [`PhaseEnvironment::mount`].
     fn ran(&mut self, phase: &Phase) -> Result<(), PhaseError>;
     /// Nothing is left to be written.
     ///
     /// # Errors
-    /// See [`Ground::mount`].
+    /// See [`PhaseEnvironment::mount`].
     fn drained(&mut self, phase: &Phase, operations: u64) -> Result<(), PhaseError>;
     /// Takes what the kernel remembers of a file out of memory.
     ///
     /// # Errors
-    /// See [`Ground::mount`].
+    /// See [`PhaseEnvironment::mount`].
     fn forget(&self, file: &File) -> Result<(), PhaseError>;
     /// Returns in the next tick of the kernel's clock, in which times of files differ from those of this one.
     fn next_tick(&self);
@@ -76,12 +76,16 @@ pub trait Ground {
 ///
 /// # Errors
 /// The first that went wrong.
-pub fn carry_out(phases: &[Phase], mode: Mode, ground: &mut impl Ground) -> Result<(), PhaseError> {
+pub fn carry_out(
+    phases: &[Phase],
+    mode: Mode,
+    environment: &mut impl PhaseEnvironment,
+) -> Result<(), PhaseError> {
     let mut filled = 0;
     for (at, phase) in phases.iter().enumerate() {
-        let dir = ground.mount()?;
+        let dir = environment.mount()?;
         if phase.counts {
-            ground.begin(phase)?;
+            environment.begin(phase)?;
         }
         let salt = at as u64;
         let mode = if phase.counts { mode } else { Mode::C };
@@ -89,16 +93,16 @@ pub fn carry_out(phases: &[Phase], mode: Mode, ground: &mut impl Ground) -> Resu
             dir,
             mode,
             salt,
-            ground,
+            environment,
             filled: &mut filled,
         }
         .perform(&phase.act)?;
         if phase.counts {
-            ground.ran(phase)?;
+            environment.ran(phase)?;
         }
-        ground.unmount()?;
+        environment.unmount()?;
         if phase.counts {
-            ground.drained(phase, operations)?;
+            environment.drained(phase, operations)?;
         }
     }
     Ok(())
@@ -114,12 +118,12 @@ struct Work<'a, G> {
     dir: PathBuf,
     mode: Mode,
     salt: u64,
-    ground: &'a G,
+    environment: &'a G,
     /// Files that filled the file system.
     filled: &'a mut u64,
 }
 
-impl<G: Ground> Work<'_, G> {
+impl<G: PhaseEnvironment> Work<'_, G> {
     /// How many operations it was.
     fn perform(&mut self, act: &Act) -> Result<u64, PhaseError> {
         let operations = match *act {
@@ -144,7 +148,7 @@ impl<G: Ground> Work<'_, G> {
     }
 
     fn open(&self, path: &Path, how: &OpenOptions) -> Result<File, PhaseError> {
-        if self.ground.is_over() {
+        if self.environment.is_over() {
             return Err(PhaseError::Interrupted);
         }
         how.open(path).map_err(failed("opening", path))
@@ -169,14 +173,14 @@ impl<G: Ground> Work<'_, G> {
             Mode::F => file.sync_all().map_err(failed("syncing", path))?,
             Mode::C => return Ok(()),
         }
-        self.ground.next_tick();
+        self.environment.next_tick();
         Ok(())
     }
 
     /// After an operation.
     fn done(&self, file: &File) -> Result<(), PhaseError> {
         if self.mode == Mode::T {
-            self.ground.forget(file)
+            self.environment.forget(file)
         } else {
             Ok(())
         }
@@ -246,7 +250,7 @@ impl<G: Ground> Work<'_, G> {
         let file = self.open(&path, OpenOptions::new().read(true).write(write))?;
         let mut buffer = vec![0; PIECE as usize];
         for at in orders::shuffled(set.bytes / PIECE, pieces, seed) {
-            if self.ground.is_over() {
+            if self.environment.is_over() {
                 return Err(PhaseError::Interrupted);
             }
             if write {

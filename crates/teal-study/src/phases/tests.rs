@@ -187,7 +187,7 @@ struct Notes {
     over: bool,
 }
 
-impl Ground for Notes {
+impl PhaseEnvironment for Notes {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
         self.told.push("mount".into());
         Ok(self.dir.clone())

@@ -63,8 +63,10 @@ pub struct Outcome {
     pub lines: Vec<Line>,
     /// By second.
     pub seconds: Vec<Second>,
-    /// Why it ended.
+    /// Why it ended, for people.
     pub ended: String,
+    /// It was interrupted: it has done less than it was asked for.
+    pub was_interrupted: bool,
     /// Threads.
     pub threads: u64,
 }
@@ -326,14 +328,14 @@ fn watch<T: Timer>(
         seconds: Vec::new(),
     };
     let (mut next, mut before, mut told) = (began + SECOND, None, 0);
-    let ended = loop {
+    let end = loop {
         let until = deadline.map_or(next, |deadline| deadline.min(next));
         if let Some(reason) = wait(shared, roll, listener, until, all)? {
             break reason;
         }
         let now = shared.now();
         if deadline.is_some_and(|deadline| now >= deadline) {
-            break "the time was over".to_owned();
+            break RunEnd::Over("the time was over".to_owned());
         }
         if now >= next {
             series.look(now, shared.sums());
@@ -343,7 +345,7 @@ fn watch<T: Timer>(
         let due = ((now - began) / SECOND).checked_div(period).unwrap_or(0);
         if due > told {
             told = due;
-            let now = outcome(shared, began, &series, String::new());
+            let now = outcome(shared, began, &series, RunEnd::Over(String::new()));
             listener.progress(&since(&now, before.as_ref()));
             before = (plan.period < 0).then_some(now);
         }
@@ -354,7 +356,16 @@ fn watch<T: Timer>(
         series.look(now, shared.sums());
     }
     shared.stop.set();
-    Ok(outcome(shared, began, &series, ended))
+    Ok(outcome(shared, began, &series, end))
+}
+
+/// How a run came to its end.
+#[derive(Debug, PartialEq, Eq)]
+enum RunEnd {
+    /// It is over, for this reason.
+    Over(String),
+    /// Its listener wants no more of it.
+    Interrupted,
 }
 
 /// Waits until then, or for the reason to end before.
@@ -364,7 +375,7 @@ fn wait<T: Timer>(
     listener: &dyn Listener,
     until: u64,
     all: usize,
-) -> Result<Option<String>, RunError> {
+) -> Result<Option<RunEnd>, RunError> {
     let quit = shared.plan.quit;
     let mut held = roll.held.lock();
     loop {
@@ -372,16 +383,16 @@ fn wait<T: Timer>(
             Some(Leave::Failed(error)) => return Err(error),
             Some(Leave::Done(why)) if quit == Quit::Timeout => return Err(RunError::Early(why)),
             Some(Leave::Done(why)) if quit == Quit::FirstDone || held.gone == all => {
-                return Ok(Some(why));
+                return Ok(Some(RunEnd::Over(why)));
             }
             // Whoever comes after the last operation that counts ends the run, and leaves.
             Some(Leave::Stopped) if shared.is_done() => {
-                return Ok(Some("all operations were done".into()));
+                return Ok(Some(RunEnd::Over("all operations were done".into())));
             }
             first => held.first = first,
         }
         if listener.interrupted() {
-            return Ok(Some("it was interrupted".into()));
+            return Ok(Some(RunEnd::Interrupted));
         }
         let Some(left) = until.checked_sub(shared.now()).filter(|left| *left > 0) else {
             return Ok(None);
@@ -415,12 +426,8 @@ impl Series {
     }
 }
 
-fn outcome<T: Timer>(
-    shared: &Shared<'_, T>,
-    began: u64,
-    series: &Series,
-    ended: String,
-) -> Outcome {
+fn outcome<T: Timer>(shared: &Shared<'_, T>, began: u64, series: &Series, end: RunEnd) -> Outcome {
+    let was_interrupted = end == RunEnd::Interrupted;
     let nanos = shared.now() - began;
     let lines = shared
         .figures()
@@ -436,7 +443,11 @@ fn outcome<T: Timer>(
         at: nanos,
         lines,
         seconds: series.seconds.clone(),
-        ended,
+        ended: match end {
+            RunEnd::Over(why) => why,
+            RunEnd::Interrupted => "it was interrupted".into(),
+        },
+        was_interrupted,
         threads: shared.threads.len() as u64,
     }
 }

@@ -1,7 +1,7 @@
 //! Recordings with a real clock and a writer in memory.
 
 use super::*;
-use crate::{Ending, Level, Reader};
+use crate::{Ending, Item, Level, Reader};
 use std::collections::HashMap;
 use teal_env::SystemClock;
 use teal_types::Timestamp;

@@ -41,7 +41,6 @@ fn no_other_crate_has_limits_of_its_own_for_what_a_volume_can_hold() {
         "teal-rig/",
         "teal-study/",
         "teal-trace/",
-        "teal/src/lab/",
     ];
     let mut all = Vec::new();
     sources(crates, &mut all);

@@ -26,9 +26,9 @@
 //!
 //! A failure answers `{"answer":"error","error":"…"}`. Paths are written as [`place_text`] says.
 
-use crate::place_text;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use teal_command::place_text;
 
 /// What may be asked.
 #[derive(Debug, Serialize, Deserialize)]

@@ -7,11 +7,11 @@ use super::volume::ServedVolume;
 use crate::config;
 use crate::control::{self, Answer, Ask};
 use crate::replica;
-use crate::say::{quoted, shown, with_causes};
 use anyhow::{Context, Result, anyhow, bail};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use teal_posix::{Client, FsError};
+use teal_command::say::{quoted, shown, with_causes};
+use teal_posix::{FileSystem, FsError};
 use teal_replica::{Freed, PinRefused, Pinned, Replica};
 use teal_types::ObjectNo;
 
@@ -62,7 +62,7 @@ fn recording(found: Option<control::RecordingStatus>) -> Answer {
 }
 
 /// Changes a setting of the mount.
-fn set(client: &Client, key: &str, value: u64) -> Answer {
+fn set(client: &FileSystem, key: &str, value: u64) -> Answer {
     let store = client.store();
     let mut settings = store.settings();
     let done = config::set(client, &mut settings, key, value);
@@ -153,7 +153,7 @@ fn flush(volume: &ServedVolume) -> Result<()> {
 }
 
 /// Returns what keeps content on this machine and gives it back; a volume without a server keeps all of it.
-fn keeping(client: &Client) -> Result<&Arc<Replica>, PinRefused> {
+fn keeping(client: &FileSystem) -> Result<&Arc<Replica>, PinRefused> {
     client.replica().ok_or(PinRefused::Alone)
 }
 

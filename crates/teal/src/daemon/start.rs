@@ -16,7 +16,7 @@ use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_log::{OpenOptions, Owner, Recovery, Store};
 use teal_mount::{Mount, MountSettings};
-use teal_posix::{AtimePolicy, Client, ClientOptions};
+use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 
 /// The least threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
@@ -38,9 +38,9 @@ pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume,
     } else {
         AtimePolicy::Relatime
     };
-    let how = ClientOptions {
+    let how = FileSystemOptions {
         atime,
-        ..ClientOptions::default()
+        ..FileSystemOptions::default()
     };
     let running = if options.read_only {
         None
@@ -81,12 +81,12 @@ pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume,
 fn open_client(
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
-    how: ClientOptions,
+    how: FileSystemOptions,
     running: Option<&Running>,
     options: &MountOptions,
-) -> Result<Arc<Client>> {
+) -> Result<Arc<FileSystem>> {
     let Some(running) = running else {
-        return Ok(Client::new(store, clock, how)?);
+        return Ok(FileSystem::new(store, clock, how)?);
     };
     let defaults = UpstreamOptions::default();
     let of_upstream = UpstreamOptions {
@@ -97,7 +97,7 @@ fn open_client(
     };
     let upstream = Arc::clone(&running.upstream);
     let joining = (running.joins, of_upstream);
-    Ok(Client::replica_of(
+    Ok(FileSystem::replica_of(
         store,
         clock,
         how,

@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use teal_fuse::{Unmount, UnmountError, Unmounter};
 use teal_mount::Mount;
-use teal_posix::{Client, FsError};
+use teal_posix::{FileSystem, FsError};
 
 /// A mount that lives on for so long after it was taken away has a copy in another mount namespace.
 const COPY_SUSPECTED_AFTER: Duration = Duration::from_secs(3);
@@ -29,7 +29,7 @@ const COPY_SUSPECTED_AFTER: Duration = Duration::from_secs(3);
 /// A mounted volume and everything in this process that serves it.
 pub(super) struct ServedVolume {
     pub(super) args: Args,
-    pub(super) client: Arc<Client>,
+    pub(super) client: Arc<FileSystem>,
     pub(super) mount: Mount,
     pub(super) unmounter: Unmounter,
     /// Whether `sync(2)` reaches the mount.
@@ -64,7 +64,7 @@ impl ServedVolume {
     /// Puts together what [`start`](super::start) has opened.
     pub(super) fn new(
         args: Args,
-        client: Arc<Client>,
+        client: Arc<FileSystem>,
         mount: Mount,
         is_on_device: bool,
         drives: Arc<Drives>,

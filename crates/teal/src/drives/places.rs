@@ -5,7 +5,6 @@
 //! 2. Only file systems that lie on a disk of this machine, or in its memory, are looked at: never one over a network, and never a mount of TealFS, which would wait for itself.
 //! 3. Of a file system only what lies at its top is looked at, at most [`LOOKED_MAX`] entries, and of a file only its first bytes.
 
-use crate::mounts;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use std::collections::BTreeSet;
@@ -15,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use teal_command::mount_table;
 
 /// Entries of one file system that are looked at.
 const LOOKED_MAX: usize = 1024;
@@ -78,7 +78,7 @@ impl Bell {
 
 /// The mount points of such file systems, in the words of `/proc/self/mountinfo`.
 fn points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
-    let known = mounts::parse(mountinfo)
+    let known = mount_table::parse(mountinfo)
         .into_iter()
         .filter(|mount| KINDS.contains(&mount.kind.as_str()));
     known.map(|mount| mount.point).collect()

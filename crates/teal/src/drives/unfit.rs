@@ -6,13 +6,13 @@
 
 use super::places::{self, begins_a_store};
 use crate::mounts;
-use crate::say::{quoted, shown};
-use crate::status::human;
 use anyhow::{Error, Result, anyhow};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use teal_command::say::{quoted, shown};
+use teal_command::size::human;
 use teal_device::DriveError;
 use teal_log::{OpenError, StoreError};
 use teal_replica::DriveRefused;

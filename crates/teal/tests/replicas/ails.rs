@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_device::Drive;
 use teal_env::{Disk, DiskShape};
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_replica::{DriveShown, KnownDrives};
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::{FileType, ObjectNo, SECTOR, Sector};
@@ -154,7 +154,7 @@ impl Pieces for Vec<teal_device::Piece> {
     }
 }
 
-fn count(client: &Client, stick: &str, name: &str) -> u64 {
+fn count(client: &FileSystem, stick: &str, name: &str) -> u64 {
     let of = |drive: &DriveShown| {
         drive
             .counts

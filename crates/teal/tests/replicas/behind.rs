@@ -16,7 +16,7 @@ fn a_change_made_without_having_seen_anothers_meets_it_as_a_conflict() {
     nas.replica().unwrap().flush_upstream().unwrap();
     laptop.replica().unwrap().upstream_step().unwrap();
     let file = laptop.lookup(ROOT, b"file").unwrap().object;
-    let set = |client: &teal_posix::Client, name: &str, value: &[u8]| {
+    let set = |client: &teal_posix::FileSystem, name: &str, value: &[u8]| {
         client
             .setxattr(file, name.as_bytes(), value, XattrMode::Any, false)
             .unwrap();

@@ -10,7 +10,7 @@ use crate::tree::walk;
 use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_posix::{Client, FsError, WriteFlags, XattrMode};
+use teal_posix::{FileSystem, FsError, WriteFlags, XattrMode};
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 use teal_types::limits::{LINKS_MAX, XATTR_VALUE_MAX};
@@ -21,7 +21,7 @@ const DIR: &[u8] = b"names of many";
 /// Files whose names begin like this are refused by the server, as it seems to their author.
 pub(crate) const POISON: &str = "poison";
 
-fn find(client: &Client, dir: ObjectNo, name: &[u8]) -> Option<ObjectNo> {
+fn find(client: &FileSystem, dir: ObjectNo, name: &[u8]) -> Option<ObjectNo> {
     let attr = client.lookup(dir, name).ok()?;
     client.release(attr.object, 1);
     Some(attr.object)
@@ -47,7 +47,7 @@ pub(crate) fn an_older_server_stops_nobody() {
                 .unwrap();
         }
     }
-    let stuck = |client: &Client| {
+    let stuck = |client: &FileSystem| {
         client
             .replica()
             .unwrap()

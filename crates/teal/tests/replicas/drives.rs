@@ -75,7 +75,7 @@ impl Stick {
 }
 
 impl Run {
-    pub(crate) fn client(&self, who: usize) -> Arc<teal_posix::Client> {
+    pub(crate) fn client(&self, who: usize) -> Arc<teal_posix::FileSystem> {
         Arc::clone(&self.world.machines[who].client)
     }
 

@@ -9,7 +9,7 @@ use crate::power::Power;
 use crate::tags::Tags;
 use crate::wire::Seat;
 use std::sync::Arc;
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_types::{CommitSeq, ObjectNo};
 
 /// Flags in the second byte of a note; see `teal_replica`.
@@ -32,7 +32,7 @@ pub(crate) struct Hand {
 }
 
 /// How far history is applied.
-pub(crate) fn seen(client: &Client) -> CommitSeq {
+pub(crate) fn seen(client: &FileSystem) -> CommitSeq {
     let replica = client.replica().unwrap();
     replica.upstream_status().unwrap().seen
 }
@@ -49,7 +49,7 @@ impl Hand {
     /// What is nobody's but the server's is as it was at the commit up to which history is applied here.
     pub(crate) fn is_as_at_the_position(
         &self,
-        client: &Client,
+        client: &FileSystem,
         no: ObjectNo,
         from: u64,
         read: &[u8],

@@ -9,11 +9,11 @@
 use crate::ledger::Eyes;
 use crate::run::{Run, Stage};
 use crate::tree::{Tree, differences, walk};
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_proto::ConflictNote;
 
 /// The first walk lists what the number of names is known from.
-fn whole(client: &Client) -> Tree {
+fn whole(client: &FileSystem) -> Tree {
     walk(client).unwrap();
     walk(client).unwrap()
 }
@@ -90,7 +90,7 @@ impl Run {
         );
         self.counts.batches = ledger.batches();
         if self.stage < Stage::Copies {
-            let own = eyes.with_oneself();
+            let own = ledger.with_oneself(&eyes);
             assert!(own.is_empty(), "conflicts with oneself: {own:#?}");
         }
     }

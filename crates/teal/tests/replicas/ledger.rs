@@ -125,6 +125,34 @@ impl Ledger {
         missing
     }
 
+    /// Conflicts of somebody's content with his own.
+    pub(crate) fn with_oneself(&self, eyes: &Eyes<'_>) -> Vec<ConflictNote> {
+        let mut found = eyes.with_oneself();
+        found.retain(|note| !self.has_met_another(eyes, note));
+        found
+    }
+
+    /// Whether between the base of what lost and its commit somebody else has changed the content. Who appends goes on behind what has come from
+    /// elsewhere, without having seen it, and may write over the beginning then.
+    fn has_met_another(&self, eyes: &Eyes<'_>, note: &ConflictNote) -> bool {
+        let batch = self.committed.iter().find(|(_, of)| of.seq == note.seq);
+        let Some(((stamp, _), batch)) = batch else {
+            return false;
+        };
+        let base = batch.ops.iter().find_map(|op| match op {
+            Op::SetContent { object, base, .. } | Op::Append { object, base, .. } => {
+                (*object == note.object).then_some(*base)
+            }
+            _ => None,
+        });
+        let before = CommitSeq::new(note.seq.get() - 1);
+        let versions = eyes.versions(note.object, base.unwrap_or(before), before);
+        versions.into_iter().any(|at| {
+            eyes.data_seq(note.object, at) == Some(at)
+                && eyes.author(note.object, at) != Some(stamp.0)
+        })
+    }
+
     /// What is known of an object's content after the changes of a batch to what was there before.
     fn content(&self, ops: &[Op], object: ObjectNo, before: Option<Vec<u8>>) -> Vec<Option<u8>> {
         let unknown = before.as_ref().map(|_| 0);
@@ -354,8 +382,8 @@ impl Eyes<'_> {
             .map(|note| note.stamp.replica)
     }
 
-    /// Conflicts of somebody's content with his own.
-    pub(crate) fn with_oneself(&self) -> Vec<ConflictNote> {
+    /// Conflicts of content with content whose last change is of the same author.
+    fn with_oneself(&self) -> Vec<ConflictNote> {
         let mut found = self.conflicts();
         found.retain(|note| {
             let (ConflictKind::Content, Some(copy)) = (note.kind, note.copy) else {

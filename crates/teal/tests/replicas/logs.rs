@@ -1,47 +1,168 @@
 //! Programs that append to logs through descriptors they hold, and act on the size they saw.
 //!
 //! # The kernel
-//! A kernel adds what it appends to the size it was last given, and is given another with an answer. The mount relocates a write if its descriptor appends and its
-//! offset is that size; any other write goes where it says. Modelled is just that: one size for each object, which is refreshed now and then.
+//! A kernel holds one size for each file that is open. It adds what it appends to that size, raises it to the end of what it wrote, and replaces it by what an answer says. It asks for it only
+//! now and then, and it may hear late that a file has changed elsewhere. A file stays known to it for as long as a program holds it. The client must tell from the offset alone what appends:
+//! nothing here says it in another way than a mount does.
 
+use crate::hand::seen;
 use crate::steps::Steps;
 use crate::tags::{NOBODY, TAG};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use teal_posix::{FsError, SetAttrRequest, WriteFlags};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use teal_posix::{
+    FileSystem, FsError, Invalidation, InvalidationSink, Moment, SetAttrRequest, WriteFlags,
+};
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 
 /// What names of logs begin with.
 pub(crate) const LOG: &[u8] = b"log";
 const LOGS: [&str; 2] = ["log", "log.2"];
+/// Words of files that have grown that may wait to be heard. A kernel hears within moments.
+const LATE_MAX: usize = 3;
 
-/// The files that programs of a machine hold, and the size that its kernel was last given of each. Clones are the same.
-#[derive(Clone, Default)]
-pub(crate) struct Kernel(Arc<Mutex<BTreeMap<ObjectNo, u64>>>);
+/// The files that programs of a machine hold, and the size that its kernel holds of each. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Kernel(Arc<Mutex<Held>>);
+
+struct Held {
+    sizes: BTreeMap<ObjectNo, u64>,
+    /// Files that have grown elsewhere, which the kernel has not heard of yet.
+    words: VecDeque<(ObjectNo, u64)>,
+    client: Weak<FileSystem>,
+    rng: Rng,
+    /// Hears everything at once, and programs look before they write.
+    is_prompt: bool,
+    /// How often programs have changed the length of a file.
+    changes: u64,
+}
+
+impl InvalidationSink for Kernel {
+    fn tell(&self, what: Invalidation) {
+        if let Invalidation::Grown(no, size) = what {
+            self.0.lock().words.push_back((no, size));
+        }
+    }
+
+    fn wait_until_heard(&self, _limit: Duration) {
+        let is_late = {
+            let held = &mut *self.0.lock();
+            !held.is_prompt && held.words.len() <= LATE_MAX && held.rng.chance(0.3)
+        };
+        if !is_late {
+            self.hear();
+        }
+    }
+}
 
 impl Kernel {
-    fn give(&self, no: ObjectNo, size: u64) {
-        self.0.lock().insert(no, size);
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self(Arc::new(Mutex::new(Held {
+            sizes: BTreeMap::new(),
+            words: VecDeque::new(),
+            client: Weak::new(),
+            rng,
+            is_prompt: false,
+            changes: 0,
+        })))
+    }
+
+    /// The machine starts, or starts anew: nothing is held.
+    pub(crate) fn boot(&self, client: &Arc<FileSystem>) {
+        {
+            let held = &mut *self.0.lock();
+            held.sizes.clear();
+            held.words.clear();
+            held.client = Arc::downgrade(client);
+        }
+        client.on_invalidation(Arc::new(self.clone()));
+    }
+
+    pub(crate) fn be_prompt(&self) {
+        self.0.lock().is_prompt = true;
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.0.lock().is_prompt
+    }
+
+    /// Hears all that it was told. Nothing is locked here while the client is asked, which may tell more.
+    fn hear(&self) {
+        loop {
+            let (client, word) = {
+                let held = &mut *self.0.lock();
+                (held.client.upgrade(), held.words.pop_front())
+            };
+            let (Some(client), Some((no, size))) = (client, word) else {
+                return;
+            };
+            let is_cut = client.getattr(no).is_ok_and(|attr| attr.size < size);
+            if !is_cut && self.extended(no, size) {
+                client.kernel_raised(no, size);
+            }
+        }
+    }
+
+    /// The kernel was given a size.
+    pub(crate) fn give(&self, no: ObjectNo, size: u64) {
+        if let Some(held) = self.0.lock().sizes.get_mut(&no) {
+            *held = size;
+        }
+    }
+
+    /// A program has made a file shorter or longer, and the answer said so.
+    pub(crate) fn was_cut(&self, no: ObjectNo, size: u64) {
+        self.give(no, size);
+        self.0.lock().changes += 1;
+    }
+
+    /// A program has written up to there, and the answer said so.
+    pub(crate) fn wrote(&self, no: ObjectNo, end: u64) {
+        self.extended(no, end);
+        self.0.lock().changes += 1;
+    }
+
+    /// The file is at least as long as that; says whether the kernel knows it.
+    fn extended(&self, no: ObjectNo, end: u64) -> bool {
+        let held = &mut *self.0.lock();
+        let known = held.sizes.get_mut(&no).map(|size| *size = end.max(*size));
+        known.is_some()
+    }
+
+    fn holds(&self, no: ObjectNo) -> bool {
+        self.0.lock().sizes.contains_key(&no)
+    }
+
+    fn opens(&self, no: ObjectNo, size: u64) {
+        self.0.lock().sizes.insert(no, size);
     }
 
     fn size(&self, no: ObjectNo) -> u64 {
-        self.0.lock().get(&no).copied().unwrap_or_default()
+        self.0.lock().sizes.get(&no).copied().unwrap_or_default()
     }
 
-    fn closes(&self, no: ObjectNo) {
-        self.0.lock().remove(&no);
+    fn changes(&self) -> u64 {
+        self.0.lock().changes
+    }
+
+    pub(crate) fn closes(&self, client: &FileSystem, no: ObjectNo) {
+        if self.0.lock().sizes.remove(&no).is_some() {
+            client.release(no, 1);
+        }
+    }
+
+    /// All programs end.
+    pub(crate) fn close_all(&self, client: &FileSystem) {
+        let all: Vec<ObjectNo> = self.0.lock().sizes.keys().copied().collect();
+        all.into_iter().for_each(|no| self.closes(client, no));
     }
 
     fn held(&self, rng: &mut Rng) -> Option<ObjectNo> {
-        let held: Vec<ObjectNo> = self.0.lock().keys().copied().collect();
+        let held: Vec<ObjectNo> = self.0.lock().sizes.keys().copied().collect();
         (!held.is_empty()).then(|| *rng.pick(&held))
-    }
-
-    /// The machine starts anew.
-    pub(crate) fn forgets(&self) {
-        self.0.lock().clear();
     }
 }
 
@@ -56,14 +177,21 @@ impl Steps<'_> {
         let no = match held {
             Some(no) if self.client.getattr(no).is_ok_and(|attr| attr.nlink > 0) => no,
             Some(no) => {
-                self.hand.kernel.closes(no);
+                self.hand.kernel.closes(&self.client, no);
                 return Ok(());
             }
             None => self.open()?,
         };
+        if self.rng.chance(0.5) {
+            self.hand.kernel.hear();
+        }
         match self.rng.below(20) {
             0 => self.empty(no),
             1 => self.put_at_the_size_seen(no),
+            2 => {
+                self.hand.kernel.closes(&self.client, no);
+                Ok(())
+            }
             _ => self.append(no),
         }
     }
@@ -77,13 +205,34 @@ impl Steps<'_> {
             }
             there => there?,
         };
-        self.client.release(attr.object, 1);
+        let no = attr.object;
+        if attr.kind.is_dir() || self.hand.kernel.holds(no) {
+            self.client.release(no, 1);
+        } else {
+            self.hand.kernel.opens(no, attr.size);
+        }
         if attr.kind.is_dir() {
             return Err(FsError::IsDir);
         }
-        let size = self.client.getattr(attr.object)?.size;
-        self.hand.kernel.give(attr.object, size);
-        Ok(attr.object)
+        self.stat(no)?;
+        Ok(no)
+    }
+
+    /// The size of a file, which a program has asked for: from here on it has seen what is there.
+    pub(crate) fn stat(&mut self, no: ObjectNo) -> Result<u64, FsError> {
+        let since = self.client.moment();
+        let size = self.client.getattr(no)?.size;
+        self.client.was_given(&[no], since);
+        self.hand.kernel.give(no, size);
+        Ok(size)
+    }
+
+    /// Where programs look before they write, the one that is about to looks.
+    pub(crate) fn look_if_prompt(&mut self, no: ObjectNo) -> Result<(), FsError> {
+        if self.hand.kernel.is_prompt() {
+            self.stat(no)?;
+        }
+        Ok(())
     }
 
     /// Opened with `O_TRUNC`.
@@ -99,18 +248,18 @@ impl Steps<'_> {
         );
         self.hand
             .tags
-            .change(NOBODY, crate::hand::seen(&self.client), no, 0, u64::MAX);
-        self.hand.kernel.give(no, 0);
+            .change(NOBODY, seen(&self.client), no, 0, u64::MAX);
+        self.hand.kernel.was_cut(no, 0);
         done.map(drop)
     }
 
     /// Without `O_APPEND`, where the program saw the end.
     fn put_at_the_size_seen(&mut self, no: ObjectNo) -> Result<(), FsError> {
+        self.look_if_prompt(no)?;
         let at = self.hand.kernel.size(no);
         let len = self.len();
-        let done = self.put(no, at, len);
-        self.refresh(no, at + len as u64)?;
-        done
+        self.put(no, at, len)?;
+        self.refresh(no)
     }
 
     fn append(&mut self, no: ObjectNo) -> Result<(), FsError> {
@@ -121,34 +270,45 @@ impl Steps<'_> {
             "append to {no} at {at} as seen: {}",
             String::from_utf8_lossy(&content)
         ));
-        let done = self.client.write(
-            no,
-            at,
-            &content,
-            WriteFlags {
-                append: true,
-                ..WriteFlags::default()
-            },
-        );
+        let before = (self.client.getattr(no)?.size, self.moment());
+        let flags = WriteFlags {
+            asks_for_end: true,
+            ..WriteFlags::default()
+        };
+        let done = self.client.write(no, at, &content, flags);
         if done.is_err() {
             self.hand.tags.was_not_written(id);
         }
         assert_eq!(done?, content.len());
+        let after = (self.client.getattr(no)?.size, self.moment());
+        self.hand.kernel.wrote(no, at + content.len() as u64);
+        if after.1 == before.1 {
+            assert!(
+                after.0 == before.0 + content.len() as u64,
+                "{}: appended {} bytes at {at}, as seen, to {no} of {} bytes, which has {} now",
+                self.hand.name,
+                content.len(),
+                before.0,
+                after.0
+            );
+        }
         if self.rng.chance(0.06) {
             // As programs do that keep a mark at the beginning.
             self.put(no, 0, TAG)?;
         }
-        self.refresh(no, at + content.len() as u64)
+        self.refresh(no)
     }
 
-    /// The kernel asks for the size, or goes on with what it thinks.
-    fn refresh(&mut self, no: ObjectNo, thought: u64) -> Result<(), FsError> {
-        let size = if self.rng.chance(0.5) {
-            self.client.getattr(no)?.size
-        } else {
-            thought
-        };
-        self.hand.kernel.give(no, size);
+    /// Differs if another has changed a file in between: here, while this one waited, or elsewhere.
+    fn moment(&self) -> (u64, Moment) {
+        (self.hand.kernel.changes(), self.client.moment())
+    }
+
+    /// The kernel asks for the size now and then.
+    fn refresh(&mut self, no: ObjectNo) -> Result<(), FsError> {
+        if self.rng.chance(0.5) {
+            self.stat(no)?;
+        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::power::{Power, PoweredDisk};
 use crate::world::World;
 use std::sync::Arc;
 use teal_device::Drive;
-use teal_posix::Client;
+use teal_posix::FileSystem;
 use teal_replica::{KnownDrives, NewDrive};
 use teal_testkit::{RecordingDisk, Rng};
 
@@ -15,7 +15,7 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
     let (mut world, mut rng) = (World::new(1, false), Rng::new(1));
     world.found(&mut rng, |_| {});
     world.join("laptop", &mut rng);
-    let [nas, laptop]: [Arc<Client>; 2] =
+    let [nas, laptop]: [Arc<FileSystem>; 2] =
         [0, 1].map(|at: usize| Arc::clone(&world.machines[at].client));
     laptop.replica().unwrap().upstream_step().unwrap();
     let mut disk = RecordingDisk::new(SHAPE);
@@ -30,7 +30,7 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
             is_protected: false,
         })
     };
-    let attach = |client: &Arc<Client>, disk: &RecordingDisk, power: &Power| {
+    let attach = |client: &Arc<FileSystem>, disk: &RecordingDisk, power: &Power| {
         client.replica().unwrap().attach_drive(
             with(disk, power),
             "a stick",

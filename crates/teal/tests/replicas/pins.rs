@@ -7,7 +7,7 @@
 use crate::run::{ROUNDS, Run};
 use crate::tree::entries;
 use crate::world::ROOT;
-use teal_posix::{Client, FsError};
+use teal_posix::{FileSystem, FsError};
 use teal_replica::PinRefused;
 use teal_types::{FileType, ObjectNo};
 
@@ -77,7 +77,7 @@ impl Run {
 }
 
 /// All files below a directory.
-fn files(client: &Client, dir: ObjectNo) -> Vec<ObjectNo> {
+fn files(client: &FileSystem, dir: ObjectNo) -> Vec<ObjectNo> {
     let mut found = Vec::new();
     for (_, no, kind) in entries(client, dir).unwrap() {
         match kind {

@@ -12,7 +12,7 @@ use crate::tags::Tags;
 use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_posix::{Client, FsError, WriteFlags};
+use teal_posix::{FileSystem, FsError, WriteFlags};
 use teal_proto::Request;
 use teal_replica::UpstreamStatus;
 use teal_testkit::Rng;
@@ -121,6 +121,12 @@ impl Run {
             may_fail,
             is_printed,
         };
+        if stage == Stage::Turns {
+            let machines = &run.world.machines;
+            machines
+                .iter()
+                .for_each(|machine| machine.kernel.be_prompt());
+        }
         if stage == Stage::Limits {
             run.begin_near_limits();
         }
@@ -380,6 +386,7 @@ impl Run {
             machine.wire.set_faults(0.0);
             machine.wire.cut(false);
             machine.wire.set_meanwhile(None);
+            machine.kernel.close_all(&machine.client);
         }
     }
 
@@ -431,7 +438,7 @@ fn fails(power: &Power, rng: &mut Rng, within: u64) {
     });
 }
 
-fn import(client: &Client, count: u64, rng: &mut Rng) {
+fn import(client: &FileSystem, count: u64, rng: &mut Rng) {
     let mut dirs = vec![ROOT];
     for n in 0..count {
         let (dir, name) = (*rng.pick(&dirs), format!("old-{n}"));

@@ -7,7 +7,7 @@ use crate::world::{CALLER, ROOT, World};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use teal_posix::{Client, WriteFlags};
+use teal_posix::{FileSystem, WriteFlags};
 use teal_proto::Request;
 use teal_replica::{KnownDrives, NewDrive};
 use teal_testkit::{RecordingDisk, Rng};
@@ -21,7 +21,7 @@ fn content() -> Vec<u8> {
     (0..BYTES).map(|at| (at % 251) as u8 + 1).collect()
 }
 
-fn write(client: &Client, no: ObjectNo, at: u64, bytes: &[u8]) {
+fn write(client: &FileSystem, no: ObjectNo, at: u64, bytes: &[u8]) {
     assert_eq!(
         client.write(no, at, bytes, WriteFlags::default()).unwrap(),
         bytes.len()
@@ -29,7 +29,7 @@ fn write(client: &Client, no: ObjectNo, at: u64, bytes: &[u8]) {
 }
 
 /// A file is on the server and on a drive that is in a laptop, which has nothing of its content.
-fn carried() -> (World, Arc<Client>, ObjectNo) {
+fn carried() -> (World, Arc<FileSystem>, ObjectNo) {
     let (mut world, mut rng) = (World::new(1, false), Rng::new(1));
     world.found(&mut rng, |_| {});
     let nas = Arc::clone(&world.machines[0].client);
@@ -73,7 +73,7 @@ fn carried() -> (World, Arc<Client>, ObjectNo) {
     (world, laptop, file)
 }
 
-fn here(client: &Client, no: ObjectNo) -> u64 {
+fn here(client: &FileSystem, no: ObjectNo) -> u64 {
     client.whereabouts(no).unwrap().sources[0].bytes
 }
 
@@ -112,7 +112,7 @@ fn a_reader_waits_for_what_it_asks_for_and_for_more_only_where_it_reads_on() {
 #[test]
 fn while_a_batch_is_on_its_way_the_server_is_expected_to_take_longer() {
     let (world, laptop, file) = carried();
-    let cost = move |client: &Client, name: &str| {
+    let cost = move |client: &FileSystem, name: &str| {
         let sources = client.whereabouts(file).unwrap().sources;
         sources
             .iter()

@@ -6,7 +6,9 @@ use crate::tags::{NOBODY, TAG};
 use crate::tree::entries;
 use crate::world::{CALLER, ROOT};
 use std::sync::Arc;
-use teal_posix::{Client, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode};
+use teal_posix::{
+    FileSystem, FsError, RenameMode, SetAttrRequest, TimeChange, WriteFlags, XattrMode,
+};
 use teal_testkit::Rng;
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -16,7 +18,7 @@ const SIZE_MAX: u64 = 400 << 10;
 
 /// What an operation is made with.
 pub(crate) struct Steps<'a> {
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<FileSystem>,
     pub(crate) hand: &'a Hand,
     pub(crate) rng: &'a mut Rng,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Steps<'a> {
 type Place = (ObjectNo, Vec<u8>, Option<(ObjectNo, FileType)>);
 
 impl Steps<'_> {
-    fn client(&self) -> Arc<Client> {
+    fn client(&self) -> Arc<FileSystem> {
         Arc::clone(&self.client)
     }
 
@@ -166,6 +168,7 @@ impl Steps<'_> {
     }
 
     pub(crate) fn put(&mut self, no: ObjectNo, from: u64, len: usize) -> Result<(), FsError> {
+        self.look_if_prompt(no)?;
         self.changes(no, from, from + len as u64);
         let content = self.hand.tags.write(self.hand.who, no, from, len);
         self.say(format_args!(
@@ -181,6 +184,7 @@ impl Steps<'_> {
             .change(NOBODY, seen(&self.client), no, from, from + len as u64);
         let n = n?;
         assert_eq!(n, len);
+        self.hand.kernel.wrote(no, from + len as u64);
         Ok(())
     }
 
@@ -213,7 +217,7 @@ impl Steps<'_> {
         let Some(no) = self.file()? else {
             return Ok(());
         };
-        let size = self.client().getattr(no)?.size;
+        let size = self.stat(no)?;
         let most = if self.rng.chance(0.2) {
             size + 60_000
         } else {
@@ -228,7 +232,7 @@ impl Steps<'_> {
         let Some(no) = self.file()? else {
             return Ok(());
         };
-        let size = self.client().getattr(no)?.size;
+        let size = self.stat(no)?;
         let size = if self.rng.chance(0.3) {
             0
         } else {
@@ -246,6 +250,7 @@ impl Steps<'_> {
         self.hand
             .tags
             .change(NOBODY, seen(&self.client), no, size, u64::MAX);
+        self.hand.kernel.was_cut(no, size);
         done.map(drop)
     }
 
@@ -302,7 +307,10 @@ impl Steps<'_> {
     }
 
     /// Notes that an object loses a name, perhaps the last.
+    ///
+    /// No program holds it from here on: what has no name after a power cut is given back by a thread that machines here do not have.
     fn loses_name(&mut self, no: ObjectNo) -> Result<(), FsError> {
+        self.hand.kernel.closes(&self.client, no);
         let attr = self.client().getattr(no)?;
         if attr.kind == FileType::File && attr.nlink == 1 {
             self.changes(no, 0, u64::MAX);
@@ -381,9 +389,9 @@ impl Steps<'_> {
         let Some((_, no)) = self.pick(dir, Some(FileType::File))? else {
             return Ok(());
         };
-        let attr = self.client().getattr(no)?;
-        self.say(format_args!("read {no} of {}", attr.size));
-        let from = self.rng.below(attr.size + 1);
+        let size = self.stat(no)?;
+        self.say(format_args!("read {no} of {size}"));
+        let from = self.rng.below(size + 1);
         let read = self.client().read(no, from, 70_000)?;
         self.hand
             .is_as_at_the_position(&self.client, no, from, &read);

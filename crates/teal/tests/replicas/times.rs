@@ -21,7 +21,7 @@ fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
         .create(&CALLER, dir, b"one", 0o600, true)
         .unwrap()
         .object;
-    let times = |client: &teal_posix::Client| {
+    let times = |client: &teal_posix::FileSystem| {
         [file, dir].map(|no| {
             client
                 .getattr(no)

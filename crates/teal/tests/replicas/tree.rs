@@ -3,7 +3,7 @@
 use crate::world::{CALLER, ROOT};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use teal_posix::{Client, FsError};
+use teal_posix::{FileSystem, FsError};
 use teal_types::{FileType, ObjectNo};
 
 /// An object under one of its names.
@@ -42,7 +42,7 @@ pub(crate) type Tree = BTreeMap<String, Node>;
 
 /// The entries of a directory without dots, in the order of their names.
 pub(crate) fn entries(
-    client: &Client,
+    client: &FileSystem,
     dir: ObjectNo,
 ) -> Result<Vec<(Vec<u8>, ObjectNo, FileType)>, FsError> {
     let mut found = Vec::new();
@@ -57,7 +57,7 @@ pub(crate) fn entries(
 }
 
 /// Everything a client shows, read through it.
-pub(crate) fn walk(client: &Client) -> Result<Tree, FsError> {
+pub(crate) fn walk(client: &FileSystem) -> Result<Tree, FsError> {
     let mut tree = Tree::new();
     let mut dirs = vec![(String::new(), ROOT)];
     while let Some((path, dir)) = dirs.pop() {
@@ -84,7 +84,7 @@ pub(crate) fn walk(client: &Client) -> Result<Tree, FsError> {
 }
 
 /// The files in the directories that are listed here, with what of their content is here, and whether that is all. The server is out of reach.
-pub(crate) fn here(client: &Client) -> BTreeMap<String, (bool, Vec<u8>)> {
+pub(crate) fn here(client: &FileSystem) -> BTreeMap<String, (bool, Vec<u8>)> {
     let (mut files, store) = (BTreeMap::new(), client.store());
     let mut dirs = vec![(String::new(), ROOT)];
     while let Some((path, dir)) = dirs.pop() {
@@ -104,7 +104,7 @@ pub(crate) fn here(client: &Client) -> BTreeMap<String, (bool, Vec<u8>)> {
     files
 }
 
-fn node(client: &Client, no: ObjectNo) -> Result<Node, FsError> {
+fn node(client: &FileSystem, no: ObjectNo) -> Result<Node, FsError> {
     let attr = client.getattr(no)?;
     let is = |kind| attr.kind == kind;
     let content = if is(FileType::File) {

@@ -13,7 +13,7 @@ use teal_chunk::{ChunkStore, MemoryShelf, Options};
 use teal_env::{Clock as _, DiskShape};
 use teal_log::{CheckOptions, MkfsOptions, OpenOptions, Severity, Store};
 use teal_meta::Memory;
-use teal_posix::{Caller, Client, ClientOptions};
+use teal_posix::{Caller, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 use teal_server::{Peer, Server};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
@@ -37,7 +37,7 @@ const SHAPE: DiskShape = DiskShape {
 /// A client, what its machine keeps in a power cut, and its way to the server.
 pub(crate) struct Machine {
     pub(crate) name: String,
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<FileSystem>,
     pub(crate) wire: Arc<Wire>,
     pub(crate) power: Power,
     pub(crate) kernel: Kernel,
@@ -246,11 +246,11 @@ impl World {
     }
 
     /// The volume as it was before it had a server: filled by `fill`, then served by the machine it is on.
-    pub(crate) fn found(&mut self, rng: &mut Rng, fill: impl FnOnce(&Client)) {
+    pub(crate) fn found(&mut self, rng: &mut Rng, fill: impl FnOnce(&FileSystem)) {
         let disk = self.mkfs();
         let clock = Arc::new(self.clock.clone());
         let store = Self::store(&disk, &Power::new(), &self.clock);
-        let alone = Client::new(store, clock, ClientOptions::default()).unwrap();
+        let alone = FileSystem::new(store, clock, FileSystemOptions::default()).unwrap();
         fill(&alone);
         alone.sync().unwrap();
         drop(alone);
@@ -290,12 +290,14 @@ impl World {
         );
         let options = options(rng);
         let client = Self::open(name, &disk, &wire, (joins, options), &power, &clock);
+        let kernel = Kernel::new(rng.fork());
+        kernel.boot(&client);
         self.machines.push(Machine {
             name: name.into(),
             client,
             wire,
             power,
-            kernel: Kernel::default(),
+            kernel,
             clock,
             disk,
             joins,
@@ -310,10 +312,10 @@ impl World {
         of_upstream: (bool, UpstreamOptions),
         power: &Power,
         clock: &SimClock,
-    ) -> Arc<Client> {
+    ) -> Arc<FileSystem> {
         let store = Self::store(disk, power, clock);
-        let (clock, options) = (Arc::new(clock.clone()), ClientOptions::default());
-        Client::replica_of(
+        let (clock, options) = (Arc::new(clock.clone()), FileSystemOptions::default());
+        FileSystem::replica_of(
             store,
             clock,
             options,
@@ -344,8 +346,8 @@ impl World {
         power.stays();
         let client = Self::open(name, &image.disk, wire, (*joins, *options), power, clock);
         self.drop_sticks(at, rng);
+        self.machines[at].kernel.boot(&client);
         (self.machines[at].client, self.machines[at].disk) = (client, image.disk);
-        self.machines[at].kernel.forgets();
     }
 
     /// The server's power fails, if it has not, and comes back: what was to be durable soon is, or is not. `power`: that of its next life.

@@ -15,7 +15,6 @@
 mod alike;
 mod cable;
 mod devices;
-mod guests;
 mod history;
 mod outside;
 mod pair;
@@ -29,7 +28,6 @@ mod world;
 pub(crate) use alike::{Script, behaves_as_below};
 pub(crate) use cable::Cable;
 pub(crate) use devices::{LoopDevice, Point, has_loop_devices};
-pub(crate) use guests::{guests_of, has_guests};
 pub(crate) use history::History;
 pub(crate) use outside::{
     PrivateMounts, closed_to_others, is_long, is_root, is_user_able, program, shell, tool,

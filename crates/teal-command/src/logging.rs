@@ -1,0 +1,41 @@
+//! The log of both programs: lines on standard error, chosen by `RUST_LOG`, from `info` upwards where that is not set.
+
+use log::Record;
+use std::io::Write as _;
+use teal_env::{Clock as _, SystemClock};
+use teal_types::Timestamp;
+
+/// Begins to log. To be called once, before anything is logged.
+pub fn begin() {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+        .format(|out, record| writeln!(out, "{}", line(SystemClock.civil(), record)))
+        .init();
+}
+
+/// Returns a record as `[2026-11-22T14:05:09Z INFO ] message`; what follows its first line is set in.
+fn line(at: Timestamp, record: &Record<'_>) -> String {
+    let seconds = at.secs.rem_euclid(86_400);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let message = record.args().to_string().replace('\n', "\n    ");
+    format!(
+        "[{}T{hours:02}:{minutes:02}:{:02}Z {:<5}] {message}",
+        at.date(),
+        seconds % 60,
+        record.level()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_time_the_level_and_the_message() {
+        let args = format_args!("one\ntwo");
+        let record = Record::builder().level(log::Level::Info).args(args).build();
+        assert_eq!(
+            line(Timestamp::new(951_782_399, 5), &record),
+            "[2000-02-28T23:59:59Z INFO ] one\n    two"
+        );
+    }
+}

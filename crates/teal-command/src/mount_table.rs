@@ -1,0 +1,123 @@
+//! The table of mounts, as the kernel tells it in `/proc/self/mountinfo`.
+
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Major and minor number.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// The file system's type.
+    pub kind: String,
+    /// A device's path, or whatever the file system says it is of.
+    pub source: PathBuf,
+    /// Who mounted it, of FUSE.
+    pub user: Option<u32>,
+}
+
+impl Mount {
+    /// Returns whether it is a mount of TealFS.
+    pub fn is_teal(&self) -> bool {
+        ["fuse.teal", "fuseblk.teal"].contains(&self.kind.as_str())
+    }
+}
+
+/// What is mounted, in the order in which it was.
+pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+    let line = |line: &[u8]| {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+        // Between them are fields of which there may be any number.
+        let behind = fields.iter().position(|field| *field == b"-")?;
+        let device = text(fields.get(2)?);
+        let (major, minor) = device.split_once(':')?;
+        let options = text(fields.get(behind + 3).copied().unwrap_or_default());
+        let user = options
+            .split(',')
+            .find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+        Some(Mount {
+            device: (major.parse().ok()?, minor.parse().ok()?),
+            point: OsString::from_vec(unescaped(fields.get(4)?)).into(),
+            kind: text(fields.get(behind + 1)?),
+            source: OsString::from_vec(unescaped(fields.get(behind + 2)?)).into(),
+            user,
+        })
+    };
+    mountinfo
+        .split(|byte| *byte == b'\n')
+        .filter_map(line)
+        .collect()
+}
+
+/// Blanks, line ends and backslashes are three octal digits there.
+fn unescaped(point: &[u8]) -> Vec<u8> {
+    let mut parts = point.split(|byte| *byte == b'\\');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let octal = part
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                out.extend(&part[3..]);
+            }
+            None => {
+                out.push(b'\\');
+                out.extend(part);
+            }
+        }
+    }
+    out
+}
+
+/// What is mounted in this process's namespace, in the order in which it was.
+pub fn all() -> Result<Vec<Mount>> {
+    const FILE: &str = "/proc/self/mountinfo";
+    Ok(parse(&std::fs::read(FILE).context(FILE)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_words_are_understood() {
+        let info =
+            b"36 27 8:1 / /media/my\\040st\xffick rw shared:1 master:2 - vfat /dev/sdb1 rw\n\
+                     37 27 0:50 / /home/a/Teal rw - fuse.teal /a rw,user_id=7,group_id=0\n\
+                     nonsense\n";
+        let found = parse(info);
+        let point = PathBuf::from(OsString::from_vec(b"/media/my st\xffick".to_vec()));
+        let source = "/dev/sdb1".into();
+        assert_eq!(
+            found[0],
+            Mount {
+                device: (8, 1),
+                point,
+                kind: "vfat".into(),
+                source,
+                user: None
+            }
+        );
+        let point = PathBuf::from("/home/a/Teal");
+        let source = "/a".into();
+        assert_eq!(
+            found[1],
+            Mount {
+                device: (0, 50),
+                point,
+                kind: "fuse.teal".into(),
+                source,
+                user: Some(7)
+            }
+        );
+        assert!(found.len() == 2 && found[1].is_teal() && !found[0].is_teal());
+        assert_eq!(unescaped(b"a\\134b\\9"), b"a\\b\\9");
+    }
+}

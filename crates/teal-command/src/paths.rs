@@ -1,0 +1,219 @@
+//! Where things are: mount points, stores, sockets, logs.
+
+use anyhow::{Context, Result, bail};
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+
+/// The home directory; `way_out`: what to do where there is none.
+fn home(way_out: &str) -> Result<PathBuf> {
+    let home = std::env::var_os("HOME")
+        .filter(|home| !home.is_empty())
+        .map(PathBuf::from);
+    let home = home.with_context(|| {
+        format!("HOME is not set, and the default place is below it: {way_out}")
+    })?;
+    if !home.is_absolute() {
+        // The daemon works in another directory than its caller.
+        bail!(
+            "HOME is '{}', and must begin with '/': set it, or {way_out}",
+            home.display()
+        );
+    }
+    Ok(home)
+}
+
+fn xdg(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
+    match std::env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute())
+    {
+        Some(path) => Ok(path),
+        None => Ok(home(&format!("{way_out}, or set {variable}"))?.join(default)),
+    }
+}
+
+/// The mount point to use when none was named.
+pub fn default_mount_point() -> Result<PathBuf> {
+    Ok(home("name the mount point (an absolute path)")?.join("Teal"))
+}
+
+/// An absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point at its end is not touched.
+pub fn absolute(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    if path.file_name().is_none() {
+        return Ok(path);
+    }
+    let (parent, name) = (
+        path.parent().unwrap_or(Path::new("/")),
+        path.file_name().unwrap_or_default(),
+    );
+    match parent.canonicalize() {
+        Ok(parent) => {
+            let whole = parent.join(name);
+            Ok(whole.canonicalize().unwrap_or(whole))
+        }
+        Err(_) => Ok(path),
+    }
+}
+
+/// A short name that stands for a mount point.
+pub fn key(dir: &Path) -> String {
+    let mut hasher = SipHasher24::new();
+    hasher.write(dir.as_os_str().as_encoded_bytes());
+    format!("{:016x}", hasher.finish())
+}
+
+/// The mount point that a command means.
+pub fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
+    dir.map_or_else(default_mount_point, |dir| absolute(&dir))
+}
+
+/// The store that belongs to a mount point.
+pub fn store_for(dir: &Path) -> Result<PathBuf> {
+    let name = dir
+        .file_name()
+        .map_or("root".into(), |n| n.to_string_lossy().into_owned());
+    Ok(xdg(
+        "XDG_DATA_HOME",
+        ".local/share",
+        "name the store with --store",
+    )?
+    .join("teal")
+    .join(format!("{name}-{}.teal", &key(dir)[..8])))
+}
+
+/// The mount point and the store that a command means.
+pub fn place(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
+    let dir = dir.map_or_else(default_mount_point, absolute)?;
+    let store = store.map_or_else(|| store_for(&dir), absolute)?;
+    Ok((dir, store))
+}
+
+/// Where the bytes of a modelled disk lie, unless it was told otherwise.
+pub fn disk_image(name: &str) -> Result<PathBuf> {
+    // No HOME where systemd starts programs.
+    let data =
+        if rustix::process::geteuid().is_root() && std::env::var_os("XDG_DATA_HOME").is_none() {
+            PathBuf::from("/var/tmp/teal-disks")
+        } else {
+            xdg(
+                "XDG_DATA_HOME",
+                ".local/share",
+                "name the image of the disk",
+            )?
+            .join("teal/disks")
+        };
+    make_private(&data)?;
+    Ok(data.join(format!("{name}.img")))
+}
+
+/// The directory in which modelled disks are mounted, made if missing.
+pub fn disks_dir() -> Result<PathBuf> {
+    let dir = runtime_dir()?.join("disks");
+    make_private(&dir)?;
+    Ok(dir)
+}
+
+/// The directory of control sockets, made if missing.
+pub fn runtime_dir() -> Result<PathBuf> {
+    let uid = rustix::process::geteuid();
+    let dir = match std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|p| p.is_dir())
+    {
+        Some(dir) => dir.join("teal"),
+        None if uid.is_root() => PathBuf::from("/run/teal"),
+        None => std::env::temp_dir().join(format!("teal-{}", uid.as_raw())),
+    };
+    make_private(&dir)?;
+    Ok(dir)
+}
+
+/// The log of the daemon that serves a mount point.
+pub fn log_file(dir: &Path) -> Result<PathBuf> {
+    // mount(8) and systemd start programs without HOME.
+    let logs =
+        if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+            PathBuf::from("/var/log/teal")
+        } else {
+            xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
+        };
+    make_private(&logs)?;
+    Ok(logs.join(format!("{}.log", key(dir))))
+}
+
+/// The number of this machine, if the system has none.
+pub fn machine_file() -> Result<PathBuf> {
+    let dir = match rustix::process::geteuid().is_root()
+        && std::env::var_os("XDG_STATE_HOME").is_none()
+    {
+        true => PathBuf::from("/var/lib/teal"),
+        false => xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal"),
+    };
+    make_private(&dir)?;
+    Ok(dir.join("machine-id"))
+}
+
+fn make_private(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| dir.display().to_string())?;
+    let meta = std::fs::symlink_metadata(dir).with_context(|| dir.display().to_string())?;
+    if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
+        bail!("{} belongs to somebody else", dir.display());
+    }
+    Ok(())
+}
+
+/// What stands at a path that is to be a mount point.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Point {
+    /// Nothing is there.
+    Missing,
+    /// An empty directory.
+    Empty,
+    /// A directory with something in it.
+    NotEmpty,
+    /// Something other than a directory.
+    NotDirectory,
+    /// Something is mounted there and works.
+    Mounted,
+    /// A FUSE mount whose daemon is gone.
+    Dead,
+}
+
+/// Looks at a mount point.
+pub fn look_at(dir: &Path) -> Result<Point> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = match std::fs::symlink_metadata(dir) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Point::Missing),
+        Err(_) if teal_fuse::is_dead(dir) => return Ok(Point::Dead),
+        Err(e) => return Err(e).with_context(|| dir.display().to_string()),
+    };
+    if !meta.is_dir() {
+        return Ok(Point::NotDirectory);
+    }
+    let parent = dir
+        .parent()
+        .map(std::fs::metadata)
+        .transpose()
+        .with_context(|| dir.display().to_string())?;
+    if parent.is_none_or(|p| p.dev() != meta.dev()) {
+        return Ok(if teal_fuse::is_dead(dir) {
+            Point::Dead
+        } else {
+            Point::Mounted
+        });
+    }
+    let mut entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    Ok(if entries.next().is_some() {
+        Point::NotEmpty
+    } else {
+        Point::Empty
+    })
+}

@@ -1,0 +1,43 @@
+//! Profiles that people name on the command line.
+
+use anyhow::{Context, Result, bail};
+use teal_energy::Profile;
+
+/// A shipped profile, or one in a file.
+pub fn profile(name: &str) -> Result<Profile> {
+    if name.contains('/') || name.ends_with(".toml") {
+        let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
+        return Profile::parse(&text).with_context(|| name.to_owned());
+    }
+    shipped(name)
+}
+
+/// A shipped profile: one that other machines know, too.
+pub fn shipped(name: &str) -> Result<Profile> {
+    if let Some(profile) = Profile::shipped(name) {
+        return Ok(profile);
+    }
+    match nearest(name, Profile::shipped_names()) {
+        Some(known) => bail!("there is no profile {name}; did you mean {known}?"),
+        None => {
+            bail!(
+                "there is no profile {name}; there are {}",
+                Profile::shipped_names().collect::<Vec<_>>().join(", ")
+            )
+        }
+    }
+}
+
+/// The known name that is most like a given one, if any is.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
+    // A part of a name is as good a hint as one that is misspelt.
+    let part = known
+        .clone()
+        .find(|known| name.len() > 2 && known.contains(name));
+    part.or_else(|| {
+        known
+            .min_by_key(distance)
+            .filter(|known| distance(known) <= known.len() / 2)
+    })
+}

@@ -1,0 +1,313 @@
+//! `teal lab compare`: what has changed between two results, and whether that is more than noise.
+//!
+//! What the two have different is named. If they did other work (script, scale, variables, operations), they are refused.
+//!
+//! Within one result the same is said of parts of it: every file system by one, every scheduler by one.
+//!
+//! Status: 0, nothing is worse; 3, a workload is worse, with 95 %; 1, it could not be compared.
+
+use crate::cli::Compare as Args;
+use crate::matrix::{scripts, versions};
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+use teal_command::say::say;
+use teal_study::matrix::{Change, Differences, Matrix, Run, changes, differences};
+use teal_study::statistics::Comparison;
+
+/// The status when something is worse.
+const WORSE: u8 = 3;
+
+/// Runs the command.
+pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
+    let Some(other) = &args.after else {
+        return within(args);
+    };
+    if args.before.is_file() && other.is_file() {
+        return outputs(args, other);
+    }
+    let differ = allowed(args, between(&args.before, other)?)?;
+    let changes = changes(&runs(&args.before)?, &runs(other)?);
+    if changes.cells.is_empty() {
+        bail!(
+            "{} and {} have no cell in common",
+            args.before.display(),
+            other.display()
+        );
+    }
+    if !changes.workloads.iter().any(is_known) {
+        bail!(
+            "{} and {} share fewer than two blocks: nothing can be told",
+            args.before.display(),
+            other.display()
+        );
+    }
+    let is_worse = changes.workloads.iter().any(Change::is_worse);
+    if args.json {
+        let list = |of: &[Change]| of.iter().map(object).collect::<Vec<_>>();
+        let all = json!({ "version": 1, "workloads": list(&changes.workloads), "cells": list(&changes.cells), "alone": changes.alone, "worse": is_worse, "differ": differ });
+        say!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        if !differ.is_empty() {
+            say!("they differ in: {}", differ.join(", "));
+        }
+        changes
+            .workloads
+            .iter()
+            .for_each(|change| say!("{}", line(change)));
+        let told: Vec<&Change> = changes
+            .cells
+            .iter()
+            .filter(|change| change.is_worse() || change.is_better())
+            .collect();
+        let all = changes.cells.len();
+        say!(
+            "{} of {all} cells differ; of {all} that are alike {:.1} would look so by chance",
+            told.len(),
+            all as f64 * 0.05
+        );
+        told.into_iter()
+            .for_each(|change| say!("  {}", line(change)));
+        for [workload, system, scheduler] in &changes.alone {
+            say!("only in one of them: {workload}, {system}, {scheduler}");
+        }
+    }
+    Ok(if is_worse {
+        ExitCode::from(WORSE)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// The matrix of a directory of results, if it is there.
+fn matrix(dir: &Path) -> Result<Option<Matrix>> {
+    let path = dir.join("matrix.toml");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Matrix::parse(&text)
+            .map(Some)
+            .with_context(|| path.display().to_string()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| path.display().to_string()),
+    }
+}
+
+/// What two results have different, of what they have kept.
+fn between(before: &Path, after: &Path) -> Result<Differences> {
+    let (Some(a), Some(b)) = (matrix(before)?, matrix(after)?) else {
+        return Ok(Differences::default());
+    };
+    let mut all = differences(&a, &b);
+    let (one, other) = (scripts::read(before)?, scripts::read(after)?);
+    for workload in &a.workloads {
+        let Some(same) = b.workloads.iter().find(|of| of.name == workload.name) else {
+            continue;
+        };
+        let texts = one
+            .as_ref()
+            .zip(other.as_ref())
+            .and_then(|(a, b)| a.get(&workload.name).zip(b.get(&workload.name)));
+        let is_same = texts.map_or(workload.script == same.script, |(a, b)| a.is_same(b));
+        if !is_same {
+            all.reasons.push(format!("the script of {}", workload.name));
+        }
+    }
+    let [one, other] = [before, after].map(versions::lines);
+    let (one, other) = (one?.join("; "), other?.join("; "));
+    if one != other {
+        all.remarks
+            .push(format!("what made them ({one}) and ({other})"));
+    }
+    Ok(all)
+}
+
+/// Everything that is different, if that may be.
+fn allowed(args: &Args, of: Differences) -> Result<Vec<String>> {
+    let Differences {
+        mut remarks,
+        reasons,
+    } = of;
+    if !reasons.is_empty() && !args.anyway {
+        bail!(
+            "they did other work, and differ in: {}; say --anyway to compare them all the same",
+            reasons.join(", ")
+        );
+    }
+    remarks.splice(0..0, reasons);
+    Ok(remarks)
+}
+
+fn is_known(of: &Change) -> bool {
+    of.rate.is_some() || of.per_joule.is_some()
+}
+
+fn runs(dir: &Path) -> Result<Vec<Run>> {
+    let runs = crate::matrix::read_runs(&dir.join("runs.jsonl"))?;
+    if runs.is_empty() {
+        bail!("{} has no runs of a matrix", dir.display())
+    } else {
+        Ok(runs)
+    }
+}
+
+/// Parts of one result by another part of it: what has only their names different is the same cell.
+fn within(args: &Args) -> Result<ExitCode> {
+    let runs = runs(&args.before)?;
+    let (axis, of): (fn(&mut Run) -> &mut String, _) = match (&args.system, &args.scheduler) {
+        (Some(name), _) => (|run| &mut run.system, name),
+        (_, name) => (
+            |run| &mut run.scheduler,
+            name.as_ref().context("say --system or --scheduler")?,
+        ),
+    };
+    let part = |name: &str| -> Vec<Run> {
+        let these = runs.iter().cloned().filter_map(|mut run| {
+            let own = axis(&mut run);
+            (*own == name).then(|| own.clear()).map(|()| run)
+        });
+        these.collect()
+    };
+    let names: BTreeSet<String> = runs
+        .iter()
+        .cloned()
+        .map(|mut run| std::mem::take(axis(&mut run)))
+        .collect();
+    if !names.contains(of) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        bail!(
+            "{} has no {of}; it has {}",
+            args.before.display(),
+            names.join(", ")
+        );
+    }
+    let base = part(of);
+    let mut all = Vec::new();
+    for name in names.iter().filter(|name| *name != of) {
+        for mut change in changes(&base, &part(name)).workloads {
+            change.names.push(name.clone());
+            all.push(change);
+        }
+    }
+    all.sort_by(|a, b| a.names.cmp(&b.names));
+    if !all.iter().any(is_known) {
+        bail!(
+            "{} has nothing that shares two blocks with {of}: nothing can be told",
+            args.before.display()
+        );
+    }
+    if args.json {
+        let list: Vec<Value> = all.iter().map(object).collect();
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&json!({ "version": 1, "by": of, "parts": list }))?
+        );
+    } else {
+        say!("by {of}, means over all that has both; a sample is a block");
+        all.iter().for_each(|change| say!("{}", line(change)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn word(of: &Change) -> &'static str {
+    match (of.is_worse(), of.is_better()) {
+        (true, true) => "better and worse",
+        (true, false) => "worse",
+        (false, true) => "better",
+        (false, false) if !is_known(of) => "cannot be compared, fewer than two blocks are shared",
+        (false, false) => "no difference that can be told",
+    }
+}
+
+fn line(of: &Change) -> String {
+    let goal = |of: Option<Comparison>| {
+        of.map_or("not known".to_owned(), |of| {
+            let p = of.p.map_or(String::new(), |p| format!(", p = {p:.3}"));
+            format!(
+                "{:.3} ({:.3} to {:.3}, {} blocks{p})",
+                of.middle, of.low, of.high, of.n
+            )
+        })
+    };
+    format!(
+        "{}: {}; ops/s {}, ops/J {}",
+        of.names.join(", "),
+        word(of),
+        goal(of.rate),
+        goal(of.per_joule)
+    )
+}
+
+fn object(of: &Change) -> Value {
+    let goal = |of: Option<Comparison>| {
+        of.map(|of| json!({ "ratio": of.ratio, "low": of.low, "high": of.high, "hodges_lehmann": of.middle, "wilcoxon_p": of.p, "blocks": of.n }))
+    };
+    json!({ "names": of.names, "verdict": word(of), "ops_per_second": goal(of.rate), "ops_per_joule": goal(of.per_joule) })
+}
+
+/// Two files of `teal lab run --json`: a run each, so there is a ratio and nothing that could be said of noise.
+fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
+    let [before, after] = [args.before.as_path(), other_file].map(read);
+    let ((name, before, one), (other, after, two)) = (before?, after?);
+    if name != other {
+        bail!(
+            "{} is of workload {name}, {} of {other}",
+            args.before.display(),
+            other_file.display()
+        );
+    }
+    let differ = allowed(args, of_outputs(&one, &two))?;
+    let ratio = after / before;
+    if args.json {
+        let all = json!({ "version": 1, "workload": name, "ratio": ratio, "worse": Value::Null, "differ": differ });
+        say!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        if !differ.is_empty() {
+            say!("they differ in: {}", differ.join(", "));
+        }
+        say!(
+            "{name}: {before:.1} and {after:.1} operations a second, {ratio:.3} times as many; one run each: whether that is noise cannot be told"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What two outputs have different. What only one of them says is not.
+fn of_outputs(one: &Value, two: &Value) -> Differences {
+    let mut all = Differences::default();
+    let differ = |key: &str| !one[key].is_null() && !two[key].is_null() && one[key] != two[key];
+    let both = |key: &str| format!("{key} {} and {}", one[key], two[key]);
+    all.remarks
+        .extend(["seed"].into_iter().filter(|key| differ(key)).map(both));
+    all.reasons.extend(
+        ["scale", "set", "threads", "strict_filebench"]
+            .into_iter()
+            .filter(|key| differ(key))
+            .map(both),
+    );
+    if differ("filesets") {
+        all.reasons.push("file sets".to_owned());
+    }
+    let is_cut = |of: &Value| of["interrupted"] == true;
+    match (is_cut(one), is_cut(two)) {
+        (false, false) if differ("ended") => all.remarks.push(both("ended")),
+        (false, false) => {}
+        (true, false) => all.reasons.push("the first was interrupted".to_owned()),
+        (false, true) => all.reasons.push("the second was interrupted".to_owned()),
+        (true, true) => all.reasons.push("both were interrupted".to_owned()),
+    }
+    all
+}
+
+fn read(file: &Path) -> Result<(String, f64, Value)> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| name.to_string())?;
+    let value: Value = serde_json::from_str(&text).with_context(|| name.to_string())?;
+    let figures = value["workload"]
+        .as_str()
+        .zip(value["summary"]["per_second"].as_f64());
+    let (workload, rate) =
+        figures.with_context(|| format!("{name} is not what `teal lab run --json` writes"))?;
+    let workload = workload.to_owned();
+    Ok((workload, rate, value))
+}

@@ -1,0 +1,47 @@
+//! `teal lab generate`: traces with the totals that papers published.
+
+use crate::cli::Generate;
+use anyhow::{Context, Result, bail};
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+use teal_command::profile::nearest;
+use teal_command::say::say;
+use teal_study::stream::{Gaps, PUBLISHED, Published};
+
+/// Runs the command.
+pub(crate) fn generate(args: &Generate) -> Result<ExitCode> {
+    let names = PUBLISHED.iter().map(|known| known.name);
+    let Some(published) = Published::named(&args.name) else {
+        match nearest(&args.name, names.clone()) {
+            Some(known) => bail!("there is no stream {}; did you mean {known}?", args.name),
+            None => bail!(
+                "there is no stream {}; there are {}",
+                args.name,
+                names.collect::<Vec<_>>().join(", ")
+            ),
+        }
+    };
+    let gaps: Gaps = args.gaps.parse()?;
+    let out = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&args.out);
+    let out = BufWriter::new(out.with_context(|| args.out.display().to_string())?);
+    let written = published
+        .write(gaps, args.seed, out)
+        .map_err(anyhow::Error::new);
+    let flushed = written.and_then(|mut out| Ok(out.flush()?));
+    if flushed.is_err() {
+        let _ = std::fs::remove_file(&args.out);
+    }
+    flushed.with_context(|| args.out.display().to_string())?;
+    say!(
+        "{}: {} events over {}, {}",
+        args.out.display(),
+        published.operations,
+        published.length,
+        published.source
+    );
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,78 @@
+//! What is looked at before the first run: whatever would make a matrix fail in the middle of it.
+//!
+//! A dry run asks for all that can be told without making a file system: the disk's size, its schedulers (of a modelled disk that is started for it). Before the first run each file system
+//! is made and mounted once; all that cannot be had are named together.
+
+use super::MatrixBench;
+use anyhow::{Result, bail};
+use std::sync::atomic::Ordering;
+use teal_command::profile::shipped;
+use teal_emulator::Setup;
+use teal_rig::guest;
+use teal_rig::testbed::Testbed;
+use teal_study::matrix::{Place, Run, System};
+
+impl MatrixBench {
+    /// Whether there is such a disk, and it has the schedulers that are wanted.
+    pub(super) fn check_disk(&self) -> Result<()> {
+        let device = &self.matrix.device;
+        if let Some(profile) = &device.profile {
+            Setup::new(shipped(profile)?, device.size.unwrap_or(0))?;
+        }
+        // Guests have their own.
+        if (0..self.matrix.systems.len()).all(|system| self.in_guest(system)) {
+            return Ok(());
+        }
+        self.testbed()?
+            .check_schedulers(&self.matrix.schedulers.names)
+    }
+
+    /// The device for a run.
+    pub(super) fn testbed(&self) -> Result<Testbed> {
+        let device = &self.matrix.device;
+        match (&device.profile, &device.path) {
+            (Some(profile), _) => Testbed::modelled(profile, device.size.unwrap_or(0)),
+            (None, path) => {
+                Testbed::real(std::path::Path::new(path.as_deref().unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Makes and mounts a file system, to see whether it can be had.
+    pub(super) fn try_out(&self, system: &System) -> Result<()> {
+        if guest::place(system) == Place::Guest {
+            return self.try_in_guest(system);
+        }
+        let testbed = self.testbed()?;
+        testbed.make(system)?;
+        testbed
+            .mount(system, &self.results.join("mount"), self.matrix.runs.cache)?
+            .end()
+    }
+
+    /// Tries all that have no run yet.
+    pub(super) fn try_all(&self, runs: &[Run]) -> Result<()> {
+        let fresh = self
+            .matrix
+            .systems
+            .iter()
+            .filter(|system| !runs.iter().any(|run| run.system == system.name));
+        let mut wrong = Vec::new();
+        for system in fresh {
+            if self.ended.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if let Err(error) = self.try_out(system) {
+                wrong.push(format!("{}: {error:#}", system.name));
+            }
+        }
+        match wrong.len() {
+            0 => Ok(()),
+            some => bail!(
+                "{some} of {} systems cannot be had, nothing was run: {}",
+                self.matrix.systems.len(),
+                wrong.join("; ")
+            ),
+        }
+    }
+}

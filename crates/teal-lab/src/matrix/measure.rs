@@ -1,0 +1,140 @@
+//! Runs of a matrix's cells: on this machine's kernel or in a guest, as their file system asks.
+
+use super::MatrixBench;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use teal_rig::cell::{self, CellTask};
+use teal_rig::guest::{self, GuestFeatures, GuestJob, GuestTask};
+use teal_rig::testbed;
+use teal_study::matrix::{Cell, Place, Run, System};
+use teal_study::workload::plan;
+
+impl MatrixBench {
+    /// Runs a cell; returns `None` if that was interrupted.
+    pub(super) fn measure(&self, cell: Cell, block: u32) -> Result<Option<Run>> {
+        let load_before = cell::load_average();
+        let (kernel, figures, device) = if self.in_guest(cell.system) {
+            let job = self.guest_job(cell, block)?;
+            let Some((kernel, figures, device)) = guest::run_cell(&job, &self.ended)? else {
+                return Ok(None);
+            };
+            (Some(kernel), figures, device)
+        } else {
+            let testbed = self.testbed()?;
+            let task = self.task(cell, block, &self.results.join("mount"))?;
+            let schedulers = &self.matrix.schedulers.names;
+            let metering = self.matrix.meter.as_ref();
+            let Some((figures, device)) =
+                cell::run_here(&task, &testbed, schedulers, metering, &self.ended)?
+            else {
+                return Ok(None);
+            };
+            (None, figures, device)
+        };
+        let names = self.matrix.names(cell).map(str::to_owned);
+        Ok(Some(Run {
+            meter: device.meter,
+            run: device.run,
+            drain: device.drain,
+            power: device.power,
+            guest: kernel,
+            ..figures.run(names, block, load_before)
+        }))
+    }
+
+    /// Returns what is run of a cell in a block, with the directory as it is called where it runs.
+    fn task(&self, cell: Cell, block: u32, dir: &Path) -> Result<CellTask> {
+        let runs = &self.matrix.runs;
+        let options = self.options(cell.workload, block, dir)?;
+        let held_by_threads = plan(&self.scripts[cell.workload], options.clone())?.memory();
+        let [_, _, scheduler] = self.matrix.names(cell);
+        Ok(CellTask {
+            system: self.matrix.systems[cell.system].clone(),
+            scheduler: scheduler.to_owned(),
+            cache: runs.cache,
+            aged: runs.aged,
+            memory: runs
+                .memory
+                .map(|memory| memory.saturating_add(held_by_threads)),
+            options,
+            script: self.sources[cell.workload].clone(),
+        })
+    }
+
+    /// Returns the job of a guest that runs a cell.
+    fn guest_job(&self, cell: Cell, block: u32) -> Result<GuestJob> {
+        let task = self.task(cell, block, Path::new(guest::DIR))?;
+        let held_by_threads = plan(&self.scripts[cell.workload], task.options.clone())?.memory();
+        let memory = held_by_threads.saturating_add(self.matrix.runs.memory.unwrap_or(0));
+        let task = GuestTask::Run(Box::new(task));
+        Ok(self.job(self.matrix.runs.seconds, memory, task))
+    }
+
+    /// Whether a file system runs in a guest.
+    pub(super) fn in_guest(&self, system: usize) -> bool {
+        guest::place(&self.matrix.systems[system]) == Place::Guest
+    }
+
+    /// Whether a file system can be made where it runs.
+    pub(super) fn check_system(&self, system: usize) -> Result<()> {
+        let of = &self.matrix.systems[system];
+        let kind = of.kind;
+        let lacks = || format!("this kernel has no {}: it needs a guest", kind.name());
+        match (of.place, self.in_guest(system)) {
+            (Some(_), true) => guest::check(kind),
+            (None, true) if self.matrix.device.path.is_some() => {
+                bail!(
+                    "{}, and a guest has modelled disks only; say device.profile and size",
+                    lacks()
+                )
+            }
+            (None, true) => guest::check(kind).with_context(lacks),
+            (Some(_), false) if !kind.is_ours() && !testbed::kernel_has(kind) => {
+                bail!(
+                    "this kernel has no {}; leave `where` out, and it runs in a guest",
+                    kind.name()
+                )
+            }
+            (_, false) => testbed::check_kind(kind),
+        }
+    }
+
+    fn job(&self, busy: u64, memory: u64, task: GuestTask) -> GuestJob {
+        let device = &self.matrix.device;
+        let profile = device.profile.clone().unwrap_or_default();
+        GuestJob {
+            profile,
+            size: device.size.unwrap_or(0),
+            memory,
+            busy,
+            task,
+        }
+    }
+
+    /// The kernel of guests, if a file system runs in one; schedulers that it lacks are refused. `None`, too, if that was interrupted.
+    pub(super) fn guest_kernel(&self) -> Result<Option<String>> {
+        let Some(first) = (0..self.matrix.systems.len()).find(|system| self.in_guest(*system))
+        else {
+            return Ok(None);
+        };
+        let Some(outcome) = guest::run(&self.job(0, 0, GuestTask::Look), &self.ended)? else {
+            return Ok(None);
+        };
+        let GuestFeatures { schedulers } =
+            serde_json::from_value(outcome.answer).context("the guest's answer")?;
+        let wanted = &self.matrix.schedulers.names;
+        if let Some(missing) = wanted.iter().find(|name| !schedulers.contains(name)) {
+            bail!(
+                "system {} runs in a guest, and that has no scheduler {missing}; it has {}",
+                self.matrix.systems[first].name,
+                schedulers.join(", ")
+            );
+        }
+        Ok(Some(outcome.kernel))
+    }
+
+    /// Makes a file system in a guest and mounts it.
+    pub(super) fn try_in_guest(&self, system: &System) -> Result<()> {
+        guest::run(&self.job(0, 0, GuestTask::Try(system.clone())), &self.ended).map(drop)
+    }
+}

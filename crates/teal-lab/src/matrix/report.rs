@@ -1,0 +1,101 @@
+//! The report of a matrix, and its runs for people.
+
+use super::{MatrixBench, versions};
+use anyhow::{Context, Result};
+use teal_command::say::say;
+use teal_command::size::human;
+use teal_study::matrix::{About, Findings, Run, escaped, html, markdown};
+
+impl MatrixBench {
+    /// Makes the report anew.
+    pub(super) fn report(&self, runs: &[Run]) -> Result<()> {
+        let findings = Findings::with(&self.matrix, runs, &self.failures(runs)?);
+        let meter = match (&self.matrix.device.profile, &self.matrix.meter) {
+            (Some(profile), _) => {
+                format!(
+                    "modelled by {profile} from the requests that reached the device, in virtual time"
+                )
+            }
+            (None, Some(meter)) => format!("measured by {}", meter.name()),
+            (None, None) => "not known: the device has no meter".to_owned(),
+        };
+        let name = self
+            .results
+            .file_name()
+            .map_or("Matrix".into(), |name| name.to_string_lossy());
+        let machine = versions::lines(&self.results)?;
+        let erase = self
+            .matrix
+            .device
+            .path
+            .as_ref()
+            .map_or(String::new(), |path| format!(" --erase {path}"));
+        let commands = vec![
+            format!("teal lab matrix matrix.toml --results again{erase}"),
+            "teal lab compare . again".into(),
+        ];
+        let page = format!(
+            "# {}\n\n{}.\n\n{}\n## To have it again\n\n```console\n{}\n```\n",
+            escaped(&name),
+            machine.join("; "),
+            markdown(&self.matrix, &findings, &meter),
+            commands.join("\n")
+        );
+        let path = self.results.join("report.md");
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+        let about = About {
+            title: name.into_owned(),
+            machine,
+            meter,
+            commands,
+        };
+        let beside = path.with_extension("html");
+        std::fs::write(&beside, html(&self.matrix, &findings, &about))
+            .with_context(|| beside.display().to_string())?;
+        say!(
+            "{} runs; {}, {}",
+            findings.runs,
+            path.display(),
+            beside.display()
+        );
+        Ok(())
+    }
+
+    /// A run, for people.
+    pub(super) fn line(&self, run: &Run) -> String {
+        let workload = self
+            .matrix
+            .workloads
+            .iter()
+            .find(|of| of.name == run.workload);
+        let short = run.shortfall(workload.and_then(|of| of.operations));
+        shown(run) + &short.map_or(String::new(), |short| format!("; {short}"))
+    }
+}
+
+/// A run, for people.
+fn shown(run: &Run) -> String {
+    let spent = run.spent();
+    let joules = if spent.joules > 0.0 {
+        format!(", {:.2} J", spent.joules)
+    } else {
+        String::new()
+    };
+    let steady = if run.steady_from.is_some() {
+        ""
+    } else {
+        " (not steady)"
+    };
+    let rate = match (&run.guest, run.rate_of_device()) {
+        (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
+        _ => format!("{:.1} ops/s{steady}", run.rate),
+    };
+    format!(
+        "{}, {}, {}: {rate}{joules}, {} read, {} written",
+        run.workload,
+        run.system,
+        run.scheduler,
+        human(spent.read),
+        human(spent.written)
+    )
+}

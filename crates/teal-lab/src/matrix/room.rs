@@ -1,0 +1,65 @@
+//! What ageing adds to a matrix, and whether its workloads fit beside what ageing leaves.
+
+use super::MatrixBench;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use teal_command::size::human;
+use teal_rig::testbed::size_of;
+use teal_study::workload::{plan, preview};
+
+/// Bytes a second at which the slowest of ext4, xfs and teal was filled and thinned on a modelled disk of 1 GiB (two processors, shared). It is for a forecast only.
+const RATE: f64 = 60.0 * (1 << 20) as f64;
+
+/// Bytes of the device that a matrix runs on.
+pub(super) fn bytes(bench: &MatrixBench) -> Result<u64> {
+    let device = &bench.matrix.device;
+    match (&device.path, device.size) {
+        (Some(path), _) => size_of(Path::new(path)),
+        (None, size) => size.context("checked when the matrix was read"),
+    }
+}
+
+/// What ageing adds to so many runs.
+pub(super) fn described(bench: &MatrixBench, runs: [u64; 2]) -> Result<Option<String>> {
+    let Some(percent) = bench.matrix.runs.aged else {
+        return Ok(None);
+    };
+    let all = bytes(bench)?;
+    let [least, most] = runs.map(|runs| (runs * all) as f64 / RATE / 3600.0);
+    Ok(Some(format!(
+        "aged to {percent} %: each of {} to {} runs first writes {} in files of 4 to 60 KiB and removes {} % of them; {least:.1} to {most:.1} hours on top at {:.0} MiB/s",
+        runs[0],
+        runs[1],
+        human(all),
+        100 - percent,
+        RATE / f64::from(1 << 20)
+    )))
+}
+
+/// Whether every workload's files fit beside what ageing leaves; a tenth is the file system's own.
+pub(super) fn check_room(bench: &MatrixBench) -> Result<()> {
+    let (all, aged) = (bytes(bench)?, bench.matrix.runs.aged);
+    let room = all / 1000 * 9 * (100 - aged.unwrap_or(0));
+    for (at, workload) in bench.matrix.workloads.iter().enumerate() {
+        let sets = preview(&plan(
+            &bench.scripts[at],
+            bench.options(at, 0, Path::new("/"))?,
+        )?);
+        let need: u64 = sets.iter().map(|set| set.bytes).sum();
+        if need <= room {
+            continue;
+        }
+        let (need, all) = (human(need), human(all));
+        match aged {
+            Some(aged) => bail!(
+                "workload {}: {need} of files do not fit on {all} aged to {aged} %: say a smaller runs.aged or runs.scale, or a larger device",
+                workload.name
+            ),
+            None => bail!(
+                "workload {} does not fit: {need} of files on {all}; say a smaller runs.scale, or a larger device.size",
+                workload.name
+            ),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The scripts of a directory of results: kept, so that they can be had again, and compared with those that a run would take now.
+//!
+//! # Form
+//! `scripts.json` in the directory of results: by the name of a workload its script and all that this loads ([`ScriptSources`]), as text. A matrix that lies beside such a file takes its scripts
+//! from there: `teal lab matrix matrix.toml` in a directory of results needs nothing else.
+
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::path::Path;
+use teal_rig::sources::{ScriptSources, unknown};
+use teal_study::matrix::{Matrix, Workload};
+
+const FILE: &str = "scripts.json";
+
+/// By workload.
+pub(crate) type Scripts = BTreeMap<String, ScriptSources>;
+
+/// Those that are kept in a directory, if any are.
+pub(crate) fn read(dir: &Path) -> Result<Option<Scripts>> {
+    let path = dir.join(FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .with_context(|| path.display().to_string()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| path.display().to_string()),
+    }
+}
+
+/// Those of a matrix that lies in a directory: the ones that are kept there, or what they are called.
+pub(super) fn of(matrix: &Matrix, beside: &Path) -> Result<Vec<ScriptSources>> {
+    let kept = read(beside)?.unwrap_or_default();
+    let one = |workload: &Workload| match kept.get(&workload.name) {
+        Some(kept) => Ok(kept.clone()),
+        None => sources(&workload.script, beside),
+    };
+    matrix.workloads.iter().map(one).collect()
+}
+
+/// A script by name or by its path from a directory.
+pub(super) fn sources(name: &str, beside: &Path) -> Result<ScriptSources> {
+    if name.is_empty() {
+        bail!(unknown(name));
+    }
+    let path = beside.join(name);
+    match path
+        .to_str()
+        .filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f"))
+    {
+        Some(path) => ScriptSources::of(path),
+        None => ScriptSources::of(name),
+    }
+}
+
+/// Keeps them before the first run, and refuses others afterwards. Results of a time when none were kept stay without.
+pub(super) fn keep(
+    dir: &Path,
+    matrix: &Matrix,
+    sources: &[ScriptSources],
+    has_runs: bool,
+) -> Result<()> {
+    let kept = read(dir)?.filter(|_| has_runs);
+    for (workload, now) in matrix.workloads.iter().zip(sources) {
+        if kept
+            .as_ref()
+            .and_then(|kept| kept.get(&workload.name))
+            .is_some_and(|then| !then.is_same(now))
+        {
+            bail!(
+                "workload {}: its script {} is not the one that {} has runs of; say another --results",
+                workload.name,
+                workload.script,
+                dir.display()
+            );
+        }
+    }
+    if has_runs {
+        return Ok(());
+    }
+    let path = dir.join(FILE);
+    let all: Scripts = matrix
+        .workloads
+        .iter()
+        .map(|of| of.name.clone())
+        .zip(sources.iter().cloned())
+        .collect();
+    std::fs::write(&path, serde_json::to_string_pretty(&all)? + "\n")
+        .with_context(|| path.display().to_string())
+}

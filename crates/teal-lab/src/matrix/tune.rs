@@ -1,0 +1,224 @@
+//! `teal lab tune`: searches for the file system, options and scheduler that are best for a workload on a device.
+//!
+//! The directory of results is that of a matrix (`matrix.toml`: the candidates; `runs.jsonl`), and `tune.md`: what was found.
+//!
+//! # Guarantees
+//! 1. What cannot be made or mounted here is left out, and said.
+//! 2. The same command goes on where it was interrupted.
+//! 3. Combinations of the candidates' options are candidates, too, and measured when they are likely to be the best.
+
+mod advice;
+mod candidates;
+mod replay;
+
+use super::{MARK, MatrixBench, scripts, versions};
+use crate::cli::{Aim, Tune as Args};
+use advice::NOTHING;
+use anyhow::{Context, Result, bail};
+use candidates::wanted;
+use replay::replay;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use teal_command::paths;
+use teal_command::say::say;
+use teal_env::{Clock as _, SystemClock};
+use teal_rig::ownership::{self, ResultsOwnership};
+use teal_study::matrix::tune::{
+    self as search, Answer, Candidate, Found, Limits, Measured, search,
+};
+use teal_study::matrix::{Matrix, Run, Runs, System, combinations, features};
+
+fn aim(of: Aim) -> search::Aim {
+    match of {
+        Aim::Rate => search::Aim::Rate,
+        Aim::Joule => search::Aim::Joule,
+        Aim::Both => search::Aim::Both,
+    }
+}
+
+/// Runs the command.
+pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
+    if let Some(dir) = &args.replay {
+        return replay(dir, args);
+    }
+    let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
+        bail!("say --workload, --device and --results");
+    };
+    let began = SystemClock.monotonic();
+    let results = paths::absolute(&kept.results)?;
+    ownership::check(&results, MARK)?;
+    let _owned = if kept.dry_run {
+        None
+    } else {
+        Some(ResultsOwnership::claim(&results, MARK)?)
+    };
+    let sources = scripts::sources(name, Path::new("."))?;
+    let mut bench = MatrixBench::new(wanted(args)?, vec![sources], &kept.results)?;
+    bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
+    if kept.dry_run {
+        bench.forecast(args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    bench.listen()?;
+    if kept.only_report && !bench.results.join(MARK).exists() {
+        bail!("{} has no runs to report on", bench.results.display());
+    }
+    bench.narrow()?;
+    if bench.ended.load(Ordering::Relaxed) {
+        bail!("interrupted before the first run; the same command begins anew");
+    }
+    let single = bench.matrix.systems.len();
+    bench
+        .matrix
+        .systems
+        .extend(combinations(&bench.matrix.systems));
+    let text = bench.matrix.text();
+    let mut runs = bench.open(&text)?;
+    if !kept.only_report {
+        bench.begin(&runs)?;
+    }
+    let found = bench.seek(args, began, single, &mut runs)?;
+    let report = bench.advice(&found);
+    if found.best.is_some() {
+        report.lines().for_each(|line| say!("{line}"));
+    }
+    let machine = versions::lines(&bench.results)?.join("; ");
+    let page = format!("# Tuning\n\n{machine}.\n\n```text\n{report}```\n");
+    let path = bench.results.join("tune.md");
+    std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+    if bench.ended.load(Ordering::Relaxed) {
+        bail!(
+            "interrupted after {} runs; the same command goes on",
+            runs.len()
+        );
+    }
+    if found.best.is_none() {
+        bail!("{NOTHING}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl MatrixBench {
+    /// Leaves out what cannot be made or mounted here. What earlier runs of this search have left out, too.
+    fn narrow(&mut self) -> Result<()> {
+        if let Ok(text) = std::fs::read_to_string(self.results.join("matrix.toml"))
+            && let Ok(kept) = Matrix::parse(&text)
+        {
+            self.matrix
+                .systems
+                .retain(|system| kept.systems.contains(system));
+            return Ok(());
+        }
+        let mut fine = Vec::new();
+        for system in std::mem::take(&mut self.matrix.systems) {
+            if self.ended.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            match self.try_out(&system) {
+                Ok(()) => fine.push(system),
+                Err(error) => say!("left out: {}: {error:#}", system.name),
+            }
+        }
+        self.matrix.systems = fine;
+        if self.matrix.systems.is_empty() {
+            bail!("there is no file system to try");
+        }
+        Ok(())
+    }
+
+    /// `single`: so many file systems are no combinations.
+    fn seek(
+        &self,
+        args: &Args,
+        began: Duration,
+        single: usize,
+        runs: &mut Vec<Run>,
+    ) -> Result<Found> {
+        let only_report = args.kept.as_ref().is_some_and(|kept| kept.only_report);
+        let cells = self.matrix.cells();
+        let candidates = self.candidates(single);
+        let mut is_tried = vec![false; self.matrix.systems.len()];
+        let (clock, mut file) = (SystemClock, self.kept()?);
+        // The longest so far, trial included; what was run before has had its time.
+        let Runs { seconds, .. } = self.matrix.runs;
+        let mut longest = Duration::from_secs(if args.operations.is_none() {
+            seconds
+        } else {
+            0
+        });
+        let mut measure = |at: usize, block: u32| -> Result<Answer> {
+            if let Some(run) = self.of(runs, block, cells[at]) {
+                is_tried[cells[at].system] = true;
+                return Ok(Answer::Run(measured(run)));
+            }
+            let spent = clock.monotonic().saturating_sub(began);
+            if only_report || self.ended.load(Ordering::Relaxed) || spent + longest > args.budget {
+                return Ok(Answer::Stop);
+            }
+            let system = &self.matrix.systems[cells[at].system];
+            let is_known = std::mem::replace(&mut is_tried[cells[at].system], true);
+            if candidates[at].is_proposal
+                && !is_known
+                && let Err(error) = self.try_out(system)
+            {
+                say!("left out: {}: {error:#}", system.name);
+                return Ok(Answer::Impossible);
+            }
+            let run = match self.run(&mut file, cells[at], block) {
+                Ok(Some(run)) => run,
+                Ok(None) => return Ok(Answer::Stop),
+                Err(error) => {
+                    say!("left out: {error:#}");
+                    return Ok(Answer::Impossible);
+                }
+            };
+            longest = longest.max(clock.monotonic().saturating_sub(began + spent));
+            say!("block {block}: {}", self.line(&run));
+            let shown = measured(&run);
+            runs.push(run);
+            Ok(Answer::Run(shown))
+        };
+        let limits = Limits {
+            blocks: args.blocks,
+            runs: usize::MAX,
+        };
+        search(
+            &candidates,
+            0,
+            aim(args.aim),
+            limits,
+            args.seed,
+            &mut measure,
+        )
+    }
+
+    /// What may be measured, in the order of the cells.
+    fn candidates(&self, single: usize) -> Vec<Candidate> {
+        let Matrix {
+            systems,
+            schedulers,
+            ..
+        } = &self.matrix;
+        let cells = self.matrix.cells();
+        let pairs: Vec<(&System, &str)> = cells
+            .iter()
+            .map(|cell| (&systems[cell.system], &*schedulers.names[cell.scheduler]))
+            .collect();
+        let of = features(&pairs).into_iter().zip(&cells);
+        of.map(|(features, cell)| Candidate {
+            features,
+            is_proposal: cell.system >= single,
+        })
+        .collect()
+    }
+}
+
+/// What a run of a cell counts by: a modelled disk's own time, the clock on a real device.
+fn measured(run: &Run) -> Measured {
+    Measured {
+        rate: run.rate_to_compare().unwrap_or(0.0),
+        per_joule: run.per_joule(),
+    }
+}

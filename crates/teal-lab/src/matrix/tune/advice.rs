@@ -1,0 +1,132 @@
+//! What a search has found, for people: what to do, and what that brings.
+
+use super::candidates::at_risk;
+use crate::matrix::MatrixBench;
+use std::fmt::Write as _;
+use teal_command::say::quoted;
+use teal_study::matrix::tune::Found;
+use teal_study::matrix::{System, risk};
+use teal_study::statistics::Comparison;
+
+/// What there is to say without a whole block.
+pub(super) const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
+
+impl MatrixBench {
+    /// What to do, and what that brings.
+    pub(super) fn advice(&self, found: &Found) -> String {
+        let cells = self.matrix.cells();
+        let mut out = String::new();
+        let Some(best) = found.best else {
+            return format!("{NOTHING}\n");
+        };
+        let name = |at: usize| {
+            let [_, system, scheduler] = self.matrix.names(cells[at]);
+            format!("{system} under {scheduler}")
+        };
+        let met = found
+            .standings
+            .iter()
+            .filter(|of| !of.runs.is_empty())
+            .count();
+        let (runs, blocks, all) = (found.runs, found.blocks, cells.len());
+        let _ = writeln!(
+            out,
+            "{runs} runs of {met} candidates of {all}, {blocks} whole blocks"
+        );
+        let _ = writeln!(
+            out,
+            "best for {}: {}",
+            self.matrix.workloads[0].name,
+            name(best)
+        );
+        let system = &self.matrix.systems[cells[best].system];
+        let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
+        for command in commands(system, scheduler, self.matrix.device.path.as_deref()) {
+            let _ = writeln!(out, "  {command}");
+        }
+        if let Some(risk) = risk(system) {
+            let _ = writeln!(out, "at a risk: {risk}");
+        }
+        if self.in_guest(cells[best].system) {
+            let _ = writeln!(
+                out,
+                "it ran in a guest, on another kernel: this machine's needs to have {}",
+                system.kind.name()
+            );
+        }
+        if best == found.reference {
+            let is_plain = system.mkfs.is_empty() && system.mount.is_empty();
+            let what = if is_plain {
+                "what one has without options"
+            } else {
+                "the first candidate, which all others are told by"
+            };
+            let _ = writeln!(out, "nothing to change: that is {what}");
+        } else {
+            for (gain, what) in found
+                .gain()
+                .into_iter()
+                .zip(["operations a second", "operations for each joule"])
+            {
+                let Some(gain) = gain else { continue };
+                let _ = writeln!(
+                    out,
+                    "{} times the {what} of {}",
+                    by(&gain),
+                    name(found.reference)
+                );
+            }
+        }
+        for (at, of) in found.ties() {
+            let _ = writeln!(
+                out,
+                "not to be told from it: {}{} ({})",
+                name(at),
+                at_risk(&self.matrix.systems[cells[at].system]),
+                by(&of)
+            );
+        }
+        out
+    }
+}
+
+fn by(of: &Comparison) -> String {
+    format!(
+        "{:.2} (95 %: {:.2} to {:.2}, {} blocks)",
+        of.ratio, of.low, of.high, of.n
+    )
+}
+
+/// What a person types to have it. Where the device is modelled, they put the name of theirs in.
+fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<String> {
+    let device = device.unwrap_or("/dev/sdX");
+    let name = device.rsplit('/').next().unwrap_or(device);
+    let args = system
+        .format()
+        .iter()
+        .map(|arg| quoted(arg))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let options = if system.mount.is_empty() {
+        String::new()
+    } else {
+        format!(" -o {}", system.mount)
+    };
+    let [mkfs, mount] = if system.kind.is_ours() {
+        [
+            format!("teal mkfs {args} {device}"),
+            format!("teal mount{options} {device} DIR"),
+        ]
+    } else {
+        let kind = system.kind.name();
+        [
+            format!("mkfs.{kind} {args} {device}"),
+            format!("mount -t {kind}{options} {device} DIR"),
+        ]
+    };
+    vec![
+        mkfs,
+        format!("echo {scheduler} > /sys/block/{name}/queue/scheduler"),
+        mount,
+    ]
+}

@@ -1,0 +1,362 @@
+//! `teal lab phases`: the phases of scherlfs on file systems, in joules of a modelled disk, beside the floor.
+//!
+//! # The directory of results
+//! | file | what |
+//! |---|---|
+//! | `cells.jsonl` | what came of a group of phases on a file system, one a line; a line that was cut off in the middle is taken away |
+//! | `owner` | who is measuring; it is there as long as somebody is ([`ownership`]) |
+//! | `report.md` | the tables, made anew after every cell |
+//!
+//! # Guarantees
+//! 1. Each cell begins on a fresh file system on a fresh modelled disk; no device of this machine is touched.
+//! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell goes with it, or, if this program was killed, when it goes on.
+//! 3. A cell that cannot be measured is told and left out; the others are measured.
+//! 4. File systems that this kernel lacks run in a guest, which ends with its cell.
+
+use crate::cli::{Phases as Args, PhasesMode};
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use teal_command::paths;
+use teal_command::profile::{nearest, profile};
+use teal_command::say::say;
+use teal_command::size::human;
+use teal_emulator::Setup;
+use teal_rig::ownership::{self, ResultsOwnership};
+use teal_rig::phases::{PhasesTask, group};
+use teal_rig::{guest, testbed};
+use teal_study::matrix::Kind;
+use teal_study::phases::{Cell, Group, Mode, Sheet, floor, markdown};
+
+/// Without it a directory of results is none.
+const MARK: &str = "cells.jsonl";
+
+/// What is measured.
+#[derive(Debug, Clone)]
+struct Subject {
+    /// As it was asked for.
+    name: String,
+    kind: Kind,
+    in_guest: bool,
+}
+
+/// What all cells have in common.
+struct PhasesBench {
+    subjects: Vec<Subject>,
+    groups: Vec<Group>,
+    mode: Mode,
+    scale: f64,
+    profile: String,
+    size: u64,
+    setup: Setup,
+    results: PathBuf,
+    ended: Arc<AtomicBool>,
+}
+
+/// Runs the command.
+pub(crate) fn phases(args: &Args) -> Result<ExitCode> {
+    let bench = PhasesBench::new(args)?;
+    ownership::check(&bench.results, MARK)?;
+    let _owned = if args.kept.dry_run {
+        None
+    } else {
+        Some(ResultsOwnership::claim(&bench.results, MARK)?)
+    };
+    let mut cells = bench.read()?;
+    let todo = bench.todo(&cells);
+    if args.kept.dry_run {
+        bench.describe(&todo);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.kept.only_report {
+        for subject in &bench.subjects {
+            bench.check(subject)?;
+        }
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&bench.ended)).context("signals")?;
+        }
+        bench.go_on(&todo, &mut cells)?;
+    }
+    bench.report(&cells)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn mode(of: PhasesMode) -> Mode {
+    match of {
+        PhasesMode::T => Mode::T,
+        PhasesMode::F => Mode::F,
+        PhasesMode::C => Mode::C,
+    }
+}
+
+fn kind(name: &str) -> Result<Kind> {
+    let names = Kind::ALL.iter().map(|kind| kind.name());
+    match Kind::ALL.iter().copied().find(|kind| kind.name() == name) {
+        Some(kind) => Ok(kind),
+        None => match nearest(name, names.clone()) {
+            Some(known) => bail!("there is no file system {name} here; did you mean {known}?"),
+            None => bail!(
+                "there is no file system {name} here; there are {}",
+                names.collect::<Vec<_>>().join(", ")
+            ),
+        },
+    }
+}
+
+impl Subject {
+    fn parse(text: &str) -> Result<Self> {
+        let (name, place) = text.split_once('@').unwrap_or((text, ""));
+        let kind = kind(name)?;
+        let in_guest = match place {
+            "" => !kind.is_ours() && !testbed::kernel_has(kind),
+            "guest" => true,
+            "host" => false,
+            _ => bail!("'{text}': behind @ comes guest or host"),
+        };
+        if kind.is_ours() && in_guest {
+            bail!("teal runs on this kernel: say teal");
+        }
+        Ok(Self {
+            name: text.to_owned(),
+            kind,
+            in_guest,
+        })
+    }
+}
+
+impl PhasesBench {
+    fn new(args: &Args) -> Result<Self> {
+        let subjects = args
+            .systems
+            .iter()
+            .map(|text| Subject::parse(text))
+            .collect::<Result<Vec<_>>>()?;
+        for names in [&args.systems, &args.groups] {
+            if let Some((_, twice)) = names
+                .iter()
+                .enumerate()
+                .find(|(at, name)| names[..*at].contains(name))
+            {
+                bail!("{twice} is named twice; each is measured once");
+            }
+        }
+        let groups = args
+            .groups
+            .iter()
+            .map(|name| group(name))
+            .collect::<Result<Vec<_>>>()?;
+        let of = profile(&args.profile)?;
+        let holds = of.media.map_or(0, |media| media.capacity.get());
+        let size = args.size.unwrap_or(holds >> 20 << 20);
+        let setup = Setup::new(of, size)?;
+        Ok(Self {
+            subjects,
+            groups: if groups.is_empty() {
+                Group::ALL.to_vec()
+            } else {
+                groups
+            },
+            mode: mode(args.mode),
+            scale: args.scale,
+            profile: absolute(&args.profile)?,
+            size,
+            setup,
+            results: paths::absolute(&args.kept.results)?,
+            ended: Arc::default(),
+        })
+    }
+
+    fn check(&self, subject: &Subject) -> Result<()> {
+        let checked = if subject.in_guest {
+            guest::check(subject.kind)
+        } else {
+            testbed::check_kind(subject.kind)
+        };
+        checked.with_context(|| format!("system {}", subject.name))
+    }
+
+    /// What is not there yet, in the order in which it is measured: all file systems of a group, then the next group.
+    fn todo(&self, cells: &[Cell]) -> Vec<(Subject, Group)> {
+        let has = |subject: &Subject, group: Group| {
+            cells
+                .iter()
+                .any(|cell| cell.system == subject.name && cell.group == group.name())
+        };
+        let of = |group: &Group| {
+            let group = *group;
+            self.subjects
+                .iter()
+                .filter(move |subject| !has(subject, group))
+                .map(move |s| (s.clone(), group))
+        };
+        self.groups.iter().flat_map(of).collect()
+    }
+
+    fn describe(&self, todo: &[(Subject, Group)]) {
+        say!(
+            "{} cells to be measured, on modelled disks of {}: no device of this machine is touched",
+            todo.len(),
+            self.profile
+        );
+        for (subject, group) in todo {
+            let phases = group.phases(self.scale);
+            let bytes: u64 = phases.iter().map(teal_study::phases::Phase::bytes).sum();
+            let place = if subject.in_guest {
+                "in a guest"
+            } else {
+                "here"
+            };
+            say!(
+                "{} on {}, {place}: {} phases, {}",
+                group.name(),
+                subject.name,
+                phases.len(),
+                human(bytes)
+            );
+        }
+    }
+
+    fn cells_file(&self) -> PathBuf {
+        self.results.join(MARK)
+    }
+
+    /// The cells that are there; those of another mode, scale or disk are refused.
+    fn read(&self) -> Result<Vec<Cell>> {
+        let cells: Vec<Cell> = crate::lines::read(&self.cells_file())?;
+        for (at, cell) in cells.iter().enumerate() {
+            let name = self.cells_file();
+            if cell.version != Cell::VERSION {
+                bail!(
+                    "{}, line {}: version {} is not known here",
+                    name.display(),
+                    at + 1,
+                    cell.version
+                );
+            }
+            let is_same = cell.mode == self.mode
+                && cell.scale == self.scale
+                && cell.size == self.size
+                && cell.profile == self.setup.profile().name;
+            if !is_same {
+                bail!(
+                    "{} has results of another mode, scale or disk; say another --results",
+                    self.results.display()
+                );
+            }
+        }
+        Ok(cells)
+    }
+
+    fn go_on(&self, todo: &[(Subject, Group)], cells: &mut Vec<Cell>) -> Result<()> {
+        std::fs::create_dir_all(&self.results)
+            .with_context(|| self.results.display().to_string())?;
+        let path = self.cells_file();
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        let mut failed = Vec::new();
+        for (at, (subject, group)) in todo.iter().enumerate() {
+            let what = format!("{} on {}", group.name(), subject.name);
+            let cell = self.measure(subject, *group);
+            if self.ended.load(Ordering::Relaxed) {
+                bail!(
+                    "interrupted after {} cells; the same command goes on",
+                    cells.len()
+                );
+            }
+            let cell = match cell {
+                Ok(cell) => cell,
+                Err(error) => {
+                    say!(
+                        "{} of {}: {what} came to nothing: {error:#}",
+                        at + 1,
+                        todo.len()
+                    );
+                    failed.push(what);
+                    continue;
+                }
+            };
+            writeln!(file, "{}", serde_json::to_string(&cell)?)
+                .and_then(|()| file.sync_data())
+                .with_context(|| path.display().to_string())?;
+            let joules: f64 = cell.phases.iter().map(|phase| phase.tally.joules()).sum();
+            say!("{} of {}: {what}: {joules:.1} J", at + 1, todo.len());
+            cells.push(cell);
+            self.report(cells)?;
+        }
+        if !failed.is_empty() {
+            bail!(
+                "{} of {} cells came to nothing: {}",
+                failed.len(),
+                todo.len(),
+                failed.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    fn measure(&self, subject: &Subject, group: Group) -> Result<Cell> {
+        let of = PhasesTask {
+            kind: subject.kind,
+            group: group.name(),
+            mode: self.mode,
+            scale: self.scale,
+        };
+        let (kernel, mut phases) = if subject.in_guest {
+            guest::run_phases((&self.profile, self.size), &of, &self.ended)?
+        } else {
+            let release = rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned();
+            (
+                format!("Linux {release}"),
+                teal_rig::phases::run_here(
+                    (&self.profile, self.size),
+                    &self.results.join("mount"),
+                    &of,
+                    &self.ended,
+                )?,
+            )
+        };
+        let plan = group.phases(self.scale);
+        for (phase, measured) in plan.iter().filter(|phase| phase.counts).zip(&mut phases) {
+            measured.floor_microjoules = floor(self.setup.profile(), phase)?.get();
+        }
+        Ok(Cell {
+            version: Cell::VERSION,
+            system: subject.name.clone(),
+            kernel,
+            group: group.name(),
+            mode: self.mode,
+            scale: self.scale,
+            profile: self.setup.profile().name.clone(),
+            size: self.size,
+            phases,
+        })
+    }
+
+    fn report(&self, cells: &[Cell]) -> Result<()> {
+        let text = markdown(&Sheet {
+            cells,
+            assumed: self.setup.assumed(),
+        });
+        let path = self.results.join("report.md");
+        std::fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+}
+
+/// A shipped profile's name as it is; a file's path so that it can be found from elsewhere.
+fn absolute(profile: &str) -> Result<String> {
+    if teal_energy::Profile::shipped(profile).is_some() {
+        return Ok(profile.to_owned());
+    }
+    Ok(paths::absolute(Path::new(profile))?.display().to_string())
+}

@@ -1,0 +1,172 @@
+//! `teal lab run`, `teal lab workloads`: workloads in Filebench's language.
+
+mod figures;
+
+use crate::cli::Run;
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use teal_command::say::say;
+use teal_command::size::human;
+use teal_env::SystemClock;
+use teal_rig::sources::{ScriptSources, unknown};
+use teal_study::workload::shipped::{SHIPPED, Shipped};
+use teal_study::workload::{Listener, Options, Outcome, Plan, check_room, execute, plan, preview};
+
+/// Runs `teal lab run`.
+pub(crate) fn run(args: &Run) -> Result<ExitCode> {
+    let dir = std::fs::canonicalize(&args.dir).with_context(|| args.dir.display().to_string())?;
+    if !dir.is_dir() {
+        bail!(
+            "{} is no directory; --dir says where the files of the workload are made",
+            dir.display()
+        );
+    }
+    let script = ScriptSources::of(&args.workload)?.script()?;
+    let options = Options {
+        dir,
+        seconds: args.seconds,
+        operations: args.operations,
+        scale: args.scale,
+        seed: args.seed,
+        set: args.set.clone(),
+        strict: args.strict_filebench,
+    };
+    let plan = plan(&script, options)?;
+    for remark in &plan.remarks {
+        say!("{remark}");
+    }
+    if args.dry_run {
+        describe(&plan);
+        check_room(&plan)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for file in [&args.json, &args.csv].into_iter().flatten() {
+        // Known before the run, whose figures would be lost.
+        let kept = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(file);
+        kept.with_context(|| file.display().to_string())?;
+    }
+    let listener = Terminal {
+        strict: args.strict_filebench,
+        ended: Arc::default(),
+    };
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&listener.ended)).context("signals")?;
+    }
+    let Some(outcome) = execute(&plan, &SystemClock, &listener)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    figures::lines(&outcome, &plan)
+        .iter()
+        .for_each(|line| say!("{line}"));
+    if let Some(file) = &args.json {
+        let json = serde_json::to_string_pretty(&figures::json(&args.workload, &outcome, &plan))?;
+        std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &args.csv {
+        std::fs::write(file, figures::csv(&outcome)).with_context(|| file.display().to_string())?;
+    }
+    if listener.ended.load(Ordering::Relaxed) {
+        bail!("interrupted: the figures are of the time before");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `teal lab workloads`.
+pub(crate) fn workloads(name: Option<&str>) -> Result<ExitCode> {
+    if let Some(name) = name {
+        let shipped = Shipped::named(name).with_context(|| unknown(name))?;
+        say!("{}", shipped.text.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    for shipped in SHIPPED {
+        let alias = if shipped.alias == shipped.name {
+            String::new()
+        } else {
+            format!(" ({})", shipped.alias)
+        };
+        say!("{}{alias}: {}", shipped.name, shipped.about());
+        let variables: Vec<String> = shipped
+            .variables()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        say!("    {}", variables.join(" "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a plan would do.
+fn describe(plan: &Plan) {
+    for set in preview(plan) {
+        let scaled = if set.files == set.files_asked {
+            String::new()
+        } else {
+            format!(" of {}", set.files_asked)
+        };
+        say!(
+            "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from the beginning",
+            set.name,
+            set.files,
+            human(set.bytes),
+            set.dirs,
+            set.depth,
+            set.prealloc
+        );
+    }
+    for process in &plan.processes {
+        for thread in &process.threads {
+            let flowops: Vec<&str> = thread.ops.iter().map(|op| op.name.as_str()).collect();
+            let (name, many) = (&process.name, process.instances * thread.instances);
+            say!(
+                "process {name}: {many} threads {}: {}",
+                thread.name,
+                flowops.join(", ")
+            );
+        }
+    }
+    match plan.seconds {
+        Some(seconds) => say!(
+            "{} threads for {seconds} s in {}",
+            plan.threads(),
+            plan.options.dir.display()
+        ),
+        None => say!(
+            "{} threads until they are done, in {}",
+            plan.threads(),
+            plan.options.dir.display()
+        ),
+    }
+}
+
+struct Terminal {
+    strict: bool,
+    ended: Arc<AtomicBool>,
+}
+
+impl Listener for Terminal {
+    fn say(&self, line: &str) {
+        say!("{line}");
+    }
+
+    fn progress(&self, so_far: &Outcome) {
+        if !self.strict {
+            say!(
+                "after {:.1} s, of the last {:.1} s:",
+                so_far.at as f64 / 1e9,
+                so_far.nanos as f64 / 1e9
+            );
+        }
+        figures::table(so_far, self.strict)
+            .iter()
+            .for_each(|line| say!("{line}"));
+    }
+
+    fn interrupted(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,207 @@
+//! The figures of a workload: for people, as Filebench prints them, for programs.
+
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use teal_study::workload::{Figures, Outcome, Plan, preview};
+
+const MIB: f64 = 1_048_576.0;
+/// Shares whose percentiles are shown.
+const SHARES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999)];
+
+fn ms(nanos: f64) -> f64 {
+    nanos / 1e6
+}
+
+fn per_second(count: u64, nanos: u64) -> f64 {
+    count as f64 * 1e9 / (nanos as f64).max(1.0)
+}
+
+/// What to print at the end.
+pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
+    let mut out = table(outcome, plan.options.strict);
+    if plan.lathist {
+        for line in &outcome.lines {
+            let powers = line.figures.powers().map(|n| n.to_string());
+            out.push(format!("{:<20} [ {} ]", line.name, powers.join(" ")));
+        }
+    }
+    if plan.options.scale != 1.0 {
+        let sets = preview(plan);
+        let sets = sets.iter().map(|set| {
+            format!(
+                "{} has {} of {} files",
+                set.name, set.files, set.files_asked
+            )
+        });
+        out.push(format!(
+            "scaled by {}: {}",
+            plan.options.scale,
+            sets.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    out.push(format!(
+        "{:.3} s by {} threads; ended because {}",
+        outcome.nanos as f64 / 1e9,
+        outcome.threads,
+        outcome.ended
+    ));
+    out
+}
+
+/// A line for each flowop, and the summary.
+pub(super) fn table(outcome: &Outcome, strict: bool) -> Vec<String> {
+    if strict {
+        as_filebench(outcome)
+    } else {
+        ours(outcome)
+    }
+}
+
+fn ours(outcome: &Outcome) -> Vec<String> {
+    let wide = outcome
+        .lines
+        .iter()
+        .map(|line| line.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    let mut out = vec![format!(
+        "{:<wide$} {:>10} {:>11} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "flowop", "ops", "ops/s", "MiB/s", "mean ms", "p50", "p95", "p99", "max"
+    )];
+    let mut row = |name: &str, figures: &Figures| {
+        let mut line = format!(
+            "{name:<wide$} {:>10} {:>11.1} {:>9.1} {:>10.4}",
+            figures.count,
+            per_second(figures.count, outcome.nanos),
+            per_second(figures.bytes, outcome.nanos) / MIB,
+            ms(figures.mean())
+        );
+        for (_, share) in &SHARES[..3] {
+            let _ = write!(line, " {:>10.4}", ms(figures.percentile(*share) as f64));
+        }
+        let _ = write!(line, " {:>10.4}", ms(figures.max as f64));
+        out.push(line);
+    };
+    outcome
+        .lines
+        .iter()
+        .for_each(|line| row(&line.name, &line.figures));
+    let summary = outcome.summary();
+    row("I/O", &summary.all);
+    let (reads, writes) = (
+        per_second(summary.reads, outcome.nanos),
+        per_second(summary.writes, outcome.nanos),
+    );
+    out.push(format!("reads {reads:.1}/s, writes {writes:.1}/s"));
+    if summary.all.opens > 0 {
+        out.push(format!(
+            "{} files were opened because nobody had; these are not in the counts",
+            summary.all.opens
+        ));
+    }
+    if summary.all.skips > 0 {
+        out.push(format!(
+            "{} files were not deleted because they were open elsewhere",
+            summary.all.skips
+        ));
+    }
+    out
+}
+
+/// Filebench 1.5's lines, which others read by program; in its order, the last first.
+fn as_filebench(outcome: &Outcome) -> Vec<String> {
+    let at = outcome.at as f64 / 1e9;
+    let mut out = vec![format!("{at:.3}: Per-Operation Breakdown")];
+    for line in outcome.lines.iter().rev() {
+        let figures = &line.figures;
+        out.push(format!(
+            "{:<20} {}ops {:>8.0}ops/s {:>5.1}mb/s {:>8.3}ms/op [{:.3}ms - {:.3}ms]",
+            line.name,
+            figures.count,
+            per_second(figures.count, outcome.nanos),
+            per_second(figures.bytes, outcome.nanos) / MIB,
+            ms(figures.mean()),
+            ms(figures.min as f64),
+            ms(figures.max as f64)
+        ));
+    }
+    let summary = outcome.summary();
+    out.push(format!(
+        "{at:.3}: IO Summary: {:5} ops {:.3} ops/s {:.0}/{:.0} rd/wr {:>5.1}mb/s {:.3}ms/op",
+        summary.all.count,
+        per_second(summary.all.count, outcome.nanos),
+        per_second(summary.reads, outcome.nanos),
+        per_second(summary.writes, outcome.nanos),
+        per_second(summary.all.bytes, outcome.nanos) / MIB,
+        ms(summary.all.mean())
+    ));
+    out
+}
+
+fn of(figures: &Figures, nanos: u64) -> Value {
+    let mut latency = json!({ "mean": figures.mean(), "min": figures.min, "max": figures.max });
+    for (name, share) in SHARES {
+        latency[name] = json!(figures.percentile(share));
+    }
+    json!({
+        "operations": figures.count,
+        "per_second": per_second(figures.count, nanos),
+        "bytes": figures.bytes,
+        "bytes_per_second": per_second(figures.bytes, nanos),
+        "implicit_opens": figures.opens,
+        "skipped": figures.skips,
+        "latency_ns": latency,
+    })
+}
+
+/// Everything; times in nanoseconds.
+pub(super) fn json(workload: &str, outcome: &Outcome, plan: &Plan) -> Value {
+    let summary = outcome.summary();
+    let mut all = of(&summary.all, outcome.nanos);
+    all["reads"] = json!(summary.reads);
+    all["writes"] = json!(summary.writes);
+    let flowops = outcome.lines.iter().map(|line| {
+        let mut flowop = of(&line.figures, outcome.nanos);
+        flowop["name"] = json!(line.name);
+        flowop["kind"] = json!(line.kind.name());
+        flowop
+    });
+    let sets = preview(plan).into_iter().map(|set| {
+        json!({ "name": set.name, "files": set.files, "files_asked": set.files_asked, "bytes": set.bytes,
+            "directories": set.dirs, "mean_depth": set.depth, "prealloc_percent": set.prealloc })
+    });
+    json!({
+        "version": 1,
+        "workload": workload,
+        "dir": plan.options.dir,
+        "scale": plan.options.scale,
+        "seed": plan.options.seed,
+        "set": plan.options.set.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        "strict_filebench": plan.options.strict,
+        "nanos": outcome.nanos,
+        "threads": outcome.threads,
+        "ended": outcome.ended,
+        "interrupted": outcome.was_interrupted,
+        "filesets": sets.collect::<Vec<_>>(),
+        "summary": all,
+        "flowops": flowops.collect::<Vec<_>>(),
+        "seconds": outcome.seconds.iter().map(|second| json!({ "at": second.at, "operations": second.operations,
+            "reads": second.reads, "writes": second.writes, "bytes": second.bytes, "nanos": second.nanos })).collect::<Vec<_>>(),
+    })
+}
+
+/// A row for each second.
+pub(super) fn csv(outcome: &Outcome) -> String {
+    let mut out = "second,operations,reads,writes,bytes,mean_ns\n".to_owned();
+    for second in &outcome.seconds {
+        let mean = second.nanos as f64 / (second.operations as f64).max(1.0);
+        let (at, operations) = (second.at as f64 / 1e9, second.operations);
+        let _ = writeln!(
+            out,
+            "{at:.3},{operations},{},{},{},{mean:.0}",
+            second.reads, second.writes, second.bytes
+        );
+    }
+    out
+}

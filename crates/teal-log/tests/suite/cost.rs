@@ -1,0 +1,229 @@
+//! What a change costs the disk, counted.
+
+use std::sync::Arc;
+use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
+use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Settings, Store};
+use teal_types::{FileType, Name, ObjectNo};
+
+fn store() -> Arc<Store> {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(64 << 11));
+    Store::mkfs(
+        Arc::clone(&disk),
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
+    Store::open(disk, Arc::new(SystemClock), OpenOptions::default())
+        .unwrap()
+        .0
+}
+
+/// What making a file of this size and committing it costs, once the store has been written to.
+fn create(store: &Store, name: &str, bytes: usize) -> Counts {
+    let before = store.counts();
+    let op = store.begin(Cost::names(2)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now,
+    });
+    locked
+        .insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), no)
+        .unwrap();
+    locked.write(no, 0, &vec![7; bytes]).unwrap();
+    drop(locked);
+    drop(op);
+    store.commit().unwrap();
+    let mut spent = store.counts();
+    spent.writes -= before.writes;
+    spent.barriers -= before.barriers;
+    spent.bytes_written -= before.bytes_written;
+    spent.reads -= before.reads;
+    spent
+}
+
+#[test]
+fn one_write_and_one_barrier() {
+    let store = store();
+    create(&store, "first", 1);
+    for (i, (bytes, at_most)) in [(0, 1536), (1000, 3072), (4096, 6144), (32768, 35328)]
+        .into_iter()
+        .enumerate()
+    {
+        let spent = create(&store, &format!("file-{i}"), bytes);
+        assert_eq!(
+            (spent.writes, spent.barriers, spent.reads),
+            (1, 1, 0),
+            "for a file of {bytes} bytes"
+        );
+        assert!(
+            spent.bytes_written <= at_most,
+            "{} bytes for a file of {bytes}",
+            spent.bytes_written
+        );
+    }
+}
+
+#[test]
+fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
+    let store = store();
+    create(&store, "first", 1);
+    let settings = store.settings();
+    store.set_settings(Settings {
+        batch_bytes: 1 << 20,
+        ..settings
+    });
+    let before = store.counts();
+    let op = store.begin(Cost::data(2 << 20)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now,
+    });
+    locked
+        .insert_entry(ObjectNo::ROOT, &Name::new(b"large").unwrap(), no)
+        .unwrap();
+    locked.write(no, 0, &vec![7; 2 << 20]).unwrap();
+    drop(locked);
+    drop(op);
+    store.tick().unwrap();
+    let written = store.counts();
+    assert!(written.bytes_written - before.bytes_written > 2 << 20 && store.is_dirty());
+    assert_eq!(written.barriers, before.barriers);
+    store.commit().unwrap();
+    store.commit().unwrap();
+    let durable = store.counts();
+    assert!(!store.is_dirty());
+    assert_eq!(
+        (
+            durable.writes - written.writes,
+            durable.barriers - written.barriers
+        ),
+        (0, 1)
+    );
+}
+
+/// A log of mail grows by less than a page, and is read again: the kernel has no whole page of its end.
+#[test]
+fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
+    let store = store();
+    let (mut files, mut sizes) = (Vec::new(), Vec::new());
+    for n in 0..20 {
+        create(&store, &format!("file-{n}"), 5000);
+        let (no, _) = store
+            .lookup(
+                ObjectNo::ROOT,
+                &Name::new(format!("file-{n}").as_bytes()).unwrap(),
+            )
+            .unwrap()
+            .unwrap();
+        files.push(no);
+        sizes.push(5000);
+    }
+    let before = store.counts().reads;
+    for round in 0..3_u8 {
+        for at in (0..files.len()).rev() {
+            let (no, size) = (files[at], sizes[at]);
+            let op = store.begin(Cost::data(8192)).unwrap();
+            op.lock(&[no])
+                .unwrap()
+                .write(no, size, &[round; 700])
+                .unwrap();
+            drop(op);
+            store.commit().unwrap();
+            sizes[at] += 700;
+            // Far from what was read last.
+            let other = files[(at + 9) % files.len()];
+            assert_eq!(store.read(other, 4096, 904).unwrap(), [7; 904]);
+            assert_eq!(store.read(no, size, 700).unwrap(), [round; 700]);
+        }
+    }
+    assert_eq!(store.counts().reads - before, 0);
+}
+
+#[test]
+fn what_only_a_header_parts_is_read_at_once() {
+    let store = store();
+    let op = store.begin(Cost::data(4 << 20)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now,
+    });
+    locked
+        .insert_entry(ObjectNo::ROOT, &Name::new(b"large").unwrap(), no)
+        .unwrap();
+    let data: Vec<u8> = (0..3 << 20).map(|i| (i / 4096 % 251) as u8).collect();
+    locked.write(no, 0, &data).unwrap();
+    drop(locked);
+    drop(op);
+    store.checkpoint().unwrap();
+    store.read(no, 0, 1).unwrap();
+    let before = store.counts().reads;
+    let parts = store.read_parts(no, 1 << 20, 1 << 20).unwrap();
+    assert_eq!(
+        store.counts().reads - before,
+        1,
+        "of a range that more than one segment holds"
+    );
+    assert!(parts.pieces().len() > 1 && parts.to_vec() == data[1 << 20..2 << 20]);
+}
+
+#[test]
+fn nothing_to_commit_costs_nothing() {
+    let store = store();
+    create(&store, "first", 1);
+    store.checkpoint().unwrap();
+    let before = store.counts();
+    store.commit().unwrap();
+    store.checkpoint().unwrap();
+    assert_eq!(store.tick().unwrap(), None, "nothing is due");
+    let after = store.counts();
+    assert_eq!(
+        (after.writes, after.barriers, after.reads),
+        (before.writes, before.barriers, before.reads)
+    );
+}
+
+#[test]
+fn what_comes_and_goes_within_a_batch_is_never_written() {
+    let store = store();
+    create(&store, "first", 1);
+    let before = store.counts().bytes_data;
+    let op = store.begin(Cost::data(1 << 20)).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let now = SystemClock.civil();
+    let no = locked.create(NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now,
+    });
+    let name = Name::new(b"temporary").unwrap();
+    locked.insert_entry(ObjectNo::ROOT, &name, no).unwrap();
+    locked.write(no, 0, &vec![7; 1 << 20]).unwrap();
+    locked.remove_entry(ObjectNo::ROOT, &name).unwrap();
+    locked.free(no).unwrap();
+    drop(locked);
+    drop(op);
+    store.commit().unwrap();
+    assert_eq!(store.counts().bytes_data, before);
+}

@@ -1,0 +1,22 @@
+//! The log store through its public face, on disks in memory: one module for each part of its promises. `explore`, `life` and `oracle` make lives
+//! of stores, crash them and know what must be found again; the seeded bugs (`tests/seeded.rs`) use them, too.
+
+#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
+
+mod explore;
+mod life;
+mod oracle;
+
+mod cost;
+mod crash;
+mod directories;
+mod faults;
+mod flips;
+mod format_doc;
+mod kept;
+mod names;
+mod owner;
+mod redo;
+mod share;
+mod stale;
+mod store;

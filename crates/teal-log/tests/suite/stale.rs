@@ -1,0 +1,231 @@
+//! A range of the disk that holds again what it held earlier: as when a part of an old image was copied over it, or a disk lost writes.
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
+use teal_log::{CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Store};
+use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
+
+const MIB: u64 = 1 << 20;
+const STORE: u64 = 32 * MIB;
+/// Places of anchors, and where: as `docs/format.md` says, for a store of this size.
+const PLACES: u64 = 4;
+
+fn open(disk: &Arc<MemDisk>, options: OpenOptions) -> Result<Arc<Store>, String> {
+    let disk = Arc::clone(disk) as Arc<dyn Disk>;
+    Ok(Store::open(disk, Arc::new(SystemClock), options)
+        .map_err(|e| e.to_string())?
+        .0)
+}
+
+/// Puts the bytes of `image` in this range onto the disk.
+fn put(disk: &MemDisk, image: &[u8], range: Range<usize>) {
+    disk.write_at(
+        Sector::new(range.start as u64 / SECTOR),
+        &[IoSlice::new(&image[range])],
+    )
+    .unwrap();
+}
+
+fn content(disk: &MemDisk) -> Vec<u8> {
+    let mut bytes = vec![0; STORE as usize];
+    disk.read_at(Sector::new(0), &mut bytes).unwrap();
+    bytes
+}
+
+fn name() -> Name {
+    Name::new(b"state").unwrap()
+}
+
+/// Writes the number of the state, and a megabyte that moves the log on.
+fn go_on(store: &Store, state: u64) {
+    let op = store.begin(Cost::data(2 * MIB)).unwrap();
+    let known = store.lookup(ObjectNo::ROOT, &name()).unwrap();
+    let mut locked = op
+        .lock(&known.map_or(vec![ObjectNo::ROOT], |(no, _)| vec![no]))
+        .unwrap();
+    let file = known.map_or_else(
+        || {
+            let now = Timestamp::default();
+            let kind = FileType::File;
+            let file = locked.create(NewObject {
+                kind,
+                perm: 0o644,
+                uid: 0,
+                gid: 0,
+                rdev: 0,
+                now,
+            });
+            locked.insert_entry(ObjectNo::ROOT, &name(), file).unwrap();
+            file
+        },
+        |(no, _)| no,
+    );
+    locked.write(file, 0, &state.to_le_bytes()).unwrap();
+    locked
+        .write(file, 8192, &vec![state as u8; MIB as usize])
+        .unwrap();
+}
+
+fn state(store: &Store) -> Option<u64> {
+    let (no, _) = store.lookup(ObjectNo::ROOT, &name()).unwrap()?;
+    let bytes = store.read(no, 0, 8).unwrap();
+    Some(u64::from_le_bytes(bytes.try_into().unwrap()))
+}
+
+/// How a life ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Clean,
+    /// Without an end, right behind a checkpoint.
+    Checkpointed,
+    /// Without an end, behind a checkpoint and a batch that is durable.
+    Committed,
+}
+
+/// What a user learns who opens a store for reading and checks it.
+enum Seen {
+    Refused { is_salvaged: bool },
+    Damaged,
+    Clean(Option<u64>),
+}
+
+fn look(disk: &Arc<MemDisk>) -> Seen {
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let Ok(store) = open(disk, options) else {
+        // Unless pages that an older checkpoint needs are in the range.
+        return Seen::Refused {
+            is_salvaged: open(
+                disk,
+                OpenOptions {
+                    salvage: true,
+                    ..options
+                },
+            )
+            .is_ok(),
+        };
+    };
+    match store
+        .check(CheckOptions { verify_data: true }, &mut |_| {})
+        .is_clean()
+    {
+        true => Seen::Clean(state(&store)),
+        false => Seen::Damaged,
+    }
+}
+
+/// The store after each state from the first on, and after the last one's end.
+fn life(states: u64, end: End) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let disk = Arc::new(MemDisk::new(STORE / SECTOR));
+    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
+    Store::mkfs(
+        shared,
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
+    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
+    let (store, _) = Store::open(shared, Arc::new(SystemClock), OpenOptions::default()).unwrap();
+    let mut images = Vec::new();
+    for state in 0..states {
+        go_on(&store, state);
+        if end == End::Committed && state + 1 == states {
+            store.commit().unwrap();
+        } else {
+            store.checkpoint().unwrap();
+        }
+        images.push(content(&disk));
+    }
+    if end == End::Clean {
+        store.close().unwrap();
+    }
+    (images, content(&disk))
+}
+
+/// Where something differs: what the last states wrote, the end of the log among it.
+fn written(old: &[u8], new: &[u8]) -> Vec<u64> {
+    let differs = |at: &u64| {
+        let range = *at as usize..(*at + MIB) as usize;
+        old[range.clone()] != new[range]
+    };
+    (0..STORE / MIB).map(|n| n * MIB).filter(differs).collect()
+}
+
+#[test]
+fn a_stale_range_of_some_megabytes_never_passes_for_an_older_state() {
+    let (mut refused, mut salvaged, mut found, mut as_new) = (0, 0, 0, 0);
+    for end in [End::Clean, End::Checkpointed, End::Committed] {
+        // The log goes round several times: its end meets each place of anchors.
+        for states in (6..40).step_by(3) {
+            let (images, now) = life(states, end);
+            let disk = Arc::new(MemDisk::from_bytes(now.clone()));
+            let newest = states - 1;
+            // What a torn tail looks like cannot be told from it: batches behind the last checkpoint (docs/semantics.md, promise 5).
+            let least = if end == End::Committed {
+                newest - 1
+            } else {
+                newest
+            };
+            for back in [1, 2, 5] {
+                let old = &images[(newest - back) as usize];
+                for at in written(old, &now) {
+                    for length in [1, 2, 4] {
+                        let from = at.saturating_sub((length - 1) * MIB) as usize;
+                        let range = from..(from + (length * MIB) as usize).min(STORE as usize);
+                        let said = format!(
+                            "{end:?}, {states} states, {back} back, {length} MiB at {from}"
+                        );
+                        put(&disk, old, range.clone());
+                        match look(&disk) {
+                            Seen::Refused { is_salvaged } => {
+                                refused += 1;
+                                salvaged += u32::from(is_salvaged);
+                            }
+                            Seen::Damaged => found += 1,
+                            Seen::Clean(state) => {
+                                as_new += 1;
+                                assert!(
+                                    state >= Some(least),
+                                    "{said}: {state:?} passes for {newest}"
+                                );
+                            }
+                        }
+                        put(&disk, &now, range);
+                    }
+                }
+            }
+        }
+    }
+    let said = format!(
+        "{refused} refused, {salvaged} of them salvaged, {found} found by check, {as_new} as new"
+    );
+    println!("{said}");
+    assert!(refused > 100 && salvaged > 10 && as_new > 100, "{said}");
+}
+
+#[test]
+fn a_stale_range_over_any_place_of_anchors_alone_changes_nothing() {
+    let (images, now) = life(20, End::Clean);
+    for place in 0..PLACES {
+        for old in [0, 10, 18] {
+            let segments = (STORE - 8192) / (512 << 10);
+            let at = (place * segments / PLACES * (512 << 10)) as usize;
+            let range = at..at + 3 * 4096;
+            let disk = Arc::new(MemDisk::from_bytes(now.clone()));
+            put(&disk, &images[old], range);
+            let store = open(&disk, OpenOptions::default()).unwrap();
+            assert!(
+                store
+                    .check(CheckOptions { verify_data: true }, &mut |_| {})
+                    .is_clean(),
+                "place {place}, {old}"
+            );
+            assert_eq!(state(&store), Some(19), "place {place}, {old}");
+        }
+    }
+}

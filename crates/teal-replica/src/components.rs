@@ -1,0 +1,176 @@
+//! Installing single components of an object that is locked: attributes, extended attributes, content.
+
+use super::Note;
+use super::cut::attributes;
+use super::settle::Free;
+use teal_log::{Locked, SetAttr, StoreError};
+use teal_types::Version;
+use teal_types::ranges::END;
+use teal_volume::Invalidation;
+
+/// With content pending, its time stays; with anything else, time does not go back.
+pub(super) fn install_attributes(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    free: Free,
+    told: &mut Vec<Invalidation>,
+) {
+    let no = version.object;
+    let here = attributes(&locked.attr(no));
+    let mut of = version.attributes;
+    let is_behind = !free.older && of.ctime < here.ctime;
+    if !free.times {
+        (of.mtime, of.ctime) = (here.mtime, here.ctime);
+    } else if is_behind {
+        of.ctime = here.ctime;
+        if version.kind.is_dir() {
+            of.mtime = of.mtime.max(here.mtime);
+        }
+    }
+    if here != of {
+        let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));
+        locked.set_attr(
+            no,
+            SetAttr {
+                perm,
+                uid,
+                gid,
+                atime: None,
+                mtime: Some(of.mtime),
+                ctime: Some(of.ctime),
+            },
+        );
+        told.push(Invalidation::Attributes(no));
+    }
+}
+
+/// Whether all extended attributes of the server's state are there beside those that are pending here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fits {
+    Fully,
+    /// Together they are more than an object can have: the server decides which, when it has those from here.
+    Partly,
+}
+
+pub(super) fn install_xattrs(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    note: &Note,
+    told: &mut Vec<Invalidation>,
+) -> Result<Fits, StoreError> {
+    let no = version.object;
+    let flown = note.flying.iter().flat_map(|flying| &flying.part.xattrs);
+    let ours: Vec<&[u8]> = note
+        .pending
+        .xattrs
+        .iter()
+        .chain(flown)
+        .map(|(name, _)| &name[..])
+        .collect();
+    let mut changed = false;
+    for name in locked.xattr_names(no) {
+        // All that goes or is another goes first, so that what comes has the room.
+        let same = |(known, value): &(Vec<u8>, Vec<u8>)| {
+            *known == name && locked.xattr(no, &name) == Some(&value[..])
+        };
+        if !ours.contains(&&name[..]) && !version.xattrs.iter().any(same) {
+            changed |= locked.set_xattr(no, &name, None)?;
+        }
+    }
+    let mut fits = Fits::Fully;
+    for (name, value) in &version.xattrs {
+        if ours.contains(&&name[..]) || locked.xattr(no, name).is_some() {
+            continue;
+        }
+        match locked.set_xattr(no, name, Some(value)) {
+            Err(StoreError::TooBig(_)) if !ours.is_empty() => fits = Fits::Partly,
+            done => changed |= done.map(|_| true)?,
+        }
+    }
+    if changed {
+        // Access control lists are among them, and the kernel remembers those with the attributes.
+        told.push(Invalidation::Attributes(no));
+    }
+    Ok(fits)
+}
+
+/// Content; what time may not go back does not.
+pub(super) fn install_content_of(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    (ranges, free): (Option<&[(u64, u64)]>, Free),
+    note: &mut Note,
+) -> Result<Content, StoreError> {
+    let no = version.object;
+    let ctime = locked.attr(no).ctime;
+    let content = install_content(locked, version, ranges, note)?;
+    if !free.older && locked.attr(no).ctime < ctime {
+        locked.set_attr(
+            no,
+            SetAttr {
+                ctime: Some(ctime),
+                ..SetAttr::default()
+            },
+        );
+    }
+    Ok(content)
+}
+
+/// What has become of the content of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    Kept,
+    Replaced,
+}
+
+pub(super) fn install_content(
+    locked: &mut Locked<'_>,
+    version: &Version,
+    ranges: Option<&[(u64, u64)]>,
+    note: &mut Note,
+) -> Result<Content, StoreError> {
+    let no = version.object;
+    let size = locked.attr(no).size;
+    let all = [(0, END)];
+    // A file of which a part is absent already, of another commit than this one: the ranges tell from where on.
+    let changed = match ranges {
+        Some(ranges) => ranges,
+        None if !note.absent.is_empty()
+            && note.data_seq == version.data_seq
+            && size == version.size =>
+        {
+            return Ok(Content::Kept);
+        }
+        None => &all,
+    };
+    if changed.is_empty() && size == version.size {
+        return Ok(Content::Kept);
+    }
+    for &(offset, len) in changed {
+        note.absent.add(
+            offset,
+            offset.saturating_add(len).min(version.size.max(offset)),
+        );
+    }
+    // What grew is new, whatever was said of it.
+    note.absent.add(size, version.size);
+    note.absent.remove(version.size, END);
+    note.data_seq = version.data_seq;
+    for (from, to) in note.absent.iter() {
+        // Blocks that lie in it altogether are given back; what is beside them is covered by the note.
+        locked.punch(no, from, to.min(size.max(from)))?;
+    }
+    if size != version.size {
+        locked.truncate(no, version.size)?;
+    }
+    let of = &version.attributes;
+    locked.set_attr(
+        no,
+        SetAttr {
+            mtime: Some(of.mtime),
+            ctime: Some(of.ctime),
+            ..SetAttr::default()
+        },
+    );
+    Ok(Content::Replaced)
+}

@@ -1,0 +1,260 @@
+//! All drives that are attached, and which of the sources of content is asked first.
+
+use super::attached::Attached;
+use super::choice::{self, Meter, span};
+use super::read::PATIENCE;
+use super::superseded::Superseded;
+use crate::seeded::{Bug, bug};
+use parking_lot::{Mutex, RwLock};
+use quick_cache::sync::Cache;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use teal_energy::policy::choice::Weights;
+use teal_env::Clock;
+use teal_proto::{Reply, Request, encode_reply};
+use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
+
+/// What is known of objects that drives do not have takes so many bytes (BlueFS 4.3.3), ...
+const ENODES_BYTES: usize = 1 << 20;
+
+/// ... of which one takes so many.
+const ENODE_BYTES: usize = 64;
+
+/// Half for seconds, half for joules.
+const PRIORITY: u32 = 50;
+
+/// Somebody who wants to hear of something.
+pub(super) struct Told(pub(super) Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Told")
+    }
+}
+
+/// All drives that are attached, and what is known of the server.
+#[derive(Debug)]
+pub(crate) struct Drives {
+    pub(super) attached: RwLock<Vec<Arc<Attached>>>,
+    pub(super) server: Mutex<Meter>,
+    /// Batches of changes on their way to the server.
+    pub(super) sending: AtomicU32,
+    pub(super) priority: AtomicU32,
+    /// What a drive does not have: by drive and object the commit.
+    pub(super) enodes: Cache<(u32, ObjectNo), CommitSeq>,
+    /// Called when one is lost.
+    pub(super) lost: OnceLock<Told>,
+    pub(super) superseded: Mutex<Superseded>,
+}
+
+impl Default for Drives {
+    fn default() -> Self {
+        Self {
+            attached: RwLock::default(),
+            server: Mutex::new(Meter::network()),
+            sending: AtomicU32::new(0),
+            priority: AtomicU32::new(PRIORITY),
+            enodes: Cache::new(ENODES_BYTES / ENODE_BYTES),
+            lost: OnceLock::new(),
+            superseded: Mutex::default(),
+        }
+    }
+}
+
+/// See [`Drives::sends`].
+#[derive(Debug)]
+pub(crate) struct Sending<'a>(&'a AtomicU32);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Where content may come from.
+pub(super) enum Source {
+    Server,
+    Drive(Arc<Attached>),
+}
+
+impl Drives {
+    pub(super) fn all(&self) -> Vec<Arc<Attached>> {
+        self.attached.read().clone()
+    }
+
+    /// The server has lost history: no drive is read before it has said again that it knows what the drive has seen.
+    pub(crate) fn distrust(&self) {
+        self.all()
+            .iter()
+            .for_each(|drive| drive.is_checked.store(false, Ordering::Release));
+    }
+
+    pub(super) fn weights(&self) -> Weights {
+        choice::weights(self.priority.load(Ordering::Relaxed))
+    }
+
+    /// A batch of changes is on its way to the server, until the answer is dropped: who reads from there would wait behind it.
+    pub(crate) fn sends(&self) -> Sending<'_> {
+        self.sending.fetch_add(1, Ordering::AcqRel);
+        Sending(&self.sending)
+    }
+
+    /// Whether a batch of changes is on its way to the server.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sending.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether drives have content, too, and nobody knows how wide the way to the server is: who asks it for something asks for that alone.
+    pub(crate) fn is_server_unknown(&self) -> bool {
+        !self.is_empty() && !self.server.lock().is_width_known()
+    }
+
+    /// What the server costs as it is now.
+    pub(super) fn server_metered(&self) -> Meter {
+        let mut meter = self.server.lock().clone();
+        meter.is_busy = self.is_sending();
+        meter
+    }
+
+    /// The server has answered, after this time; `is_busy`: a batch was on its way to it. Measures the way to it.
+    pub(crate) fn answered(
+        &self,
+        request: &Request,
+        reply: &Reply,
+        (time, is_busy): (Duration, bool),
+    ) {
+        let bytes = match (request, reply) {
+            // It waits for news.
+            (Request::Pull { .. }, _) => return,
+            // They take what they send.
+            (Request::Commit { .. } | Request::Put { .. } | Request::Stage { .. }, _) => return,
+            (_, Reply::Data(got)) => got.iter().map(got_bytes).sum(),
+            (_, Reply::Listings { .. } | Reply::Versions { .. } | Reply::Past { .. }) => {
+                let mut server = self.server.lock();
+                if !is_busy && server.is_bound_wanted() {
+                    let bytes = encode_reply(reply).map_or(0, |bytes| bytes.len() as u64);
+                    server.bounded(bytes, span(time));
+                }
+                return;
+            }
+            _ => 0,
+        };
+        match is_busy {
+            true if bytes > 0 => self.server.lock().measured_busy(bytes, span(time)),
+            // The batch's own questions wait for nothing of it.
+            true => {}
+            false => self.server.lock().measured(bytes, span(time)),
+        }
+        if bytes > 0 {
+            self.all()
+                .iter()
+                .for_each(|drive| drive.meter.lock().waits(span(time)));
+        }
+    }
+
+    /// Who may be asked for content, in this order; for who does not only want to know it, what is passed over is counted, and woken.
+    pub(super) fn order(
+        &self,
+        (no, data_seq): (ObjectNo, CommitSeq),
+        bytes: u64,
+        has_server: bool,
+        (clock, is_asked): (&Arc<dyn Clock>, bool),
+    ) -> Vec<Source> {
+        let (mut sources, mut meters, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
+        let counts = |count: &AtomicU64| count.fetch_add(u64::from(is_asked), Ordering::Relaxed);
+        for drive in self.all() {
+            if !drive.is_usable() {
+            } else if drive.has_nothing_of(no)
+                || self.enodes.get(&(drive.device, no)) == Some(data_seq)
+            {
+                counts(&drive.counters.skipped);
+            } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
+                counts(&drive.counters.avoided);
+            } else if drive.is_asleep(clock.monotonic()) {
+                asleep.push(drive);
+            } else {
+                meters.push(drive.metered());
+                sources.push(Some(Source::Drive(drive)));
+            }
+        }
+        if has_server && !(sources.is_empty() && asleep.is_empty()) {
+            meters.push(self.server_metered());
+            sources.push(Some(Source::Server));
+        }
+        let (weights, mut ordered) = (self.weights(), Vec::new());
+        let order = choice::order(&meters, bytes, weights);
+        if let Some(first) = order.first().filter(|_| is_asked) {
+            let served = meters[*first].cost(bytes, weights);
+            asleep
+                .iter()
+                .for_each(|drive| drive.sleeps((served, bytes), weights, clock));
+        }
+        ordered.extend(order.into_iter().filter_map(|at| sources[at].take()));
+        ordered.extend(asleep.into_iter().map(Source::Drive));
+        ordered
+    }
+}
+
+/// Content that somebody will probably need: object, the commit it is of, where.
+type Near = (ObjectNo, CommitSeq, Ranges);
+
+impl Drives {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.attached.read().is_empty()
+    }
+
+    /// Takes away what a drive has that is to be asked before the server. A drive that does not answer soon is taken to have nothing.
+    pub(crate) fn without_cheaper(&self, mut near: Vec<Near>, now: Duration) -> Vec<Near> {
+        for drive in self.all() {
+            let is_cheaper = {
+                let (server, weights) = (self.server_metered(), self.weights());
+                let meter = drive.meter.lock();
+                server.predict(BLOCK).is_none()
+                    || meter.cost(BLOCK, weights) < server.cost(BLOCK, weights)
+            };
+            if near.is_empty()
+                || !drive.is_usable()
+                || drive.reader.is_late()
+                || !is_cheaper
+                || drive.is_asleep(now)
+            {
+                continue;
+            }
+            let (mut asked, store) = (near.clone(), Arc::clone(&drive.drive));
+            asked.retain(|(no, ..)| !drive.has_nothing_of(*no));
+            if asked.is_empty() {
+                continue;
+            }
+            let look = move || {
+                let has = |(no, data_seq, absent): &Near| {
+                    let content = store.held(*no).ok().and_then(|held| held.content);
+                    content.is_some_and(|content| {
+                        content.data_seq == *data_seq && absent.without(&content.present).is_empty()
+                    })
+                };
+                asked
+                    .into_iter()
+                    .filter(has)
+                    .map(|(no, ..)| no)
+                    .collect::<HashSet<ObjectNo>>()
+            };
+            let Some(has) = drive.reader.ask(PATIENCE, look) else {
+                drive.counters.late.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
+            near.retain(|(no, ..)| !has.contains(no));
+        }
+        near
+    }
+}
+
+fn got_bytes(got: &teal_proto::Got) -> u64 {
+    match got {
+        teal_proto::Got::Is { pieces, .. } => {
+            pieces.iter().map(|data| data.bytes.len() as u64).sum()
+        }
+        _ => 0,
+    }
+}

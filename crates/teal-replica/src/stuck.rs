@@ -1,0 +1,240 @@
+//! The list of what is stuck: changes that the server does not take, and states that cannot be installed here.
+//!
+//! # Guarantees
+//! 1. What is stuck is tried again at growing intervals, from [`PAUSE_MIN`] to [`BACKOFF_MAX`].
+//! 2. While the cause of a refusal is searched for, each batch has half as many objects as the one before.
+
+use super::SyncError;
+use super::backoff::BACKOFF_MAX;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use teal_types::ObjectNo;
+
+/// The most objects of one batch; more wait for the next.
+pub(crate) const OBJECTS_MAX: usize = 100_000;
+
+/// So many objects may be refused by themselves, one after the other, before the server counts as taking nothing.
+const FAILURES_MAX: u32 = 8;
+
+/// The first pause before something that was held back is tried again.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The most objects that are listed for people, and the most that an error of a flush names.
+const SHOWN_MAX: usize = 100;
+
+const SAID_MAX: usize = 5;
+
+/// Which way something cannot go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StuckWay {
+    /// From here to the server.
+    Sending,
+    /// From the server to here.
+    Installing,
+}
+
+/// An object that is held back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StuckObject {
+    /// Where it lies, from the root of the volume.
+    pub path: String,
+    /// Which way it cannot go.
+    pub way: StuckWay,
+    /// Why.
+    pub why: String,
+}
+
+/// Who says that something cannot go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Said {
+    Here,
+    ByServer,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: String,
+    why: String,
+    said: Said,
+    /// Monotonic time from which on it is tried again.
+    due: Duration,
+    pause: Duration,
+}
+
+/// What is held back, and how large batches may be.
+#[derive(Debug)]
+pub(crate) struct Held {
+    entries: BTreeMap<(StuckWay, ObjectNo), Entry>,
+    /// The most objects of the next batch; less than [`OBJECTS_MAX`] while it is looked for what the server refuses.
+    pub(crate) limit: usize,
+    /// Failures in a row that made no batch smaller.
+    failures: u32,
+    /// The batch on its way is something held back that is tried again.
+    pub(crate) is_retry: bool,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            limit: OBJECTS_MAX,
+            failures: 0,
+            is_retry: false,
+        }
+    }
+}
+
+impl Held {
+    pub(crate) fn hold(
+        &mut self,
+        (way, no): (StuckWay, ObjectNo),
+        path: String,
+        (said, why): (Said, &str),
+        now: Duration,
+    ) {
+        let entry = self.entries.entry((way, no)).or_insert_with(|| {
+            log::warn!("{path} is stuck: {why}");
+            Entry {
+                path: String::new(),
+                why: String::new(),
+                said,
+                due: now,
+                pause: Duration::ZERO,
+            }
+        });
+        entry.pause = (entry.pause * 2).clamp(PAUSE_MIN, BACKOFF_MAX);
+        entry.due = now + entry.pause;
+        (entry.path, entry.said, entry.why) = (path, said, why.to_owned());
+    }
+
+    /// The objects held back in one way.
+    pub(crate) fn of(&self, way: StuckWay) -> BTreeSet<ObjectNo> {
+        self.entries
+            .keys()
+            .filter(|(of, _)| *of == way)
+            .map(|(_, no)| *no)
+            .collect()
+    }
+
+    /// Whether an object is held back in this way, and not to be tried yet.
+    pub(crate) fn waits(&self, way: StuckWay, no: ObjectNo, now: Duration) -> bool {
+        self.entries
+            .get(&(way, no))
+            .is_some_and(|entry| entry.due > now)
+    }
+
+    /// How long until something is to be tried again in this way; `None`: nothing is held back.
+    pub(crate) fn due_in(&self, way: StuckWay, now: Duration) -> Option<Duration> {
+        let of_it = self.entries.iter().filter(|((of, _), _)| *of == way);
+        of_it.map(|(_, entry)| entry.due.saturating_sub(now)).min()
+    }
+
+    /// Everything is tried again now.
+    pub(crate) fn try_all(&mut self) {
+        self.entries
+            .values_mut()
+            .for_each(|entry| entry.due = Duration::ZERO);
+    }
+
+    /// Only these can still be held back in this way.
+    pub(crate) fn keep(&mut self, way: StuckWay, is_there: impl Fn(ObjectNo) -> bool) {
+        self.entries
+            .retain(|(of, no), _| *of != way || is_there(*no));
+    }
+
+    pub(crate) fn ends(&mut self, way: StuckWay, no: ObjectNo) {
+        self.entries.remove(&(way, no));
+    }
+
+    /// A batch has arrived.
+    pub(crate) fn sent(&mut self, objects: &[ObjectNo]) {
+        objects
+            .iter()
+            .for_each(|no| self.ends(StuckWay::Sending, *no));
+        self.failures = 0;
+        self.limit = (self.limit * 2).clamp(1, OBJECTS_MAX);
+    }
+
+    /// Counts a failure; fails as it did if that is one too many in a row.
+    pub(crate) fn fails(&mut self, e: SyncError) -> Result<(), SyncError> {
+        self.failures = (self.failures + 1) % FAILURES_MAX;
+        if self.failures == 0 { Err(e) } else { Ok(()) }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many are held back, and the first of them.
+    pub(crate) fn shown(&self) -> (usize, Vec<StuckObject>) {
+        let one = |((way, _), entry): (&(StuckWay, ObjectNo), &Entry)| StuckObject {
+            path: entry.path.clone(),
+            way: *way,
+            why: entry.why.clone(),
+        };
+        (
+            self.entries.len(),
+            self.entries.iter().take(SHOWN_MAX).map(one).collect(),
+        )
+    }
+
+    /// Why the server does not take something, if that is so.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refused = self
+            .entries
+            .values()
+            .find(|entry| entry.said == Said::ByServer);
+        refused.map(|entry| entry.why.clone())
+    }
+
+    /// What a flush fails with; `None`: nothing is held back.
+    pub(crate) fn words(&self) -> Option<String> {
+        let (count, shown) = self.shown();
+        let mut words: Vec<String> = shown
+            .iter()
+            .take(SAID_MAX)
+            .map(|stuck| format!("{}: {}", stuck.path, stuck.why))
+            .collect();
+        if count > SAID_MAX {
+            words.push(format!(
+                "and {} more (`teal status` lists them)",
+                count - SAID_MAX
+            ));
+        }
+        (count > 0).then(|| format!("stuck: {}", words.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_is_tried_again_at_growing_intervals_and_named() {
+        let (mut held, no, mut now) = (Held::default(), ObjectNo::new(17), Duration::from_secs(5));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            held.hold(
+                (StuckWay::Sending, no),
+                "/a/b".into(),
+                (Said::ByServer, "no space left"),
+                now,
+            );
+            let pause = held.due_in(StuckWay::Sending, now).unwrap();
+            assert!(held.waits(
+                StuckWay::Sending,
+                no,
+                now + pause - Duration::from_millis(1)
+            ));
+            pauses.push(pause.as_secs());
+            now += pause;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(held.words().unwrap(), "stuck: /a/b: no space left");
+        assert_eq!(held.due_in(StuckWay::Installing, now), None);
+        held.try_all();
+        assert!(!held.waits(StuckWay::Sending, no, now));
+        held.sent(&[no]);
+        assert!(held.words().is_none());
+    }
+}

@@ -1,0 +1,88 @@
+//! The figures of a workload, wherever it ran: the part of a [`Run`] that does not come from the device.
+
+use serde::{Deserialize, Serialize};
+use teal_study::matrix::{Meter, Run, Spent};
+use teal_study::statistics::steady_from;
+use teal_study::workload::Outcome;
+
+/// What the workload did, in figures as [`Run`] has them.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkloadFigures {
+    operations: u64,
+    bytes: u64,
+    seconds: f64,
+    latency_ms: [f64; 4],
+    steady_from: Option<usize>,
+    rate: f64,
+    ended: String,
+}
+
+impl WorkloadFigures {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        let all = outcome.summary().all;
+        let rates: Vec<f64> = outcome
+            .seconds
+            .iter()
+            .map(|second| second.operations as f64)
+            .collect();
+        let steady = steady_from(&rates);
+        let counted = &rates[steady.unwrap_or(0)..];
+        let rate = match steady {
+            Some(_) => counted.iter().sum::<f64>() / (counted.len() as f64).max(1.0),
+            None => all.count as f64 * 1e9 / (outcome.nanos as f64).max(1.0),
+        };
+        let latencies = [
+            all.mean(),
+            all.percentile(0.5) as f64,
+            all.percentile(0.95) as f64,
+            all.percentile(0.99) as f64,
+        ];
+        Self {
+            operations: all.count,
+            bytes: all.bytes,
+            seconds: outcome.nanos as f64 / 1e9,
+            latency_ms: latencies.map(|nanos| nanos / 1e6),
+            steady_from: steady,
+            rate,
+            ended: outcome.ended.clone(),
+        }
+    }
+
+    /// Returns it as a run of which the device's part is not known yet.
+    pub fn run(
+        self,
+        [workload, system, scheduler]: [String; 3],
+        block: u32,
+        load_before: f64,
+    ) -> Run {
+        let Self {
+            operations,
+            bytes,
+            seconds,
+            latency_ms,
+            steady_from,
+            rate,
+            ended,
+        } = self;
+        Run {
+            version: Run::VERSION,
+            workload,
+            system,
+            scheduler,
+            block,
+            operations,
+            bytes,
+            seconds,
+            latency_ms,
+            steady_from,
+            rate,
+            meter: Meter::None,
+            run: Spent::default(),
+            drain: Spent::default(),
+            load_before,
+            power: Vec::new(),
+            guest: None,
+            ended: Some(ended),
+        }
+    }
+}

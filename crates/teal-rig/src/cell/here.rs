@@ -1,0 +1,198 @@
+//! Counting on this machine: what a modelled disk or the kernel says of the device, and what a meter measures.
+
+use super::{CellCounter, CellTask, WorkloadFigures, perform};
+use crate::meter::{self, Meter, Watch};
+use crate::testbed::Testbed;
+use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use teal_env::{Clock as _, SystemClock, Timer as _};
+use teal_study::matrix::{LEAST, Metering, Spent};
+
+/// Points of a run's power over time that are kept.
+const POINTS: usize = 200;
+/// How often an end is looked for while the idle power is measured.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What the device of a run did, and what that took.
+#[derive(Debug)]
+pub struct DeviceFigures {
+    /// What says the joules.
+    pub meter: teal_study::matrix::Meter,
+    /// From the first operation to the last.
+    pub run: Spent,
+    /// From then on until nothing was left to be written.
+    pub drain: Spent,
+    /// Seconds since the first operation, and the mean watts around them.
+    pub power: Vec<[f64; 2]>,
+}
+
+/// Runs a cell on this machine's kernel; returns `None` if that was interrupted.
+///
+/// # Errors
+/// The cell cannot be run, or the meter fails.
+pub fn run_here(
+    task: &CellTask,
+    testbed: &Testbed,
+    schedulers: &[String],
+    metering: Option<&Metering>,
+    ended: &AtomicBool,
+) -> Result<Option<(WorkloadFigures, DeviceFigures)>> {
+    let mut counter = HostCounter {
+        meter: metering.map(Meter::open).transpose()?,
+        idle_seconds: metering.map_or(0, |of| of.idle_seconds),
+        ended,
+        watch: None,
+        from: Spent::default(),
+        last_operation: 0.0,
+        run: Spent::default(),
+        drain: Spent::default(),
+        power: Vec::new(),
+    };
+    let Some(figures) = perform(task, testbed, schedulers, &mut counter, ended)? else {
+        return Ok(None);
+    };
+    let meter = match metering {
+        Some(of) => teal_study::matrix::Meter::Measured(of.name()),
+        None => testbed.meter(),
+    };
+    let HostCounter {
+        run, drain, power, ..
+    } = counter;
+    Ok(Some((
+        figures,
+        DeviceFigures {
+            meter,
+            run,
+            drain,
+            power,
+        },
+    )))
+}
+
+/// A meter that is being read.
+struct Reading {
+    watch: Watch,
+    /// When reading began, in seconds.
+    since: f64,
+    /// When the workload began.
+    began: f64,
+}
+
+struct HostCounter<'a> {
+    meter: Option<Meter>,
+    /// Seconds before the run in which the idle power is measured; 0: it is not.
+    idle_seconds: u64,
+    ended: &'a AtomicBool,
+    watch: Option<Reading>,
+    /// What the device had done when the run began.
+    from: Spent,
+    /// When the last operation ended, in seconds.
+    last_operation: f64,
+    run: Spent,
+    drain: Spent,
+    power: Vec<[f64; 2]>,
+}
+
+impl CellCounter for HostCounter<'_> {
+    fn begin(&mut self, testbed: &Testbed) -> Result<()> {
+        if let Some(meter) = &self.meter {
+            let (watch, since) = (meter.watch()?, meter::now());
+            let clock = SystemClock;
+            let end = clock.monotonic() + Duration::from_secs(self.idle_seconds);
+            while clock.monotonic() < end && !self.ended.load(Ordering::Relaxed) {
+                clock.wait_until(end.min(clock.monotonic() + LOOK));
+            }
+            self.watch = Some(Reading {
+                watch,
+                since,
+                began: meter::now(),
+            });
+        }
+        self.from = testbed.mark()?;
+        Ok(())
+    }
+
+    fn ran(&mut self, testbed: &Testbed) -> Result<()> {
+        self.last_operation = meter::now();
+        self.run = testbed.spent()?.since(&self.from);
+        Ok(())
+    }
+
+    fn drained(&mut self, testbed: &Testbed) -> Result<()> {
+        self.drain = testbed.spent()?.since(&self.from).since(&self.run);
+        self.power = testbed.power()?;
+        self.add_measured_joules()
+    }
+}
+
+impl HostCounter<'_> {
+    /// Adds the joules of the meter, if there is one, to the run and the drain, which has ended now; and the power of that time, thinned.
+    fn add_measured_joules(&mut self) -> Result<()> {
+        let (Some(meter), Some(reading)) = (&self.meter, self.watch.take()) else {
+            return Ok(());
+        };
+        let Reading {
+            watch,
+            since,
+            began,
+        } = reading;
+        let drained = meter::now();
+        let power = watch.end(meter)?;
+        let too_few = |from: f64, to: f64| {
+            let read = power.count(from, to);
+            format!(
+                "the meter was read {read} times in {:.1} s, and {LEAST} readings are needed: say a smaller meter.every_ms, or a longer runs.seconds",
+                to - from
+            )
+        };
+        let idle_watts = if self.idle_seconds > 0 {
+            power
+                .watts(since, began)
+                .with_context(|| too_few(since, began))?
+        } else {
+            0.0
+        };
+        let net_joules = |to: f64| {
+            power
+                .joules(began, to)
+                .map(|joules| joules - idle_watts * (to - began))
+        };
+        let ended = self.last_operation;
+        self.run.joules = net_joules(ended).with_context(|| too_few(began, ended))?;
+        let all = net_joules(drained).with_context(|| too_few(began, drained))?;
+        self.drain.joules = all - self.run.joules;
+        self.power.extend(thinned(power.readings(), began));
+        Ok(())
+    }
+}
+
+/// Returns seconds since `began` and watts of at most [`POINTS`] means of neighbouring readings.
+fn thinned(readings: &[(f64, f64)], began: f64) -> Vec<[f64; 2]> {
+    let of_run: Vec<_> = readings.iter().filter(|(at, _)| *at >= began).collect();
+    let every = of_run.len().div_ceil(POINTS).max(1);
+    let mean = |some: &[&(f64, f64)]| {
+        let many = some.len() as f64;
+        let seconds: f64 = some.iter().map(|(at, _)| at - began).sum();
+        let watts: f64 = some.iter().map(|(_, watts)| watts).sum();
+        [seconds / many, watts / many]
+    };
+    of_run.chunks(every).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_over_time_is_thinned_to_means_and_begins_with_the_run() {
+        let readings: Vec<_> = (0..1000_u32)
+            .map(|at| (f64::from(at), f64::from(at % 2)))
+            .collect();
+        let points = thinned(&readings, 200.0);
+        assert_eq!(points.len(), POINTS);
+        assert_eq!(points[0], [1.5, 0.5]);
+        assert_eq!(points[POINTS - 1], [797.5, 0.5]);
+        assert_eq!(thinned(&readings[..3], 1.0), [[0.0, 1.0], [1.0, 0.0]]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Modelled disks: each is a process that serves a file over FUSE, and a loop device over that file; started, looked at and stopped by name.
+
+mod backing;
+mod daemon;
+mod leftovers;
+mod model;
+mod nbd;
+mod report;
+mod start;
+
+pub(crate) use backing::Backing;
+pub use model::{DiskModel, WriteCache};
+pub use nbd::serve_nbd;
+pub(crate) use report::TimeUse;
+pub use report::{DiskReport, RequestSums};
+pub use start::{DiskStart, start};
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+use std::path::PathBuf;
+use std::time::Duration;
+use teal_command::paths;
+use teal_command::say::say;
+use teal_env::{Clock as _, SystemClock, Timer as _};
+
+/// The longest name of a disk.
+const NAME_MAX: usize = 32;
+/// How long the end of a disk may take: dirty data of its device is written first.
+const PATIENCE_SECS: i64 = 60;
+/// How long a device may be held that is mounted nowhere here: by a file system that is still closing, or in a namespace that had the mount and goes.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Returns where a disk of that name is mounted, or would be.
+///
+/// # Errors
+/// That is no name for a disk.
+pub fn place(name: &str) -> Result<PathBuf> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty()
+        || name.len() > NAME_MAX
+        || name.starts_with(['.', '-'])
+        || !name.chars().all(is_fine)
+    {
+        bail!(
+            "'{name}' is no name for a disk: letters, digits, '-', '_' and '.', at most {NAME_MAX}"
+        );
+    }
+    Ok(paths::disks_dir()?.join(name))
+}
+
+/// Says that there is no disk of that name.
+pub fn unknown(name: &str) -> String {
+    format!("there is no disk {name}; `teal lab disk ls` lists those that are there")
+}
+
+/// Tells a disk something and returns its answer.
+///
+/// # Errors
+/// There is no such disk.
+pub fn tell(name: &str, what: &str) -> Result<rustix::io::Result<()>> {
+    let control = place(name)?.join("control");
+    // Nothing is made or cut off: the file is there or the disk is not.
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&control)
+        .map_err(|_| anyhow::anyhow!(unknown(name)))?;
+    Ok(rustix::io::write(&file, what.as_bytes()).map(drop))
+}
+
+/// Takes a disk away, or what a killed one has left.
+///
+/// # Errors
+/// There is no such disk, or its device is in use.
+pub fn stop(name: &str) -> Result<()> {
+    let dir = place(name)?;
+    if !dir.exists() && !teal_fuse::is_dead(&dir) {
+        bail!("{}", unknown(name));
+    }
+    let Ok(report) = DiskReport::read(&dir) else {
+        leftovers::clear(&dir)?;
+        say!("the process of disk {name} was gone; what it left is cleared away");
+        return Ok(());
+    };
+    let pid = Pid::from_raw(report.pid).context("no process is 0")?;
+    // Taken while it lives, so that it means this process for ever.
+    let daemon = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+        .context("watching the disk's process")?;
+    let clock = SystemClock;
+    let until = clock.monotonic() + CLOSING;
+    loop {
+        match tell(name, "stop")? {
+            Err(Errno::BUSY)
+                if !leftovers::mounted_from(&report.device)?.is_empty()
+                    || clock.monotonic() > until =>
+            {
+                bail!("the device of disk {name} is in use; unmount what is on it first");
+            }
+            Err(Errno::BUSY) => clock.wait_until(clock.monotonic() + CLOSING / 100),
+            told => break told.with_context(|| format!("disk {name}: stop"))?,
+        }
+    }
+    let end = Timespec {
+        tv_sec: PATIENCE_SECS,
+        tv_nsec: 0,
+    };
+    if rustix::event::poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&end))
+        .context("waiting")?
+        == 0
+    {
+        bail!(
+            "{} is still open somewhere; disk {name} goes when it is closed",
+            report.device.display()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! The bytes of a modelled disk: kept in a file, or gone with it.
+
+use anyhow::{Context, Result};
+use std::io::{self, IoSlice};
+use std::path::Path;
+use teal_command::paths;
+use teal_env::{Disk, DiskShape, FileDisk, OpenMode};
+use teal_types::Sector;
+
+/// Holds the bytes. What the drive takes is modelled, so the host's page cache may serve.
+#[derive(Debug)]
+pub(crate) enum Backing {
+    /// In a file that stays; a sync of the disk is one of the file.
+    Kept(FileDisk),
+    /// In a file without a name: nothing of it outlives the process, so there is nothing to sync.
+    Scratch(FileDisk),
+}
+
+impl Backing {
+    /// The file `image` of `bytes`, made if missing; without one, a file without a name.
+    pub(crate) fn open(image: Option<&Path>, name: &str, bytes: u64) -> Result<Self> {
+        let Some(image) = image else {
+            let path = paths::disk_image(&format!("{name}-{}", std::process::id()))?;
+            let disk = FileDisk::open(&path, OpenMode::Create(bytes))?.buffered();
+            std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+            return Ok(Self::Scratch(disk));
+        };
+        let mode = if image.exists() {
+            OpenMode::Write
+        } else {
+            OpenMode::Create(bytes)
+        };
+        Ok(Self::Kept(FileDisk::open(image, mode)?.buffered()))
+    }
+
+    fn file(&self) -> &FileDisk {
+        let (Self::Kept(file) | Self::Scratch(file)) = self;
+        file
+    }
+}
+
+impl Disk for Backing {
+    fn shape(&self) -> DiskShape {
+        self.file().shape()
+    }
+    fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        self.file().read_at(at, buf)
+    }
+    fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.file().write_at(at, parts)
+    }
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Kept(file) => file.sync(),
+            Self::Scratch(_) => Ok(()),
+        }
+    }
+    fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()> {
+        self.file().allocate(at, sectors)
+    }
+    fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
+        self.file().discard(at, sectors)
+    }
+}

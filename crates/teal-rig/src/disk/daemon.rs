@@ -1,0 +1,223 @@
+//! The process behind a modelled disk: the model, its file system, and the loop device over it.
+//!
+//! # How it ends
+//! 1. `teal lab disk stop`: refused while something is mounted from the device; then the device goes, its last data is written, and
+//!    the file system goes with it.
+//! 2. SIGTERM and SIGINT: the same, but whoever uses the device is served until it is closed. The second signal ends at once.
+//! 3. Killed: the mount and, if it is in use, the device stay behind, dead; the next `start` or `stop` of the name clears them away.
+
+use super::backing::Backing;
+use super::report::{DiskReport, RequestSums};
+use super::start::DiskStart;
+use anyhow::{Context, Result};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use teal_command::READY;
+use teal_command::say::say;
+use teal_emulator::{EmulatedDisk, ImageFs, Owner, Pace, Setup, VirtualClock};
+use teal_env::{Clock as _, SystemClock};
+use teal_fuse::{LoopDevice, MountOptions, Session, Unmount, Unmounter};
+use teal_types::Span;
+
+/// Bytes of a sector as the kernel sees it.
+const LOGICAL: u32 = 512;
+/// The largest request. With at most 128 segments it fits one FUSE request of 256 pages, however they are aligned.
+const LARGEST_KB: &str = "512";
+
+struct DiskDaemon {
+    disk: EmulatedDisk<Backing>,
+    /// What does not change.
+    report: DiskReport,
+    unmounter: Unmounter,
+    device: Mutex<Option<LoopDevice>>,
+    path: OnceLock<std::path::PathBuf>,
+    is_ending: AtomicBool,
+}
+
+/// Serves a disk until it is stopped.
+pub(super) fn serve(args: &DiskStart, setup: Setup, dir: &Path) -> Result<ExitCode> {
+    match start(args, &setup, dir).and_then(|(daemon, session)| run(&Arc::new(daemon), &session)) {
+        Ok(()) => {
+            let _ = std::fs::remove_dir(dir);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            say!("{}", format!("{error:#}").replace('\n', " "));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn start(args: &DiskStart, setup: &Setup, dir: &Path) -> Result<(DiskDaemon, Session)> {
+    // Requests of the device must not wait for memory that only their being served would free.
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        log::warn!("under memory pressure, requests may wait for each other: {error}");
+    }
+    let pace = if args.real_time {
+        Pace::real(Arc::new(SystemClock))
+    } else {
+        Pace::Virtual(VirtualClock::default())
+    };
+    let disk = args.model.emulate(setup, &args.name, pace)?;
+    let report = DiskReport {
+        name: args.name.clone(),
+        pid: i32::try_from(std::process::id()).context("a process number")?,
+        device: std::path::PathBuf::new(),
+        modelled_by: setup.profile().name.clone(),
+        assumed: setup.assumed().to_vec(),
+        bytes: args.model.size,
+        write_cache_bytes: setup.profile().electronics.write_cache.get(),
+        real_time: args.real_time,
+        state: String::new(),
+        unwritten_bytes: 0,
+        cycles: 0,
+        log: args.model.log.clone(),
+        log_records: 0,
+        log_error: None,
+        total: RequestSums::default(),
+        mark: None,
+        since_mark: RequestSums::default(),
+    };
+    let options = MountOptions {
+        source: format!("disk-{}", args.name),
+        ..MountOptions::default()
+    };
+    let session = Session::mount(dir, &options, &ImageFs::<Backing, DiskDaemon>::config())?;
+    let unmounter = session.unmounter().context("a mount without an end")?;
+    let (device, path, is_ending) = (Mutex::default(), OnceLock::new(), AtomicBool::new(false));
+    Ok((
+        DiskDaemon {
+            disk,
+            report,
+            unmounter,
+            device,
+            path,
+            is_ending,
+        },
+        session,
+    ))
+}
+
+fn run(daemon: &Arc<DiskDaemon>, session: &Session) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
+    let for_signals = Arc::clone(daemon);
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
+    std::thread::scope(|scope| {
+        let serve = || ImageFs::run(session, &daemon.disk, &**daemon, SystemClock.civil());
+        let served = std::thread::Builder::new()
+            .name("requests".to_owned())
+            .spawn_scoped(scope, serve)?;
+        // Served from here on: the kernel opens the file for the device.
+        let attached = daemon.attach();
+        if attached.is_err() {
+            daemon.end();
+        }
+        let ended = served
+            .join()
+            .map_err(|_| anyhow::anyhow!("the thread that serves requests panicked"))?;
+        daemon.disk.flush_log();
+        attached.and(ended.context("serving the disk"))
+    })
+}
+
+impl DiskDaemon {
+    /// Makes the device, sets it up as the drive it stands for, and tells the parent.
+    fn attach(&self) -> Result<()> {
+        let device = LoopDevice::direct(&self.unmounter.point().join("disk.img"), LOGICAL)
+            .context("no loop device over the modelled disk")?;
+        let has_cache = self.report.write_cache_bytes > 0;
+        let settings = [
+            ("max_sectors_kb", LARGEST_KB),
+            ("rotational", "1"),
+            ("discard_max_bytes", "0"),
+            // Without a cache there is nothing to flush, and the kernel knows.
+            (
+                "write_cache",
+                if has_cache {
+                    "write back"
+                } else {
+                    "write through"
+                },
+            ),
+        ];
+        for (setting, value) in settings {
+            device
+                .set_queue(setting, value)
+                .with_context(|| format!("setting {setting} of {}", device.path().display()))?;
+        }
+        let path = device.path().to_owned();
+        *self.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(device);
+        let path = self.path.get_or_init(|| path);
+        let mut out = std::io::stdout();
+        writeln!(out, "{READY} {}", path.display())
+            .and_then(|()| out.flush())
+            .context("the parent does not listen")?;
+        let _ = rustix::process::setsid();
+        Ok(())
+    }
+
+    /// The device and the mount go, as soon as nobody uses them.
+    fn end(&self) {
+        // Closing the device writes what is dirty: that is served meanwhile, by another thread.
+        drop(
+            self.device
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
+            log::error!("{error}");
+        }
+    }
+
+    fn interrupted(&self) {
+        if self.is_ending.swap(true, Ordering::AcqRel) {
+            log::warn!("ending at once");
+            std::process::exit(1);
+        }
+        self.end();
+    }
+}
+
+impl Owner for DiskDaemon {
+    fn stat(&self) -> Vec<u8> {
+        let mut report = self.report.clone();
+        report.device = self.path.get().cloned().unwrap_or_default();
+        report.fill(&self.disk.snapshot(), self.disk.model());
+        serde_json::to_vec(&report).unwrap_or_default()
+    }
+
+    fn command(&self, command: &str) -> Result<(), Errno> {
+        let (word, rest) = command.split_once(' ').unwrap_or((command, ""));
+        match word {
+            "mark" => self.disk.mark(rest),
+            "sleep" => {
+                let ticket = self.disk.sleep();
+                self.disk.wait(ticket);
+            }
+            "idle" => self
+                .disk
+                .idle(Span::nanos(rest.parse().map_err(|_| Errno::INVAL)?)),
+            "stop" => {
+                let path = self.path.get().ok_or(Errno::AGAIN)?;
+                // What is mounted holds the device exclusively.
+                rustix::fs::open(
+                    path,
+                    OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,
+                    Mode::empty(),
+                )?;
+                self.end();
+            }
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(())
+    }
+}

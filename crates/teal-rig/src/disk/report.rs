@@ -1,0 +1,247 @@
+//! What a modelled disk says of itself: JSON in its file `stat`, lines for people.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use teal_command::say::say;
+use teal_command::size::human;
+use teal_emulator::{Account, Power, Series, Snapshot};
+use teal_energy::ledger::{Phase, Use};
+use teal_energy::power::PowerModel;
+use teal_types::{Energy, SECTOR, Span, Time};
+
+/// What a disk says of itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiskReport {
+    pub(crate) name: String,
+    pub(crate) pid: i32,
+    pub(crate) device: PathBuf,
+    /// The joules are modelled by this profile, not measured.
+    pub(crate) modelled_by: String,
+    /// Figures that no source stands behind.
+    pub(crate) assumed: Vec<String>,
+    pub(crate) bytes: u64,
+    pub(crate) write_cache_bytes: u64,
+    pub(crate) real_time: bool,
+    pub(crate) state: String,
+    pub(crate) unwritten_bytes: u64,
+    pub(crate) cycles: u64,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) log_records: u64,
+    pub(crate) log_error: Option<String>,
+    pub(crate) total: RequestSums,
+    pub(crate) mark: Option<String>,
+    /// All of it, if nobody has set a mark.
+    pub(crate) since_mark: RequestSums,
+}
+
+/// Requests and joules of a time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RequestSums {
+    pub(crate) elapsed_ns: u64,
+    pub(crate) reads: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) writes: u64,
+    pub(crate) bytes_written: u64,
+    pub(crate) flushes: u64,
+    pub(crate) discards: u64,
+    pub(crate) seeks: u64,
+    pub(crate) wakes: u64,
+    pub(crate) microjoules: u64,
+    /// By what it was used for; they sum up to `microjoules`.
+    pub(crate) uses: Vec<TimeUse>,
+    /// Over time, where that is kept: since the mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) power: Option<PowerBins>,
+}
+
+/// Joules by bins of the disk's time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PowerBins {
+    /// How wide a bin is; the last ends with the time that has passed.
+    pub(crate) bin_ns: u64,
+    /// They sum up to those of all uses.
+    pub(crate) microjoules: Vec<u64>,
+}
+
+/// One use.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TimeUse {
+    pub(crate) name: String,
+    pub(crate) count: u64,
+    pub(crate) ns: u64,
+    pub(crate) microjoules: u64,
+}
+
+impl RequestSums {
+    pub(crate) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
+        let (requests, uses) = later.since(earlier);
+        let seeks = uses
+            .iter()
+            .find(|(used, ..)| *used == Use::Work(Phase::Seek))
+            .map_or(0, |(_, count, ..)| *count);
+        let usage = |(used, count, time, energy): (Use, u64, Span, Energy)| TimeUse {
+            name: used.name(|state| model.name(state)),
+            count,
+            ns: time.get(),
+            microjoules: energy.get(),
+        };
+        let uses: Vec<_> = uses
+            .into_iter()
+            .filter(|(_, _, time, _)| *time > Span::ZERO)
+            .map(usage)
+            .collect();
+        Self {
+            elapsed_ns: uses.iter().map(|u| u.ns).sum(),
+            reads: requests.reads,
+            bytes_read: requests.sectors_read * SECTOR,
+            writes: requests.writes,
+            bytes_written: requests.sectors_written * SECTOR,
+            flushes: requests.flushes,
+            discards: requests.discards,
+            seeks,
+            wakes: requests.wakes,
+            microjoules: uses.iter().map(|u| u.microjoules).sum(),
+            uses,
+            power: None,
+        }
+    }
+
+    /// With the same joules over time.
+    pub(crate) fn with_power(mut self, series: &Series) -> Self {
+        let bins = series.bins(Energy::microjoules(self.microjoules));
+        let microjoules = bins.into_iter().map(Energy::get).collect();
+        self.power = Some(PowerBins {
+            bin_ns: series.width().get(),
+            microjoules,
+        });
+        self
+    }
+
+    /// Seconds to the middle of each bin, and the mean watts in it.
+    pub(crate) fn watts(&self) -> Vec<[f64; 2]> {
+        let Some(PowerBins {
+            bin_ns,
+            microjoules,
+        }) = &self.power
+        else {
+            return Vec::new();
+        };
+        let edge = |bin: usize| (bin as u64 * bin_ns).min(self.elapsed_ns) as f64 / 1e9;
+        let bins = microjoules
+            .iter()
+            .enumerate()
+            .map(|(at, joules)| (edge(at), edge(at + 1), *joules as f64 / 1e6));
+        let of_time = bins.filter(|(from, until, _)| until > from);
+        of_time
+            .map(|(from, until, joules)| [f64::midpoint(from, until), joules / (until - from)])
+            .collect()
+    }
+
+    pub(crate) fn show(&self, profile: &str) {
+        say!(
+            "  requests  {} reads ({}), {} writes ({}), {} flushes, {} discards",
+            self.reads,
+            human(self.bytes_read),
+            self.writes,
+            human(self.bytes_written),
+            self.flushes,
+            self.discards
+        );
+        say!("  seeks     {}; woken {} times", self.seeks, self.wakes);
+        let (energy, time) = (
+            Energy::microjoules(self.microjoules),
+            Span::nanos(self.elapsed_ns),
+        );
+        say!("  energy    {energy} in {time}, modelled by {profile}");
+        let watts = self.watts();
+        if let (Some(PowerBins { bin_ns, .. }), true) = (&self.power, watts.len() > 1) {
+            let (low, high) = watts
+                .iter()
+                .fold((f64::INFINITY, 0.0_f64), |(low, high), [_, w]| {
+                    (low.min(*w), high.max(*w))
+                });
+            say!(
+                "  power     {low:.3} to {high:.3} W, means of {}",
+                Span::nanos(*bin_ns)
+            );
+        }
+        for used in &self.uses {
+            let (energy, time) = (
+                Energy::microjoules(used.microjoules).to_string(),
+                Span::nanos(used.ns).to_string(),
+            );
+            say!(
+                "    {:<18} {:>8} x {time:>11} {energy:>12}",
+                used.name,
+                used.count
+            );
+        }
+    }
+}
+
+impl DiskReport {
+    /// Fills in what changes.
+    pub(crate) fn fill(&mut self, now: &Snapshot, model: &PowerModel) {
+        self.state = match now.power {
+            Power::Ready => "ready",
+            Power::Asleep => "asleep",
+        }
+        .to_owned();
+        self.unwritten_bytes = now.unwritten;
+        self.cycles = now.cycles;
+        self.log_records = now.records;
+        self.log_error.clone_from(&now.log_error);
+        self.total = RequestSums::between(&Account::default(), &now.account, model);
+        self.mark = now
+            .mark
+            .as_ref()
+            .map(|(label, _): &(String, Time)| label.clone());
+        self.since_mark =
+            RequestSums::between(&now.at_mark, &now.account, model).with_power(&now.series);
+    }
+
+    /// Asks the disk that is mounted there.
+    ///
+    /// # Errors
+    /// Its process is gone, or there never was one.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let text =
+            std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;
+        serde_json::from_str(&text).context("the disk's answer cannot be understood")
+    }
+
+    /// Returns its name, profile, device and state as one line.
+    pub fn line(&self) -> String {
+        let cache = if self.write_cache_bytes > 0 {
+            "on"
+        } else {
+            "off"
+        };
+        let time = if self.real_time { "real" } else { "virtual" };
+        format!(
+            "{}: {} on {}, {}, cache {cache}, {time} time, {}",
+            self.name,
+            self.modelled_by,
+            self.device.display(),
+            human(self.bytes),
+            self.state
+        )
+    }
+
+    /// Prints all of it for people.
+    pub fn show(&self) {
+        say!("{}", self.line());
+        if !self.assumed.is_empty() {
+            say!("  assumed   {}", self.assumed.join(", "));
+        }
+        if let Some(error) = &self.log_error {
+            say!("  LOG       incomplete: {error}");
+        }
+        match &self.mark {
+            Some(mark) => say!("since the mark \"{mark}\":"),
+            None => say!("since the start:"),
+        }
+        self.since_mark.show(&self.modelled_by);
+    }
+}

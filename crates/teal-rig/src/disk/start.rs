@@ -1,0 +1,141 @@
+//! Starting a modelled disk: checks, then a process of its own whose start is waited for.
+
+use super::model::{DiskModel, WriteCache};
+use super::{daemon, leftovers, place};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use teal_command::say::say;
+use teal_command::{READY, fuse_is_there, paths, program};
+use teal_energy::Profile;
+
+/// What is to be started.
+#[derive(Debug)]
+pub struct DiskStart {
+    /// The disk.
+    pub model: DiskModel,
+    /// Answers when the modelled drive would; otherwise at once, and time is virtual.
+    pub real_time: bool,
+    /// What it is called.
+    pub name: String,
+    /// This is the disk's own process: it serves, and tells its parent on standard output once it does.
+    pub is_daemon: bool,
+}
+
+/// Starts a disk and prints its block device; or, in its own process, serves it until it is stopped.
+///
+/// # Errors
+/// Why there can be no such disk here.
+pub fn start(mut args: DiskStart) -> Result<ExitCode> {
+    let setup = args.model.setup()?;
+    let dir = place(&args.name)?;
+    for path in [&mut args.model.log, &mut args.model.image]
+        .into_iter()
+        .flatten()
+    {
+        *path = paths::absolute(path)?;
+    }
+    if args.is_daemon {
+        return daemon::serve(&args, setup, &dir);
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("a modelled disk needs root: it is a loop device");
+    }
+    if !fuse_is_there() {
+        bail!(
+            "/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device"
+        );
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        bail!(
+            "/dev/loop-control is missing: this kernel or container has no loop devices; load the module `loop`"
+        );
+    }
+    if teal_fuse::is_dead(&dir) || dir.exists() && !dir.join("stat").exists() {
+        leftovers::clear(&dir)?;
+    }
+    if dir.exists() {
+        bail!(
+            "there is a disk {0} already; choose another name, or `teal lab disk stop {0}`",
+            args.name
+        );
+    }
+    std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+    let started = detach(&args, &dir);
+    if started.is_err() {
+        // Empty, and nobody's: the process is gone.
+        let _ = std::fs::remove_dir(&dir);
+    }
+    say!("{}", started?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the process that serves, and gives the device it prints.
+fn detach(args: &DiskStart, dir: &Path) -> Result<String> {
+    let log = paths::log_file(dir)?;
+    let errors = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .with_context(|| log.display().to_string())?;
+    let mut command = Command::new(program::this()?);
+    command
+        .args(["disk", "start", "--tell", "--profile"])
+        .arg(absolute_profile(&args.model.profile)?);
+    command.args(["--size", &args.model.size.to_string()]);
+    command.args([
+        "--cache",
+        if matches!(args.model.cache, WriteCache::Off) {
+            "off"
+        } else {
+            "on"
+        },
+    ]);
+    if let Some(seconds) = args.model.spin_down {
+        command.args(["--spin-down", &seconds.to_string()]);
+    }
+    if args.real_time {
+        command.arg("--real-time");
+    }
+    for (option, path) in [("--log", &args.model.log), ("--image", &args.model.image)] {
+        if let Some(path) = path {
+            command.arg(option).arg(path);
+        }
+    }
+    command.arg("--").arg(&args.name);
+    command.env("MALLOC_ARENA_MAX", "2");
+    command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors);
+    let mut child = command.spawn().context("cannot start the disk's process")?;
+    let mut said = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out)
+            .read_line(&mut said)
+            .context("the disk's process says nothing")?;
+    }
+    let said = said.trim();
+    if let Some(device) = said.strip_prefix(READY) {
+        return Ok(device.trim().to_owned());
+    }
+    let _ = child.wait();
+    if said.is_empty() {
+        bail!(
+            "the disk's process ended without a word; see {}",
+            log.display()
+        );
+    }
+    bail!("{}", said.strip_prefix("teal: ").unwrap_or(said))
+}
+
+/// A name as it is; a file's path so that it can be found from elsewhere.
+fn absolute_profile(name: &str) -> Result<std::path::PathBuf> {
+    if Profile::shipped(name).is_some() {
+        Ok(name.into())
+    } else {
+        paths::absolute(Path::new(name))
+    }
+}

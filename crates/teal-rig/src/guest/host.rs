@@ -1,0 +1,311 @@
+//! The host's side of a guest: the disk, its network, and when the guest ends. First process of namespaces of its own, so that everything in them ends with it.
+//!
+//! # Guarantees
+//! 1. *No guest is killed alone*: its programs are traced by its kernel, and would go on as programs of this machine if that were gone before them. The end of a first process takes
+//!    all of its namespace at once.
+
+use super::{ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, program};
+use crate::command;
+use crate::disk::{Backing, DiskModel, RequestSums, WriteCache};
+use anyhow::{Context, Result, bail};
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use teal_command::say::say;
+use teal_emulator::{EmulatedDisk, Pace, VirtualClock, nbd};
+use teal_env::{Clock as _, SystemClock, Timer as _};
+
+type GuestDisk = Arc<EmulatedDisk<Backing>>;
+
+/// A guest that asks nothing of its disk for so many looks hangs; beside the seconds that its task may be busy without.
+const LOOKS_MAX: u64 = 300;
+/// How long one that is done may take to switch itself off, and how often it is looked.
+const OFF_MAX: Duration = Duration::from_secs(30);
+const OFF_LOOK: Duration = Duration::from_millis(50);
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// Lines of its console that are kept.
+const LINES_MAX: usize = 12;
+/// The network device.
+const TAP: &str = "guest";
+/// No directory: the guest keeps nothing on this machine, and has no console to be commanded by.
+const NOWHERE: &str = "/dev/null";
+
+/// What ends the waiting.
+enum GuestEvent {
+    Finished(GuestOutcome),
+    Failed(String),
+    /// Nobody wants it any more.
+    Unwanted,
+}
+
+/// Does the job on standard input: runs a guest, and prints its outcome.
+///
+/// # Errors
+/// The guest failed; the error ends with its last words.
+pub fn host() -> Result<ExitCode> {
+    let mut line = String::new();
+    std::io::stdin()
+        .read_line(&mut line)
+        .context("standard input")?;
+    let job: GuestJob = serde_json::from_str(&line)
+        .context("this is for guests; say `teal lab matrix` or `phases`")?;
+    make_network()?;
+    let model = DiskModel {
+        profile: job.profile.clone(),
+        size: job.size,
+        cache: WriteCache::On,
+        spin_down: None,
+        log: None,
+        image: None,
+    };
+    // The number that this process has outside: inside it is 1.
+    let number = std::fs::read_link("/proc/self").context("/proc/self")?;
+    let name = format!("guest-{}", number.display());
+    let disk: GuestDisk = Arc::new(model.emulate(
+        &model.setup()?,
+        &name,
+        Pace::Virtual(VirtualClock::default()),
+    )?);
+    let (tell, told) = mpsc::channel();
+    let [blocks, words] = PORTS;
+    serve(
+        Arc::clone(&disk),
+        TcpListener::bind((ADDRESSES[0], blocks))?,
+    )?;
+    listen(
+        Arc::clone(&disk),
+        TcpListener::bind((ADDRESSES[0], words))?,
+        &job.task,
+        tell.clone(),
+    )?;
+    watch_input(tell)?;
+    let console = Arc::default();
+    let mut guest = start(MEMORY.saturating_add(job.memory), &console)?;
+    match wait(&mut guest, &told, &disk, LOOKS_MAX.saturating_add(job.busy)) {
+        Ok(Some(outcome)) => {
+            say!("{}", serde_json::to_string(&outcome)?);
+            switched_off(&mut guest)?;
+        }
+        Ok(None) => {}
+        Err(error) => {
+            let lines = console.lock().unwrap_or_else(PoisonError::into_inner);
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            bail!("{error:#}; its last words:\n  {}", lines.join("\n  "));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the guest has switched itself off.
+fn switched_off(guest: &mut Child) -> Result<()> {
+    let deadline = SystemClock.monotonic() + OFF_MAX;
+    while guest.try_wait().context("looking at the guest")?.is_none()
+        && SystemClock.monotonic() < deadline
+    {
+        SystemClock.wait_until(SystemClock.monotonic() + OFF_LOOK);
+    }
+    Ok(())
+}
+
+/// A network of two, in the namespace.
+fn make_network() -> Result<()> {
+    let address = format!("{}/24", ADDRESSES[0]);
+    let ip = program("ip", "iproute2")?;
+    for args in [
+        &["link", "set", "lo", "up"][..],
+        &["tuntap", "add", "dev", TAP, "mode", "tap"],
+        &["address", "add", &address, "dev", TAP],
+        &["link", "set", TAP, "up"],
+    ] {
+        command::run(&ip, args)?;
+    }
+    Ok(())
+}
+
+/// Serves the disk to the guest.
+fn serve(disk: GuestDisk, socket: TcpListener) -> Result<()> {
+    std::thread::Builder::new()
+        .name("blocks".to_owned())
+        .spawn(move || {
+            for client in socket.incoming() {
+                let done = client.and_then(|mut client| {
+                    client.set_nodelay(true)?;
+                    nbd::serve(&disk, &mut client)
+                });
+                if let Err(error) = done {
+                    log::debug!("the disk's client is gone: {error}");
+                }
+            }
+        })?;
+    Ok(())
+}
+
+/// Counts as the guest says.
+fn listen(
+    disk: GuestDisk,
+    socket: TcpListener,
+    task: &GuestTask,
+    tell: Sender<GuestEvent>,
+) -> Result<()> {
+    let task = serde_json::to_string(task)?;
+    std::thread::Builder::new()
+        .name("words".to_owned())
+        .spawn(move || {
+            let talked = socket
+                .accept()
+                .map_err(anyhow::Error::from)
+                .and_then(|(guest, _)| {
+                    guest.set_nodelay(true)?;
+                    talk(&disk, &task, &guest)
+                });
+            let event = match talked {
+                Ok(outcome) => GuestEvent::Finished(outcome),
+                Err(error) => GuestEvent::Failed(format!("{error:#}")),
+            };
+            drop(tell.send(event));
+        })?;
+    Ok(())
+}
+
+/// What the guest says is a word, and perhaps more; each is answered with a line.
+///
+/// | it says | means | answer |
+/// |---|---|---|
+/// | `task` | what shall it do? | the task |
+/// | `begin`, `ran`, `drained` | a part begins, has done its last operation, has left nothing to be written; in this order, as often as it has parts | an empty line |
+/// | `finished [KERNEL, ANSWER]`, `failed WHY` | the end | none |
+fn talk(
+    disk: &EmulatedDisk<impl teal_env::Disk>,
+    task: &str,
+    guest: &TcpStream,
+) -> Result<GuestOutcome> {
+    let mut counted = Vec::new();
+    let mut goes_on = false;
+    let mut ran: Option<RequestSums> = None;
+    for line in BufReader::new(guest).lines() {
+        let line = line.context("the guest is gone")?;
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let sums = || {
+            let now = disk.snapshot();
+            RequestSums::between(&now.at_mark, &now.account, disk.model()).with_power(&now.series)
+        };
+        match word {
+            "task" => {}
+            "begin" => {
+                disk.mark("begin");
+                goes_on = true;
+            }
+            "ran" if goes_on => ran = Some(sums()),
+            "drained" => {
+                let ran = ran.take().context("a part ends that has not run")?;
+                goes_on = false;
+                counted.push(CountedPart { ran, all: sums() });
+            }
+            "finished" => {
+                let (kernel, answer) = serde_json::from_str(rest).context("the guest's answer")?;
+                return Ok(GuestOutcome {
+                    kernel,
+                    counted,
+                    answer,
+                });
+            }
+            "failed" => bail!("{rest}"),
+            _ => bail!("the guest says '{line}'"),
+        }
+        let answer = if word == "task" { task } else { "" };
+        (&*guest)
+            .write_all(format!("{answer}\n").as_bytes())
+            .context("the guest is gone")?;
+    }
+    bail!("the guest went away")
+}
+
+/// The end of the input is the end of everything.
+fn watch_input(tell: Sender<GuestEvent>) -> Result<()> {
+    std::thread::Builder::new()
+        .name("input".to_owned())
+        .spawn(move || {
+            let mut rest = Vec::new();
+            let _ = std::io::stdin().read_to_end(&mut rest);
+            drop(tell.send(GuestEvent::Unwanted));
+        })?;
+    Ok(())
+}
+
+/// Starts the guest; the last lines of its console are kept.
+fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
+    let exe = teal_command::program::this()?;
+    let exe = exe
+        .to_str()
+        .filter(|path| !path.contains([' ', '"', ',']))
+        .context("this program's path has blanks")?;
+    let mut command = Command::new(program("linux.uml", "user-mode-linux")?);
+    // A root and a console are said, as what is made up for them would come behind the arguments of the first program.
+    command.arg(format!("mem={}M", memory.div_ceil(1 << 20)));
+    command.args([
+        "root=/dev/root",
+        "console=tty0",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "ro",
+    ]);
+    command
+        .args(["con=null", "con0=null,fd:1", "umid=guest"])
+        .arg(format!("uml_dir={NOWHERE}"));
+    command.arg(format!("vec0:transport=tap,ifname={TAP},depth=128,gro=1"));
+    command.arg(format!("init={exe}")).args(["--", "guest"]);
+    let mut guest = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let out = guest.stdout.take().context("piped")?;
+    let console = Arc::clone(console);
+    std::thread::Builder::new()
+        .name("console".to_owned())
+        .spawn(move || {
+            for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim().to_owned();
+                log::debug!("guest: {line}");
+                let mut lines = console.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.truncate(LINES_MAX - 1);
+                lines.push_front(line);
+            }
+        })?;
+    Ok(guest)
+}
+
+/// Waits for the guest's end; `None` if nobody wants it any more.
+fn wait(
+    guest: &mut Child,
+    told: &Receiver<GuestEvent>,
+    disk: &GuestDisk,
+    looks: u64,
+) -> Result<Option<GuestOutcome>> {
+    let mut last = 0;
+    let mut silent = 0;
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(GuestEvent::Finished(outcome)) => return Ok(Some(outcome)),
+            Ok(GuestEvent::Failed(why)) => bail!("{why}"),
+            Ok(GuestEvent::Unwanted) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("nobody listens to the guest"),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(status) = guest.try_wait().context("looking at the guest")? {
+            bail!("it ended: {status}");
+        }
+        let asked = disk.snapshot().account.requests;
+        let asked = asked.reads + asked.writes + asked.flushes;
+        silent = if asked == last { silent + 1 } else { 0 };
+        last = asked;
+        if silent == looks {
+            bail!("it has asked nothing of its disk for {looks} seconds");
+        }
+    }
+}

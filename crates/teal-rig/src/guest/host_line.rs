@@ -1,0 +1,45 @@
+//! The line from a guest to its host: a word and perhaps more, and a line as the answer (`host.rs` has the table).
+
+use super::{ADDRESSES, PORTS};
+use anyhow::{Context, Result};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
+/// The line to the host, which counts.
+#[derive(Debug)]
+pub(crate) struct HostLine(BufReader<TcpStream>);
+
+impl HostLine {
+    pub(super) fn open() -> Result<Self> {
+        let stream = TcpStream::connect((ADDRESSES[0], PORTS[1])).context("no line to the host")?;
+        stream.set_nodelay(true).context("the line to the host")?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub(super) fn say(&mut self, what: &str) -> Result<String> {
+        self.0
+            .get_mut()
+            .write_all(format!("{what}\n").as_bytes())
+            .context("the host does not listen")?;
+        let mut answer = String::new();
+        self.0
+            .read_line(&mut answer)
+            .context("the host does not answer")?;
+        Ok(answer)
+    }
+
+    /// From here on is counted.
+    pub(super) fn tell_begin(&mut self) -> Result<()> {
+        self.say("begin").map(drop)
+    }
+
+    /// The last operation is done.
+    pub(super) fn tell_ran(&mut self) -> Result<()> {
+        self.say("ran").map(drop)
+    }
+
+    /// All is written.
+    pub(super) fn tell_drained(&mut self) -> Result<()> {
+        self.say("drained").map(drop)
+    }
+}

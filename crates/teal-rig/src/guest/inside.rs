@@ -1,0 +1,158 @@
+//! The first program of a guest: it brings up what its task needs, does it, and switches the guest off.
+
+use super::{ADDRESSES, DIR, GuestFeatures, GuestTask, HostLine, MODULES, PORTS, program, runs};
+use crate::command;
+use crate::testbed::Testbed;
+use anyhow::{Context, Result, bail};
+use rustix::mount::MountFlags;
+use rustix::system::RebootCommand;
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::ExitCode;
+use teal_study::matrix::{Cache, Kind};
+
+/// The disk as the guest has it.
+const DISK: &str = "/dev/nbd0";
+/// As a modelled disk of the host is set up.
+const QUEUE: [(&str, &str); 3] = [
+    ("max_sectors_kb", "512"),
+    ("rotational", "1"),
+    ("scheduler", "none"),
+];
+/// Where nothing of the host's is.
+const PLACE: &str = "/run";
+
+/// Does the host's task as the first program of a guest, and switches the guest off.
+///
+/// # Errors
+/// This is no guest.
+pub fn inside() -> Result<ExitCode> {
+    if std::process::id() != 1 {
+        bail!("this is the first program of a guest; say `teal lab matrix` or `phases`");
+    }
+    if let Err(error) = live() {
+        // Without the line to the host the console is all there is.
+        teal_command::say::complain(&error);
+    }
+    rustix::system::reboot(RebootCommand::PowerOff).context("switching off")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn live() -> Result<()> {
+    for (kind, at) in [("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", PLACE)] {
+        rustix::mount::mount(kind, at, kind, MountFlags::empty(), None).context(at)?;
+    }
+    let address = format!("{}/24", ADDRESSES[1]);
+    let ip = program("ip", "iproute2")?;
+    for args in [
+        &["link", "set", "lo", "up"][..],
+        &["address", "add", &address, "dev", "vec0"],
+        &["link", "set", "vec0", "up"],
+    ] {
+        command::run(&ip, args)?;
+    }
+    let mut line = HostLine::open()?;
+    let told = match work(&mut line) {
+        Ok(answer) => format!("finished {}", json!([kernel(), answer])),
+        Err(error) => format!("failed {error:#}").replace('\n', " "),
+    };
+    line.say(&told).map(drop)
+}
+
+fn release() -> String {
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn kernel() -> String {
+    format!("user-mode Linux {}", release())
+}
+
+fn work(line: &mut HostLine) -> Result<Value> {
+    let task: GuestTask =
+        serde_json::from_str(&line.say("task")?).context("the task cannot be understood")?;
+    let kind = match &task {
+        GuestTask::Phases(of) => Some(of.kind),
+        GuestTask::Run(of) => Some(of.system.kind),
+        GuestTask::Try(system) => Some(system.kind),
+        GuestTask::Look => None,
+    };
+    ["drivers/block/nbd"]
+        .into_iter()
+        .chain(modules(kind))
+        .try_for_each(load)?;
+    // From now on without a line on the console for each.
+    std::fs::write("/proc/sys/vm/drop_caches", "4").context("/proc/sys/vm/drop_caches")?;
+    let client = program("nbd-client", "nbd-client")?;
+    let port = PORTS[0].to_string();
+    command::run(&client, &["-b", "512", ADDRESSES[0], &port, DISK])?;
+    for (setting, value) in QUEUE {
+        let file = format!("/sys/block/nbd0/queue/{setting}");
+        std::fs::write(&file, value).context(file)?;
+    }
+    let testbed = Testbed::real(Path::new(DISK))?;
+    match task {
+        GuestTask::Phases(of) => Ok(json!(runs::phases_inside(&of, testbed, line)?)),
+        GuestTask::Run(of) => {
+            if of.memory.is_some() {
+                limit_memory()?;
+            }
+            schedulers();
+            Ok(json!(runs::cell_inside(&of, &testbed, line)?))
+        }
+        GuestTask::Try(system) => {
+            testbed.make(&system)?;
+            testbed.mount(&system, Path::new(DIR), Cache::Cold)?.end()?;
+            Ok(Value::Null)
+        }
+        GuestTask::Look => {
+            schedulers();
+            Ok(json!(GuestFeatures {
+                schedulers: testbed.schedulers()?
+            }))
+        }
+    }
+}
+
+fn load(module: &str) -> Result<()> {
+    let path = format!("{MODULES}/{}/kernel/{module}.ko", release());
+    let file = OpenOptions::new()
+        .read(true)
+        .open(&path)
+        .with_context(|| path.clone())?;
+    rustix::system::finit_module(file, c"", 0).with_context(|| path)
+}
+
+/// Loads the schedulers that are not part of the kernel. Where one is not there, the disk does not have it.
+fn schedulers() {
+    if let Err(error) = load("block/bfq") {
+        log::debug!("{error:#}");
+    }
+}
+
+/// What a limit on memory needs: the controller, where it is looked for.
+fn limit_memory() -> Result<()> {
+    let at = Path::new(PLACE).join("memory");
+    std::fs::create_dir(&at).with_context(|| at.display().to_string())?;
+    rustix::mount::mount("cgroup", &at, "cgroup", MountFlags::empty(), c"memory")
+        .context("the memory controller")
+}
+
+/// What the guest's kernel loads for a file system, in this order.
+fn modules(kind: Option<Kind>) -> impl Iterator<Item = &'static str> {
+    let these: &[&str] = match kind {
+        Some(Kind::Nilfs2) => &["fs/nilfs2/nilfs2"],
+        Some(Kind::F2fs) => &["crypto/crc32_generic", "fs/f2fs/f2fs"],
+        Some(Kind::Vfat) => &[
+            "fs/nls/nls_cp437",
+            "fs/nls/nls_iso8859-1",
+            "fs/fat/fat",
+            "fs/fat/vfat",
+        ],
+        _ => &[],
+    };
+    these.iter().copied()
+}

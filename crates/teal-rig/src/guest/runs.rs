@@ -1,0 +1,131 @@
+//! Runs in guests: what goes in, what is done there, what comes out. The steps are those of `cell` and `phases`; the host of the guest counts.
+
+use super::{DIR, GuestJob, GuestTask, HostLine};
+use crate::cell::{self, CellCounter, CellTask, DeviceFigures, WorkloadFigures};
+use crate::phases::{self, Machine, PhaseCounter, PhaseStage, PhasesTask, measured};
+use crate::testbed::Testbed;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use teal_study::matrix::{Meter, Spent};
+use teal_study::phases::{Measured, Phase};
+
+impl CellCounter for HostLine {
+    fn begin(&mut self, _: &Testbed) -> Result<()> {
+        self.tell_begin()
+    }
+    fn ran(&mut self, _: &Testbed) -> Result<()> {
+        self.tell_ran()
+    }
+    fn drained(&mut self, _: &Testbed) -> Result<()> {
+        self.tell_drained()
+    }
+}
+
+/// In the guest: runs a cell, and returns the figures of its workload. A guest is ended from outside, never by itself.
+pub(super) fn cell_inside(
+    task: &CellTask,
+    testbed: &Testbed,
+    line: &mut HostLine,
+) -> Result<WorkloadFigures> {
+    let figures = cell::perform(task, testbed, &[], line, &AtomicBool::new(false))?;
+    figures.context("interrupted")
+}
+
+/// Has a guest run a cell; returns its kernel and the figures, or `None` if that was interrupted.
+///
+/// # Errors
+/// There can be no guest here, or the cell cannot be run in it.
+pub fn run_cell(
+    job: &GuestJob,
+    ended: &AtomicBool,
+) -> Result<Option<(String, WorkloadFigures, DeviceFigures)>> {
+    let Some(outcome) = super::run(job, ended)? else {
+        return Ok(None);
+    };
+    let [counted] = &outcome.counted[..] else {
+        bail!("the guest counted {} runs", outcome.counted.len())
+    };
+    let figures = serde_json::from_value(outcome.answer).context("the guest's answer")?;
+    let run = Spent::from(&counted.ran);
+    let device = DeviceFigures {
+        meter: Meter::Model(job.profile.clone()),
+        drain: Spent::from(&counted.all).since(&run),
+        run,
+        power: counted.all.watts(),
+    };
+    Ok(Some((outcome.kernel, figures, device)))
+}
+
+/// Tells the host, and keeps how many operations each phase that counts had.
+struct ToldPhases<'a> {
+    line: &'a mut HostLine,
+    operations: Vec<u64>,
+}
+
+impl PhaseCounter for ToldPhases<'_> {
+    fn begin(&mut self, _: &Testbed, _: &Phase) -> Result<()> {
+        self.line.tell_begin()
+    }
+    fn ran(&mut self, _: &Testbed, _: &Phase) -> Result<()> {
+        self.line.tell_ran()
+    }
+    fn drained(&mut self, _: &Testbed, _: &Phase, operations: u64) -> Result<()> {
+        self.operations.push(operations);
+        self.line.tell_drained()
+    }
+}
+
+/// In the guest: carries the phases out, and returns the operations of each that counts.
+pub(super) fn phases_inside(
+    task: &PhasesTask,
+    testbed: Testbed,
+    line: &mut HostLine,
+) -> Result<Vec<u64>> {
+    let ended = AtomicBool::new(false);
+    let counter = ToldPhases {
+        line,
+        operations: Vec::new(),
+    };
+    let dir = Path::new(DIR);
+    let mut stage = PhaseStage::new(task, testbed, dir, Machine::Own, counter, &ended)?;
+    stage.perform(task)?;
+    Ok(std::mem::take(&mut stage.counter.operations))
+}
+
+/// Has a guest measure phases, on a modelled disk of this profile and size; returns its kernel, and what came of the phases.
+///
+/// # Errors
+/// There can be no guest here, the phases cannot be carried out, or that was interrupted.
+pub fn run_phases(
+    (profile, size): (&str, u64),
+    task: &PhasesTask,
+    ended: &AtomicBool,
+) -> Result<(String, Vec<Measured>)> {
+    let job = GuestJob {
+        profile: profile.to_owned(),
+        size,
+        memory: 0,
+        busy: 0,
+        task: GuestTask::Phases(task.clone()),
+    };
+    let Some(outcome) = super::run(&job, ended)? else {
+        bail!("interrupted")
+    };
+    let operations: Vec<u64> =
+        serde_json::from_value(outcome.answer).context("the guest's answer")?;
+    let phases = phases::group(&task.group)?.phases(task.scale);
+    let phases: Vec<&Phase> = phases.iter().filter(|phase| phase.counts).collect();
+    if phases.len() != operations.len() || phases.len() != outcome.counted.len() {
+        bail!(
+            "the guest carried out {} phases of {}",
+            outcome.counted.len(),
+            phases.len()
+        );
+    }
+    let parts = phases.into_iter().zip(operations).zip(outcome.counted);
+    let measured = parts
+        .map(|((phase, many), of)| measured(phase, many, &of.ran, of.all))
+        .collect();
+    Ok((outcome.kernel, measured))
+}

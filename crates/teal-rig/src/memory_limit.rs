@@ -1,0 +1,208 @@
+//! A limit on the memory of this process while a run goes on: a control group of its own, of cgroup version 1 or 2.
+//!
+//! # Guarantees
+//! 1. Whatever has come in goes out when the limit is dropped, and its group is removed.
+//! 2. What this process held before does not count: only what it touches from then on, the kernel's caches for it included.
+
+use crate::ownership;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use teal_command::size::human;
+use teal_env::{Clock as _, SystemClock, Timer as _};
+
+/// How long a group may linger when all have left it, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A memory controller: where its groups are, and how it calls a limit.
+struct MemoryController {
+    /// The group of this process.
+    home: PathBuf,
+    /// Where groups may be made beside or below it.
+    parent: PathBuf,
+    limit: &'static str,
+}
+
+/// A limit that holds for this process as long as this is there: the process is in a control group of its own.
+pub struct MemoryLimit {
+    group: PathBuf,
+    home: PathBuf,
+}
+
+impl MemoryLimit {
+    /// Enters a group that may hold so many bytes.
+    pub fn enter(bytes: u64) -> Result<Self> {
+        let MemoryController {
+            home,
+            parent,
+            limit,
+        } = controller()?;
+        // Each has its own name: one that lingers must not be in the way.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let group = parent.join(ownership::group(
+            ownership::token(),
+            &MADE.fetch_add(1, Ordering::Relaxed).to_string(),
+        ));
+        let refused = || format!("a control group for runs.memory: {}", group.display());
+        fs::create_dir(&group).with_context(refused)?;
+        // From here on it is removed, whatever happens.
+        let limited = Self { group, home };
+        let wanted = limited.group.join(limit);
+        fs::write(&wanted, bytes.to_string()).with_context(|| wanted.display().to_string())?;
+        join(&limited.group)?;
+        Ok(limited)
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        let deadline = SystemClock.monotonic() + PATIENCE;
+        let left = join(&self.home).and_then(|()| {
+            loop {
+                match fs::remove_dir(&self.group) {
+                    // A thread or a program that ends in it has not ended yet.
+                    Err(error)
+                        if error.kind() == ErrorKind::ResourceBusy
+                            && SystemClock.monotonic() < deadline =>
+                    {
+                        SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                    }
+                    done => return Ok(done?),
+                }
+            }
+        });
+        if let Err(error) = left {
+            log::warn!("control group {}: {error:#}", self.group.display());
+        }
+    }
+}
+
+fn join(group: &Path) -> Result<()> {
+    let procs = group.join("cgroup.procs");
+    fs::write(&procs, std::process::id().to_string()).with_context(|| procs.display().to_string())
+}
+
+/// Where groups are made, if they can be.
+pub fn groups() -> Option<PathBuf> {
+    controller().ok().map(|found| found.parent)
+}
+
+/// Whether memory can be limited here, to less than there is.
+pub fn check(bytes: u64) -> Result<()> {
+    let machine = rustix::system::sysinfo();
+    let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    if bytes > all {
+        bail!(
+            "runs.memory: {} is no limit, this machine has {}; say less, or leave it out",
+            human(bytes),
+            human(all)
+        );
+    }
+    controller().map(drop)
+}
+
+fn controller() -> Result<MemoryController> {
+    let mine = fs::read_to_string("/proc/self/cgroup").context("/proc/self/cgroup")?;
+    let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+    let Some(found) = choose(&mine, &mounts) else {
+        bail!(
+            "runs.memory: this kernel lends no memory controller (neither cgroup version 2 nor version 1); leave it out"
+        );
+    };
+    if found.limit == "memory.max" {
+        let given =
+            fs::read_to_string(found.parent.join("cgroup.subtree_control")).unwrap_or_default();
+        if !given.split_whitespace().any(|name| name == "memory") {
+            bail!(
+                "runs.memory: {} does not pass the memory controller on; write +memory into its cgroup.subtree_control, or leave runs.memory out",
+                found.parent.display()
+            );
+        }
+    }
+    Ok(found)
+}
+
+/// The controller by what the kernel says of this process and of what is mounted.
+fn choose(mine: &str, mounts: &str) -> Option<MemoryController> {
+    let groups: Vec<(&str, &str)> = mine
+        .lines()
+        .filter_map(|line| line.split_once(':')?.1.split_once(':'))
+        .collect();
+    let mounted = |kind: &str, option: Option<&str>| {
+        let mut lines = mounts
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>());
+        let line = lines.find(|of| {
+            of.get(2) == Some(&kind)
+                && option.is_none_or(|wanted| {
+                    of.get(3)
+                        .is_some_and(|all| all.split(',').any(|option| option == wanted))
+                })
+        });
+        Some(PathBuf::from(line?.get(1)?))
+    };
+    let below = |root: PathBuf, group: &str| root.join(group.trim_start_matches('/'));
+    if let Some((_, group)) = groups
+        .iter()
+        .find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"))
+    {
+        let home = below(mounted("cgroup", Some("memory"))?, group);
+        return Some(MemoryController {
+            parent: home.clone(),
+            home,
+            limit: "memory.limit_in_bytes",
+        });
+    }
+    let (_, group) = groups
+        .iter()
+        .find(|(controllers, _)| controllers.is_empty())?;
+    let root = mounted("cgroup2", None)?;
+    let home = below(root.clone(), group);
+    // A group that has processes has no children with controllers: beside it, then.
+    let parent = if home == root {
+        root
+    } else {
+        home.parent()?.to_owned()
+    };
+    Some(MemoryController {
+        home,
+        parent,
+        limit: "memory.max",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_controller_is_found_in_both_versions() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
+            cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let one = choose("8:pids:/\n4:memory:/a/b\n0::/\n", mounts).unwrap();
+        assert_eq!(
+            (one.home.as_path(), one.limit),
+            (
+                Path::new("/sys/fs/cgroup/memory/a/b"),
+                "memory.limit_in_bytes"
+            )
+        );
+        assert_eq!(one.parent, one.home);
+        let two = choose(
+            "0::/user.slice/s.scope\n",
+            "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (two.parent.as_path(), two.limit),
+            (Path::new("/sys/fs/cgroup/user.slice"), "memory.max")
+        );
+        let root = choose("0::/\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        assert_eq!(root.parent, root.home);
+        assert!(choose("0::/\n", "").is_none() && choose("", mounts).is_none());
+    }
+}

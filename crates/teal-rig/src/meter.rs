@@ -1,0 +1,219 @@
+//! Meters: what is read of one while a run goes on.
+//!
+//! # Guarantees
+//! 1. A meter that is not there is told before the first run.
+//! 2. Its thread ends when the watch is over, whatever has happened; a reading that fails is told then, and no joules are made up.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use teal_env::{Clock as _, SystemClock, Timer as _};
+use teal_study::matrix::{Gauge, Metering, Power};
+
+/// Where the kernel has the counters of RAPL.
+const POWERCAP: &str = "/sys/class/powercap";
+
+/// Seconds and values of one source.
+type Readings = Vec<(f64, f64)>;
+
+/// Where a reading comes from.
+#[derive(Debug, Clone)]
+enum Source {
+    /// A counter of microjoules, and joules after which it begins anew.
+    Counter(PathBuf, f64),
+    /// Microwatts.
+    Watts(PathBuf),
+    /// A program that prints watts.
+    Program(Vec<String>),
+}
+
+/// A meter that is there.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    sources: Vec<Source>,
+    every: Duration,
+}
+
+impl Meter {
+    /// Opens the meter of a matrix and reads it once.
+    ///
+    /// # Errors
+    /// It is not there or cannot be read.
+    pub fn open(of: &Metering) -> Result<Self> {
+        let sources = match of.kind {
+            Gauge::Rapl => rapl(of.path.as_deref())?,
+            Gauge::Hwmon => vec![hwmon(Path::new(of.path.as_deref().unwrap_or_default()))?],
+            Gauge::Command => vec![Source::Program(of.command.clone())],
+        };
+        for source in &sources {
+            source.read().context("meter")?;
+        }
+        Ok(Self {
+            sources,
+            every: Duration::from_millis(of.every_ms),
+        })
+    }
+
+    /// Reads it from now on.
+    pub(crate) fn watch(&self) -> Result<Watch> {
+        let end = Arc::new(AtomicBool::new(false));
+        let (meter, ended) = (self.clone(), Arc::clone(&end));
+        let thread = std::thread::Builder::new()
+            .name("meter".into())
+            .spawn(move || meter.read_until(&ended));
+        Ok(Watch {
+            end,
+            thread: Some(thread.context("a thread for the meter")?),
+        })
+    }
+
+    fn read_until(&self, ended: &AtomicBool) -> Result<Vec<Readings>> {
+        let clock = SystemClock;
+        let mut readings = vec![Vec::new(); self.sources.len()];
+        let mut next = clock.monotonic();
+        loop {
+            // One more after the end: so that it lies between readings.
+            let last = ended.load(Ordering::Relaxed);
+            for (source, readings) in self.sources.iter().zip(&mut readings) {
+                let (before, value) = (clock.monotonic(), source.read()?);
+                let middle = (before + clock.monotonic()) / 2;
+                readings.push((middle.as_secs_f64(), value));
+            }
+            if last {
+                return Ok(readings);
+            }
+            next = (next + self.every).max(clock.monotonic());
+            clock.wait_until(next);
+        }
+    }
+
+    fn power(&self, readings: &[Readings]) -> Power {
+        let all = self
+            .sources
+            .iter()
+            .zip(readings)
+            .map(|(source, readings)| match source {
+                Source::Counter(_, range) => Power::of_counter(readings, *range),
+                _ => Power::of_watts(readings.clone()),
+            });
+        Power::sum(&all.collect::<Vec<_>>())
+    }
+}
+
+impl Source {
+    fn read(&self) -> Result<f64> {
+        let number = |path: &Path| -> Result<f64> {
+            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            text.trim()
+                .parse::<f64>()
+                .with_context(|| format!("{} says '{}'", path.display(), text.trim()))
+        };
+        match self {
+            Self::Counter(path, _) | Self::Watts(path) => Ok(number(path)? / 1e6),
+            Self::Program(words) => {
+                let [program, args @ ..] = &words[..] else {
+                    bail!("no command")
+                };
+                let said = Command::new(program)
+                    .args(args)
+                    .stdin(Stdio::null())
+                    .output();
+                let said = said.with_context(|| program.clone())?;
+                let text = String::from_utf8_lossy(&said.stdout);
+                let watts = text
+                    .trim()
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|watts| said.status.success() && watts.is_finite());
+                watts.with_context(|| {
+                    format!("{} printed '{}', not watts", words.join(" "), text.trim())
+                })
+            }
+        }
+    }
+}
+
+/// The package and memory counters, or the one that is named.
+fn rapl(path: Option<&str>) -> Result<Vec<Source>> {
+    let zone = |dir: &Path| -> Result<Source> {
+        let range = dir.join("max_energy_range_uj");
+        let text = std::fs::read_to_string(&range)
+            .with_context(|| format!("RAPL: {}", range.display()))?;
+        Ok(Source::Counter(
+            dir.join("energy_uj"),
+            text.trim().parse::<f64>().unwrap_or(f64::MAX) / 1e6,
+        ))
+    };
+    if let Some(path) = path {
+        return Ok(vec![zone(Path::new(path))?]);
+    }
+    let named = |dir: &Path| std::fs::read_to_string(dir.join("name")).unwrap_or_default();
+    let dirs = std::fs::read_dir(POWERCAP)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let mut dirs: Vec<PathBuf> = dirs
+        .filter(|dir| named(dir).starts_with("package") || named(dir).trim() == "dram")
+        .collect();
+    dirs.sort();
+    if dirs.is_empty() {
+        bail!(
+            "meter: this machine has no RAPL counters ({POWERCAP}); say hwmon or command, or leave [meter] out"
+        );
+    }
+    dirs.iter().map(|dir| zone(dir)).collect()
+}
+
+fn hwmon(path: &Path) -> Result<Source> {
+    let name = path
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    if !path.is_file() {
+        bail!(
+            "meter: there is no {}; the kernel has such files as /sys/class/hwmon/hwmon0/power1_input",
+            path.display()
+        );
+    }
+    match &name[..] {
+        name if name.starts_with("energy") => Ok(Source::Counter(path.to_owned(), f64::MAX)),
+        name if name.starts_with("power") => Ok(Source::Watts(path.to_owned())),
+        _ => bail!(
+            "meter: {} is neither a power (powerN_input) nor an energy (energyN_input)",
+            path.display()
+        ),
+    }
+}
+
+/// A meter that is being read.
+pub(crate) struct Watch {
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Vec<Readings>>>>,
+}
+
+impl Watch {
+    /// What was read. Times are those of the machine's monotonic clock, in seconds.
+    pub(crate) fn end(mut self, meter: &Meter) -> Result<Power> {
+        self.end.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("it ends once")?;
+        let readings = thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the meter's thread has panicked"))??;
+        Ok(meter.power(&readings))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The time now, as [`Power`] has it.
+pub(crate) fn now() -> f64 {
+    SystemClock.monotonic().as_secs_f64()
+}

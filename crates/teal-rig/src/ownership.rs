@@ -1,0 +1,243 @@
+//! Ownership of a directory of results: one process at a time measures into it, and takes away what a killed owner has left.
+//!
+//! # The file `owner`
+//! It is there while a process measures, which holds a lock (`flock`) on it: one line of JSON, [`Owner`]. If it is there and nobody holds the lock, its process has been killed. What that
+//! has left has its token in its name (modelled disks, control groups), or is mounted at `mount` below the directory.
+//!
+//! # Guarantees
+//! 1. A directory that has files and no results of this program is not written to.
+//! 2. What is cleared away is of the dead owner of this directory: a token is of one process for ever, a process's number is not.
+//! 3. A directory that was made for nothing goes again.
+
+use crate::command;
+use crate::memory_limit::groups;
+use anyhow::{Context, Result, bail};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+use teal_command::{mount_table, paths};
+use teal_env::{Clock as _, SystemClock, Timer as _};
+
+const FILE: &str = "owner";
+/// How the file begins, as far as it was written: others have files of that name, too.
+const HEAD: &[u8] = br#"{"version":1,"pid":"#;
+/// Where file systems are mounted, below the directory.
+const POINT: &str = "mount";
+/// Mounts on one another at most; each killed process of a version that did not clear up has left one.
+const DEPTH: usize = 100;
+/// How long a control group may linger, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Who measures.
+#[derive(Debug, Serialize, Deserialize)]
+struct Owner {
+    /// The form's version, 1.
+    version: u32,
+    /// Its process.
+    pid: u32,
+    /// In the names of its disks and control groups.
+    token: String,
+    /// Where its control groups are, if there are any.
+    groups: Option<PathBuf>,
+}
+
+/// In the names of all that this process makes: its number, and when that was asked for first.
+pub(crate) fn token() -> &'static str {
+    static TOKEN: OnceLock<String> = OnceLock::new();
+    TOKEN.get_or_init(|| {
+        let ms = SystemClock.monotonic().as_millis();
+        format!("{}-{:05x}", std::process::id(), ms & 0xf_ffff)
+    })
+}
+
+/// The name of a modelled disk.
+pub(crate) fn disk(token: &str, number: &str) -> String {
+    format!("matrix-{token}-{number}")
+}
+
+/// The name of a control group.
+pub(crate) fn group(token: &str, number: &str) -> String {
+    format!("teal-lab-{token}-{number}")
+}
+
+/// The right of this process to measure into a directory, as long as this is there.
+pub struct ResultsOwnership {
+    dir: PathBuf,
+    is_new: bool,
+    /// Locked.
+    _owner: File,
+}
+
+/// Refuses a directory that has files, but neither results (`mark` is one of them) nor an owner.
+pub fn check(dir: &Path, mark: &str) -> Result<()> {
+    let name = || dir.display().to_string();
+    let entries = match std::fs::read_dir(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(name)?,
+    };
+    let names = entries
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<std::io::Result<Vec<_>>>()
+        .with_context(name)?;
+    let is_ours = || {
+        std::fs::read(dir.join(FILE))
+            .is_ok_and(|text| text.starts_with(HEAD) || HEAD.starts_with(&text))
+    };
+    if names.is_empty()
+        || names
+            .iter()
+            .any(|name| name == mark || name == FILE && is_ours())
+    {
+        return Ok(());
+    }
+    bail!(
+        "{} has other files and no {mark}; say another --results, a new directory or an empty one",
+        name()
+    );
+}
+
+impl ResultsOwnership {
+    /// Takes a directory, made if it is not there, and clears away what a killed owner has left.
+    pub fn claim(dir: &Path, mark: &str) -> Result<Self> {
+        check(dir, mark)?;
+        let is_new = !dir.exists();
+        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        let path = dir.join(FILE);
+        let named = || path.display().to_string();
+        let mut file = lock(&path)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).with_context(named)?;
+        // A line that was cut off is of one that had made nothing yet.
+        clear(dir, serde_json::from_str(&text).ok())
+            .with_context(|| format!("what a killed run left in {}", dir.display()))?;
+        let owner = Owner {
+            version: 1,
+            pid: std::process::id(),
+            token: token().to_owned(),
+            groups: groups(),
+        };
+        let line = serde_json::to_string(&owner)? + "\n";
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(line.as_bytes()));
+        written
+            .and_then(|()| file.sync_data())
+            .with_context(named)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            is_new,
+            _owner: file,
+        })
+    }
+}
+
+impl Drop for ResultsOwnership {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.dir.join(FILE));
+        let _ = std::fs::remove_dir(self.dir.join(POINT));
+        if self.is_new {
+            // If there is nothing else in it.
+            let _ = std::fs::remove_dir(&self.dir);
+        }
+    }
+}
+
+/// The file, locked. One that its owner has removed in the meantime is not it.
+fn lock(path: &Path) -> Result<File> {
+    let named = || path.display().to_string();
+    loop {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .with_context(named)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text).with_context(named)?;
+                let owner: Option<Owner> = serde_json::from_str(&text).ok();
+                let who = owner.map_or("another process".to_owned(), |owner| {
+                    format!("process {}", owner.pid)
+                });
+                let dir = path.parent().unwrap_or(path).display();
+                bail!("{who} is measuring in {dir}; wait for its end, or say another --results");
+            }
+            Err(e) => return Err(e).with_context(named),
+        }
+        let own = file.metadata().with_context(named)?;
+        if std::fs::metadata(path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
+        {
+            return Ok(file);
+        }
+    }
+}
+
+/// Mounts first, then the disks below them, then control groups.
+fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
+    let point = dir.join(POINT);
+    for _ in 0..DEPTH {
+        // The last that was.
+        let Some(mount) = mount_table::all()?
+            .into_iter()
+            .rfind(|mount| mount.point == point)
+        else {
+            break;
+        };
+        log::warn!(
+            "{} was mounted by a run that was killed; it is unmounted",
+            point.display()
+        );
+        let name = point.display().to_string();
+        // Its own process ends with that.
+        if mount.kind.starts_with("fuse") && command::teal(&["down", &name]).is_ok() {
+            continue;
+        }
+        let done = match unmount(&point, UnmountFlags::empty()) {
+            Err(Errno::BUSY) => unmount(&point, UnmountFlags::DETACH),
+            done => done,
+        };
+        done.with_context(|| name.clone())?;
+    }
+    let Some(dead) = dead else { return Ok(()) };
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let disks = paths::disks_dir()?;
+    for entry in entries(&disks) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(&disk(&dead.token, "")) {
+            command::this(&["disk", "stop", &name])?;
+        }
+    }
+    let Some(groups) = &dead.groups else {
+        return Ok(());
+    };
+    for entry in entries(groups) {
+        if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(&group(&dead.token, ""))
+        {
+            let deadline = SystemClock.monotonic() + PATIENCE;
+            while let Err(error) = std::fs::remove_dir(entry.path()) {
+                if SystemClock.monotonic() > deadline {
+                    log::warn!("{}: {error}", entry.path().display());
+                    break;
+                }
+                SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+            }
+        }
+    }
+    Ok(())
+}

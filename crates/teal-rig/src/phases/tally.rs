@@ -1,0 +1,44 @@
+//! What a modelled disk says of itself, as the lab keeps it.
+
+use crate::disk::{RequestSums, TimeUse};
+use teal_study::phases::{Measured, Phase, Tally, Usage};
+
+impl From<RequestSums> for Tally {
+    fn from(of: RequestSums) -> Self {
+        let usage = |used: TimeUse| Usage {
+            name: used.name,
+            count: used.count,
+            ns: used.ns,
+            microjoules: used.microjoules,
+        };
+        Self {
+            elapsed_ns: of.elapsed_ns,
+            reads: of.reads,
+            bytes_read: of.bytes_read,
+            writes: of.writes,
+            bytes_written: of.bytes_written,
+            flushes: of.flushes,
+            seeks: of.seeks,
+            microjoules: of.microjoules,
+            uses: of.uses.into_iter().map(usage).collect(),
+        }
+    }
+}
+
+/// What a phase came to: `ran` until its last operation, `all` until nothing was left to be written. The floor is not known here.
+pub(crate) fn measured(
+    phase: &Phase,
+    operations: u64,
+    ran: &RequestSums,
+    all: RequestSums,
+) -> Measured {
+    Measured {
+        phase: phase.name.clone(),
+        operations,
+        bytes: phase.bytes(),
+        drain_microjoules: all.microjoules.saturating_sub(ran.microjoules),
+        tally: all.into(),
+        floor_microjoules: 0,
+        writes: phase.writes(),
+    }
+}

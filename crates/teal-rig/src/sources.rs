@@ -1,0 +1,107 @@
+//! Scripts in Filebench's language by name or path, as text: with all that they load they can be read again where their files are not.
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use teal_command::profile::nearest;
+use teal_study::wml::{self, Script};
+use teal_study::workload::shipped::{SHIPPED, Shipped};
+
+/// The text of a script, and of whatever it loads, by the name it is loaded by.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScriptSources {
+    name: String,
+    text: String,
+    loaded: BTreeMap<String, String>,
+}
+
+impl ScriptSources {
+    /// A script by name or path. It has been found sound.
+    pub fn of(name: &str) -> Result<Self> {
+        let is_path = name.contains('/') || name.ends_with(".wml") || name.ends_with(".f");
+        let (text, beside) = match Shipped::named(name) {
+            Some(shipped) if !is_path => (shipped.text.to_owned(), None),
+            _ if is_path || Path::new(name).is_file() => {
+                (read(Path::new(name))?, Path::new(name).parent())
+            }
+            _ => bail!(unknown(name)),
+        };
+        let beside = beside.unwrap_or(Path::new("."));
+        let mut loaded = BTreeMap::new();
+        wml::parse(name, &text, &mut |wanted| {
+            let found = load(wanted, beside)?;
+            loaded.insert(wanted.to_owned(), found.clone());
+            Ok(found)
+        })?;
+        Ok(Self {
+            name: name.to_owned(),
+            text,
+            loaded,
+        })
+    }
+
+    /// Whether both say the same, whatever they are called.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text && self.loaded == other.loaded
+    }
+
+    /// The script.
+    pub fn script(&self) -> Result<Script> {
+        let mut load = |wanted: &str| {
+            self.loaded
+                .get(wanted)
+                .cloned()
+                .ok_or_else(|| format!("{wanted} is not here"))
+        };
+        Ok(wml::parse(&self.name, &self.text, &mut load)?)
+    }
+}
+
+fn load(wanted: &str, beside: &Path) -> Result<String, String> {
+    let named = [
+        wanted.to_owned(),
+        format!("{wanted}.wml"),
+        format!("{wanted}.f"),
+    ];
+    match named
+        .iter()
+        .map(|name| beside.join(name))
+        .find(|path| path.is_file())
+    {
+        Some(path) => read(&path).map_err(|e| format!("{e:#}")),
+        None => match Shipped::named(wanted) {
+            Some(shipped) => Ok(shipped.text.to_owned()),
+            None => Err(format!(
+                "there is no such script in {}, and no such workload",
+                beside.display()
+            )),
+        },
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    String::from_utf8(bytes).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = before.split(|byte| *byte == b'\n').count();
+        anyhow::anyhow!("{}:{line}: these bytes are no text (UTF-8)", path.display())
+    })
+}
+
+/// What is said of a name that no workload has.
+pub fn unknown(name: &str) -> String {
+    let names = SHIPPED
+        .iter()
+        .flat_map(|shipped| [shipped.name, shipped.alias]);
+    match nearest(name, names.clone()) {
+        Some(known) => {
+            format!(
+                "there is no workload {name}; did you mean {known}? A script is named with its .wml or a '/'"
+            )
+        }
+        None => format!(
+            "there is no workload {name}; `teal lab workloads` lists them, and a script is named with its .wml or a '/'"
+        ),
+    }
+}

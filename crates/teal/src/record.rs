@@ -1,0 +1,154 @@
+//! `teal recording`, the part of `teal lab record` that speaks to a daemon: it asks the daemon of a mount to record, waits, and
+//! says what came of it.
+
+use crate::cli::Recording;
+use crate::control::{self, Answer, Ask, RecordingStatus};
+use crate::mounts::nothing_on;
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use teal_command::paths;
+use teal_command::say::say;
+use teal_command::size::human;
+
+/// How often the daemon is asked whether it still records, in nanoseconds.
+const LOOK_EVERY: i64 = 500_000_000;
+
+/// Runs the command.
+pub(crate) fn record(args: &Recording) -> Result<ExitCode> {
+    let dir = paths::absolute(&args.dir)?;
+    if let Some(text) = &args.mark {
+        ask(&dir, &Ask::RecordMark { text: text.clone() })?;
+    } else if args.stop {
+        told(&progress(&dir, &Ask::RecordEnd)?)?;
+    } else {
+        let out = args.out.as_ref().context("--out names the trace")?;
+        follow(args, &dir, &paths::absolute(out)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records into a new file until the end.
+fn follow(args: &Recording, dir: &Path, file: &Path) -> Result<()> {
+    ask(dir, &Ask::Status)?;
+    not_inside(file, dir)?;
+    let mut ending = signals()?;
+    ask(
+        dir,
+        &Ask::Record {
+            file: file.to_owned(),
+            anonymous: args.anonymous,
+            seconds: args.seconds,
+        },
+    )?;
+    let until = args.seconds.map_or_else(
+        || "Ctrl-C ends it".to_owned(),
+        |s| format!("for {s} s, or until Ctrl-C"),
+    );
+    say!("recording {} to {}; {until}", dir.display(), file.display());
+    loop {
+        let end = Timespec {
+            tv_sec: 0,
+            tv_nsec: LOOK_EVERY,
+        };
+        let mut fds = [PollFd::new(&ending, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&end)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("waiting"),
+        }
+        // Never blocks: a signal that came has written a byte.
+        let is_over = matches!(ending.read(&mut [0; 16]), Ok(1..));
+        let Some(answer) = control::ask(
+            dir,
+            if is_over {
+                &Ask::RecordEnd
+            } else {
+                &Ask::RecordProgress
+            },
+        )?
+        else {
+            bail!(
+                "the daemon of {} is gone; what it wrote to {} can be read",
+                dir.display(),
+                file.display()
+            );
+        };
+        match answer {
+            Answer::Recording { recording } if recording.file != file => {
+                bail!(
+                    "the recording to {} was ended by somebody else",
+                    file.display()
+                )
+            }
+            Answer::Recording { recording } if recording.ended => return told(&recording),
+            _ => {}
+        }
+    }
+}
+
+/// A socket that is readable once a signal asks for the end.
+fn signals() -> Result<UnixStream> {
+    let (receive, send) = UnixStream::pair().context("signals")?;
+    receive.set_nonblocking(true).context("signals")?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, send.try_clone().context("signals")?)
+            .context("signals")?;
+    }
+    Ok(receive)
+}
+
+/// A trace on the mount that it watches would record its own writing without end.
+fn not_inside(file: &Path, dir: &Path) -> Result<()> {
+    let parent = file.parent().unwrap_or(Path::new("/"));
+    let device = |path: &Path| {
+        std::fs::metadata(path)
+            .map(|m| m.dev())
+            .with_context(|| path.display().to_string())
+    };
+    if device(parent)? == device(dir)? {
+        bail!(
+            "{} is on the mount that is to be recorded; choose a place elsewhere",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
+fn ask(dir: &Path, ask: &Ask) -> Result<Answer> {
+    control::ask(dir, ask)?.ok_or_else(|| nothing_on(dir))
+}
+
+fn progress(dir: &Path, what: &Ask) -> Result<RecordingStatus> {
+    match ask(dir, what)? {
+        Answer::Recording { recording } => Ok(recording),
+        _ => bail!("the daemon's answer cannot be understood"),
+    }
+}
+
+/// Says what came of it.
+fn told(recording: &RecordingStatus) -> Result<()> {
+    let file = recording.file.display();
+    if let Some(failure) = &recording.failure {
+        bail!(
+            "the recording to {file} ended early, after {} events: {failure}",
+            recording.events
+        );
+    }
+    say!(
+        "{file}: {} events, {}",
+        recording.events,
+        human(recording.bytes)
+    );
+    if recording.dropped > 0 {
+        say!(
+            "{} more came too fast and are missing; the trace says where",
+            recording.dropped
+        );
+    }
+    Ok(())
+}
