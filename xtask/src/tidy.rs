@@ -50,24 +50,31 @@ impl fmt::Display for Finding {
 /// Checks what the compiler cannot: layers, sizes, names, words.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// Prints the figures of the chapter *Words*, for each crate and in sum.
+    /// Print the figures of each crate's words, beside their aims.
     #[arg(long)]
     figures: bool,
-    /// Records the figures that are better than those on record (`xtask/words.toml`).
+    /// Record the figures that have become better.
     #[arg(long, requires = "figures")]
     write: bool,
 }
 
-/// Checks every rule.
+impl Plan {
+    fn figures_mode(&self) -> FiguresMode {
+        if self.write {
+            FiguresMode::PrintAndWrite
+        } else if self.figures {
+            FiguresMode::Print
+        } else {
+            FiguresMode::Check
+        }
+    }
+}
+
+/// Checks every rule, and prints the findings.
 pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let mode = match (plan.figures, plan.write) {
-        (false, _) => FiguresMode::Check,
-        (true, false) => FiguresMode::Print,
-        (true, true) => FiguresMode::PrintAndWrite,
-    };
     let root = crate::root();
     let mut findings = sources::check_tree(root)?;
-    findings.extend(figures::check_tree(root, mode)?);
+    findings.extend(figures::check_tree(root, plan.figures_mode())?);
     let rooms = rooms::read(&metadata(root)?, root)?;
     findings.extend(layers::check(&rooms));
     findings.extend(rooms::check(

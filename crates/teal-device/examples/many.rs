@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use teal_device::{Drive, Label};
+use teal_device::{Drive, DriveLabel};
 use teal_env::{FileDisk, OpenMode, SystemClock, SystemEntropy};
 use teal_types::{CommitSeq, ObjectNo};
 
@@ -36,11 +36,11 @@ fn megabytes() -> u64 {
 fn make(path: &Path, gib: u64, objects: u64) {
     let begun = Instant::now();
     let disk = Arc::new(FileDisk::open(path, OpenMode::Create(gib << 30)).unwrap());
-    let label = Label {
+    let label = DriveLabel {
         volume: 1,
         device: 1,
         seen: CommitSeq::new(1),
-        ..Label::default()
+        ..DriveLabel::default()
     };
     let drive = Drive::make(disk, Arc::new(SystemClock), &SystemEntropy, "many", label).unwrap();
     add(&drive, FIRST, objects);

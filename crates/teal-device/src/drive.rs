@@ -13,9 +13,9 @@
 //! 5. *No surprise*: while the disk is written to, by whatever, cleaning of the log included, [`Drive::is_written`] says so.
 //!
 //! # How
-//! An object of the volume is a file of the same number in the store, without a name, in the set of orphans; its note is [`Held`]. The note
-//! of object 0 is the [`Label`], which a client of the volume takes for nothing of its own. All calls may wait for the disk: whoever
-//! must not wait uses a [`Hand`](crate::Hand).
+//! An object of the volume is a file of the same number in the store, without a name, in the set of orphans; its note is [`HeldObject`]. The note
+//! of object 0 is the [`DriveLabel`], which a client of the volume takes for nothing of its own. All calls may wait for the disk: whoever
+//! must not wait uses a [`DriveWorker`](crate::Hand).
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
@@ -28,9 +28,9 @@ mod evict;
 mod held;
 mod label;
 
-pub use content::{Found, Piece};
-pub use held::{Content, Held};
-pub use label::Label;
+pub use content::{FoundContent, Piece};
+pub use held::{HeldContent, HeldObject};
+pub use label::DriveLabel;
 
 use label::NoLabel;
 use parking_lot::{Mutex, RwLock};
@@ -70,7 +70,7 @@ pub enum DriveError {
 
 /// What a drive has room for, in bytes and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Room {
+pub struct DriveCapacity {
     /// What content can take together.
     pub total: u64,
     /// What it can still take.
@@ -84,7 +84,7 @@ pub struct Drive {
     disk: Arc<dyn Disk>,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
-    label: Mutex<Label>,
+    label: Mutex<DriveLabel>,
     shards: Vec<RwLock<()>>,
     used: Mutex<HashSet<ObjectNo>>,
     clock_hand: Mutex<u64>,
@@ -93,9 +93,9 @@ pub struct Drive {
 }
 
 /// See [`Drive::is_written`].
-struct Writing<'a>(&'a AtomicU32);
+struct WriteInProgress<'a>(&'a AtomicU32);
 
-impl Drop for Writing<'_> {
+impl Drop for WriteInProgress<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -119,7 +119,7 @@ impl Drive {
         clock: Arc<dyn Clock>,
         entropy: &dyn Entropy,
         name: &str,
-        label: Label,
+        label: DriveLabel,
     ) -> Result<Self, DriveError> {
         let options = MkfsOptions {
             label: name.to_owned(),
@@ -155,7 +155,7 @@ impl Drive {
     ///
     /// # Errors
     /// [`DriveError`].
-    pub fn look(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Label, DriveError> {
+    pub fn look(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<DriveLabel, DriveError> {
         let (store, _) = Store::open(
             disk,
             clock,
@@ -167,15 +167,20 @@ impl Drive {
         Self::label_of(&store)
     }
 
-    fn label_of(store: &Store) -> Result<Label, DriveError> {
-        match Label::decode(&store.note(LABEL)?.unwrap_or_default()) {
+    fn label_of(store: &Store) -> Result<DriveLabel, DriveError> {
+        match DriveLabel::decode(&store.note(LABEL)?.unwrap_or_default()) {
             Ok(label) => Ok(label),
             Err(NoLabel::Other) => Err(DriveError::NotADrive),
             Err(NoLabel::Version(version)) => Err(DriveError::Newer(version)),
         }
     }
 
-    fn of(disk: Arc<dyn Disk>, store: Arc<Store>, clock: Arc<dyn Clock>, label: Label) -> Self {
+    fn of(
+        disk: Arc<dyn Disk>,
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        label: DriveLabel,
+    ) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(())).collect();
         Self {
             disk,
@@ -195,7 +200,7 @@ impl Drive {
             .note(LABEL)
             .ok()
             .flatten()
-            .is_some_and(|bytes| !matches!(Label::decode(&bytes), Err(NoLabel::Other)))
+            .is_some_and(|bytes| !matches!(DriveLabel::decode(&bytes), Err(NoLabel::Other)))
     }
 
     /// Its name for people.
@@ -204,7 +209,7 @@ impl Drive {
     }
 
     /// What it says of itself.
-    pub fn label(&self) -> Label {
+    pub fn label(&self) -> DriveLabel {
         *self.label.lock()
     }
 
@@ -212,7 +217,7 @@ impl Drive {
     ///
     /// # Errors
     /// What changing the note met.
-    pub fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<Label, StoreError> {
+    pub fn relabel(&self, change: impl FnOnce(&mut DriveLabel)) -> Result<DriveLabel, StoreError> {
         let _writing = self.writes();
         let cost = Cost::note().with_note(label::BYTES).freeing();
         let op = self.store.begin(cost)?;
@@ -249,9 +254,9 @@ impl Drive {
         self.writing.load(Ordering::Acquire) > 0
     }
 
-    fn writes(&self) -> Writing<'_> {
+    fn writes(&self) -> WriteInProgress<'_> {
         self.writing.fetch_add(1, Ordering::AcqRel);
-        Writing(&self.writing)
+        WriteInProgress(&self.writing)
     }
 
     /// Whether it has failed to write, and takes nothing any more.
@@ -276,10 +281,10 @@ impl Drive {
     }
 
     /// How full it is.
-    pub fn room(&self) -> Room {
+    pub fn room(&self) -> DriveCapacity {
         let space = self.store.space();
         // Its root is no object of the volume.
-        Room {
+        DriveCapacity {
             total: space.total,
             free: space.free,
             objects: space.objects.saturating_sub(1),
@@ -306,7 +311,7 @@ impl Drive {
         visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let mut each = |no, head: &[u8]| {
-            if Held::has_affinity(head) {
+            if HeldObject::has_affinity(head) {
                 visit(no)
             } else {
                 ControlFlow::Continue(())

@@ -1,5 +1,5 @@
-//! The devices a client reads from and writes to: the server ([`Upstream`]), in this process or over the network ([`Remote`]), and drives
-//! ([`Drive`]), which a [`Hand`] works for those who must not wait.
+//! The devices a client reads from and writes to: the server ([`Upstream`]), in this process or over the network ([`RemoteServer`]), and drives
+//! ([`Drive`]), which a [`DriveWorker`] works for those who must not wait.
 //!
 //! # Guarantees
 //! 1. *Absent is not unreachable*: a server that cannot be asked is [`UpstreamError::Unreachable`]; only the server itself can say that
@@ -7,17 +7,19 @@
 //! 2. *Deadlines*: no call outlasts its deadline by more than the time it takes to notice.
 
 mod drive;
-mod hand;
 mod remote;
 #[cfg(feature = "seeded-bugs")]
 pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
+mod worker;
 
-pub use drive::{Content, Drive, DriveError, Found, Held, Label, Piece, Room};
-pub use hand::Hand;
-pub use remote::Remote;
+pub use drive::{
+    Drive, DriveCapacity, DriveError, DriveLabel, FoundContent, HeldContent, HeldObject, Piece,
+};
+pub use remote::RemoteServer;
+pub use worker::DriveWorker;
 
 use std::time::Duration;
 use teal_proto::{CodecError, Refused, Reply, Request};

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(3600);
 type Keep = Box<dyn Fn(&ClientIdentity) + Send + Sync>;
 
 /// The server over the network.
-pub struct Remote {
+pub struct RemoteServer {
     channel: Channel,
     clock: Arc<dyn Clock>,
     /// Monotonic time of the last look at the certificate; guards only itself.
@@ -28,7 +28,7 @@ pub struct Remote {
     keep: Keep,
 }
 
-impl std::fmt::Debug for Remote {
+impl std::fmt::Debug for RemoteServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote")
             .field("channel", &self.channel)
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Remote {
     }
 }
 
-impl Remote {
+impl RemoteServer {
     /// The server behind a channel; `keep` stores a renewed identity.
     pub fn new(
         channel: Channel,
@@ -93,7 +93,7 @@ impl Remote {
     }
 }
 
-impl Upstream for Remote {
+impl Upstream for RemoteServer {
     fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError> {
         let bytes = encode_request(request)?;
         let answer = match self.channel.call(&bytes, deadline) {

@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use teal_device::{Drive, DriveError, Label};
+use teal_device::{Drive, DriveError, DriveLabel};
 use teal_env::{Disk, DiskShape, MemDisk};
 use teal_log::{MkfsOptions, Store};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
@@ -23,11 +23,11 @@ fn bytes(seed: u64, len: u64) -> Vec<u8> {
 }
 
 fn make(disk: Arc<dyn Disk>) -> Drive {
-    let label = Label {
+    let label = DriveLabel {
         volume: 7,
         device: 1,
         seen: seq(100),
-        ..Label::default()
+        ..DriveLabel::default()
     };
     Drive::make(
         disk,
@@ -359,11 +359,11 @@ fn what_is_no_drive_is_told_apart() {
     ));
     assert_eq!(
         fresh(20).label(),
-        Label {
+        DriveLabel {
             volume: 7,
             device: 1,
             seen: seq(100),
-            ..Label::default()
+            ..DriveLabel::default()
         }
     );
     assert_eq!(BLOCK, 4096);

@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_net::{Channel, Limits, Options, Peer, ServerIdentity, Service};
+use teal_net::{CertifiedPeer, Channel, ChannelOptions, ServerIdentity, Service, TransportLimits};
 
 const LONG: Duration = Duration::from_secs(10);
 
 struct Echo;
 
 impl Service for Echo {
-    fn call(&self, _: Peer, request: &[u8]) -> Vec<u8> {
+    fn call(&self, _: CertifiedPeer, request: &[u8]) -> Vec<u8> {
         request.to_vec()
     }
-    fn enrol(&self, _: &str, _: &str) -> Result<Peer, String> {
-        Ok(Peer {
+    fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
+        Ok(CertifiedPeer {
             volume: 1,
             replica: 1,
         })
     }
-    fn welcome(&self, _: Peer) -> Result<(), String> {
+    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -49,10 +49,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let identity = ServerIdentity::open(dir.path(), &SystemClock)?;
     let fingerprint = identity.fingerprint();
-    let limits = Limits {
+    let limits = TransportLimits {
         requests_per_second: u32::MAX,
         requests_per_peer: threads.max(32),
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let listening = teal_net::serve(
@@ -73,7 +73,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "bench",
         LONG,
     )?;
-    let channel = Channel::new(runtime.handle(), address, identity, Options::default());
+    let channel = Channel::new(
+        runtime.handle(),
+        address,
+        identity,
+        ChannelOptions::default(),
+    );
     let enrolled = SystemClock.monotonic();
     let request = vec![7; bytes];
     channel.call(&request, LONG)?;

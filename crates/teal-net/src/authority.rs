@@ -8,10 +8,10 @@
 
 use crate::error::IdentityError;
 use crate::fingerprint::Fingerprint;
-use crate::keep::{Kept, unfit};
-use crate::server::Peer;
+use crate::keep::{IdentityFile, unfit};
+use crate::peer::CertifiedPeer;
 use crate::tls;
-use crate::validity::{Validity, seconds};
+use crate::validity::{CertificateValidity, seconds};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
 };
@@ -80,11 +80,11 @@ impl ServerIdentity {
         self.fingerprint
     }
 
-    fn make(created: u64) -> Result<Kept, rcgen::Error> {
+    fn make(created: u64) -> Result<IdentityFile, rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let certificate = authority_params().self_signed(&key)?.der().clone();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Ok(Kept {
+        Ok(IdentityFile {
             fields: vec![(CREATED, created.to_string())],
             key,
             certificate,
@@ -92,7 +92,7 @@ impl ServerIdentity {
     }
 
     fn load(path: &Path) -> Result<Option<Self>, IdentityError> {
-        let kept = match Kept::read(path, &[CREATED]) {
+        let kept = match IdentityFile::read(path, &[CREATED]) {
             Err(IdentityError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
             }
@@ -127,11 +127,11 @@ impl ServerIdentity {
     /// A new certificate that says that the holder of an Ed25519 key is `peer`.
     pub(crate) fn certify(
         &self,
-        peer: Peer,
+        peer: CertifiedPeer,
         public_key: &[u8],
         now: u64,
-    ) -> Result<(CertificateDer<'static>, Validity), rcgen::Error> {
-        let validity = Validity::from(now);
+    ) -> Result<(CertificateDer<'static>, CertificateValidity), rcgen::Error> {
+        let validity = CertificateValidity::from(now);
         let mut params = params(&format!(
             "TealFS volume {} replica {}",
             peer.volume, peer.replica
@@ -146,7 +146,10 @@ impl ServerIdentity {
     }
 
     /// Who holds `certificate`, and from when to when; `None` unless this authority signed it for a client.
-    pub(crate) fn recognise(&self, certificate: &CertificateDer<'_>) -> Option<(Peer, Validity)> {
+    pub(crate) fn recognise(
+        &self,
+        certificate: &CertificateDer<'_>,
+    ) -> Option<(CertifiedPeer, CertificateValidity)> {
         let validity = tls::verify(certificate, &self.certificate, KeyUsage::client_auth()).ok()?;
         let certificate = EndEntityCert::try_from(certificate).ok()?;
         Some((certificate.valid_dns_names().find_map(peer_of)?, validity))
@@ -189,14 +192,14 @@ fn authority_params() -> CertificateParams {
     params
 }
 
-fn name_of(peer: Peer) -> String {
+fn name_of(peer: CertifiedPeer) -> String {
     format!("r{}.v{}.teal", peer.replica, peer.volume)
 }
 
-fn peer_of(name: &str) -> Option<Peer> {
+fn peer_of(name: &str) -> Option<CertifiedPeer> {
     let (replica, volume) = name.strip_suffix(".teal")?.split_once('.')?;
     let (replica, volume) = (replica.strip_prefix('r')?, volume.strip_prefix('v')?);
-    Some(Peer {
+    Some(CertifiedPeer {
         volume: volume.parse().ok()?,
         replica: replica.parse().ok()?,
     })

@@ -3,21 +3,23 @@
 //! # Guarantees
 //! 1. A call returns by its deadline, whatever the network does.
 //! 2. A request is sent once: it is repeated only if it certainly never left this machine.
-//! 3. A connection on which nothing comes any more is given up: after [`Options::unacknowledged`] if what was sent does not
-//!    arrive, within twice [`Options::keep_alive`] while a request waits on it, and at once when a deadline passes in
+//! 3. A connection on which nothing comes any more is given up: after [`ChannelOptions::unacknowledged`] if what was sent does not
+//!    arrive, within twice [`ChannelOptions::keep_alive`] while a request waits on it, and at once when a deadline passes in
 //!    silence. The next call makes a new one.
 //! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of life every few minutes.
 
-pub(crate) mod link;
+pub(crate) mod connection;
+mod options;
 
 use crate::error::NetError;
 use crate::fingerprint::Fingerprint;
 use crate::identity::{ClientIdentity, NewKey};
 use crate::tls;
-use crate::wire::{self, Certified, EnrolRequest, Payload, RenewRequest};
+use crate::wire::{self, CertifiedKey, EnrolRequest, Payload, RenewRequest};
 use bytes::Bytes;
+use connection::{ClientConnection, ConnectionLoss, UnaryAnswer};
 use futures_util::future::join_all;
-use link::{Answer, Link, Lost};
+pub use options::ChannelOptions;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,57 +31,28 @@ use tokio::time::{sleep, timeout};
 /// How long renewing may take.
 const RENEWAL: Duration = Duration::from_secs(30);
 
-/// How a [`Channel`] behaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// How long making a connection may take, of a call's deadline. 10 seconds.
-    pub connect_timeout: Duration,
-    /// While a request waits and nothing comes for this long, the server is asked for a sign of life; it has as long
-    /// again to give it. 5 seconds.
-    pub keep_alive: Duration,
-    /// A connection is given up when the other machine's kernel has not acknowledged what was sent for about this time,
-    /// counted from when it was sent a second time. A slow line, on which something arrives now and then, is not. 2 seconds.
-    pub unacknowledged: Duration,
-    /// Bytes of one message, request or answer. 4 MiB.
-    pub message_bytes: usize,
-    /// Added to each request and to each answer: a long way, for measurements. Zero.
-    pub delay: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(10),
-            keep_alive: Duration::from_secs(5),
-            unacknowledged: Duration::from_secs(2),
-            message_bytes: 4 << 20,
-            delay: Duration::ZERO,
-        }
-    }
-}
-
 /// A channel to a server, for any number of threads at the same time.
 pub struct Channel {
     runtime: Handle,
     address: String,
-    options: Options,
+    options: ChannelOptions,
     /// Guards who this is; never held across I/O.
-    own: Mutex<Own>,
+    own: Mutex<ChannelIdentity>,
     /// Guards the connection; held while one is made, so that only one is.
-    connection: tokio::sync::Mutex<Connection>,
+    slot: tokio::sync::Mutex<ConnectionSlot>,
     /// Attempts to make one that failed, ever.
     failures: AtomicU64,
 }
 
-struct Own {
+struct ChannelIdentity {
     identity: ClientIdentity,
     /// What the server last said about renewing; nothing if it has not been heard.
     is_due: Option<bool>,
 }
 
 #[derive(Default)]
-struct Connection {
-    link: Option<Arc<Link>>,
+struct ConnectionSlot {
+    current: Option<Arc<ClientConnection>>,
     /// Why the last attempt failed.
     failure: Option<NetError>,
 }
@@ -98,19 +71,19 @@ impl Channel {
         runtime: &Handle,
         address: String,
         identity: ClientIdentity,
-        options: Options,
+        options: ChannelOptions,
     ) -> Self {
-        let own = Mutex::new(Own {
+        let own = Mutex::new(ChannelIdentity {
             identity,
             is_due: None,
         });
-        let (connection, failures) = (tokio::sync::Mutex::default(), AtomicU64::new(0));
+        let (slot, failures) = (tokio::sync::Mutex::default(), AtomicU64::new(0));
         Self {
             runtime: runtime.clone(),
             address,
             options,
             own,
-            connection,
+            slot,
             failures,
         }
     }
@@ -169,16 +142,16 @@ impl Channel {
         let request = RenewRequest {
             public_key: Bytes::copy_from_slice(key.public()),
         };
-        let answer: Certified =
+        let answer: CertifiedKey =
             self.runtime
                 .block_on(self.within(RENEWAL, wire::RENEW, request))?;
         let identity = key.certified(fingerprint, &answer)?;
-        *self.own.lock() = Own {
+        *self.own.lock() = ChannelIdentity {
             identity: identity.clone(),
             is_due: Some(false),
         };
         // The next call shows the new certificate; those in progress keep their connection until they are answered.
-        self.runtime.block_on(self.connection.lock()).link = None;
+        self.runtime.block_on(self.slot.lock()).current = None;
         Ok(Some(identity))
     }
 
@@ -203,20 +176,20 @@ impl Channel {
             return done;
         }
         let used = used.into_inner();
-        if let Some((link, heard)) = used
-            && Link::heard(&link) == heard
+        if let Some((connection, heard)) = used
+            && ClientConnection::heard(&connection) == heard
         {
-            self.forget(&link).await;
+            self.forget(&connection).await;
         }
         Err(self.unreachable(format!("no answer within {deadline:?}")))
     }
 
-    /// Notes in `used` on which link the request went out, and how much had been heard on it before.
+    /// Notes in `used` on which connection the request went out, and how much had been heard on it before.
     async fn exchange<Q, A>(
         &self,
         method: &'static str,
         request: Q,
-        used: &Mutex<Option<(Arc<Link>, u64)>>,
+        used: &Mutex<Option<(Arc<ClientConnection>, u64)>>,
     ) -> Result<A, NetError>
     where
         Q: prost::Message + Clone + 'static,
@@ -224,9 +197,9 @@ impl Channel {
     {
         let mut repeated = false;
         loop {
-            let link = self.link().await?;
-            *used.lock() = Some((link.clone(), link.heard()));
-            match link
+            let connection = self.open_connection().await?;
+            *used.lock() = Some((connection.clone(), connection.heard()));
+            match connection
                 .unary(
                     method,
                     request.clone(),
@@ -234,15 +207,17 @@ impl Channel {
                 )
                 .await
             {
-                Ok(Answer { result, is_due }) => {
-                    self.heard(&link, is_due);
+                Ok(UnaryAnswer { result, is_due }) => {
+                    self.heard(&connection, is_due);
                     return result;
                 }
                 Err(lost) => {
-                    self.forget(&link).await;
+                    self.forget(&connection).await;
                     match lost {
-                        Lost::Unsent(_) if !repeated => repeated = true,
-                        Lost::Unsent(error) | Lost::Sent(error) => return Err(error),
+                        ConnectionLoss::Unsent(_) if !repeated => repeated = true,
+                        ConnectionLoss::Unsent(error) | ConnectionLoss::Sent(error) => {
+                            return Err(error);
+                        }
                     }
                 }
             }
@@ -250,24 +225,24 @@ impl Channel {
     }
 
     /// Notes the server's word on renewing, unless it speaks of a certificate that has been renewed since.
-    fn heard(&self, link: &Link, is_due: bool) {
+    fn heard(&self, connection: &ClientConnection, is_due: bool) {
         let mut own = self.own.lock();
-        if link.expires() == own.identity.expires() {
+        if connection.expires() == own.identity.expires() {
             own.is_due = Some(is_due);
         }
     }
 
     /// The connection; made if there is none.
-    async fn link(&self) -> Result<Arc<Link>, NetError> {
+    async fn open_connection(&self) -> Result<Arc<ClientConnection>, NetError> {
         let failures = self.failures.load(Ordering::Acquire);
-        let mut connection = self.connection.lock().await;
-        if let Some(link) = &connection.link
-            && link.is_open()
+        let mut slot = self.slot.lock().await;
+        if let Some(connection) = &slot.current
+            && connection.is_open()
         {
-            return Ok(link.clone());
+            return Ok(connection.clone());
         }
         // Whoever waited while another failed shares its failure, instead of failing one after the other.
-        if let Some(failure) = &connection.failure
+        if let Some(failure) = &slot.failure
             && self.failures.load(Ordering::Acquire) != failures
         {
             return Err(failure.clone());
@@ -279,30 +254,30 @@ impl Channel {
         let config = config.map_err(|e| {
             NetError::Certificate(format!("this machine's identity is of no use: {e}"))
         })?;
-        connection.link = None;
-        match Link::connect(&self.address, config, expires, &self.options).await {
-            Ok(link) => {
-                let link = Arc::new(link);
-                (connection.link, connection.failure) = (Some(link.clone()), None);
-                Ok(link)
+        slot.current = None;
+        match ClientConnection::connect(&self.address, config, expires, &self.options).await {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                (slot.current, slot.failure) = (Some(connection.clone()), None);
+                Ok(connection)
             }
             Err(error) => {
-                connection.failure = Some(error.clone());
+                slot.failure = Some(error.clone());
                 self.failures.fetch_add(1, Ordering::Release);
                 Err(error)
             }
         }
     }
 
-    /// No further call uses `link`.
-    async fn forget(&self, link: &Arc<Link>) {
-        let mut connection = self.connection.lock().await;
-        if connection
-            .link
+    /// Keeps further calls from using `connection`.
+    async fn forget(&self, connection: &Arc<ClientConnection>) {
+        let mut slot = self.slot.lock().await;
+        if slot
+            .current
             .as_ref()
-            .is_some_and(|known| Arc::ptr_eq(known, link))
+            .is_some_and(|known| Arc::ptr_eq(known, connection))
         {
-            connection.link = None;
+            slot.current = None;
         }
     }
 
@@ -344,14 +319,15 @@ pub fn enrol(
         device: device.to_owned(),
         public_key,
     };
-    let options = Options::default();
+    let options = ChannelOptions::default();
     let work = async {
-        let link = Link::connect(address, config, Timestamp::default(), &options).await?;
-        let answer = link
+        let connection =
+            ClientConnection::connect(address, config, Timestamp::default(), &options).await?;
+        let answer = connection
             .unary(wire::ENROL, request, options.message_bytes)
             .await;
-        let answer: Answer<Certified> =
-            answer.map_err(|(Lost::Unsent(error) | Lost::Sent(error))| error)?;
+        let answer: UnaryAnswer<CertifiedKey> = answer
+            .map_err(|(ConnectionLoss::Unsent(error) | ConnectionLoss::Sent(error))| error)?;
         answer.result
     };
     let answer = runtime.block_on(async { timeout(deadline, work).await });

@@ -2,11 +2,11 @@
 
 use crate::error::{IdentityError, NetError};
 use crate::fingerprint::Fingerprint;
-use crate::keep::{Kept, unfit};
-use crate::server::Peer;
+use crate::keep::{IdentityFile, unfit};
+use crate::peer::CertifiedPeer;
 use crate::tls;
-use crate::validity::{Standing, Validity, seconds};
-use crate::wire::Certified;
+use crate::validity::{CertificateAge, CertificateValidity, seconds};
+use crate::wire::CertifiedKey;
 use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
@@ -19,9 +19,9 @@ const FIELDS: [&str; 5] = ["server", "volume", "replica", "issued", "expires"];
 
 /// Who a client is, to one server.
 pub struct ClientIdentity {
-    peer: Peer,
+    peer: CertifiedPeer,
     fingerprint: Fingerprint,
-    validity: Validity,
+    validity: CertificateValidity,
     key: PrivatePkcs8KeyDer<'static>,
     certificate: CertificateDer<'static>,
 }
@@ -75,7 +75,7 @@ impl ClientIdentity {
             self.validity.expires.to_string(),
         ];
         let fields = FIELDS.into_iter().zip(values).collect();
-        let kept = Kept {
+        let kept = IdentityFile {
             fields,
             key: self.key.clone_key(),
             certificate: self.certificate.clone(),
@@ -89,14 +89,14 @@ impl ClientIdentity {
     /// There is none (an [`IdentityError::Io`] of kind `NotFound`), others may read it, or it is damaged.
     pub fn load(dir: &Path) -> Result<Self, IdentityError> {
         let path = &dir.join(FILE);
-        let kept = Kept::read(path, &FIELDS)?;
+        let kept = IdentityFile::read(path, &FIELDS)?;
         let identity = Self {
             fingerprint: kept.parse(path, "server")?,
-            peer: Peer {
+            peer: CertifiedPeer {
                 volume: kept.parse(path, "volume")?,
                 replica: kept.parse(path, "replica")?,
             },
-            validity: Validity {
+            validity: CertificateValidity {
                 issued: kept.parse(path, "issued")?,
                 expires: kept.parse(path, "expires")?,
             },
@@ -110,7 +110,7 @@ impl ClientIdentity {
     }
 
     /// The volume and the replica of it that this machine is.
-    pub fn peer(&self) -> Peer {
+    pub fn peer(&self) -> CertifiedPeer {
         self.peer
     }
 
@@ -126,7 +126,7 @@ impl ClientIdentity {
 
     /// Whether, by a clock that shows `now`, it is time to renew the certificate.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.validity.standing(seconds(now)) != Standing::Good
+        self.validity.standing(seconds(now)) != CertificateAge::Good
     }
 
     /// The client's side of TLS.
@@ -157,15 +157,15 @@ impl NewKey {
     pub(crate) fn certified(
         &self,
         fingerprint: Fingerprint,
-        answer: &Certified,
+        answer: &CertifiedKey,
     ) -> Result<ClientIdentity, NetError> {
         let identity = ClientIdentity {
-            peer: Peer {
+            peer: CertifiedPeer {
                 volume: answer.volume,
                 replica: answer.replica,
             },
             fingerprint,
-            validity: Validity {
+            validity: CertificateValidity {
                 issued: answer.issued,
                 expires: answer.expires,
             },

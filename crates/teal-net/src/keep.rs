@@ -20,7 +20,7 @@ use teal_env::{Existing, replace_file};
 const SIZE_MAX: u64 = 64 << 10;
 
 /// What one file holds.
-pub(crate) struct Kept {
+pub(crate) struct IdentityFile {
     /// Names and values; neither contains a line's end.
     pub(crate) fields: Vec<(&'static str, String)>,
     pub(crate) key: PrivatePkcs8KeyDer<'static>,
@@ -34,7 +34,7 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> IdentityError {
     }
 }
 
-impl Kept {
+impl IdentityFile {
     /// Writes the file `path`, whose first line is `title`.
     pub(crate) fn write(
         &self,

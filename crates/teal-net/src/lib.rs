@@ -8,10 +8,10 @@
 //! 3. *Clocks lock nobody out*: a client does not judge a server's dates at all; a server judges a client's by its own
 //!    clock, with [`GRACE`], and says what that clock shows when it refuses.
 //! 4. *Bounds*: connections, requests in progress, requests per second and the bytes of a message have limits
-//!    ([`Limits`]); what exceeds them is refused in words, and others do not notice.
+//!    ([`TransportLimits`]); what exceeds them is refused in words, and others do not notice.
 //! 5. *Deadlines*: [`Channel::call`] returns by its deadline; a channel outlives its connections and its server's restarts.
 //! 6. *Synchronous*: no async in any signature. A tokio runtime is handed in: it has several threads, drivers for network
-//!    and time, and more blocking threads than [`Limits::requests`]. No function here may be called on one of its
+//!    and time, and more blocking threads than [`TransportLimits::requests`]. No function here may be called on one of its
 //!    asynchronous tasks.
 //!
 //! What the bytes are, and the text of the protocol, stands in `docs/protocol.md`, section Transport.
@@ -23,18 +23,20 @@ mod fingerprint;
 mod identity;
 mod keep;
 mod limits;
+mod peer;
 mod server;
 mod tls;
 mod validity;
 mod wire;
 
 pub use authority::ServerIdentity;
-pub use channel::{Channel, Options, enrol};
+pub use channel::{Channel, ChannelOptions, enrol};
 pub use error::{IdentityError, NetError};
 pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use identity::ClientIdentity;
-pub use limits::Limits;
-pub use server::{Listening, Peer, Service, serve};
+pub use limits::TransportLimits;
+pub use peer::CertifiedPeer;
+pub use server::{Listening, Service, serve};
 pub use validity::{GRACE, LIFETIME};
 
 #[cfg(test)]

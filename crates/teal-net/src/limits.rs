@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What a server takes at most. What exceeds a limit is refused in words, or waits where that is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct TransportLimits {
     /// Bytes of one message, request or answer, without what the transport adds. 4 MiB.
     pub message_bytes: usize,
     /// Connections of enrolled machines at a time. 1024.
@@ -35,7 +35,7 @@ pub struct Limits {
     pub silence: Duration,
 }
 
-impl Default for Limits {
+impl Default for TransportLimits {
     fn default() -> Self {
         Self {
             message_bytes: 4 << 20,
@@ -61,13 +61,13 @@ const BURST: Duration = Duration::from_secs(1);
 
 /// Lets through a number of things per second, counted on a monotonic clock.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct TokenBucket {
     interval: Duration,
     /// When all that was let through so far will be paid for.
     paid: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
             interval: Duration::from_secs(1) / per_second.max(1),
@@ -97,13 +97,13 @@ mod tests {
 
     #[test]
     fn everybody_who_is_connected_may_wait_for_news_and_ask_for_something_else() {
-        let limits = Limits::default();
+        let limits = TransportLimits::default();
         assert!(limits.requests >= 2 * limits.connections);
     }
 
     #[test]
     fn a_bucket_lets_through_a_burst_then_makes_wait_then_refuses_and_fills_again() {
-        let mut bucket = Bucket::new(10);
+        let mut bucket = TokenBucket::new(10);
         let now = Duration::from_secs(50);
         assert!((0..10).all(|_| bucket.take(now) == Some(Duration::ZERO)));
         let waits: Vec<_> = (0..10)
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_bucket_of_nothing_lets_through_one_a_second() {
-        let mut bucket = Bucket::new(0);
+        let mut bucket = TokenBucket::new(0);
         assert_eq!(bucket.take(Duration::ZERO), Some(Duration::ZERO));
         assert_eq!(bucket.take(Duration::ZERO), Some(Duration::from_secs(1)));
         assert_eq!(bucket.take(Duration::ZERO), None);

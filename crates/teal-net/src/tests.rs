@@ -7,7 +7,8 @@ mod times;
 mod trust;
 
 use crate::{
-    Channel, ClientIdentity, Limits, Listening, NetError, Options, Peer, ServerIdentity, Service,
+    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, Listening, NetError, ServerIdentity,
+    Service, TransportLimits,
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
@@ -32,12 +33,12 @@ const MUCH: &[u8] = b"much";
 /// Answers with volume, replica and the request.
 struct Echo {
     /// Tokens, and whom they make of the one who shows them.
-    tokens: Mutex<HashMap<String, Peer>>,
-    revoked: Mutex<HashSet<Peer>>,
+    tokens: Mutex<HashMap<String, CertifiedPeer>>,
+    revoked: Mutex<HashSet<CertifiedPeer>>,
     is_open: Mutex<bool>,
     opened: Condvar,
     /// Is told of each request that waits.
-    waiting: Mutex<Sender<Peer>>,
+    waiting: Mutex<Sender<CertifiedPeer>>,
 }
 
 impl Echo {
@@ -48,7 +49,7 @@ impl Echo {
 }
 
 impl Service for Echo {
-    fn call(&self, peer: Peer, request: &[u8]) -> Vec<u8> {
+    fn call(&self, peer: CertifiedPeer, request: &[u8]) -> Vec<u8> {
         assert!(!request.starts_with(PANIC), "asked to break down");
         if request.starts_with(WAIT) {
             let mut is_open = self.is_open.lock();
@@ -61,14 +62,14 @@ impl Service for Echo {
         echoed(peer, request)
     }
 
-    fn enrol(&self, token: &str, device: &str) -> Result<Peer, String> {
+    fn enrol(&self, token: &str, device: &str) -> Result<CertifiedPeer, String> {
         self.tokens
             .lock()
             .remove(token)
             .ok_or_else(|| format!("no such token for {device}; ask for a new one"))
     }
 
-    fn welcome(&self, peer: Peer) -> Result<(), String> {
+    fn welcome(&self, peer: CertifiedPeer) -> Result<(), String> {
         if self.revoked.lock().contains(&peer) {
             return Err(format!(
                 "replica {} was removed by Mum at 15:00: ça va",
@@ -79,7 +80,7 @@ impl Service for Echo {
     }
 }
 
-fn echoed(peer: Peer, request: &[u8]) -> Vec<u8> {
+fn echoed(peer: CertifiedPeer, request: &[u8]) -> Vec<u8> {
     [
         &peer.volume.to_le_bytes()[..],
         &peer.replica.to_le_bytes()[..],
@@ -94,13 +95,13 @@ struct World {
     dir: TempDir,
     clock: SimClock,
     service: Arc<Echo>,
-    waiting: Receiver<Peer>,
-    limits: Limits,
+    waiting: Receiver<CertifiedPeer>,
+    limits: TransportLimits,
     listening: Option<Listening>,
 }
 
 impl World {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: TransportLimits) -> Self {
         let (sender, waiting) = channel();
         let service = Echo {
             tokens: Mutex::default(),
@@ -130,9 +131,9 @@ impl World {
 
     /// A server with limits that tests do not meet.
     fn default() -> Self {
-        Self::new(Limits {
+        Self::new(TransportLimits {
             enrolments_per_second: 1000,
-            ..Limits::default()
+            ..TransportLimits::default()
         })
     }
 
@@ -170,7 +171,7 @@ impl World {
         ServerIdentity::open(self.dir.path(), &self.clock).unwrap()
     }
 
-    fn give_token(&self, token: &str, peer: Peer) {
+    fn give_token(&self, token: &str, peer: CertifiedPeer) {
         self.service.tokens.lock().insert(token.into(), peer);
     }
 
@@ -188,19 +189,19 @@ impl World {
 
     fn enrolled(&self, replica: u32) -> ClientIdentity {
         let token = format!("token of {replica}");
-        self.give_token(&token, Peer { volume: 3, replica });
+        self.give_token(&token, CertifiedPeer { volume: 3, replica });
         self.try_enrol(&token).unwrap()
     }
 
     fn channel(&self, identity: &ClientIdentity) -> Channel {
-        self.channel_to(self.address(), identity, Options::default())
+        self.channel_to(self.address(), identity, ChannelOptions::default())
     }
 
     fn channel_to(
         &self,
         address: SocketAddr,
         identity: &ClientIdentity,
-        options: Options,
+        options: ChannelOptions,
     ) -> Channel {
         Channel::new(
             self.runtime(),

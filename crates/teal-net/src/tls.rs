@@ -7,7 +7,7 @@
 //! 3. A server's certificate is accepted if it leads to the authority of the expected fingerprint, whatever its dates.
 
 use crate::fingerprint::Fingerprint;
-use crate::validity::Validity;
+use crate::validity::CertificateValidity;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
@@ -35,7 +35,7 @@ pub(crate) fn verify(
     certificate: &CertificateDer<'_>,
     authority: &CertificateDer<'_>,
     usage: KeyUsage,
-) -> Result<Validity, webpki::Error> {
+) -> Result<CertificateValidity, webpki::Error> {
     let certificate = EndEntityCert::try_from(certificate)?;
     let anchors = [anchor_from_trusted_cert(authority)?];
     let algorithms = [webpki::ring::ED25519];
@@ -55,7 +55,7 @@ pub(crate) fn verify(
         other => other.map(|()| u64::MAX)?,
     };
     at(issued)?;
-    Ok(Validity { issued, expires })
+    Ok(CertificateValidity { issued, expires })
 }
 
 fn refused(error: &webpki::Error) -> Error {

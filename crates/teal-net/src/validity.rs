@@ -17,7 +17,7 @@ const LAST: u64 = 250_000_000_000;
 
 /// The two dates of a certificate, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Validity {
+pub(crate) struct CertificateValidity {
     /// The first second.
     pub(crate) issued: u64,
     /// The last second.
@@ -26,7 +26,7 @@ pub(crate) struct Validity {
 
 /// What a certificate is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CertificateAge {
     /// Everything.
     Good,
     /// Everything, and it is time to renew it.
@@ -42,7 +42,7 @@ pub(crate) fn seconds(time: Timestamp) -> u64 {
     u64::try_from(time.secs).unwrap_or(0).min(LAST)
 }
 
-impl Validity {
+impl CertificateValidity {
     /// Of a certificate made at `now`.
     pub(crate) fn from(now: u64) -> Self {
         Self {
@@ -52,15 +52,15 @@ impl Validity {
     }
 
     /// What the certificate is good for when the clock shows `now`.
-    pub(crate) fn standing(self, now: u64) -> Standing {
+    pub(crate) fn standing(self, now: u64) -> CertificateAge {
         let due = self
             .issued
             .saturating_add(self.expires.saturating_sub(self.issued) / 3 * 2);
         match now {
-            _ if now < due => Standing::Good,
-            _ if now <= self.expires => Standing::Due,
-            _ if now <= self.expires.saturating_add(GRACE.as_secs()) => Standing::Expired,
-            _ => Standing::Gone,
+            _ if now < due => CertificateAge::Good,
+            _ if now <= self.expires => CertificateAge::Due,
+            _ if now <= self.expires.saturating_add(GRACE.as_secs()) => CertificateAge::Expired,
+            _ => CertificateAge::Gone,
         }
     }
 }
@@ -77,21 +77,33 @@ mod tests {
     #[test]
     fn a_certificate_is_renewed_from_two_thirds_on_and_in_grace() {
         let made = 1_700_000_000;
-        let validity = Validity::from(made);
+        let validity = CertificateValidity::from(made);
         let at = |day: u64| validity.standing(made + day * DAY);
         assert_eq!(
             [at(0), at(59), at(60), at(90)],
-            [Standing::Good, Standing::Good, Standing::Due, Standing::Due]
+            [
+                CertificateAge::Good,
+                CertificateAge::Good,
+                CertificateAge::Due,
+                CertificateAge::Due
+            ]
         );
         assert_eq!(
             [at(91), at(180), at(181)],
-            [Standing::Expired, Standing::Expired, Standing::Gone]
+            [
+                CertificateAge::Expired,
+                CertificateAge::Expired,
+                CertificateAge::Gone
+            ]
         );
     }
 
     #[test]
     fn a_clock_that_went_back_makes_no_certificate_bad() {
-        assert_eq!(Validity::from(1_700_000_000).standing(0), Standing::Good);
+        assert_eq!(
+            CertificateValidity::from(1_700_000_000).standing(0),
+            CertificateAge::Good
+        );
     }
 
     #[test]
@@ -101,7 +113,10 @@ mod tests {
             date(seconds(Timestamp::new(i64::MAX, 0)) + LIFETIME.as_secs()),
             "9892-06-06"
         );
-        assert_eq!(Validity::from(u64::MAX).standing(u64::MAX), Standing::Due);
+        assert_eq!(
+            CertificateValidity::from(u64::MAX).standing(u64::MAX),
+            CertificateAge::Due
+        );
     }
 
     #[test]

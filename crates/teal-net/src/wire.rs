@@ -41,7 +41,7 @@ pub(crate) struct RenewRequest {
 
 /// The answer of `Enrol` and of `Renew`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Certified {
+pub(crate) struct CertifiedKey {
     /// The certificate, X.509 in DER.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) certificate: Bytes,
@@ -97,7 +97,7 @@ mod tests {
         );
 
         let certificate = Bytes::from_static(&[9]);
-        let certified = Certified {
+        let certified = CertifiedKey {
             certificate,
             volume: 3,
             replica: 300,
@@ -109,7 +109,7 @@ mod tests {
             b"\x0a\x01\x09\x10\x03\x18\xac\x02\x20\x01\x28\x80\x01"
         );
         assert_eq!(
-            Certified::decode(certified.encode_to_vec().as_slice()),
+            CertifiedKey::decode(certified.encode_to_vec().as_slice()),
             Ok(certified)
         );
 

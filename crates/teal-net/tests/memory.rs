@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use teal_env::SystemClock;
-use teal_net::{Channel, Limits, Options, Peer, ServerIdentity, Service};
+use teal_net::{CertifiedPeer, Channel, ChannelOptions, ServerIdentity, Service, TransportLimits};
 
 const LONG: Duration = Duration::from_secs(60);
 const GIB: u32 = 1 << 30;
-const PEER: Peer = Peer {
+const PEER: CertifiedPeer = CertifiedPeer {
     volume: 1,
     replica: 2,
 };
@@ -21,13 +21,13 @@ const PEER: Peer = Peer {
 struct Echo;
 
 impl Service for Echo {
-    fn call(&self, _: Peer, request: &[u8]) -> Vec<u8> {
+    fn call(&self, _: CertifiedPeer, request: &[u8]) -> Vec<u8> {
         request.to_vec()
     }
-    fn enrol(&self, _: &str, _: &str) -> Result<Peer, String> {
+    fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(PEER)
     }
-    fn welcome(&self, _: Peer) -> Result<(), String> {
+    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -154,10 +154,10 @@ fn a_message_of_a_gibibyte_is_refused_without_memory_and_without_anybody_noticin
     let identity = ServerIdentity::open(dir.path(), &SystemClock).unwrap();
     let fingerprint = identity.fingerprint();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let limits = Limits {
+    let limits = TransportLimits {
         arrival: Duration::from_millis(500),
         requests: 2,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let clock = Arc::new(SystemClock);
     let listening = teal_net::serve(
@@ -185,7 +185,7 @@ fn a_message_of_a_gibibyte_is_refused_without_memory_and_without_anybody_noticin
         runtime.handle(),
         address.to_string(),
         identity,
-        Options::default(),
+        ChannelOptions::default(),
     );
 
     // What an honest message of the largest size costs, it may cost.

@@ -145,7 +145,7 @@ impl Open {
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     /// Guards itself.
-    flying: Mutex<HashMap<ObjectNo, Ranges>>,
+    in_flight: Mutex<HashMap<ObjectNo, Ranges>>,
     landed: Condvar,
 }
 
@@ -166,12 +166,12 @@ impl Flights {
 
     /// Waits as long as others fetch any of these bytes; `false`: nobody does.
     pub(super) fn wait(&self, no: ObjectNo, from: u64, to: u64) -> bool {
-        let mut flying = self.flying.lock();
-        let is_flying = |flying: &mut HashMap<_, Ranges>| {
-            flying.get(&no).is_some_and(|all| all.touches(from, to))
+        let mut in_flight = self.in_flight.lock();
+        let is_flying = |in_flight: &mut HashMap<_, Ranges>| {
+            in_flight.get(&no).is_some_and(|all| all.touches(from, to))
         };
-        let waits = is_flying(&mut flying);
-        self.landed.wait_while(&mut flying, is_flying);
+        let waits = is_flying(&mut in_flight);
+        self.landed.wait_while(&mut in_flight, is_flying);
         waits
     }
 }
@@ -179,8 +179,8 @@ impl Flights {
 impl Flight<'_> {
     /// Takes those of `wanted` that nobody is fetching yet.
     pub(super) fn take(&mut self, no: ObjectNo, wanted: &Ranges) -> Ranges {
-        let mut flying = self.of.flying.lock();
-        let all = flying.entry(no).or_default();
+        let mut in_flight = self.of.in_flight.lock();
+        let all = in_flight.entry(no).or_default();
         let free = wanted.without(all);
         all.join(&free);
         self.taken.push((no, free.clone()));
@@ -190,16 +190,16 @@ impl Flight<'_> {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let mut flying = self.of.flying.lock();
+        let mut in_flight = self.of.in_flight.lock();
         for (no, taken) in self.taken.drain(..) {
-            if let Some(all) = flying.get_mut(&no) {
+            if let Some(all) = in_flight.get_mut(&no) {
                 *all = all.without(&taken);
                 if all.is_empty() {
-                    flying.remove(&no);
+                    in_flight.remove(&no);
                 }
             }
         }
-        drop(flying);
+        drop(in_flight);
         self.of.landed.notify_all();
     }
 }

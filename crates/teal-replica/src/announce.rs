@@ -49,8 +49,8 @@ impl Replica {
             ..Note::default()
         };
         if !joins {
-            note.pending.attributes = Some(FOUNDED);
-            note.pending.xattrs = locked
+            note.dirty.attributes = Some(FOUNDED);
+            note.dirty.xattrs = locked
                 .xattr_names(root)
                 .into_iter()
                 .map(|name| (name, FOUNDED))
@@ -77,13 +77,13 @@ impl Replica {
                         locked => locked?,
                     };
                     let mut note = Note::default();
-                    note.pending.created = true;
+                    note.dirty.created = true;
                     self.set_note(&locked, *no, &note)?;
                 }
             }
             from = objects.last().map_or(0, |last| last.get() + 1);
             self.identify(|identity| identity.announce = from)?;
-            self.has_pending(self.monotonic());
+            self.becomes_dirty(self.monotonic());
         }
         Ok(())
     }

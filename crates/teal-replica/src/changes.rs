@@ -6,7 +6,7 @@
 //! 3. What was made and removed between two flushes leaves no trace.
 //! 4. A note is written into the batch of the change it tells of, so it is durable exactly when the change is.
 
-use super::note::{Dirty, Tail};
+use super::note::{DirtyContent, Tail};
 use super::{Note, Replica};
 use crate::seeded::{Bug, bug};
 use teal_log::{Cost, Locked, NewObject, StoreError};
@@ -43,7 +43,7 @@ impl Changes for Replica {
         let no = self.next_number(locked)?;
         locked.create_as(no, new)?;
         self.change_note(locked, no, |_, note, _| {
-            note.pending.created = true;
+            note.dirty.created = true;
             Ok(())
         })?;
         Ok(no)
@@ -66,7 +66,7 @@ impl Changes for Replica {
             return self.record_removal(locked, no);
         }
         self.change_note(locked, no, |locked, note, position| {
-            if note.pending.created {
+            if note.dirty.created {
                 absorb(note, change);
             } else {
                 record_change(locked, no, note, change, position);
@@ -89,7 +89,7 @@ impl Changes for Replica {
     }
 
     fn after_rename(&self) -> Result<(), StoreError> {
-        self.settle_pins()
+        self.pass_pins_on()
     }
 }
 
@@ -109,7 +109,7 @@ impl Replica {
         if note != before {
             self.set_note(locked, no, &note)?;
             if note.is_ours() {
-                self.has_pending(self.monotonic());
+                self.becomes_dirty(self.monotonic());
             }
         }
         Ok(())
@@ -153,9 +153,9 @@ fn record_change(
 ) {
     let is_first = !note.is_ours();
     match change {
-        Change::Attributes => drop(note.pending.attributes.get_or_insert(position)),
+        Change::Attributes => drop(note.dirty.attributes.get_or_insert(position)),
         Change::Data { from, to, base } | Change::Append { from, to, base } => {
-            let is_first_of_content = note.pending.data.is_none();
+            let is_first_of_content = note.dirty.data.is_none();
             let dirty = dirty_content(note, position);
             match change {
                 Change::Append { .. } if is_first_of_content => {
@@ -179,14 +179,14 @@ fn record_change(
             note.absent.remove(size, END);
         }
         Change::Xattr(name) => {
-            let xattrs = &mut note.pending.xattrs;
+            let xattrs = &mut note.dirty.xattrs;
             if !xattrs.iter().any(|(known, _)| known == name) {
                 xattrs.push((name.to_vec(), position));
             }
         }
         Change::Names => {
-            if note.pending.links.is_none() {
-                note.pending.links = Some((position, links(locked, no)));
+            if note.dirty.links.is_none() {
+                note.dirty.links = Some((position, links(locked, no)));
             }
         }
         Change::Gone => {}
@@ -194,8 +194,8 @@ fn record_change(
 }
 
 /// Returns the dirty content of a note, which begins at the position if there was none.
-fn dirty_content(note: &mut Note, position: CommitSeq) -> &mut Dirty {
-    note.pending.data.get_or_insert_with(|| Dirty {
+fn dirty_content(note: &mut Note, position: CommitSeq) -> &mut DirtyContent {
+    note.dirty.data.get_or_insert_with(|| DirtyContent {
         base: position,
         cut: u64::MAX,
         ranges: Ranges::default(),
@@ -204,7 +204,7 @@ fn dirty_content(note: &mut Note, position: CommitSeq) -> &mut Dirty {
 }
 
 /// Corrects the base of dirty content by what the author of a change had seen.
-fn rebase(dirty: &mut Dirty, base: Base, is_first: bool) {
+fn rebase(dirty: &mut DirtyContent, base: Base, is_first: bool) {
     dirty.base = match base {
         Base::Given(commit) => dirty.base.min(commit),
         Base::Installed(commit) if is_first => dirty.base.max(commit),
@@ -227,19 +227,19 @@ fn absorb(note: &mut Note, change: Change<'_>) {
 fn note_removal(note: &mut Note) {
     note.absent = Ranges::default();
     note.unlisted = false;
-    if note.pending.created && note.flying.is_none() {
+    if note.dirty.created && note.in_flight.is_none() {
         // The server never heard of it.
         *note = Note {
-            again: note.again,
+            needs_look: note.needs_look,
             ..Note::default()
         };
         return;
     }
-    let (first, links) = (note.pending.first_base(), note.pending.links.take());
-    note.pending = super::note::Part {
+    let (first, links) = (note.dirty.first_base(), note.dirty.links.take());
+    note.dirty = super::note::Components {
         gone: links.is_some(),
         links,
         ..Default::default()
     };
-    note.pending.removed_since(first);
+    note.dirty.removed_since(first);
 }

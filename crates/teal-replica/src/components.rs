@@ -1,14 +1,14 @@
 //! Installing single components of an object that is locked: attributes, extended attributes, content.
 
 use super::Note;
+use super::acknowledge::Free;
 use super::cut::attributes;
-use super::settle::Free;
 use teal_log::{Locked, SetAttr, StoreError};
 use teal_types::Version;
 use teal_types::ranges::END;
 use teal_volume::Invalidation;
 
-/// With content pending, its time stays; with anything else, time does not go back.
+/// With content dirty, its time stays; with anything else, time does not go back.
 pub(super) fn install_attributes(
     locked: &mut Locked<'_>,
     version: &Version,
@@ -44,7 +44,7 @@ pub(super) fn install_attributes(
     }
 }
 
-/// Whether all extended attributes of the server's state are there beside those that are pending here.
+/// Whether all extended attributes of the server's state are there beside those that are dirty here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fits {
     Fully,
@@ -59,12 +59,15 @@ pub(super) fn install_xattrs(
     told: &mut Vec<Invalidation>,
 ) -> Result<Fits, StoreError> {
     let no = version.object;
-    let flown = note.flying.iter().flat_map(|flying| &flying.part.xattrs);
+    let in_batch = note
+        .in_flight
+        .iter()
+        .flat_map(|in_flight| &in_flight.part.xattrs);
     let ours: Vec<&[u8]> = note
-        .pending
+        .dirty
         .xattrs
         .iter()
-        .chain(flown)
+        .chain(in_batch)
         .map(|(name, _)| &name[..])
         .collect();
     let mut changed = false;

@@ -7,7 +7,7 @@
 //! 4. Content that only the server has is never sent back as zeros.
 
 use super::large::Turn;
-use super::note::{Dirty, Tail};
+use super::note::{DirtyContent, Tail};
 use super::{Replica, SyncError, unexpected};
 use serde_bytes::ByteBuf;
 use std::collections::HashSet;
@@ -77,7 +77,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn file(
         &mut self,
         no: ObjectNo,
-        dirty: &Dirty,
+        dirty: &DirtyContent,
         ops: &mut Vec<Op>,
     ) -> Result<(), SyncError> {
         let attr = match self.replica.store().attr(no) {
@@ -277,10 +277,10 @@ impl<'a> Sending<'a> {
 }
 
 /// All of a file's content, for one that is to be sent as a whole.
-pub(crate) fn whole(size: u64) -> Dirty {
+pub(crate) fn whole(size: u64) -> DirtyContent {
     let mut ranges = Ranges::default();
     ranges.add(0, size.max(1));
-    Dirty {
+    DirtyContent {
         base: CommitSeq::default(),
         cut: u64::MAX,
         ranges,

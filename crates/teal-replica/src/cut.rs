@@ -1,16 +1,16 @@
-//! The cut: what is pending becomes a batch, all at one moment.
+//! The cut: what is dirty becomes a batch, all at one moment.
 //!
 //! # Guarantees
 //! 1. Names are cut together: under the exclusive `namespace` lock, so that the server sees a state of the tree that there was here.
 //! 2. A batch is closed: with an object go the new directories it lies in and the objects whose names it took.
-//! 3. What flies is noted before anything is sent; a crash at any point finds it again.
+//! 3. What is in flight is noted before anything is sent; a crash at any point finds it again.
 //!
 //! # How
 //! A new batch is announced in the identity first (without parts), then every object's note is changed. Should the program end in between, the
 //! notes name a batch that was never sent, and everything is taken back.
 
 use super::large::{Before, Divided};
-use super::note::{Dirty, Flying, Note, Part};
+use super::note::{Components, DirtyContent, InFlight, Note};
 use super::stuck::OBJECTS_MAX;
 use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
@@ -24,14 +24,14 @@ use teal_types::{Attr, Attributes, CommitSeq, FileType, Link, ObjectNo, Op, Time
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
     pub(crate) batch: u64,
-    /// Everything that flies.
+    /// Everything that is in flight.
     pub(crate) objects: Vec<ObjectNo>,
     pub(crate) creates: Vec<Op>,
     pub(crate) removals: Vec<Op>,
     pub(crate) placements: Vec<Op>,
     pub(crate) others: Vec<Op>,
-    pub(crate) contents: Vec<(ObjectNo, Dirty)>,
-    /// Whether more is pending than fits.
+    pub(crate) contents: Vec<(ObjectNo, DirtyContent)>,
+    /// Whether more is dirty than fits.
     pub(crate) is_partial: bool,
 }
 
@@ -80,15 +80,15 @@ pub(crate) fn attributes(attr: &Attr) -> Attributes {
 }
 
 impl Replica {
-    /// Takes a cut; `None` when nothing is pending.
+    /// Takes a cut; `None` when nothing is dirty.
     pub(crate) fn take_cut(&self) -> Result<Option<Cut>, SyncError> {
         let _names = self.volume.own_namespace();
         let (chosen, is_partial) = self.choose()?;
         {
             let mut state = self.state.lock();
             // The rest goes at once.
-            state.pending_since =
-                is_partial.then(|| state.pending_since.unwrap_or_else(|| self.monotonic()));
+            state.dirty_since =
+                is_partial.then(|| state.dirty_since.unwrap_or_else(|| self.monotonic()));
         }
         if chosen.is_empty() {
             return Ok(None);
@@ -120,31 +120,31 @@ impl Replica {
         Ok(Some(cut))
     }
 
-    /// Numbers of all objects of which something is pending.
-    pub(crate) fn pending(&self) -> Result<Vec<ObjectNo>, SyncError> {
-        let mut pending = Vec::new();
+    /// Numbers of all objects of which something is dirty.
+    pub(crate) fn dirty_objects(&self) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut dirty = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if Note::glance(head).0 {
-                pending.push(no);
+            if Note::summary(head).is_dirty {
+                dirty.push(no);
             }
             ControlFlow::Continue(())
         })?;
-        Ok(pending)
+        Ok(dirty)
     }
 
-    /// Numbers of the objects that are to go: all that are pending, or a closed part of them.
+    /// Numbers of the objects that are to go: all that are dirty, or a closed part of them.
     fn choose(&self) -> Result<(Vec<ObjectNo>, bool), SyncError> {
-        let all = self.pending()?;
-        let pending = self.free_of_held(all.clone())?;
-        if pending.is_empty() {
+        let all = self.dirty_objects()?;
+        let dirty = self.free_of_held(all.clone())?;
+        if dirty.is_empty() {
             return self.choose_held(&all);
         }
-        let limit = self.held.lock().limit();
+        let limit = self.stuck.lock().limit();
         if limit < OBJECTS_MAX {
-            return self.choose_few(pending, limit);
+            return self.choose_few(dirty, limit);
         }
-        if pending.len() <= OBJECTS_MAX {
-            let divided = self.divide(&pending)?;
+        if dirty.len() <= OBJECTS_MAX {
+            let divided = self.divide(&dirty)?;
             let mut state = self.state.lock();
             state.is_large_next = divided.is_some() && !state.is_large_next;
             return Ok(match divided {
@@ -152,10 +152,10 @@ impl Replica {
                     (first.into_iter().collect(), true)
                 }
                 Some(Divided { large, .. }) => (large.into_iter().collect(), true),
-                None => (pending, false),
+                None => (dirty, false),
             });
         }
-        self.choose_some(pending, OBJECTS_MAX)
+        self.choose_some(dirty, OBJECTS_MAX)
     }
 
     /// The next of what is held back, by itself with what it needs.
@@ -172,13 +172,13 @@ impl Replica {
     /// A few objects, those with the least content first; removals when nothing else is left, children before their directories.
     fn choose_few(
         &self,
-        pending: Vec<ObjectNo>,
+        dirty: Vec<ObjectNo>,
         limit: usize,
     ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
-        let Before { gone, .. } = self.before(&pending)?;
-        if gone.len() < pending.len() {
+        let Before { gone, .. } = self.before(&dirty)?;
+        if gone.len() < dirty.len() {
             let mut by_content = Vec::new();
-            for no in pending {
+            for no in dirty {
                 by_content.push((self.unsent(no)?, no));
             }
             by_content.sort_unstable();
@@ -188,7 +188,7 @@ impl Replica {
         for no in &gone {
             above.extend(
                 self.note(*no)?
-                    .pending
+                    .dirty
                     .links
                     .and_then(|(_, had)| had.first().map(|link| (*no, link.dir))),
             );
@@ -210,14 +210,14 @@ impl Replica {
     /// At most so many objects and what they need.
     fn choose_some(
         &self,
-        pending: Vec<ObjectNo>,
+        dirty: Vec<ObjectNo>,
         limit: usize,
     ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
         // Who takes the name that another had goes with it.
-        let Before { had, gone } = self.before(&pending)?;
+        let Before { had, gone } = self.before(&dirty)?;
         let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
         let mut chosen = BTreeSet::new();
-        for no in pending.iter().filter(|no| !last.contains(no)) {
+        for no in dirty.iter().filter(|no| !last.contains(no)) {
             if chosen.len() >= limit {
                 return Ok((chosen.into_iter().collect(), true));
             }
@@ -258,7 +258,7 @@ impl Replica {
         }
     }
 
-    /// Lets what is pending of one object fly.
+    /// Lets what is dirty of one object go in flight.
     fn cut_one(&self, cut: &mut Cut, no: ObjectNo) -> Result<(), SyncError> {
         let mut note = self.note(no)?;
         let cost = Cost::note().with_note(note.encode().len() + 4096).freeing();
@@ -272,24 +272,24 @@ impl Replica {
         let sent = locked
             .as_ref()
             .map_or_else(Vec::new, |locked| names(locked, no));
-        let is_lost = note.again && !note.pending.gone;
-        if note.flying.is_some()
-            || ((note.pending.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT)
+        let is_lost = note.needs_look && !note.dirty.gone;
+        if note.in_flight.is_some()
+            || ((note.dirty.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT)
         {
             // A file without a name stays here until it gets one; so does one that lost it to another of the server's.
             return Ok(());
         }
-        let mut part = std::mem::take(&mut note.pending);
+        let mut part = std::mem::take(&mut note.dirty);
         if sent.is_empty() && no != ObjectNo::ROOT {
-            part = Part {
+            part = Components {
                 gone: part.gone,
                 links: part.links,
-                ..Part::default()
+                ..Components::default()
             };
         }
         if let (
             Some(locked),
-            Some(Dirty {
+            Some(DirtyContent {
                 tail: Some(tail), ..
             }),
         ) = (&locked, &mut part.data)
@@ -308,7 +308,7 @@ impl Replica {
                 .attr(link.dir)
                 .map_or(latest, |dir| dir.mtime.min(latest))
         });
-        note.flying = (!bug(Bug::ClearedTooEarly)).then_some(Flying {
+        note.in_flight = (!bug(Bug::ClearedTooEarly)).then_some(InFlight {
             batch: cut.batch,
             part,
             sent,
@@ -323,7 +323,7 @@ impl Replica {
         cut: &mut Cut,
         locked: &Locked<'_>,
         no: ObjectNo,
-        part: &Part,
+        part: &Components,
         sent: &[Link],
     ) -> Result<(), StoreError> {
         let attr = locked.attr(no);
@@ -351,7 +351,7 @@ impl Replica {
             if attr.kind == FileType::File && attr.size > 0 {
                 cut.contents.push((
                     no,
-                    Dirty {
+                    DirtyContent {
                         base: CommitSeq::default(),
                         cut: 0,
                         ranges: Ranges::all(),
@@ -400,7 +400,7 @@ fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
 fn cut_names(
     cut: &mut Cut,
     no: ObjectNo,
-    part: &Part,
+    part: &Components,
     sent: &[Link],
     time: impl Fn(&Link) -> Timestamp,
 ) {

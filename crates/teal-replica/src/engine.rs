@@ -29,7 +29,7 @@ pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Monotonic time of the first change that no flush has taken along.
-    pub(crate) pending_since: Option<Duration>,
+    pub(crate) dirty_since: Option<Duration>,
     /// A batch has gone before large content, which is in the next one.
     pub(crate) is_large_next: bool,
     /// Whether another client of the volume is there.
@@ -52,7 +52,7 @@ pub(crate) struct State {
     /// A copy of this store has made objects with numbers that are this one's to give: it needs another life, whatever the server knows.
     pub(crate) is_copied: bool,
     /// Objects may need a second look.
-    pub(crate) again: bool,
+    pub(crate) needs_look: bool,
     /// Flushes that have ended, and those among them that ended well.
     pub(crate) flushes: u64,
     pub(crate) last_flush: Option<Duration>,
@@ -79,8 +79,8 @@ pub struct Replica {
     pub(crate) listing: Mutex<Option<ObjectNo>>,
     /// Directories whose entries were here are to be listed again: names may have been looked up in them.
     pub(crate) lists_again: AtomicBool,
-    /// What cannot be sent or installed; nothing is done under its lock.
-    pub(crate) held: Mutex<stuck::Held>,
+    /// What cannot be sent or installed; a leaf lock.
+    pub(crate) stuck: Mutex<stuck::StuckList>,
     pub(crate) flushing: RankedMutex<()>,
     pub(crate) applying: RankedMutex<()>,
     pub(crate) content_locks: Vec<RankedRwLock<()>>,
@@ -180,7 +180,7 @@ impl Replica {
             quiet: Mutex::default(),
             listing: Mutex::new(None),
             lists_again: AtomicBool::new(false),
-            held: Mutex::default(),
+            stuck: Mutex::default(),
             flushing: RankedMutex::new(Rank::Flush, ()),
             applying: RankedMutex::new(Rank::Apply, ()),
             content_locks: (0..CONTENT_LOCKS)
@@ -188,7 +188,7 @@ impl Replica {
                 .collect(),
             // What an earlier life could not place is noted with the objects.
             state: Mutex::new(State {
-                again: true,
+                needs_look: true,
                 ..State::default()
             }),
             changed: Condvar::new(),

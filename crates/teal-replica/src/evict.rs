@@ -1,7 +1,7 @@
 //! Room for what comes: content that the server has too makes way for it.
 //!
 //! # Guarantees
-//! 1. Only content that the server has, as it is here, goes: nothing that is pending or flying, and nothing while the server cannot be asked.
+//! 1. Only content that the server has, as it is here, goes: nothing that is dirty or in flight, and nothing while the server cannot be asked.
 //!    Then it is absent, as if it had never been read here.
 //! 2. What was read or written since it was last looked at goes later (second chance).
 //! 3. A search ends: it looks at each object twice at most.
@@ -39,7 +39,7 @@ impl Replica {
 
 /// Whether the server has all that is here, as far as the note tells.
 pub(super) fn is_servers(note: &Note) -> bool {
-    (!note.is_ours() && !note.again) || bug(Bug::PendingGivenBack)
+    (!note.is_ours() && !note.needs_look) || bug(Bug::PendingGivenBack)
 }
 
 impl Replica {

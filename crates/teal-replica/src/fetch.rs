@@ -235,11 +235,11 @@ impl Replica {
 
     /// The content there is another one by now. If this one has changed here, its old content comes from history; if not, the new state comes.
     fn fetch_stale(&self, no: ObjectNo, note: &Note, want: Want) -> Result<(), SyncError> {
-        if note.pending.data.is_none()
+        if note.dirty.data.is_none()
             && note
-                .flying
+                .in_flight
                 .as_ref()
-                .is_none_or(|flying| flying.part.data.is_none())
+                .is_none_or(|in_flight| in_flight.part.data.is_none())
         {
             self.catch_up()?;
             if self.note(no)?.data_seq == note.data_seq {

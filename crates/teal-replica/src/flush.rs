@@ -3,8 +3,9 @@
 //! # Guarantees
 //! 1. What the server has committed is settled exactly once, whatever answers are lost: the batch's counter and digest are durable here
 //!    before it is asked to commit, and asking again gives the same answer.
-//! 2. What has not been committed is pending again, with its first base.
+//! 2. What has not been committed is dirty again, with its first base.
 
+use super::committed::CommittedBatch;
 use super::content::Sending;
 use super::cut::Cut;
 use super::{Replica, SyncError, unexpected};
@@ -24,11 +25,11 @@ impl Replica {
         self.call(request, self.options.deadline)
     }
 
-    /// Sends one batch of what is pending; says whether there is more, or something was sent at all. Keeps in mind what stands in the way for
+    /// Sends one batch of what is dirty; says whether there is more, or something was sent at all. Keeps in mind what stands in the way for
     /// as long as nobody does something about it.
     pub(crate) fn flush_once(&self) -> Result<Flushed, SyncError> {
         let flushed = self.send_batch();
-        let held = self.held.lock().refusal();
+        let held = self.stuck.lock().refusal();
         let stuck = match &flushed {
             Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => {
                 Some(&refused.words)
@@ -48,7 +49,7 @@ impl Replica {
 
     fn send_batch(&self) -> Result<Flushed, SyncError> {
         let _flushing = self.flushing.lock();
-        self.land_earlier()?;
+        self.resolve_earlier_batch()?;
         self.catch_up()?;
         // What has lost its name by that has another one at the server.
         self.look_again()?;
@@ -68,8 +69,8 @@ impl Replica {
                     self.hold_unread(no, e)?;
                 }
                 return match staged {
-                    Ok(_) | Err(SyncError::Later) => Ok(Flushed::Part),
-                    Err(e) => self.narrow(&objects, e).map(|()| Flushed::Part),
+                    Ok(_) | Err(SyncError::Later) => Ok(Flushed::Components),
+                    Err(e) => self.narrow(&objects, e).map(|()| Flushed::Components),
                 };
             }
         };
@@ -77,30 +78,30 @@ impl Replica {
         if !bug(Bug::UnsyncedCommit) {
             self.volume.sync()?;
         }
-        if let Err(e) = self.land() {
+        if let Err(e) = self.resolve_batch() {
             // Taken back if it was refused; if not, it is found out later what became of it.
             if self.identity.lock().parts > 0 {
                 return Err(e);
             }
-            return self.narrow(&objects, e).map(|()| Flushed::Part);
+            return self.narrow(&objects, e).map(|()| Flushed::Components);
         }
-        self.held.lock().sent(&objects);
+        self.stuck.lock().sent(&objects);
         Ok(if is_partial {
-            Flushed::Part
+            Flushed::Components
         } else {
             Flushed::All
         })
     }
 
     /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one that is refused is sent anew.
-    fn land_earlier(&self) -> Result<(), SyncError> {
+    fn resolve_earlier_batch(&self) -> Result<(), SyncError> {
         if self.identity.lock().parts == 0 {
             return Ok(());
         }
-        let objects = self.flying()?;
-        match self.land() {
+        let objects = self.objects_in_flight()?;
+        match self.resolve_batch() {
             Err(e) if self.identity.lock().parts == 0 => self.narrow(&objects, e),
-            landed => landed,
+            committed => committed,
         }
     }
 
@@ -176,8 +177,8 @@ impl Replica {
         Ok((parts, *digest.finalize().as_bytes()))
     }
 
-    /// Finds out what has become of the batch that flies, if one does, and settles it.
-    pub(crate) fn land(&self) -> Result<(), SyncError> {
+    /// Finds out what has become of the batch that is in flight, if one does, and acknowledges it.
+    pub(crate) fn resolve_batch(&self) -> Result<(), SyncError> {
         let identity = *self.identity.lock();
         if identity.parts == 0 {
             return Ok(());
@@ -193,11 +194,11 @@ impl Replica {
             Ok(_) => return Err(unexpected("to a commit").into()),
             Err(UpstreamError::Refused(refused)) => {
                 // Whoever is shut out is not told what became of it; that is asked again when it is let in.
-                let again = matches!(
+                let needs_look = matches!(
                     refused.code,
                     RefusalCode::Busy | RefusalCode::Stopping | RefusalCode::Denied
                 );
-                if !again {
+                if !needs_look {
                     // It was not committed, and never will be in this form.
                     self.take_back_all()?;
                 }
@@ -206,15 +207,18 @@ impl Replica {
             Err(e) => return Err(e.into()),
         };
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
-        self.settle_batch(identity.batch, seq)
+        self.acknowledge_batch(identity.batch, seq)
     }
 
-    /// Brings history up to a batch of this replica, and settles what of it did not appear there.
-    fn settle_batch(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+    /// Brings history up to a batch of this replica, and acknowledges what of it did not appear there.
+    fn acknowledge_batch(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
         {
             let _applying = self.apply()?;
-            self.pull_all(Some((batch, seq)))?;
-            self.settle_rest(batch, seq)?;
+            self.pull_all(Some(CommittedBatch {
+                counter: batch,
+                seq,
+            }))?;
+            self.acknowledge_rest(batch, seq)?;
             self.identify(|identity| identity.parts = 0)?;
         }
         if self.options.queue.is_some() {
@@ -228,22 +232,22 @@ impl Replica {
         Ok(())
     }
 
-    /// Everything that flies.
-    pub(crate) fn flying(&self) -> Result<Vec<ObjectNo>, FsError> {
-        let mut flying = Vec::new();
+    /// Everything that is in flight.
+    pub(crate) fn objects_in_flight(&self) -> Result<Vec<ObjectNo>, FsError> {
+        let mut in_flight = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if super::Note::glance(head).1 {
-                flying.push(no);
+            if super::Note::summary(head).is_in_flight {
+                in_flight.push(no);
             }
             ControlFlow::Continue(())
         })?;
-        Ok(flying)
+        Ok(in_flight)
     }
 
     /// After a batch that did not arrive, or was never sent.
     pub(crate) fn take_back_all(&self) -> Result<(), SyncError> {
         let identity = *self.identity.lock();
-        let objects = self.flying()?;
+        let objects = self.objects_in_flight()?;
         if objects.is_empty() && identity.parts == 0 {
             return Ok(());
         }
@@ -264,8 +268,8 @@ impl Replica {
             let op = self.begin(cost)?;
             let _locked = op.lock(&[*no]).ok();
             let mut note = self.note(*no)?;
-            if let Some(flying) = note.flying.take() {
-                note.pending.take_back(flying.part);
+            if let Some(in_flight) = note.in_flight.take() {
+                note.dirty.take_back(in_flight.part);
                 let bytes = (!note.is_empty()).then(|| note.encode());
                 op.set_note(*no, bytes.as_deref())?;
             }
@@ -275,7 +279,7 @@ impl Replica {
             identity.parts = 0;
             identity.batch -= u64::from(identity.batch == batch && batch > 0);
         })?;
-        self.has_pending(self.monotonic());
+        self.becomes_dirty(self.monotonic());
         Ok(())
     }
 }
@@ -294,10 +298,10 @@ fn lasts(code: RefusalCode) -> bool {
 /// What a flush has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flushed {
-    /// Nothing was pending.
+    /// Nothing was dirty.
     Nothing,
-    /// A batch was sent, and more is pending than fitted.
-    Part,
-    /// All that was pending at its beginning is at the server.
+    /// A batch was sent, and more is dirty than fitted.
+    Components,
+    /// All that was dirty at its beginning is at the server.
     All,
 }

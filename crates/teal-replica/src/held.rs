@@ -17,9 +17,9 @@
 //! 3. The note of an object that could not be installed says since which commit it is behind (`Note::behind`): what is changed in it from
 //!    then on was made without having seen what came since, and meets the rules of conflicts.
 
+use super::acknowledge::acknowledge;
+use super::committed::CommittedBatch;
 use super::install::is_number;
-use super::landed::Landed;
-use super::settle::settle;
 use super::stuck::{OBJECTS_MAX, Said, StuckWay};
 use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
@@ -77,10 +77,10 @@ impl Replica {
             return Err(e);
         }
         if matches!(blame, Blame::Again) {
-            return self.held.lock().fails(e);
+            return self.stuck.lock().fails(e);
         }
         {
-            let mut held = self.held.lock();
+            let mut held = self.stuck.lock();
             if held.limit > 1 && objects.len() > 1 && !held.is_retry {
                 held.limit = held
                     .limit
@@ -103,21 +103,21 @@ impl Replica {
                 least = least.min(self.unsent(*no).unwrap_or(0));
             }
             let mut larger = Vec::new();
-            for no in self.pending()? {
+            for no in self.dirty_objects()? {
                 if self.unsent(no).unwrap_or(0) >= least.max(1) || least == 0 {
                     larger.push(no);
                 }
             }
             self.hold_all(&larger, (said, &why));
         }
-        self.held.lock().fails(e)
+        self.stuck.lock().fails(e)
     }
 
     fn hold_all(&self, objects: &[ObjectNo], why: (Said, &str)) {
         let now = self.monotonic();
         for no in objects {
             let path = self.path_for_people(*no);
-            self.held
+            self.stuck
                 .lock()
                 .hold((StuckWay::Sending, *no), path, why, now);
         }
@@ -140,7 +140,7 @@ impl Replica {
     /// Where an object lies, or lay for the server.
     fn path_for_people(&self, no: ObjectNo) -> String {
         let is_here = self.store().names(no).is_ok_and(|names| !names.is_empty());
-        let had = || self.note(no).ok()?.pending.links?.1.into_iter().next();
+        let had = || self.note(no).ok()?.dirty.links?.1.into_iter().next();
         match had().filter(|_| !is_here) {
             Some(link) => self.path_of_link(&link),
             None => self.store().path_of(no),
@@ -154,21 +154,21 @@ impl Replica {
         }
     }
 
-    /// Of what is pending, what is free to go: not what is held back, nor what needs it.
-    pub(crate) fn free_of_held(&self, pending: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
+    /// Of what is dirty, what is free to go: not what is held back, nor what needs it.
+    pub(crate) fn free_of_held(&self, dirty: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
         let mut held = {
-            let mut held = self.held.lock();
+            let mut held = self.stuck.lock();
             held.is_retry = false;
-            let there: BTreeSet<ObjectNo> = pending.iter().copied().collect();
+            let there: BTreeSet<ObjectNo> = dirty.iter().copied().collect();
             held.keep(StuckWay::Sending, |no| there.contains(&no));
             held.of(StuckWay::Sending)
         };
         if held.is_empty() {
-            return Ok(pending);
+            return Ok(dirty);
         }
-        let before = self.before(&pending)?;
+        let before = self.before(&dirty)?;
         let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
-        for no in &pending {
+        for no in &dirty {
             match self.needs(*no, &before.had) {
                 Ok(needs) => needs
                     .into_iter()
@@ -184,7 +184,7 @@ impl Replica {
         while let Some(no) = next.pop() {
             if blocked.insert(no) {
                 next.extend(needed_by.get(&no).into_iter().flatten());
-                let part = self.note(no)?.pending;
+                let part = self.note(no)?.dirty;
                 leaves_something |= part.links.is_some() && !part.created;
             }
         }
@@ -192,13 +192,13 @@ impl Replica {
             // At the server it may still be in a directory that was removed here.
             blocked.extend(before.gone);
         }
-        let free: Vec<ObjectNo> = pending
+        let free: Vec<ObjectNo> = dirty
             .into_iter()
             .filter(|no| !blocked.contains(no))
             .collect();
         if free.is_empty() {
             // Whatever was looked for is found.
-            self.held.lock().limit = OBJECTS_MAX;
+            self.stuck.lock().limit = OBJECTS_MAX;
         }
         Ok(free)
     }
@@ -207,7 +207,7 @@ impl Replica {
     pub(crate) fn next_held(&self) -> Result<Option<ObjectNo>, SyncError> {
         let now = self.monotonic();
         let due: Vec<ObjectNo> = {
-            let mut held = self.held.lock();
+            let mut held = self.stuck.lock();
             held.is_retry = true;
             let all = held.of(StuckWay::Sending);
             all.into_iter()
@@ -229,11 +229,11 @@ impl Replica {
         &self,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let done = match version.beyond_limits() {
             Some(why) if is_number(version.object) => Err(why),
-            _ => match self.install_version(version, ranges, landed) {
+            _ => match self.install_version(version, ranges, committed) {
                 Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => {
                     Err(e.to_string())
                 }
@@ -242,17 +242,17 @@ impl Replica {
             },
         };
         let Err(why) = done else {
-            self.held.lock().ends(StuckWay::Installing, version.object);
+            self.stuck.lock().ends(StuckWay::Installing, version.object);
             return Ok(());
         };
         let path = match version.links.first() {
             Some(link) => self.path_of_link(link),
             None => self.path_for_people(version.object),
         };
-        self.stays_behind(version.object, Some(version), landed)
+        self.stays_behind(version.object, Some(version), committed)
             .inspect_err(|e| log::warn!("{path}: {e}"))?;
         let now = self.monotonic();
-        self.held.lock().hold(
+        self.stuck.lock().hold(
             (StuckWay::Installing, version.object),
             path,
             (Said::Here, &why),
@@ -274,19 +274,23 @@ impl Replica {
     }
 
     /// The end of an object that is gone at the server, or holding it back if that cannot be done here. `false`: a directory that is not empty.
-    pub(crate) fn bury_or_hold(&self, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
-        let why = match self.bury_one(no, landed) {
+    pub(crate) fn remove_or_hold(
+        &self,
+        no: ObjectNo,
+        committed: Option<CommittedBatch>,
+    ) -> Result<bool, SyncError> {
+        let why = match self.remove_one(no, committed) {
             Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => e.to_string(),
             done => {
                 if done.is_ok() {
-                    self.held.lock().ends(StuckWay::Installing, no);
+                    self.stuck.lock().ends(StuckWay::Installing, no);
                 }
                 return done;
             }
         };
         let path = self.path_for_people(no);
-        self.stays_behind(no, None, landed)?;
-        self.held.lock().hold(
+        self.stays_behind(no, None, committed)?;
+        self.stuck.lock().hold(
             (StuckWay::Installing, no),
             path,
             (Said::Here, &why),
@@ -295,15 +299,15 @@ impl Replica {
         Ok(true)
     }
 
-    /// Notes that an object is not as the server has it from here on; what flew of it has landed all the same.
+    /// Notes that an object is not as the server has it from here on; what was in flight of it was committed all the same.
     fn stays_behind(
         &self,
         no: ObjectNo,
         version: Option<&Version>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let past = match version {
-            Some(version) => self.past_of_tail(version, landed)?,
+            Some(version) => self.past_of_tail(version, committed)?,
             None => None,
         };
         let cost = Cost::note()
@@ -313,18 +317,19 @@ impl Replica {
         let locked = op.lock(&[no]).ok();
         let mut note = self.note(no)?;
         let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
-        let has_landed = note
-            .flying
+        let is_committed = note
+            .in_flight
             .as_ref()
-            .is_some_and(|flying| landed.is_some_and(|(of, _)| of == flying.batch));
+            .is_some_and(|in_flight| in_flight.is_of(committed));
         match version {
-            Some(version) if has_landed => {
-                let _what_it_became = settle(&mut note, version, landed, past.as_ref(), size);
+            Some(version) if is_committed => {
+                let _what_it_became =
+                    acknowledge(&mut note, version, committed, past.as_ref(), size);
             }
-            None if has_landed => note.flying = None,
+            None if is_committed => note.in_flight = None,
             _ => {}
         }
-        note.again = true;
+        note.needs_look = true;
         note.behind.get_or_insert(self.seen());
         op.set_note(no, Some(&note.encode()))?;
         Ok(())
@@ -338,7 +343,7 @@ impl Replica {
     ) -> Result<Vec<ObjectNo>, SyncError> {
         let mut needs = Vec::new();
         for link in self.links_here(no)? {
-            if self.note(link.dir)?.pending.created {
+            if self.note(link.dir)?.dirty.created {
                 needs.push(link.dir);
             }
             needs.extend(had.get(&link).filter(|of| **of != no));

@@ -13,7 +13,7 @@
 //! | 8 | commit up to which history is applied |
 //! | 32 | digest of history there |
 //! | 8 | counter of the last batch |
-//! | 4 | its parts while it flies; 0: none flies |
+//! | 4 | its parts while it is in flight; 0: none is in flight |
 //! | 32 | its digest |
 //! | 8 | the object from which on a volume that got a server is still to be announced; 0: all is |
 //! | 8 | the object from which on all is still to be compared with a server that was restored; 0: all is |

@@ -1,15 +1,15 @@
 //! Installing the server's state of an object: attributes, extended attributes, content; its names are in `names`.
 //!
 //! # Guarantees
-//! 1. A component that is pending or flying here is left alone.
+//! 1. A component that is dirty or in flight here is left alone.
 //! 2. An object nobody here has heard of, in directories that are not listed here, is not made.
 //! 3. Content that has changed is noted as absent before the old content goes, under the object's lock: no reader sees the zeros between.
 //! 4. What a copy of this store has made under numbers that are this one's to give is not installed before this one has a life of its own.
 //! 5. What the kernel may remember of the object is told to be forgotten after it has changed.
 
+use super::acknowledge::{Free, acknowledge};
+use super::committed::CommittedBatch;
 use super::components::{Content, Fits, install_attributes, install_content_of, install_xattrs};
-use super::landed::Landed;
-use super::settle::{Free, settle};
 use super::tails::ranges_behind;
 use super::{Identity, Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
@@ -24,7 +24,7 @@ use teal_volume::Invalidation;
 /// What is known of the batch that an installed state may settle.
 #[derive(Debug, Clone, Copy, Default)]
 struct Arrival<'a> {
-    landed: Landed,
+    committed: Option<CommittedBatch>,
     /// The state that it made, where that is not the present one and was asked for.
     past: Option<&'a Version>,
 }
@@ -35,7 +35,7 @@ impl Replica {
         &self,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let no = version.object;
         if !is_number(no) {
@@ -47,17 +47,17 @@ impl Replica {
         };
         self.check_maker(no)?;
         if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
-            return self.settle_unknown(version, landed);
+            return self.acknowledge_unknown(version, committed);
         }
         if known || version.links.len() > 1 {
             self.make_place(version)?;
         }
-        let past = self.past_of_tail(version, landed)?;
+        let past = self.past_of_tail(version, committed)?;
         self.install_here(
             version,
             ranges,
             Arrival {
-                landed,
+                committed,
                 past: past.as_ref(),
             },
             known,
@@ -74,7 +74,7 @@ impl Replica {
         }
         let is_given = no.get() < *self.next.lock();
         let note = self.note(no)?;
-        if is_given && (!note.pending.created || note.flying.is_some()) {
+        if is_given && (!note.dirty.created || note.in_flight.is_some()) {
             return Ok(());
         }
         let mut state = self.state.lock();
@@ -161,17 +161,22 @@ impl Replica {
     }
 
     /// An object that is gone here, and of which the server says how it is.
-    fn settle_unknown(&self, version: &Version, landed: Landed) -> Result<(), SyncError> {
+    fn acknowledge_unknown(
+        &self,
+        version: &Version,
+        committed: Option<CommittedBatch>,
+    ) -> Result<(), SyncError> {
         let mut note = self.note(version.object)?;
-        if note.is_empty() || note.flying.is_none() {
+        if note.is_empty() || note.in_flight.is_none() {
             return Ok(());
         }
         let cost = Cost::note().with_note(note.encode().len()).freeing();
         let op = self.begin(cost)?;
-        settle(&mut note, version, landed, None, 0);
-        // Still there at the server: it is to come back here, unless its removal is pending anew.
-        note.again = note.flying.is_none() && note.pending.is_empty() && !version.links.is_empty();
-        if note.again {
+        acknowledge(&mut note, version, committed, None, 0);
+        // Still there at the server: it is to come back here, unless its removal is dirty anew.
+        note.needs_look =
+            note.in_flight.is_none() && note.dirty.is_empty() && !version.links.is_empty();
+        if note.needs_look {
             note = Note::default();
         }
         let bytes = (!note.is_empty()).then(|| note.encode());
@@ -251,7 +256,7 @@ impl Replica {
         &self,
         version: &Version,
         ranges: Option<&[(u64, u64)]>,
-        Arrival { landed, past }: Arrival<'_>,
+        Arrival { committed, past }: Arrival<'_>,
         with: &[ObjectNo],
         known: bool,
     ) -> Result<bool, SyncError> {
@@ -276,9 +281,9 @@ impl Replica {
             self.make_stub(&mut locked, version, &mut note)?;
         }
         let size = locked.attr(no).size;
-        let was_sent = has_sent_content(&note, landed);
+        let was_sent = has_sent_content(&note, committed);
         let free = if known {
-            settle(&mut note, version, landed, past, size)
+            acknowledge(&mut note, version, committed, past, size)
         } else {
             FREE
         };
@@ -300,7 +305,7 @@ impl Replica {
         if free.data && known && version.kind == FileType::File {
             let behind_tail = free
                 .behind
-                .map(|tail| ranges_behind(&tail, version, ranges, landed, self.seen()));
+                .map(|tail| ranges_behind(&tail, version, ranges, committed, self.seen()));
             let ranges = behind_tail.as_ref().map_or(ranges, Option::as_deref);
             if install_content_of(&mut locked, version, (ranges, free), &mut note)?
                 == Content::Replaced
@@ -308,7 +313,7 @@ impl Replica {
                 self.content_replaced(version, size, &mut told);
             }
         }
-        (note.again, note.behind) = (behind.is_some(), behind);
+        (note.needs_look, note.behind) = (behind.is_some(), behind);
         if free.links {
             let keeps = note.is_ours() || version.kind.is_dir();
             self.install_names(
@@ -316,32 +321,32 @@ impl Replica {
                 version,
                 with,
                 keeps,
-                &mut note.again,
+                &mut note.needs_look,
                 &mut told,
             )?;
         }
-        if !note.again {
+        if !note.needs_look {
             note.lost = None;
         }
         self.set_note(&locked, no, &note)?;
         let fate = self.volume.decide_fate(&mut locked, no, self)?;
-        if note.again {
+        if note.needs_look {
             // Even of one that has no place here for now, and has gone.
             let kept = self.note(no)?;
             self.set_note(
                 &locked,
                 no,
                 &Note {
-                    again: true,
+                    needs_look: true,
                     ..kept
                 },
             )?;
-            self.state.lock().again = true;
+            self.state.lock().needs_look = true;
         }
         drop(locked);
         drop(op);
         self.volume.reclaim(fate, self);
-        if landed.is_some() {
+        if committed.is_some() {
             self.drives
                 .has_news(no, version.size, self.monotonic(), None);
         }
@@ -404,10 +409,10 @@ impl Replica {
     }
 }
 
-/// Whether content of the object was in the batch that has landed.
-fn has_sent_content(note: &Note, landed: Landed) -> bool {
-    let flying = note.flying.as_ref().zip(landed);
-    flying.is_some_and(|(flying, (batch, _))| flying.batch == batch && flying.part.data.is_some())
+/// Whether content of the object was in the batch that was committed.
+fn has_sent_content(note: &Note, committed: Option<CommittedBatch>) -> bool {
+    let in_flight = note.in_flight.as_ref();
+    in_flight.is_some_and(|sent| sent.is_of(committed) && sent.part.data.is_some())
 }
 
 /// Whether a volume may number an object so; what else comes from a server is no object, and must not reach the notes of this replica.

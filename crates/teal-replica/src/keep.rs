@@ -8,8 +8,8 @@
 //! 3. Whoever keeps too much hears of everything.
 //!
 //! # How
-//! An object that is here, and of which nothing is pending, has the names here that it has there. So the directories in which something is,
-//! or that are listed, are found from the root; what has a note (something of it is pending, or it did not fit in) is said itself, with the
+//! An object that is here, and of which nothing is dirty, has the names here that it has there. So the directories in which something is,
+//! or that are listed, are found from the root; what has a note (something of it is dirty, or it did not fit in) is said itself, with the
 //! directories in which the server has it.
 
 use super::kept::KeptTold;
@@ -75,11 +75,11 @@ impl Replica {
         if !self.walk(&mut walk, ObjectNo::ROOT, &mut kept)? {
             return Ok(None);
         }
-        // Behind the walk: what moves past it is pending.
+        // Behind the walk: what moves past it is dirty.
         let mut noted = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            let (pending, flying, again) = Note::glance(head);
-            noted.extend((pending || flying || again).then_some(no));
+            let summary = Note::summary(head);
+            noted.extend((summary.is_ours() || summary.needs_look).then_some(no));
             if noted.len() <= SAID_MAX {
                 ControlFlow::Continue(())
             } else {
@@ -89,8 +89,8 @@ impl Replica {
         for no in noted {
             let note = self.note(no)?;
             let parts = [
-                Some(&note.pending),
-                note.flying.as_ref().map(|flying| &flying.part),
+                Some(&note.dirty),
+                note.in_flight.as_ref().map(|in_flight| &in_flight.part),
             ];
             let links = parts
                 .into_iter()

@@ -23,26 +23,26 @@ pub(crate) struct Before {
     pub(crate) gone: Vec<ObjectNo>,
 }
 
-/// What is pending, in two batches, each of them closed. Directories may be in both.
+/// What is dirty, in two batches, each of them closed. Directories may be in both.
 pub(crate) struct Divided {
     pub(crate) first: BTreeSet<ObjectNo>,
     pub(crate) large: BTreeSet<ObjectNo>,
 }
 
 impl Replica {
-    /// What the server knows of what is pending.
-    pub(crate) fn before(&self, pending: &[ObjectNo]) -> Result<Before, SyncError> {
+    /// What the server knows of what is dirty.
+    pub(crate) fn before(&self, dirty: &[ObjectNo]) -> Result<Before, SyncError> {
         let mut before = Before {
             had: HashMap::new(),
             gone: Vec::new(),
         };
-        for no in pending {
+        for no in dirty {
             let note = self.note(*no)?;
-            if note.pending.gone {
+            if note.dirty.gone {
                 before.gone.push(*no);
             }
             before.had.extend(
-                note.pending
+                note.dirty
                     .links
                     .into_iter()
                     .flat_map(|(_, links)| links)
@@ -52,19 +52,19 @@ impl Replica {
         Ok(before)
     }
 
-    /// Divides what is pending into what goes first, and large content with whoever has given it a name; `None` where one of them cannot go
+    /// Divides what is dirty into what goes first, and large content with whoever has given it a name; `None` where one of them cannot go
     /// without the other.
-    pub(crate) fn divide(&self, pending: &[ObjectNo]) -> Result<Option<Divided>, SyncError> {
+    pub(crate) fn divide(&self, dirty: &[ObjectNo]) -> Result<Option<Divided>, SyncError> {
         let mut with = Vec::new();
-        for no in pending {
+        for no in dirty {
             if self.unsent(*no)? > self.options.large {
                 with.push(*no);
             }
         }
-        if with.is_empty() || with.len() == pending.len() {
+        if with.is_empty() || with.len() == dirty.len() {
             return Ok(None);
         }
-        let Before { had, gone } = self.before(pending)?;
+        let Before { had, gone } = self.before(dirty)?;
         let (mut first, mut large, mut later) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         while let Some(no) = with.pop() {
             if !later.insert(no) {
@@ -72,13 +72,13 @@ impl Replica {
             }
             self.close_over(no, &had, &mut large)?;
             with.extend(self.links_here(no)?.iter().filter_map(|link| had.get(link)));
-            let part = self.note(no)?.pending;
+            let part = self.note(no)?.dirty;
             if part.links.is_some() && !part.created {
                 // At the server it may be in a directory that was removed here.
                 with.extend(&gone);
             }
         }
-        for no in pending.iter().filter(|no| !later.contains(no)) {
+        for no in dirty.iter().filter(|no| !later.contains(no)) {
             self.close_over(*no, &had, &mut first)?;
         }
         // What was removed, and goes with large content, may be a directory that something else has to leave first.
@@ -95,9 +95,9 @@ impl Replica {
         if attr.kind != FileType::File {
             return Ok(0);
         }
-        let Note { pending, .. } = self.note(no)?;
-        Ok(match pending.data {
-            _ if pending.created => attr.size,
+        let Note { dirty, .. } = self.note(no)?;
+        Ok(match dirty.data {
+            _ if dirty.created => attr.size,
             Some(dirty) => dirty
                 .ranges
                 .within(0, attr.size)
@@ -108,12 +108,12 @@ impl Replica {
         })
     }
 
-    /// Whether something else is pending than what flies, and could go before it.
-    fn has_other_pending(&self) -> Result<bool, SyncError> {
+    /// Whether something else is dirty than what is in flight, and could go before it.
+    fn has_other_dirty(&self) -> Result<bool, SyncError> {
         let mut others = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            let (is_pending, is_flying, _) = Note::glance(head);
-            if is_pending && !is_flying {
+            let summary = Note::summary(head);
+            if summary.is_dirty && !summary.is_in_flight {
                 others.push(no);
             }
             ControlFlow::Continue(())
@@ -150,7 +150,7 @@ impl Turn {
         if now - since < least || !replica.is_due(now) {
             return Ok(false);
         }
-        let is_over = replica.has_other_pending()?;
+        let is_over = replica.has_other_dirty()?;
         if !is_over {
             self.begun = now;
             self.sends_since = None;

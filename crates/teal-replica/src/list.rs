@@ -149,7 +149,10 @@ impl Replica {
         }
         let note = self.note(version.object)?;
         let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
-        Ok(is_of_it && !note.is_ours() && !note.again && !self.lists_again.load(Ordering::Relaxed))
+        Ok(is_of_it
+            && !note.is_ours()
+            && !note.needs_look
+            && !self.lists_again.load(Ordering::Relaxed))
     }
 
     /// Enters a listing read at the position; under `applying`.

@@ -1,12 +1,12 @@
 //! Installing the server's names of an object, and the end of objects that are gone there.
 //!
 //! # Guarantees
-//! 1. Names the server has given to others give way; names that are pending here do not: then the object is looked at again later.
-//! 2. An object with something pending is never given back because the server does not have it.
+//! 1. Names the server has given to others give way; names that are dirty here do not: then the object is looked at again later.
+//! 2. An object with something dirty is never given back because the server does not have it.
 //! 3. A directory goes only when nothing is in it any more.
 
+use super::committed::CommittedBatch;
 use super::install::links;
-use super::landed::Landed;
 use super::{Note, Replica, SyncError};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ fn number_name(no: ObjectNo) -> Option<Link> {
 }
 
 impl Replica {
-    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is pending, or
+    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is dirty, or
     /// lies in it, so it must keep a name.
     #[allow(
         clippy::too_many_arguments,
@@ -40,7 +40,7 @@ impl Replica {
         version: &Version,
         with: &[ObjectNo],
         keeps: bool,
-        again: &mut bool,
+        needs_look: &mut bool,
         told: &mut Vec<Invalidation>,
     ) -> Result<(), SyncError> {
         let no = version.object;
@@ -60,7 +60,7 @@ impl Replica {
             }
             // A directory without a name has lost it to another and gets one later, or was removed here, of which the server is to hear.
             if !locked.is_linked(link.dir) || self.is_taken(locked, link)? {
-                *again = true;
+                *needs_look = true;
             } else {
                 new.push(link);
             }
@@ -71,7 +71,7 @@ impl Replica {
             .collect();
         if keeps && new.is_empty() && old.len() == here.len() {
             // Where it went is not here: it stays where it was until it is. If another has taken its name there, it has none until then.
-            *again |= !old.is_empty() || here.is_empty();
+            *needs_look |= !old.is_empty() || here.is_empty();
             return Ok(());
         }
         if !old.is_empty() || !new.is_empty() {
@@ -116,7 +116,7 @@ impl Replica {
             return Ok(false);
         };
         let ours = self.note(there)?;
-        Ok(ours.pending.created || ours.pending.links.is_some() || ours.flying.is_some())
+        Ok(ours.dirty.created || ours.dirty.links.is_some() || ours.in_flight.is_some())
     }
 
     /// An object has lost a name to another: what it has instead comes with its own state, or is asked for.
@@ -127,9 +127,9 @@ impl Replica {
         link: &Link,
     ) -> Result<(), StoreError> {
         let mut note = self.note(no)?;
-        note.again = true;
+        note.needs_look = true;
         note.lost = note.is_ours().then(|| link.clone());
-        self.state.lock().again = true;
+        self.state.lock().needs_look = true;
         self.set_note(locked, no, &note)?;
         if !locked.is_linked(no) {
             locked.set_orphan(no, true)?;
@@ -138,24 +138,24 @@ impl Replica {
     }
 
     /// Ends what is gone at the server, children before their directories.
-    pub(crate) fn bury_gone(
+    pub(crate) fn remove_gone(
         &self,
         mut gone: Vec<ObjectNo>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
-        self.settle_gone(&gone, landed)?;
+        self.acknowledge_gone(&gone, committed)?;
         self.sort_deepest_first(&mut gone);
         loop {
             let before = gone.len();
             let mut left = Vec::new();
             for no in gone {
-                match self.bury_or_hold(no, landed)? {
+                match self.remove_or_hold(no, committed)? {
                     true => self.drives.ends(no),
                     false => left.push(no),
                 }
             }
             if left.is_empty() || left.len() == before {
-                // Directories in which something is pending: they are looked at again.
+                // Directories in which something is dirty: they are looked at again.
                 return Ok(());
             }
             gone = left;
@@ -189,10 +189,14 @@ impl Replica {
     }
 
     /// `false`: a directory that is not empty.
-    pub(crate) fn bury_one(&self, no: ObjectNo, landed: Landed) -> Result<bool, SyncError> {
+    pub(crate) fn remove_one(
+        &self,
+        no: ObjectNo,
+        committed: Option<CommittedBatch>,
+    ) -> Result<bool, SyncError> {
         let _names = self.volume.share_namespace();
         let names = match self.store().names(no) {
-            Err(StoreError::NotFound(_)) => return self.bury_note(no, landed).map(|()| true),
+            Err(StoreError::NotFound(_)) => return self.remove_note(no, committed).map(|()| true),
             names => names?,
         };
         let removed = Cost::unlink().with_objects(names.len() as u64);
@@ -215,11 +219,11 @@ impl Replica {
         };
         let mut note = self.note(no)?;
         if note
-            .flying
+            .in_flight
             .as_ref()
-            .is_some_and(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch))
+            .is_some_and(|in_flight| in_flight.is_of(committed))
         {
-            note.flying = None;
+            note.in_flight = None;
         }
         if note.is_ours() {
             // It was changed here: the server hears of it, and lets it live again.
@@ -228,9 +232,9 @@ impl Replica {
             return Ok(true);
         }
         if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
-            // What is in it is pending: the server hears of that, and brings this back, or takes that away, too. What flew has landed all the same.
-            note.again = true;
-            self.state.lock().again = true;
+            // What is in it is dirty: the server hears of that, and brings this back, or takes that away, too. What was in flight was committed all the same.
+            note.needs_look = true;
+            self.state.lock().needs_look = true;
             self.set_note(&locked, no, &note)?;
             return Ok(false);
         }
@@ -251,7 +255,7 @@ impl Replica {
     }
 
     /// Whether an object has lost its name here to another and waits for the one it has at the server: something is in it, or something of
-    /// it is pending, and it was not removed here.
+    /// it is dirty, and it was not removed here.
     pub(crate) fn is_displaced(
         &self,
         locked: &Locked<'_>,
@@ -261,7 +265,7 @@ impl Replica {
             return Ok(true);
         }
         let note = self.note(no)?;
-        Ok(note.again && note.is_ours() && !note.pending.gone && note.pending.links.is_none())
+        Ok(note.needs_look && note.is_ours() && !note.dirty.gone && note.dirty.links.is_none())
     }
 
     /// What lost its name here to another, and is gone there, gets the conflict name beside that; one in the root if the directory has gone too. The
@@ -273,7 +277,7 @@ impl Replica {
         note: &mut Note,
         lost: Option<ObjectNo>,
     ) -> Result<(), StoreError> {
-        if !note.again || note.pending.gone || locked.is_linked(no) {
+        if !note.needs_look || note.dirty.gone || locked.is_linked(no) {
             return Ok(());
         }
         let is_here = |link: &Link| {
@@ -292,8 +296,8 @@ impl Replica {
         locked.set_orphan(no, false)?;
         locked.insert_entry(dir, &name, no)?;
         self.volume.references().named(no);
-        (note.again, note.lost) = (false, None);
-        note.pending.links.get_or_insert((self.seen(), Vec::new()));
+        (note.needs_look, note.lost) = (false, None);
+        note.dirty.links.get_or_insert((self.seen(), Vec::new()));
         self.volume
             .invalidations()
             .tell(Invalidation::Entry(dir, name));
@@ -322,14 +326,17 @@ impl Replica {
     }
 
     /// Of an object that is gone on both sides.
-    fn bury_note(&self, no: ObjectNo, landed: Landed) -> Result<(), SyncError> {
+    fn remove_note(
+        &self,
+        no: ObjectNo,
+        committed: Option<CommittedBatch>,
+    ) -> Result<(), SyncError> {
         let note = self.note(no)?;
-        let has_landed = |batch| landed.is_some_and(|(landed, _)| landed == batch);
         if note.is_empty()
             || note
-                .flying
+                .in_flight
                 .as_ref()
-                .is_some_and(|flying| !has_landed(flying.batch))
+                .is_some_and(|in_flight| !in_flight.is_of(committed))
         {
             return Ok(());
         }

@@ -2,17 +2,17 @@
 //!
 //! # Invariants
 //! 1. An object without a note is here, whole, as the server has it at the replica's position.
-//! 2. A component is pending from its first change until a batch takes it along; then it flies, until it is known what became of the
-//!    batch. What has changed meanwhile is pending again.
+//! 2. A component is dirty from its first change until a batch takes it along; then it is in flight, until it is known what became of the
+//!    batch. What has changed meanwhile is dirty again.
 //! 3. A note changes under the object's lock, in the batch of the change it tells of.
 //!
 //! # Bytes, little-endian
 //! | bytes | field |
 //! |---:|---|
 //! | 1 | version, 2; 1 is read too |
-//! | 1 | flags: 1 pending, 2 flying, 4 absent, 8 unlisted, 16 to be looked at again; from version 2 on 32 lost a name, 64 behind |
-//! | | if pending: a part |
-//! | | if flying: batch u64, a part, and the names that were sent: links |
+//! | 1 | flags: 1 dirty, 2 in flight, 4 absent, 8 unlisted, 16 to be looked at again; from version 2 on 32 lost a name, 64 behind |
+//! | | if dirty: a part |
+//! | | if in flight: batch u64, a part, and the names that were sent: links |
 //! | | if absent: data commit u64, ranges |
 //! | | if it lost a name: the name: directory u64, length u8, name |
 //! | | if behind: commit u64 |
@@ -21,6 +21,7 @@
 //! base u64, the least size u64, and ranges, then the tail if there is one: three u64; for names the base u64 and links; then a count u16 of extended attributes, each base u64, length u8, name. *Links* are a
 //! count u16, each directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
 
+use super::committed::CommittedBatch;
 use teal_types::ranges::Ranges;
 use teal_types::{CommitSeq, Link, Name, ObjectNo};
 
@@ -29,11 +30,11 @@ const VERSION: u8 = 2;
 const WITH_LOST: u8 = 2;
 /// The first version that notes tails.
 const WITH_TAIL: u8 = 2;
-const PENDING: u8 = 1;
-const FLYING: u8 = 2;
+const DIRTY: u8 = 1;
+const IN_FLIGHT: u8 = 2;
 const ABSENT: u8 = 4;
 const UNLISTED: u8 = 8;
-const AGAIN: u8 = 16;
+const NEEDS_LOOK: u8 = 16;
 const LOST: u8 = 32;
 const BEHIND: u8 = 64;
 
@@ -42,9 +43,9 @@ const BEHIND: u8 = 64;
 pub(crate) struct Tail {
     /// Where what the server had at the base ends.
     pub(crate) start: u64,
-    /// From where on the server does not have it. What is between has landed there, maybe behind what others had appended; that is not installed here yet.
+    /// From where on the server does not have it. What is between was committed there, maybe behind what others had appended; that is not installed here yet.
     pub(crate) from: u64,
-    /// Where it ends, once it flies.
+    /// Where it ends, once it is in flight.
     pub(crate) to: u64,
 }
 
@@ -66,7 +67,7 @@ impl Tail {
 
 /// Content that the server does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Dirty {
+pub(crate) struct DirtyContent {
     pub(crate) base: CommitSeq,
     /// The least size since.
     pub(crate) cut: u64,
@@ -77,19 +78,19 @@ pub(crate) struct Dirty {
 
 /// Components of an object that the server does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Part {
+pub(crate) struct Components {
     /// The object itself: all of it is meant.
     pub(crate) created: bool,
     /// It is not here any more.
     pub(crate) gone: bool,
     pub(crate) attributes: Option<CommitSeq>,
-    pub(crate) data: Option<Dirty>,
+    pub(crate) data: Option<DirtyContent>,
     /// The base, and the names the server has.
     pub(crate) links: Option<(CommitSeq, Vec<Link>)>,
     pub(crate) xattrs: Vec<(Vec<u8>, CommitSeq)>,
 }
 
-impl Part {
+impl Components {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -119,7 +120,7 @@ impl Part {
         self.attributes.into_iter().chain(data).chain(xattrs).min()
     }
 
-    /// Its removal is to meet what others have changed since `first`, which was pending or on its way here and not installed.
+    /// Its removal is to meet what others have changed since `first`, which was dirty or on its way here and not installed.
     pub(crate) fn removed_since(&mut self, first: Option<CommitSeq>) {
         if let (Some((base, _)), Some(first)) = (&mut self.links, first) {
             *base = first.min(*base);
@@ -127,32 +128,32 @@ impl Part {
     }
 
     /// Takes up what was on its way and did not arrive.
-    pub(crate) fn take_back(&mut self, flown: Self) {
-        let first = flown.first_base();
-        self.gone |= flown.gone;
+    pub(crate) fn take_back(&mut self, in_batch: Self) {
+        let first = in_batch.first_base();
+        self.gone |= in_batch.gone;
         // Of what has gone since there is nothing to make; its names are removed in case they arrived in another life.
-        self.created = (self.created || flown.created) && !self.gone;
-        self.attributes = flown.attributes.or(self.attributes);
-        self.links = flown.links.or(self.links.take());
+        self.created = (self.created || in_batch.created) && !self.gone;
+        self.attributes = in_batch.attributes.or(self.attributes);
+        self.links = in_batch.links.or(self.links.take());
         if self.gone {
             self.removed_since(first);
         }
-        for (name, base) in flown.xattrs {
+        for (name, base) in in_batch.xattrs {
             match self.xattrs.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, newer)) => *newer = base,
                 None => self.xattrs.push((name, base)),
             }
         }
-        self.data = match (flown.data, self.data.take()) {
-            (Some(mut flown), Some(newer)) => {
-                flown.tail = flown.tail.filter(|_| newer.tail.is_some());
-                flown.cut = flown.cut.min(newer.cut);
-                flown.ranges.join(&newer.ranges);
-                Some(flown)
+        self.data = match (in_batch.data, self.data.take()) {
+            (Some(mut in_batch), Some(newer)) => {
+                in_batch.tail = in_batch.tail.filter(|_| newer.tail.is_some());
+                in_batch.cut = in_batch.cut.min(newer.cut);
+                in_batch.ranges.join(&newer.ranges);
+                Some(in_batch)
             }
-            (flown, newer) => flown.or(newer),
+            (in_batch, newer) => in_batch.or(newer),
         };
-        if let Some(Dirty {
+        if let Some(DirtyContent {
             tail: Some(tail), ..
         }) = &mut self.data
         {
@@ -163,9 +164,9 @@ impl Part {
 
 /// What is on its way in a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Flying {
+pub(crate) struct InFlight {
     pub(crate) batch: u64,
-    pub(crate) part: Part,
+    pub(crate) part: Components,
     /// The names as they were sent.
     pub(crate) sent: Vec<Link>,
 }
@@ -173,8 +174,8 @@ pub(crate) struct Flying {
 /// A note; see the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Note {
-    pub(crate) pending: Part,
-    pub(crate) flying: Option<Flying>,
+    pub(crate) dirty: Components,
+    pub(crate) in_flight: Option<InFlight>,
     /// Content that only the server has.
     pub(crate) absent: Ranges,
     /// The commit whose content `absent` means.
@@ -182,12 +183,37 @@ pub(crate) struct Note {
     /// A directory whose entries only the server knows.
     pub(crate) unlisted: bool,
     /// The server's state did not fit in here: it must be looked at again.
-    pub(crate) again: bool,
+    pub(crate) needs_look: bool,
     /// The name it had here until the server gave that to another, while it waits for one.
     pub(crate) lost: Option<Link>,
     /// What others have changed in it since this commit is not all here: it could not be installed. Whatever is changed in it here from then
     /// on was made without having seen that.
     pub(crate) behind: Option<CommitSeq>,
+}
+
+/// What the first bytes of an encoded note tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoteSummary {
+    /// Something of the object is dirty.
+    pub(crate) is_dirty: bool,
+    /// Something of it is in flight.
+    pub(crate) is_in_flight: bool,
+    /// The server's state is to be looked at again.
+    pub(crate) needs_look: bool,
+}
+
+impl NoteSummary {
+    /// Returns whether the server lacks something of the object, as far as it is known here.
+    pub(crate) const fn is_ours(&self) -> bool {
+        self.is_dirty || self.is_in_flight
+    }
+}
+
+impl InFlight {
+    /// Returns whether this is on its way in a batch that the server has committed.
+    pub(crate) fn is_of(&self, committed: Option<CommittedBatch>) -> bool {
+        committed.is_some_and(|batch| batch.counter == self.batch)
+    }
 }
 
 impl Note {
@@ -202,8 +228,8 @@ impl Note {
 
     /// Returns the first invariant that does not hold.
     fn invariants(&self) -> Result<(), &'static str> {
-        let in_flight = self.flying.as_ref().map(|flying| &flying.part);
-        for part in [Some(&self.pending), in_flight].into_iter().flatten() {
+        let in_flight = self.in_flight.as_ref().map(|in_flight| &in_flight.part);
+        for part in [Some(&self.dirty), in_flight].into_iter().flatten() {
             part.invariants()?;
         }
         if self.unlisted && !self.absent.is_empty() {
@@ -217,42 +243,42 @@ impl Note {
 
     /// Whether there is nothing to note.
     pub(crate) fn is_empty(&self) -> bool {
-        let is_settled = self.pending.is_empty() && self.flying.is_none() && self.behind.is_none();
-        is_settled && self.absent.is_empty() && !self.unlisted && !self.again
+        let is_settled = self.dirty.is_empty() && self.in_flight.is_none() && self.behind.is_none();
+        is_settled && self.absent.is_empty() && !self.unlisted && !self.needs_look
     }
 
     /// Whether the server lacks something.
     pub(crate) fn is_ours(&self) -> bool {
-        !self.pending.is_empty() || self.flying.is_some()
+        !self.dirty.is_empty() || self.in_flight.is_some()
     }
 
-    /// The flags in the head of an encoded note: pending, flying, to be looked at again.
-    pub(crate) fn glance(head: &[u8]) -> (bool, bool, bool) {
+    /// Returns what the first bytes of an encoded note tell.
+    pub(crate) fn summary(head: &[u8]) -> NoteSummary {
         let flags = head.get(1).copied().unwrap_or(0);
-        (
-            flags & PENDING != 0,
-            flags & FLYING != 0,
-            flags & AGAIN != 0,
-        )
+        NoteSummary {
+            is_dirty: flags & DIRTY != 0,
+            is_in_flight: flags & IN_FLIGHT != 0,
+            needs_look: flags & NEEDS_LOOK != 0,
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        let flags = flag(!self.pending.is_empty(), PENDING)
-            | flag(self.flying.is_some(), FLYING)
+        let flags = flag(!self.dirty.is_empty(), DIRTY)
+            | flag(self.in_flight.is_some(), IN_FLIGHT)
             | flag(!self.absent.is_empty(), ABSENT)
             | flag(self.unlisted, UNLISTED)
-            | flag(self.again, AGAIN)
+            | flag(self.needs_look, NEEDS_LOOK)
             | flag(self.lost.is_some(), LOST)
             | flag(self.behind.is_some(), BEHIND);
         let mut out = vec![VERSION, flags];
-        if !self.pending.is_empty() {
-            put_part(&mut out, &self.pending);
+        if !self.dirty.is_empty() {
+            put_part(&mut out, &self.dirty);
         }
-        if let Some(flying) = &self.flying {
-            out.extend(flying.batch.to_le_bytes());
-            put_part(&mut out, &flying.part);
-            put_links(&mut out, &flying.sent);
+        if let Some(in_flight) = &self.in_flight {
+            out.extend(in_flight.batch.to_le_bytes());
+            put_part(&mut out, &in_flight.part);
+            put_links(&mut out, &in_flight.sent);
         }
         if !self.absent.is_empty() {
             out.extend(self.data_seq.get().to_le_bytes());
@@ -269,7 +295,7 @@ impl Note {
         let mut t = Take(bytes);
         let (version, flags) = (t.u8()?, t.u8()?);
         let known = if version < WITH_LOST {
-            2 * AGAIN
+            2 * NEEDS_LOOK
         } else {
             2 * BEHIND
         };
@@ -278,14 +304,14 @@ impl Note {
         }
         let mut note = Self {
             unlisted: flags & UNLISTED != 0,
-            again: flags & AGAIN != 0,
+            needs_look: flags & NEEDS_LOOK != 0,
             ..Self::default()
         };
-        if flags & PENDING != 0 {
-            note.pending = t.part(version)?;
+        if flags & DIRTY != 0 {
+            note.dirty = t.part(version)?;
         }
-        if flags & FLYING != 0 {
-            note.flying = Some(Flying {
+        if flags & IN_FLIGHT != 0 {
+            note.in_flight = Some(InFlight {
                 batch: t.u64()?,
                 part: t.part(version)?,
                 sent: t.links()?,
@@ -329,7 +355,7 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
     }
 }
 
-fn put_part(out: &mut Vec<u8>, part: &Part) {
+fn put_part(out: &mut Vec<u8>, part: &Components) {
     let tail = part.data.as_ref().and_then(|dirty| dirty.tail);
     let (created, gone, has_tail) = (part.created, part.gone, tail.is_some());
     let flags = [
@@ -415,19 +441,19 @@ impl<'a> Take<'a> {
             .collect();
         Ranges::of(ranges?)
     }
-    fn part(&mut self, version: u8) -> Option<Part> {
+    fn part(&mut self, version: u8) -> Option<Components> {
         let known = if version < WITH_TAIL { 32 } else { 64 };
         let flags = self.u8().filter(|flags| *flags < known)?;
-        let mut part = Part {
+        let mut part = Components {
             created: flags & 1 != 0,
             gone: flags & 2 != 0,
-            ..Part::default()
+            ..Components::default()
         };
         if flags & 4 != 0 {
             part.attributes = Some(self.seq()?);
         }
         if flags & 8 != 0 {
-            part.data = Some(Dirty {
+            part.data = Some(DirtyContent {
                 base: self.seq()?,
                 cut: self.u64()?,
                 ranges: self.ranges()?,

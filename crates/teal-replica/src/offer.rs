@@ -1,11 +1,11 @@
 //! A server that was put back from an older copy: what it has lost is offered to it again.
 //!
 //! # Guarantees
-//! 1. What is here whole, and neither at the server nor known from before, becomes pending, based on the last commit that both surely have:
+//! 1. What is here whole, and neither at the server nor known from before, becomes dirty, based on the last commit that both surely have:
 //!    if somebody went on from there, the rules of conflicts hold.
 //! 2. Of what is here only in part, and the rest was lost with the server, the server's older state holds, with a word in the log; what was
-//!    changed here since stays pending. If the rest is at the server, the part here becomes pending.
-//! 3. A removal that is pending is based on that commit, too: what somebody changed since stays.
+//!    changed here since stays dirty. If the rest is at the server, the part here becomes dirty.
+//! 3. A removal that is dirty is based on that commit, too: what somebody changed since stays.
 //! 4. What the server never heard of gets numbers of the new life: another store with the same past may have used the old ones.
 //! 5. Removals are not offered: what the server has, and this replica has seen removed, is there again.
 //! 6. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
@@ -13,7 +13,7 @@
 
 use super::cut::attributes;
 use super::install::links;
-use super::note::{Dirty, Part};
+use super::note::{Components, DirtyContent};
 use super::{Note, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -78,21 +78,21 @@ impl Replica {
         Ok(self.volume.sync()?)
     }
 
-    /// What is pending and based on lost history is based on the last common commit instead; removals too, whose objects are not here any more.
+    /// What is dirty and based on lost history is based on the last common commit instead; removals too, whose objects are not here any more.
     fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
-        let mut pending = Vec::new();
+        let mut dirty = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            pending.extend(Note::glance(head).0.then_some(no));
+            dirty.extend(Note::summary(head).is_dirty.then_some(no));
             ControlFlow::Continue(())
         })?;
-        for no in pending {
+        for no in dirty {
             let cost = Cost::note()
                 .with_note(self.note(no)?.encode().len())
                 .freeing();
             let op = self.begin(cost)?;
             let _locked = op.lock(&[no]).ok();
             let mut note = self.note(no)?;
-            rebase(&mut note.pending, common);
+            rebase(&mut note.dirty, common);
             op.set_note(no, (!note.is_empty()).then(|| note.encode()).as_deref())?;
         }
         Ok(())
@@ -150,11 +150,11 @@ impl Replica {
                     Compared::Unlisted => dirs.push(*no),
                 }
             }
-            self.bury_gone(stripped, None)?;
+            self.remove_gone(stripped, None)?;
             from = objects.last().map_or(0, |last| last.get() + 1);
             self.identify(|identity| identity.offer = from)?;
         }
-        self.has_pending(self.monotonic());
+        self.becomes_dirty(self.monotonic());
         Ok(dirs)
     }
 
@@ -253,13 +253,13 @@ impl Replica {
                 }
             }
             _ if !is_named => {}
-            There::Unknown if note.pending.created => {}
+            There::Unknown if note.dirty.created => {}
             There::Removed(before) if mark(&locked, no) == mark_of(&before) => {}
             There::Removed(_) if !note.absent.is_empty() => {}
             There::Unknown if note.absent.is_empty() => {
-                note.pending = Part {
+                note.dirty = Components {
                     created: true,
-                    ..Part::default()
+                    ..Components::default()
                 };
                 note.unlisted = false;
                 self.counters.offered.fetch_add(1, Ordering::Relaxed);
@@ -281,7 +281,7 @@ fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
 }
 
 /// Nothing is based on what is behind the last common commit.
-fn rebase(part: &mut Part, common: CommitSeq) {
+fn rebase(part: &mut Components, common: CommitSeq) {
     let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
     part.attributes.iter_mut().for_each(clamp);
     part.data
@@ -323,7 +323,7 @@ impl Living<'_> {
         *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
     }
 
-    /// Makes pending what the server has lost of it; says whether it is anything.
+    /// Makes dirty what the server has lost of it; says whether it is anything.
     fn offer(&self, note: &mut Note) -> bool {
         let Self {
             locked,
@@ -347,7 +347,7 @@ impl Living<'_> {
             |of| comparable(&of.attributes),
             now.attr_seq,
         ) {
-            note.pending.attributes.get_or_insert(common);
+            note.dirty.attributes.get_or_insert(common);
             is_any = true;
         }
         let sorted = |mut links: Vec<Link>| {
@@ -355,22 +355,18 @@ impl Living<'_> {
             links
         };
         let here = sorted(links(locked, no));
-        let is_pending = note.pending.links.is_some();
+        let is_pending = note.dirty.links.is_some();
         if is_pending || self.is_lost(&here, |of| sorted(of.links.clone()), now.link_seq) {
             is_any |= !is_pending;
-            note.pending.links = Some((common, now.links.clone()));
+            note.dirty.links = Some((common, now.links.clone()));
         }
         let has_other = self.is_lost(&mark(locked, no), mark_of, now.data_seq);
         if attr.kind == FileType::File && note.data_seq <= common && has_other {
-            let cut = note
-                .pending
-                .data
-                .as_ref()
-                .map_or(u64::MAX, |dirty| dirty.cut);
+            let cut = note.dirty.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
             let mut ranges = Ranges::default();
             ranges.add(0, attr.size.max(1));
             // What is absent is as it was at the last common commit.
-            note.pending.data = Some(Dirty {
+            note.dirty.data = Some(DirtyContent {
                 base: common,
                 cut,
                 ranges: ranges.without(&note.absent),
@@ -395,11 +391,11 @@ impl Living<'_> {
         names.dedup();
         names.retain(|name| {
             let here = self.locked.xattr(self.no, name).map(<[u8]>::to_vec);
-            let is_pending = note.pending.xattrs.iter().any(|(known, _)| known == name);
+            let is_pending = note.dirty.xattrs.iter().any(|(known, _)| known == name);
             !is_pending && self.is_lost(&here, |version| of(version, name), self.now.xattr_seq)
         });
         let is_any = !names.is_empty();
-        note.pending
+        note.dirty
             .xattrs
             .extend(names.into_iter().map(|name| (name, self.common)));
         is_any
@@ -410,7 +406,7 @@ impl Living<'_> {
 fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result<(), StoreError> {
     let no = now.object;
     let size = locked.attr(no).size;
-    let ours = note.pending.data.as_ref().map(|dirty| dirty.ranges.clone());
+    let ours = note.dirty.data.as_ref().map(|dirty| dirty.ranges.clone());
     let mut absent = Ranges::default();
     absent.add(0, now.size);
     note.absent = absent.without(&ours.clone().unwrap_or_default());

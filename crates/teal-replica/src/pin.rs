@@ -56,7 +56,7 @@ impl Replica {
 
 impl Replica {
     /// Pins are given on to those who took over names; holds no lock.
-    pub(crate) fn settle_pins(&self) -> Result<(), StoreError> {
+    pub(crate) fn pass_pins_on(&self) -> Result<(), StoreError> {
         let successors = std::mem::take(&mut self.pinning.queue.lock().successors);
         for (old, new) in successors {
             if self.store().names(old).is_ok_and(|names| !names.is_empty()) {

@@ -7,9 +7,9 @@
 //! 3. What a copy of this store has made is not installed before this one has a life of its own.
 //! 4. The time of a directory changes after the names in it: who lists it at its new time, and keeps that, has all of them.
 
+use super::committed::CommittedBatch;
 use super::install::is_number;
 use super::kept::KeptTold;
-use super::landed::Landed;
 use super::{Identity, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
@@ -97,7 +97,7 @@ impl Replica {
     }
 
     /// The same, under `applying`.
-    pub(crate) fn pull_all(&self, landed: Landed) -> Result<(), SyncError> {
+    pub(crate) fn pull_all(&self, committed: Option<CommittedBatch>) -> Result<(), SyncError> {
         loop {
             let since = self.since();
             let request = self.pull(&since, None, 0);
@@ -111,7 +111,7 @@ impl Replica {
                 }
                 return Ok(());
             }
-            self.take_in(&since, first, landed)?;
+            self.take_in(&since, first, committed)?;
         }
     }
 
@@ -120,7 +120,7 @@ impl Replica {
         &self,
         since: &Since,
         first: Pulled,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         self.check_author(&first)?;
         let (to, digest, is_live) = (first.to, first.digest, first.is_live);
@@ -139,7 +139,7 @@ impl Replica {
             changes.clear();
         }
         loop {
-            self.install(changes, landed, &mut later)?;
+            self.install(changes, committed, &mut later)?;
             let Some(after) = more else { break };
             let request = self.pull(since, Some((after, to)), 0);
             let Reply::Pulled(next) = self.ask(&request)? else {
@@ -147,11 +147,11 @@ impl Replica {
             };
             (more, changes) = (next.more, next.changes);
         }
-        self.bury_gone(later.gone, landed)?;
+        self.remove_gone(later.gone, committed)?;
         later
             .dirs
             .iter()
-            .try_for_each(|version| self.install_or_hold(version, None, landed))?;
+            .try_for_each(|version| self.install_or_hold(version, None, committed))?;
         // Whoever sees this position finds the kernel's sizes as they are at it.
         self.volume
             .invalidations()
@@ -173,7 +173,7 @@ impl Replica {
         };
         let _applying = self.apply()?;
         self.state.lock().is_live = first.is_live;
-        // A batch of our own may have landed meanwhile: whoever sent it knows its place, and pulls it itself.
+        // A batch of our own may have committed meanwhile: whoever sent it knows its place, and pulls it itself.
         let flies = self.identity.lock().parts > 0;
         if first.to <= since.at || self.since() != since || flies {
             return Ok(());
@@ -191,7 +191,7 @@ impl Replica {
     fn install(
         &self,
         changes: Vec<Change>,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
         later: &mut Later,
     ) -> Result<(), SyncError> {
         for change in changes {
@@ -203,7 +203,7 @@ impl Replica {
                     later.dirs.push(*version);
                 }
                 Change::Is { version, ranges } => {
-                    self.install_or_hold(&version, ranges.as_deref(), landed)?
+                    self.install_or_hold(&version, ranges.as_deref(), committed)?
                 }
                 Change::Gone { object } if !is_number(object) || object == ObjectNo::ROOT => {
                     return Err(unexpected("an end of what cannot end").into());
@@ -224,7 +224,7 @@ impl Replica {
             names => names?,
         };
         let note = self.note(version.object)?;
-        let is_theirs = !note.is_ours() && note.flying.is_none() && !note.again;
+        let is_theirs = !note.is_ours() && note.in_flight.is_none() && !note.needs_look;
         let is_there = |(dir, name): (ObjectNo, _)| version.links.contains(&Link { dir, name });
         Ok(is_theirs && names.len() == version.links.len() && names.into_iter().all(is_there))
     }

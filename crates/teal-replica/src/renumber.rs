@@ -24,13 +24,13 @@ impl Replica {
             if no.get() >= last {
                 return ControlFlow::Break(());
             }
-            if Note::glance(head).0 {
+            if Note::summary(head).is_dirty {
                 new.push(no);
             }
             ControlFlow::Continue(())
         })?;
         for no in new {
-            if self.note(no)?.pending.created {
+            if self.note(no)?.dirty.created {
                 self.renumber_one(no)?;
             }
         }
@@ -86,7 +86,7 @@ impl Replica {
         told.into_iter()
             .for_each(|what| self.volume.invalidations().tell(what));
         self.pin_succeeds(old, new);
-        Ok(self.settle_pins()?)
+        Ok(self.pass_pins_on()?)
     }
 
     /// A new object that is as the old one, but for content and names.
@@ -131,7 +131,7 @@ impl Replica {
         );
         locked.set_orphan(no, true)?;
         let mut note = Note::default();
-        note.pending.created = true;
+        note.dirty.created = true;
         self.set_note(&locked, no, &note)?;
         Ok(no)
     }

@@ -26,11 +26,11 @@ const GREETINGS_MAX: u32 = 3;
 const GOODBYE: Duration = Duration::from_millis(500);
 
 impl Replica {
-    /// Something is pending from now on.
-    pub(crate) fn has_pending(&self, now: Duration) {
+    /// Something is dirty from now on.
+    pub(crate) fn becomes_dirty(&self, now: Duration) {
         let mut state = self.state.lock();
-        if state.pending_since.is_none() {
-            state.pending_since = Some(now);
+        if state.dirty_since.is_none() {
+            state.dirty_since = Some(now);
             self.changed.notify_all();
         }
     }
@@ -43,8 +43,8 @@ impl Replica {
         } else {
             self.options.flush_age
         };
-        let held = self.held.lock().due_in(StuckWay::Sending, now);
-        let Some(since) = state.pending_since else {
+        let held = self.stuck.lock().due_in(StuckWay::Sending, now);
+        let Some(since) = state.dirty_since else {
             return held;
         };
         if self.is_filling() {
@@ -88,7 +88,7 @@ impl Replica {
     /// [`FsError::Unreachable`], or what the store met.
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
         self.connect()?;
-        self.land()?;
+        self.resolve_batch()?;
         self.tell_kept()?;
         self.catch_up()?;
         self.look_again()?;
@@ -102,23 +102,23 @@ impl Replica {
     fn flush_due(&self) -> Result<(), SyncError> {
         while self.is_due(self.monotonic()) {
             // What does not fit into one batch, or is sent by itself, goes at once.
-            while self.flush_once()? == Flushed::Part {}
+            while self.flush_once()? == Flushed::Components {}
             self.look_again()?;
         }
         Ok(())
     }
 
-    /// Sends everything that is pending now, and tries again what is held back.
+    /// Sends everything that is dirty now, and tries again what is held back.
     ///
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
-        self.held.lock().try_all();
+        self.stuck.lock().try_all();
         let (mut lives, mut greetings) = (0, 0);
         loop {
             let flushed = self.connect().and_then(|()| self.flush_once());
             match flushed {
-                Ok(Flushed::Part) => {}
+                Ok(Flushed::Components) => {}
                 Ok(_) => break,
                 // A copy of this store has gone on meanwhile: it gets a new life, and sends again.
                 Err(SyncError::Upstream(UpstreamError::Refused(refused)))
@@ -136,7 +136,7 @@ impl Replica {
             }
         }
         self.look_again()?;
-        let stuck = self.held.lock().words();
+        let stuck = self.stuck.lock().words();
         stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
 
@@ -174,10 +174,10 @@ impl Replica {
                 .name(name.into())
                 .spawn(move || run(&replica))
         };
-        // What an earlier life left is pending since then.
+        // What an earlier life left is dirty since then.
         let status = self.upstream_status();
         if status.is_ok_and(|status| status.only_here > 0 || status.announcing) {
-            self.has_pending(self.monotonic());
+            self.becomes_dirty(self.monotonic());
         }
         start("teal-flush", run_flush)?;
         start("teal-pull", run_pull)?;
@@ -216,7 +216,7 @@ fn run_pull(replica: &Replica) {
     let mut said = String::new();
     replica.state.lock().has_puller = true;
     loop {
-        let polled = replica.connect().and_then(|()| replica.land());
+        let polled = replica.connect().and_then(|()| replica.resolve_batch());
         let polled = polled
             .and_then(|()| replica.tell_kept())
             .and_then(|()| replica.poll());

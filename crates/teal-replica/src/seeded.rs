@@ -3,7 +3,7 @@
 teal_env::seeded_bugs! {
     /// A bug that can be switched on. Each breaks one rule between a replica and its server.
     pub enum Bug {
-        /// What is pending counts as sent when it is cut, before the server has said anything.
+        /// What is dirty counts as sent when it is cut, before the server has said anything.
         ClearedTooEarly,
         /// The position moves, and is durable, before the states up to it are installed.
         PositionTooEarly,
@@ -17,7 +17,7 @@ teal_env::seeded_bugs! {
         NewerOverwritten,
         /// The news of the time in which a device was away is not installed.
         NewsSkipped,
-        /// What flew when the power failed is not taken back.
+        /// What was in flight when the power failed is not taken back.
         FlyingForgotten,
         /// The batch's name is not durable when the server is asked to commit it.
         UnsyncedCommit,
@@ -25,7 +25,7 @@ teal_env::seeded_bugs! {
         RemovalNotNoted,
         /// Content that is fetched is entered whatever commit it is of.
         StaleFetched,
-        /// What has changed meanwhile keeps the base it had before its batch landed.
+        /// What has changed meanwhile keeps the base it had before its batch committed.
         BaseKept,
         /// What is written elsewhere in a file that was appended to counts as appended, too.
         RewriteTakenForAppend,
@@ -33,7 +33,7 @@ teal_env::seeded_bugs! {
         KeptHalfSaid,
         /// A drive is read at whatever version it has.
         DriveStale,
-        /// Content that is pending here is copied to drives as if it were the server's.
+        /// Content that is dirty here is copied to drives as if it were the server's.
         DriveGetsPending,
         /// A drive's position moves without what has changed making way.
         DriveMissesNews,
@@ -47,7 +47,7 @@ teal_env::seeded_bugs! {
         SpoiledServed,
         /// Damaged content stays on a drive, and counts as being there.
         SpoiledKept,
-        /// Content that is pending here is given back as if the server had it.
+        /// Content that is dirty here is given back as if the server had it.
         PendingGivenBack,
         /// What comes to where something is pinned is not looked at.
         PinNotFollowed,

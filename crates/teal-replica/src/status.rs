@@ -80,7 +80,7 @@ impl Replica {
         let (only_here, only_here_bytes) = self.only_here()?;
         let pins = self.pins_shown();
         let identity = *self.identity.lock();
-        let stuck_objects = self.held.lock().shown();
+        let stuck_objects = self.stuck.lock().shown();
         let state = self.state.lock();
         let link = match &state.trouble {
             Some((why, _)) if state.is_denied => Link::Denied { why: why.clone() },
@@ -160,8 +160,7 @@ impl Replica {
     pub(crate) fn only_here(&self) -> Result<(u64, u64), FsError> {
         let mut ours = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            let (pending, flying, _) = super::Note::glance(head);
-            if pending || flying {
+            if super::Note::summary(head).is_ours() {
                 ours.push(no);
             }
             ControlFlow::Continue(())
@@ -183,8 +182,8 @@ impl Replica {
             return Ok(0);
         }
         let parts = [
-            Some(&note.pending),
-            note.flying.as_ref().map(|flying| &flying.part),
+            Some(&note.dirty),
+            note.in_flight.as_ref().map(|in_flight| &in_flight.part),
         ];
         if parts.into_iter().flatten().any(|part| part.created) {
             return Ok(attr.size);

@@ -63,7 +63,7 @@ struct Entry {
 
 /// What is held back, and how large batches may be.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct StuckList {
     entries: BTreeMap<(StuckWay, ObjectNo), Entry>,
     /// The most objects of the next batch; less than [`OBJECTS_MAX`] while it is looked for what the server refuses.
     pub(crate) limit: usize,
@@ -73,7 +73,7 @@ pub(crate) struct Held {
     pub(crate) is_retry: bool,
 }
 
-impl Default for Held {
+impl Default for StuckList {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -84,7 +84,7 @@ impl Default for Held {
     }
 }
 
-impl Held {
+impl StuckList {
     pub(crate) fn hold(
         &mut self,
         (way, no): (StuckWay, ObjectNo),
@@ -211,7 +211,11 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_tried_again_at_growing_intervals_and_named() {
-        let (mut held, no, mut now) = (Held::default(), ObjectNo::new(17), Duration::from_secs(5));
+        let (mut held, no, mut now) = (
+            StuckList::default(),
+            ObjectNo::new(17),
+            Duration::from_secs(5),
+        );
         let mut pauses = Vec::new();
         for _ in 0..8 {
             held.hold(

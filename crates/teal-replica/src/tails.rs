@@ -5,11 +5,11 @@
 //! 2. A life that may have sent some of it already (a copied store, a restored server) sends no tails: the server cannot tell an append that comes twice from two.
 //!
 //! # How
-//! A tail that landed behind what others had appended lies elsewhere at the server than here. The server's content is installed from where the base ended, unless more
-//! was appended here meanwhile: that stays where it is, and only it is sent next, with the same base, until a batch ends with nothing pending.
+//! A tail that committed behind what others had appended lies elsewhere at the server than here. The server's content is installed from where the base ended, unless more
+//! was appended here meanwhile: that stays where it is, and only it is sent next, with the same base, until a batch ends with nothing dirty.
 
-use super::landed::Landed;
-use super::note::{Note, Part, Tail};
+use super::committed::CommittedBatch;
+use super::note::{Components, Note, Tail};
 use super::{Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use teal_log::{Cost, StoreError};
@@ -19,7 +19,7 @@ use teal_types::{CommitSeq, ObjectNo, Version};
 
 /// What became of the content that a batch brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Landing {
+pub(crate) enum ContentOutcome {
     /// It brought none.
     NotSent,
     /// It is the server's, as it is here.
@@ -30,10 +30,10 @@ pub(crate) enum Landing {
     Lost,
 }
 
-impl Landing {
+impl ContentOutcome {
     /// `version`: the server's present state; `past`: that of the batch `seq`, where it was asked for.
     pub(crate) fn of(
-        part: &Part,
+        part: &Components,
         version: &Version,
         past: Option<&Version>,
         seq: CommitSeq,
@@ -60,10 +60,10 @@ pub(crate) fn ranges_behind(
     tail: &Tail,
     version: &Version,
     ranges: Option<&[(u64, u64)]>,
-    landed: Landed,
+    committed: Option<CommittedBatch>,
     seen: CommitSeq,
 ) -> Option<Vec<(u64, u64)>> {
-    let (_, seq) = landed?;
+    let seq = committed?.seq;
     let since = if version.data_seq == seq {
         &[]
     } else {
@@ -86,18 +86,18 @@ impl Replica {
             locked => locked?,
         };
         let note = self.note(no)?;
-        let is_appended = note.pending.data.is_none_or(|newer| newer.tail.is_some());
+        let is_appended = note.dirty.data.is_none_or(|newer| newer.tail.is_some());
         Ok(is_appended && locked.attr(no).size >= tail.to)
     }
 
-    /// What flies of an object goes as an ordinary change.
+    /// What is in flight of an object goes as an ordinary change.
     pub(crate) fn forget_tail(&self, no: ObjectNo) -> Result<(), SyncError> {
         self.change_tails(no, |note| {
-            let flown = note
-                .flying
+            let in_batch = note
+                .in_flight
                 .as_mut()
-                .and_then(|flying| flying.part.data.as_mut());
-            flown.is_some_and(|flown| flown.tail.take().is_some())
+                .and_then(|in_flight| in_flight.part.data.as_mut());
+            in_batch.is_some_and(|in_batch| in_batch.tail.take().is_some())
         })
     }
 
@@ -105,17 +105,16 @@ impl Replica {
     pub(crate) fn forget_all_tails(&self) -> Result<(), SyncError> {
         let mut ours = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            let (is_pending, is_flying, _) = Note::glance(head);
-            ours.extend((is_pending || is_flying).then_some(no));
+            ours.extend(Note::summary(head).is_ours().then_some(no));
             ControlFlow::Continue(())
         })?;
         for no in ours {
             self.change_tails(no, |note| {
-                let flown = note
-                    .flying
+                let in_batch = note
+                    .in_flight
                     .as_mut()
-                    .and_then(|flying| flying.part.data.as_mut());
-                let parts = note.pending.data.iter_mut().chain(flown);
+                    .and_then(|in_flight| in_flight.part.data.as_mut());
+                let parts = note.dirty.data.iter_mut().chain(in_batch);
                 // All of them give theirs up.
                 parts.filter_map(|dirty| dirty.tail.take()).count() > 0
             })?;
@@ -144,17 +143,21 @@ impl Replica {
     pub(crate) fn past_of_tail(
         &self,
         version: &Version,
-        landed: Landed,
+        committed: Option<CommittedBatch>,
     ) -> Result<Option<Version>, SyncError> {
-        let Some((batch, seq)) = landed else {
+        let Some(CommittedBatch {
+            counter: batch,
+            seq,
+        }) = committed
+        else {
             return Ok(None);
         };
         let note = self.note(version.object)?;
-        let flown = note
-            .flying
-            .filter(|flying| flying.batch == batch)
-            .and_then(|flying| flying.part.data);
-        if version.data_seq == seq || flown.is_none_or(|flown| flown.tail.is_none()) {
+        let in_batch = note
+            .in_flight
+            .filter(|in_flight| in_flight.batch == batch)
+            .and_then(|in_flight| in_flight.part.data);
+        if version.data_seq == seq || in_batch.is_none_or(|in_batch| in_batch.tail.is_none()) {
             return Ok(None);
         }
         let request = Request::ReadPast {

@@ -5,11 +5,12 @@
 //! 2. Replica numbers are never given twice, and no two replicas of a volume have the same name.
 //! 3. The serving machine's own replica cannot be shut out.
 
-use crate::commit::{chained, volume_of};
 use crate::limits::GUESS_WINDOW;
 use crate::names::unique_device;
+use crate::peer::Peer;
 use crate::refusal::{Outcome, Refusal, bad};
-use crate::server::{Peer, Server};
+use crate::server::Server;
+use crate::volume::{chained_digest, volume_of};
 use std::time::Duration;
 use teal_meta::{CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, Write};
 use teal_proto::{DEVICE_NAME_MAX, Refused, is_device_name};
@@ -277,7 +278,7 @@ impl Server {
             Ok(txn.put_replica(replica, &row)?)
         });
         revoked.map_err(|refusal| refusal.0)?;
-        self.room.lock().shut_out(Peer { volume, replica });
+        self.presence.lock().shut_out(Peer { volume, replica });
         Ok(())
     }
 
@@ -296,7 +297,7 @@ impl Server {
             Ok(txn.put_replica(replica, &row)?)
         });
         readmitted.map_err(|refusal| refusal.0)?;
-        self.room.lock().readmit(Peer { volume, replica });
+        self.presence.lock().readmit(Peer { volume, replica });
         Ok(())
     }
 
@@ -308,7 +309,7 @@ impl Server {
         let rows = self
             .read(volume, |txn| Ok(txn.replicas()?))
             .map_err(|refusal| refusal.0)?;
-        let (room, now) = (self.room.lock(), self.clock().monotonic());
+        let (room, now) = (self.presence.lock(), self.clock().monotonic());
         let note = |(replica, row): (u32, ReplicaRow)| ReplicaNote {
             replica,
             is_live: room.is_live(Peer { volume, replica }, now),
@@ -346,7 +347,7 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     txn.put_object(ObjectNo::ROOT, Some(&root))?;
     txn.remember_object(ObjectNo::ROOT, seq, Some(&root))?;
     txn.add_change(seq, ObjectNo::ROOT, &Some(Vec::new()))?;
-    let digest = chained(&[0; 32], seq, Stamp::default(), &hash(label.as_bytes()));
+    let digest = chained_digest(&[0; 32], seq, Stamp::default(), &hash(label.as_bytes()));
     txn.add_commit(
         seq,
         &CommitRow {

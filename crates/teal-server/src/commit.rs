@@ -19,15 +19,17 @@ mod snapshots;
 mod states;
 mod work;
 
-use crate::recent::Concern;
+use crate::peer::Peer;
+use crate::recent::CommitConcern;
 use crate::refusal::{Outcome, Refusal, bad, refuse};
 use crate::rules::valid;
 use crate::seeded::{Bug, bug};
-use crate::server::{Peer, Server};
+use crate::server::Server;
+use crate::volume::{chained_digest, current_replica, volume_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use teal_chunk::ChunkStore;
-use teal_meta::{BatchRow, CommitRow, Read, ReplicaRow, VolumeRow, Write};
+use teal_meta::{BatchRow, CommitRow, Read, Write};
 use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
 use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
 use teal_types::{ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Stamp, Timestamp};
@@ -35,7 +37,7 @@ use work::Work;
 
 /// A batch as its author names it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Named {
+pub(crate) struct BatchName {
     pub(crate) incarnation: u32,
     pub(crate) batch: u64,
     pub(crate) parts: u32,
@@ -43,13 +45,13 @@ pub(crate) struct Named {
 }
 
 /// What carrying out a batch has done, for the counters.
-struct Done {
+struct CommitOutcome {
     seq: CommitSeq,
     ops: usize,
     conflicts: usize,
     climbed: u64,
     /// What it changed, unless it had been carried out before.
-    concern: Option<Arc<Concern>>,
+    concern: Option<Arc<CommitConcern>>,
 }
 
 impl Server {
@@ -72,7 +74,7 @@ impl Server {
         let bytes = encode_ops(ops)
             .map_err(|error| Refusal::new(RefusalCode::BadRequest, error.to_string()))?;
         self.write_soon(peer.volume, |txn| {
-            let replica = present(txn, peer, incarnation)?;
+            let replica = current_replica(txn, peer, incarnation)?;
             if batch <= replica.last_batch {
                 // Committed already; the commit will say so, or that it is another one.
                 return Ok(());
@@ -93,7 +95,7 @@ impl Server {
         Ok(Reply::Done)
     }
 
-    pub(crate) fn commit(&self, peer: Peer, named: Named) -> Outcome<Reply> {
+    pub(crate) fn commit(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
         if let Some(seq) = self.read(peer.volume, |txn| committed(txn, peer, &named))? {
             return Ok(Reply::Committed { seq });
         }
@@ -106,14 +108,14 @@ impl Server {
             .collect();
         let pin = self.chunks().pin(&chunks)?;
         // Their author has them with all that is in them.
-        for filter in self.room.lock().filters(peer) {
+        for filter in self.presence.lock().filters_of(peer) {
             filter.add(ops.iter().filter_map(new_dir));
         }
         let (now, draw) = (self.clock().civil(), self.draw());
         let work = |txn: &mut dyn Write| {
             // Another connection of the same client may have been faster.
             if let Some(seq) = committed(txn, peer, &named)? {
-                return Ok(Done {
+                return Ok(CommitOutcome {
                     seq,
                     ops: 0,
                     conflicts: 0,
@@ -124,7 +126,7 @@ impl Server {
             let done = carry_out((txn, self.chunks()), peer, &named, &ops, (now, draw))?;
             // In the order of the commits, before anybody can see this one.
             if let Some(concern) = &done.concern {
-                self.room.lock().remember(peer.volume, concern);
+                self.presence.lock().remember_commit(peer.volume, concern);
             }
             Ok(done)
         };
@@ -138,32 +140,15 @@ impl Server {
         self.counters()
             .committed(done.ops, done.conflicts, done.climbed);
         if let Some(concern) = &done.concern {
-            self.room.lock().committed(peer.volume, concern);
+            self.presence.lock().notify_of_commit(peer.volume, concern);
         }
         Ok(Reply::Committed { seq: done.seq })
     }
 }
 
-/// The replica, if this is its present life.
-pub(crate) fn present(txn: &dyn Read, peer: Peer, incarnation: u32) -> Outcome<ReplicaRow> {
-    let Some(replica) = txn.replica(peer.replica)? else {
-        return refuse(
-            RefusalCode::Denied,
-            "this device is not enrolled; enrol it again",
-        );
-    };
-    if incarnation != replica.incarnation || incarnation == 0 {
-        let words = format!(
-            "incarnation {incarnation} of this device is over: its store is a copy of one that went on; it gets a new one"
-        );
-        return refuse(RefusalCode::Cloned, words);
-    }
-    Ok(replica)
-}
-
 /// Where a batch has its place in history, if it has one.
-fn committed(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Option<CommitSeq>> {
-    let replica = present(txn, peer, named.incarnation)?;
+fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<CommitSeq>> {
+    let replica = current_replica(txn, peer, named.incarnation)?;
     if named.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
     }
@@ -180,7 +165,7 @@ fn committed(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Option<Commit
 }
 
 /// The operations of a batch, from its parts.
-fn staged_ops(txn: &dyn Read, peer: Peer, named: &Named) -> Outcome<Vec<Op>> {
+fn staged_ops(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>> {
     if named.parts > BATCH_PARTS_MAX {
         return bad(format!(
             "a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed",
@@ -240,22 +225,14 @@ fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
     })
 }
 
-/// The volume of a transaction.
-pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
-    match txn.volume()? {
-        Some(volume) => Ok(volume),
-        None => refuse(RefusalCode::Denied, "there is no such volume here"),
-    }
-}
-
 fn carry_out(
     (txn, chunks): (&mut dyn Write, &ChunkStore),
     peer: Peer,
-    named: &Named,
+    named: &BatchName,
     ops: &[Op],
     (clock, draw): (Timestamp, u32),
-) -> Outcome<Done> {
-    let mut replica = present(txn, peer, named.incarnation)?;
+) -> Outcome<CommitOutcome> {
+    let mut replica = current_replica(txn, peer, named.incarnation)?;
     let volume = volume_of(txn)?;
     let seq = CommitSeq::new(volume.head.get() + 1);
     let mut work = Work {
@@ -305,7 +282,7 @@ fn carry_out(
     txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
     replica.last_batch = named.batch;
     txn.put_replica(peer.replica, &replica)?;
-    Ok(Done {
+    Ok(CommitOutcome {
         seq,
         ops: ops.len(),
         conflicts,
@@ -384,11 +361,11 @@ impl Work<'_> {
                 Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
             }
         }
-        self.bury_nameless()
+        self.remove_nameless()
     }
 
     /// Writes the history of the batch and the commit itself; what it changed.
-    pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<Concern> {
+    pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<CommitConcern> {
         let concern = self.remember()?;
         for note in std::mem::take(&mut self.notes) {
             self.txn
@@ -397,7 +374,7 @@ impl Work<'_> {
         }
         self.volume.head = self.seq;
         self.volume.time = self.now;
-        self.volume.digest = chained(&self.volume.digest, self.seq, stamp, batch);
+        self.volume.digest = chained_digest(&self.volume.digest, self.seq, stamp, batch);
         let row = CommitRow {
             stamp,
             time: self.now,
@@ -407,21 +384,4 @@ impl Work<'_> {
         self.txn.put_volume(&self.volume)?;
         Ok(concern)
     }
-}
-
-/// The digest of a history that is one commit longer.
-pub(crate) fn chained(
-    previous: &[u8; 32],
-    seq: CommitSeq,
-    stamp: Stamp,
-    batch: &[u8; 32],
-) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(previous);
-    hasher.update(&seq.get().to_le_bytes());
-    hasher.update(&stamp.replica.to_le_bytes());
-    hasher.update(&stamp.incarnation.to_le_bytes());
-    hasher.update(&stamp.counter.to_le_bytes());
-    hasher.update(batch);
-    *hasher.finalize().as_bytes()
 }

@@ -1,8 +1,9 @@
 //! Conflicts, for people, until somebody has settled them.
 
 use crate::limits::NOTES_MAX;
+use crate::peer::Peer;
 use crate::refusal::Outcome;
-use crate::server::{Peer, Server};
+use crate::server::Server;
 use crate::version::path;
 use teal_proto::{ConflictNote, REPLY_BYTES, Reply};
 

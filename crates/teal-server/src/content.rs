@@ -6,9 +6,10 @@
 
 use crate::limits::ITEM_BYTES;
 use crate::list::check_count;
+use crate::peer::Peer;
 use crate::refusal::Outcome;
 use crate::seeded::{Bug, bug};
-use crate::server::{Peer, Server};
+use crate::server::Server;
 use std::ops::Range;
 use teal_chunk::ChunkError;
 use teal_meta::{ExtentRow, Read};

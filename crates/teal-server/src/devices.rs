@@ -20,9 +20,10 @@
 //! | 1, n | length of its profile's name, that name |
 
 use crate::hello::replica_of;
+use crate::peer::Peer;
 use crate::refusal::{Outcome, bad, refuse};
 use crate::seeded::{Bug, bug};
-use crate::server::{Peer, Server};
+use crate::server::Server;
 use teal_meta::{Read, Write};
 use teal_proto::{
     DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
@@ -233,7 +234,10 @@ impl Server {
         if is_copy
             && row.is_attached
             && other != peer
-            && self.room.lock().is_live(other, self.clock().monotonic())
+            && self
+                .presence
+                .lock()
+                .is_live(other, self.clock().monotonic())
         {
             return refuse(
                 RefusalCode::Busy,

@@ -1,6 +1,6 @@
-//! Filters: which changes of a volume a client is told of, and for which of them it is woken.
+//! Filters: the changes of a volume that a client is told of, and those that notify its waiting pulls.
 //!
-//! Everybody has the one ordered stream; a filter only leaves out of it what a client cannot have. It is a set of directories and objects.
+//! All clients have the one ordered stream; a filter only leaves out of it what a client cannot have. It is a set of directories and objects.
 //!
 //! # The invariant
 //! A client *knows* an object that is in its store, and of a directory that it has listed every name, also that it is not there. As history
@@ -12,40 +12,38 @@
 //! 1. a client that wants a filter says what it keeps (`Keep`): it begins the filter, brings its position up to the newest commit, adds
 //!    everything, and uses the filter then. Meanwhile it installs nothing else;
 //! 2. with whatever is told, all directories in which it lies come in: of a pull, before the answer is given; of listings and objects that
-//!    were asked for, which a pull may overtake, before they are read ([`Server::telling`] reads again until that is so);
+//!    were asked for, which a pull may overtake, before they are read ([`Server::telling`](crate::Server) reads again until that is so);
 //! 3. a directory comes in before it is listed, and before the batch is committed in which the client makes it;
 //! 4. nothing leaves a filter. One that would become too large tells everything from then on;
 //! 5. a filter belongs to a program that runs, not to a device: the copy of a store has another one. A server that has begun anew knows none,
 //!    says so, and tells everything.
 //!
-//! *Quiet* is what changes of a directory when something comes or goes in it, its times: whoever has listed it hears of that something.
-//! Nobody is woken for its sake; it is told with the next answer, and that is when a pull has waited for as long as it may.
+//! *Quiet* is what changes of a directory when something comes or goes in it, its times: a client that has listed the directory
+//! hears of the thing itself. The times notify no pull; they are told with the next answer, when a pull's time is over at the latest.
 
-use crate::commit::volume_of;
 use crate::limits::{FILTER_MAX, FILTERS_TOTAL, PAGE};
-use crate::recent::Concern;
-use crate::refusal::{Outcome, bad};
-use crate::seeded::{Bug, bug};
-use crate::server::{Peer, Server};
+use crate::recent::CommitConcern;
+use crate::refusal::Outcome;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use teal_meta::Read;
-use teal_proto::{KEPT_MAX, Reply};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{CommitSeq, Link, ObjectNo};
 
-/// See the module. Its lock guards the set; nothing is done under it but looking.
+/// A filter of one client; see the module. Its lock guards the set, and nothing but lookups is done under it.
 #[derive(Debug)]
 pub(crate) struct Filter {
-    kept: Mutex<Kept>,
-    /// Objects in all filters of the server.
+    kept: Mutex<KeptObjects>,
+    /// The number of objects in all filters of the server.
     total: Arc<AtomicUsize>,
 }
 
+/// The set of objects that a client keeps.
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptObjects {
     objects: HashSet<ObjectNo>,
+    /// Becomes true when the set would be too large: the client is told everything then.
     is_all: bool,
 }
 
@@ -66,7 +64,7 @@ impl Filter {
         filter
     }
 
-    /// Takes these in; whether one of them is new.
+    /// Adds `objects`, and returns whether one of them is new.
     pub(crate) fn add(&self, objects: impl IntoIterator<Item = ObjectNo>) -> bool {
         let mut kept = self.kept.lock();
         let before = kept.objects.len();
@@ -77,7 +75,7 @@ impl Filter {
             let of_all = self.total.fetch_add(1, Relaxed);
             if kept.objects.len() > FILTER_MAX || of_all >= FILTERS_TOTAL {
                 self.total.fetch_sub(kept.objects.len(), Relaxed);
-                *kept = Kept {
+                *kept = KeptObjects {
                     objects: HashSet::new(),
                     is_all: true,
                 };
@@ -99,14 +97,14 @@ impl Filter {
         self.kept.lock().objects.iter().copied().collect()
     }
 
-    /// Whether a client that waits is woken by a commit.
-    pub(crate) fn wakes(&self, commit: &Concern) -> bool {
+    /// Returns whether a commit notifies a waiting pull of the client.
+    pub(crate) fn wakes(&self, commit: &CommitConcern) -> bool {
         let kept = self.kept.lock();
-        kept.is_all || !commit.loud.is_disjoint(&kept.objects)
+        kept.is_all || !commit.notable.is_disjoint(&kept.objects)
     }
 
-    /// The objects that concern the client among what these commits changed.
-    fn concerned(&self, commits: &[Arc<Concern>]) -> BTreeSet<ObjectNo> {
+    /// Returns those of the objects changed by `commits` that concern the client.
+    fn concerned(&self, commits: &[Arc<CommitConcern>]) -> BTreeSet<ObjectNo> {
         let kept = self.kept.lock();
         let rows = commits.iter().flat_map(|commit| &commit.rows);
         rows.filter(|row| kept.objects.contains(&row.object) || kept.objects.contains(&row.dir))
@@ -115,39 +113,47 @@ impl Filter {
     }
 }
 
-/// What of a stretch of history concerns a client.
-pub(crate) enum News {
-    /// All of it.
+/// The part of a stretch of history that concerns a client.
+pub(crate) enum HistoryNews {
     All,
-    /// These objects. Whether whoever waits is woken for one of them.
-    Of(BTreeSet<ObjectNo>, bool),
+    Objects {
+        objects: BTreeSet<ObjectNo>,
+        /// Says whether a waiting pull is notified for one of the objects.
+        is_notable: bool,
+    },
 }
 
-impl News {
+impl HistoryNews {
     pub(crate) fn has(&self, object: ObjectNo) -> bool {
         match self {
             Self::All => true,
-            Self::Of(objects, _) => objects.contains(&object),
+            Self::Objects { objects, .. } => objects.contains(&object),
         }
     }
 }
 
-/// What of the commits in `(since, to]` concerns a client, so far as they are remembered: `recent`.
-pub(crate) fn news(
+/// Returns what of the commits in `(since, to]` concerns a client. Reads history for it unless `recent` has the commits.
+pub(crate) fn news_for(
     txn: &dyn Read,
     filter: Option<&Filter>,
     (since, to): (CommitSeq, CommitSeq),
-    recent: Option<Vec<Arc<Concern>>>,
-) -> Outcome<News> {
+    recent: Option<Vec<Arc<CommitConcern>>>,
+) -> Outcome<HistoryNews> {
     let Some(filter) = filter.filter(|filter| !filter.is_all()) else {
-        return Ok(News::All);
+        return Ok(HistoryNews::All);
     };
     if since == CommitSeq::new(0) {
-        return Ok(News::Of(kept_now(txn, filter)?, to > since));
+        return Ok(HistoryNews::Objects {
+            objects: live_objects(txn, filter)?,
+            is_notable: to > since,
+        });
     }
     if let Some(commits) = recent {
-        let is_loud = commits.iter().any(|commit| filter.wakes(commit));
-        return Ok(News::Of(filter.concerned(&commits), is_loud));
+        let is_notable = commits.iter().any(|commit| filter.wakes(commit));
+        return Ok(HistoryNews::Objects {
+            objects: filter.concerned(&commits),
+            is_notable,
+        });
     }
     // History knows every name an object has ever had.
     let mut changed = BTreeSet::new();
@@ -156,21 +162,21 @@ pub(crate) fn news(
     })?;
     let mut objects = BTreeSet::new();
     for object in changed {
-        if filter.has(object)
-            || txn
-                .names_ever(object, to)?
-                .iter()
-                .any(|link| filter.has(link.dir))
-        {
+        let lies_in_filter = |name: &Link| filter.has(name.dir);
+        if filter.has(object) || txn.names_ever(object, to)?.iter().any(lies_in_filter) {
             objects.insert(object);
         }
     }
-    let is_any = !objects.is_empty();
-    Ok(News::Of(objects, is_any))
+    // Without the remembered commits it isn't known which changes were quiet: all count as notable.
+    let is_notable = !objects.is_empty();
+    Ok(HistoryNews::Objects {
+        objects,
+        is_notable,
+    })
 }
 
-/// For whoever has nothing yet: what lives in the filter.
-fn kept_now(txn: &dyn Read, filter: &Filter) -> Outcome<BTreeSet<ObjectNo>> {
+/// Returns the live objects in the filter and in its directories, for a client that has nothing yet.
+fn live_objects(txn: &dyn Read, filter: &Filter) -> Outcome<BTreeSet<ObjectNo>> {
     let mut objects = BTreeSet::new();
     for object in filter.all() {
         if txn.object(object)?.is_none() {
@@ -189,62 +195,4 @@ fn kept_now(txn: &dyn Read, filter: &Filter) -> Outcome<BTreeSet<ObjectNo>> {
         }
     }
     Ok(objects)
-}
-
-impl Server {
-    /// A part of what a client keeps.
-    pub(crate) fn keep(
-        &self,
-        peer: Peer,
-        filter: u64,
-        objects: Vec<ObjectNo>,
-        is_last: bool,
-    ) -> Outcome<Reply> {
-        if objects.len() > KEPT_MAX {
-            return bad(format!(
-                "{} objects are kept; at most {KEPT_MAX} are allowed in one message",
-                objects.len()
-            ));
-        }
-        let now = self.clock().monotonic();
-        let filter = if filter == 0 {
-            let head = self.read(peer.volume, |txn| Ok(volume_of(txn)?.head))?;
-            let id = u64::from(self.draw()) << 32 | u64::from(self.draw().max(1));
-            self.room.lock().begin_filter(peer, id, head, now);
-            id
-        } else {
-            filter
-        };
-        let Some(found) = self.room.lock().filter_to_fill(peer, filter, is_last) else {
-            return Ok(Reply::Kept { filter: 0 });
-        };
-        found.add(objects);
-        Ok(Reply::Kept { filter })
-    }
-
-    /// Reads something to tell a client, with the directories in which it lies, which are in the client's filters before it is read; `first` at
-    /// least.
-    pub(crate) fn telling<T>(
-        &self,
-        peer: Peer,
-        first: impl IntoIterator<Item = ObjectNo>,
-        read: impl Fn(&dyn Read) -> Outcome<(T, Vec<ObjectNo>)>,
-    ) -> Outcome<T> {
-        let filters = self.room.lock().filters(peer);
-        let add = |objects: Vec<ObjectNo>| {
-            let new = filters
-                .iter()
-                .filter(|filter| filter.add(objects.iter().copied()));
-            new.count() > 0
-        };
-        if !bug(Bug::FilterForgetsListed) {
-            add(first.into_iter().collect());
-        }
-        loop {
-            let (told, dirs) = self.read(peer.volume, &read)?;
-            if bug(Bug::FilterForgetsListed) || !add(dirs) {
-                return Ok(told);
-            }
-        }
-    }
 }

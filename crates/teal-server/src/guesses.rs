@@ -5,12 +5,12 @@ use std::time::Duration;
 
 /// Counts wrong tokens in the present window.
 #[derive(Debug, Default)]
-pub(crate) struct Guesses {
+pub(crate) struct TokenGuesses {
     since: Duration,
     wrong: usize,
 }
 
-impl Guesses {
+impl TokenGuesses {
     /// Whether tokens are looked at now.
     pub(crate) fn is_open(&mut self, now: Duration) -> bool {
         if now.saturating_sub(self.since) >= GUESS_WINDOW {

@@ -5,11 +5,12 @@
 //! 2. A store that is a copy of one that went on gets a life of its own. When a part of history was lost, it may not be known any more
 //!    which stores are: everybody gets one.
 
-use crate::commit::volume_of;
 use crate::lease;
 use crate::names::unique_device;
-use crate::refusal::{Outcome, bad};
-use crate::server::{Peer, Server, refuse_stranger};
+use crate::peer::Peer;
+use crate::refusal::{Outcome, bad, refuse_stranger};
+use crate::server::Server;
+use crate::volume::volume_of;
 use teal_meta::{Read, ReplicaRow, VolumeRow};
 use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
 use teal_types::CommitSeq;
@@ -28,10 +29,10 @@ impl Server {
         }
         let (volume, told) = self.write_soon(peer.volume, |txn| {
             let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
-            let told = told(txn, &volume, &replica, hello)?;
+            let told = greeting_for(txn, &volume, &replica, hello)?;
             if !matches!(told, Told::Lost { .. }) {
                 replica.position = hello.seen;
-            } else if self.room.lock().finds_restored(peer.volume) {
+            } else if self.presence.lock().record_restored_history(peer.volume) {
                 // Drawn, not counted: the database may be put back again, to before this.
                 let before = volume.incarnation;
                 while volume.incarnation == before || volume.incarnation <= FIRST_LIFE {
@@ -46,7 +47,7 @@ impl Server {
             txn.put_replica(peer.replica, &replica)?;
             Ok((volume, told))
         })?;
-        self.room.lock().greets(peer);
+        self.presence.lock().record_greeting(peer);
         Ok(Reply::Welcome(self.word(peer, volume, told)))
     }
 
@@ -81,7 +82,7 @@ impl Server {
             if replica.incarnation == u32::MAX {
                 return bad("this device has had too many lives; enrol it with a new token");
             }
-            let lease = lease::give(txn, draw, peer.replica)?;
+            let lease = lease::give_lease(txn, draw, peer.replica)?;
             replica.incarnation += 1;
             replica.last_batch = 0;
             txn.put_replica(peer.replica, &replica)?;
@@ -115,7 +116,12 @@ fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
     Ok((CommitSeq::new(0), [0; 32]))
 }
 
-fn told(txn: &dyn Read, volume: &VolumeRow, replica: &ReplicaRow, hello: &Hello) -> Outcome<Told> {
+fn greeting_for(
+    txn: &dyn Read,
+    volume: &VolumeRow,
+    replica: &ReplicaRow,
+    hello: &Hello,
+) -> Outcome<Told> {
     let is_ours = hello.seen == CommitSeq::new(0)
         || (hello.seen <= volume.head
             && txn

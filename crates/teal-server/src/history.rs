@@ -2,9 +2,10 @@
 
 use crate::content::Plan;
 use crate::limits::{ITEM_BYTES, NOTES_MAX};
+use crate::peer::Peer;
 use crate::refusal::{Outcome, bad};
 use crate::rules::canvas::Canvas;
-use crate::server::{Peer, Server};
+use crate::server::Server;
 use crate::version;
 use teal_meta::ExtentRow;
 use teal_proto::{Got, REPLY_BYTES, Reply, VersionNote};

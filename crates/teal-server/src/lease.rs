@@ -1,4 +1,4 @@
-//! Leases: which object numbers are whose.
+//! Leases: ranges of object numbers, each of which belongs to one replica.
 //!
 //! # Guarantees
 //! 1. No lease is given twice; one that was given by a server whose database has been put back from an older copy since, so that nobody
@@ -6,27 +6,17 @@
 //! 2. The numbers that the server gives itself are of a lease drawn since it was opened.
 
 use crate::refusal::{Outcome, bad};
-use crate::server::Server;
 use teal_meta::{Meta, MetaError, VolumeRow, Write};
 use teal_types::{LEASE, REPLICATED_LIMIT};
 
 /// The owner of the server's own numbers.
-pub(crate) const SERVER: u32 = 0;
-/// Leases of a volume. The first has the numbers of a volume that lived alone.
+pub(crate) const SERVER_OWNER: u32 = 0;
+/// The number of leases of a volume. The first lease has the numbers of a volume that lived alone.
 pub(crate) const LEASES: u32 = (REPLICATED_LIMIT / LEASE) as u32;
 
-impl Server {
-    /// A number at random.
-    pub(crate) fn draw(&self) -> u32 {
-        let mut raw = [0; 4];
-        self.entropy().fill(&mut raw);
-        u32::from_le_bytes(raw)
-    }
-}
-
-/// What is left of the server's own lease of each volume is left alone: a server that has been put back from an older copy may have given
-/// these numbers away.
-pub(crate) fn leave_own(meta: &dyn Meta) -> Result<(), MetaError> {
+/// Ends the server's own lease of each volume: a server that was restored from an older copy may have given the rest of
+/// its numbers away.
+pub(crate) fn abandon_own_leases(meta: &dyn Meta) -> Result<(), MetaError> {
     for volume in meta.volumes()? {
         teal_meta::write_soon(meta, volume, |txn| {
             if let Some(row) = txn.volume()?.filter(|row| row.own_next < row.own_end) {
@@ -41,8 +31,8 @@ pub(crate) fn leave_own(meta: &dyn Meta) -> Result<(), MetaError> {
     Ok(())
 }
 
-/// Gives a free lease to `owner`: the first one from where `draw` says.
-pub(crate) fn give(txn: &mut dyn Write, draw: u32, owner: u32) -> Outcome<u32> {
+/// Gives `owner` the first free lease, counted from `draw`, and returns it.
+pub(crate) fn give_lease(txn: &mut dyn Write, draw: u32, owner: u32) -> Outcome<u32> {
     for step in 0..LEASES {
         let lease = draw.wrapping_add(step) % LEASES;
         if lease != 0 && txn.lease(lease)?.is_none() {

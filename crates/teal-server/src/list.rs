@@ -1,10 +1,11 @@
 //! Directories and single objects, all of one state.
 
-use crate::commit::volume_of;
 use crate::limits::{ITEM_BYTES, PAGE};
+use crate::peer::Peer;
 use crate::refusal::{Outcome, bad};
-use crate::server::{Peer, Server};
+use crate::server::Server;
 use crate::version;
+use crate::volume::volume_of;
 use std::collections::{HashSet, VecDeque};
 use teal_meta::Read;
 use teal_proto::{Listing, REPLY_BYTES, Reply, WANTS_MAX};

@@ -245,7 +245,8 @@ impl PresenceRegistry {
     /// that come or go, and when the server stops.
     pub(crate) fn wakeup(&mut self, ticket: PullTicket) -> Arc<Condvar> {
         let pull = self.volume(ticket.volume).waiting.get(&ticket.number);
-        pull.map(|pull| Arc::clone(&pull.wakeup)).unwrap_or_default()
+        pull.map(|pull| Arc::clone(&pull.wakeup))
+            .unwrap_or_default()
     }
 
     pub(crate) fn is_live(&self, peer: Peer, now: Duration) -> bool {
@@ -258,7 +259,10 @@ impl PresenceRegistry {
         let Some(volume) = self.volumes.get(&peer.volume) else {
             return false;
         };
-        let mut others = volume.clients.iter().filter(|(replica, _)| **replica != peer.replica);
+        let mut others = volume
+            .clients
+            .iter()
+            .filter(|(replica, _)| **replica != peer.replica);
         others.any(|(_, client)| client.is_live(now))
     }
 
@@ -276,7 +280,11 @@ impl PresenceRegistry {
         since: CommitSeq,
         to: CommitSeq,
     ) -> Option<Vec<Arc<CommitConcern>>> {
-        self.volumes.get(&volume)?.recent.as_ref()?.between(since, to)
+        self.volumes
+            .get(&volume)?
+            .recent
+            .as_ref()?
+            .between(since, to)
     }
 
     /// Notifies the pulls that a commit concerns, and returns their number.
@@ -301,7 +309,9 @@ impl PresenceRegistry {
         let volume = self.volume(peer.volume);
         volume.recent.get_or_insert(RecentCommits::new(head));
         for client in volume.clients.values_mut() {
-            client.filters.retain(|filter| now.saturating_sub(filter.last_use) < FILTER_FOR);
+            client
+                .filters
+                .retain(|filter| now.saturating_sub(filter.last_use) < FILTER_FOR);
         }
         let filters = &mut self.client(peer).filters;
         if filters.len() >= FILTERS_EACH {
@@ -356,7 +366,9 @@ impl PresenceRegistry {
             return Vec::new();
         };
         let filters = client.filters.iter();
-        filters.map(|numbered| Arc::clone(&numbered.filter)).collect()
+        filters
+            .map(|numbered| Arc::clone(&numbered.filter))
+            .collect()
     }
 
     /// Ends all waiting.

@@ -1,4 +1,4 @@
-//! What has changed since a commit: a scan of the commits behind it, grouped by object.
+//! Pulls: what has changed since a commit, found by a scan of the commits after it, grouped by object.
 //!
 //! # Guarantees
 //! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an object.
@@ -7,15 +7,16 @@
 //!    busy by telling everybody everything at once.
 //! 3. What is left out by a filter is about nothing that its client knows; the position passes over it.
 
-use crate::commit::volume_of;
-use crate::filter::{Filter, News, news};
+use crate::filter::{Filter, HistoryNews, news_for};
 use crate::limits::{ITEM_BYTES, PAGE, SCAN_MAX};
+use crate::peer::Peer;
+use crate::presence::{PullTicket, gathering_time};
 use crate::refusal::{Outcome, Refusal, bad};
-use crate::room::{Ticket, gathering};
 use crate::rules::changed::Changed;
 use crate::seeded::{Bug, bug};
-use crate::server::{Peer, Server};
+use crate::server::Server;
 use crate::version;
+use crate::volume::volume_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,135 +24,153 @@ use teal_meta::{Ranges, Read};
 use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
 use teal_types::{CommitSeq, ObjectNo};
 
-/// Who asks, and what it has already.
-pub(crate) struct From {
+/// What a client asks in a pull: the history it has, and where its last answer ended.
+pub(crate) struct PullRequest {
     pub(crate) incarnation: u32,
     pub(crate) since: CommitSeq,
+    /// The digest of the client's history at `since`.
     pub(crate) digest: [u8; 32],
     pub(crate) filter: u64,
-    /// Where an answer goes on.
+    /// The object behind which a long answer goes on, and the commit whose state it is about.
     pub(crate) after: Option<(ObjectNo, CommitSeq)>,
 }
 
-/// Who waits.
-struct Waiter {
+/// A pull that has been entered among those that wait.
+struct PullWaiter {
     peer: Peer,
     filter: Option<Arc<Filter>>,
-    ticket: Ticket,
+    ticket: PullTicket,
     until: Duration,
 }
 
-/// Why waiting has ended.
-enum Ended {
-    /// There is news.
+/// The reason for which a wait has ended.
+enum WaitEnd {
     News,
-    /// There is company, or it says goodbye, or it has waited for long enough.
+    /// A first companion came, the client said goodbye, or its time is over.
     Otherwise,
 }
 
+/// Says whether an answer is worth sending before the pull's time is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    AnswerNow,
+    CanWait,
+}
+
 impl Server {
-    pub(crate) fn pull(&self, peer: Peer, from: &From, wait_ms: u32) -> Outcome<Reply> {
+    /// Answers a pull: at once if there is news, else when there is some, `wait_ms` later at the latest.
+    pub(crate) fn pull(&self, peer: Peer, request: &PullRequest, wait_ms: u32) -> Outcome<Reply> {
         let now = self.clock().monotonic();
         let until = now + Duration::from_millis(wait_ms.into()).min(WAIT_MAX);
-        let waiter = {
-            let mut room = self.room.lock();
-            let filter = room.filter(peer, from.filter, now);
-            Waiter {
-                peer,
-                ticket: room.holds(peer, filter.clone()),
-                filter,
-                until,
-            }
-        };
-        let outcome = self.pull_until(&waiter, from);
-        self.room
-            .lock()
-            .releases(peer, waiter.ticket, self.clock().monotonic());
+        let waiter = self.enter_pull(peer, request.filter, now, until);
+        let outcome = self.pull_until(&waiter, request);
+        let now = self.clock().monotonic();
+        self.presence.lock().end_waiting(peer, waiter.ticket, now);
         let mut pulled = outcome?;
-        pulled.is_live = self.room.lock().has_company(peer, self.clock().monotonic());
+        pulled.is_live = self.presence.lock().has_company(peer, now);
         if let Some(filter) = &waiter.filter {
-            pulled.filter = from.filter;
+            pulled.filter = request.filter;
             let told = pulled.changes.iter().filter_map(|change| match change {
                 Change::Is { version, .. } => Some(&**version),
                 Change::Gone { .. } => None,
             });
+            // The client knows these directories from now on, so its filter has them before the answer goes out.
             filter.add(version::dirs(told));
         }
         Ok(Reply::Pulled(pulled))
     }
 
-    fn pull_until(&self, waiter: &Waiter, from: &From) -> Outcome<Pulled> {
-        let mut has_ended = false;
-        loop {
-            self.room.lock().rung(waiter.ticket);
-            let (pulled, is_news) =
-                self.read(waiter.peer.volume, |txn| self.pulled(txn, waiter, from))?;
-            self.room.lock().has_come_to(waiter.peer, from.since);
-            let is_over = has_ended || waiter.until <= self.clock().monotonic();
-            if is_news || is_over || from.after.is_some() {
-                return Ok(pulled);
-            }
-            has_ended = matches!(self.wait(waiter)?, Ended::Otherwise);
+    fn enter_pull(&self, peer: Peer, filter: u64, now: Duration, until: Duration) -> PullWaiter {
+        let mut presence = self.presence.lock();
+        let filter = presence.usable_filter(peer, filter, now);
+        let ticket = presence.begin_waiting(peer, filter.clone());
+        PullWaiter {
+            peer,
+            filter,
+            ticket,
+            until,
         }
     }
 
-    fn wait(&self, waiter: &Waiter) -> Outcome<Ended> {
-        let Waiter {
+    fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<Pulled> {
+        let mut has_ended = false;
+        loop {
+            // What was notified before the state is read is in that state.
+            self.presence.lock().take_notification(waiter.ticket);
+            let volume = waiter.peer.volume;
+            let (pulled, urgency) =
+                self.read(volume, |txn| self.changes_for(txn, waiter, request))?;
+            self.presence
+                .lock()
+                .record_position(waiter.peer, request.since);
+            let is_over = has_ended || waiter.until <= self.clock().monotonic();
+            if urgency == Urgency::AnswerNow || is_over || request.after.is_some() {
+                return Ok(pulled);
+            }
+            has_ended = matches!(self.wait(waiter)?, WaitEnd::Otherwise);
+        }
+    }
+
+    /// Waits for a notification of the pull, and for more news where many pulls were notified together.
+    fn wait(&self, waiter: &PullWaiter) -> Outcome<WaitEnd> {
+        let PullWaiter {
             peer,
             ticket,
             until,
             ..
         } = *waiter;
-        let mut room = self.room.lock();
-        let (byes, mut had_company, bell) = (room.byes(peer), true, room.bell(ticket));
-        let many = loop {
-            if let Some(many) = room.rung(ticket) {
-                break many;
+        let mut presence = self.presence.lock();
+        let goodbyes = presence.goodbyes(peer);
+        let wakeup = presence.wakeup(ticket);
+        let mut had_company = true;
+        let notified = loop {
+            if let Some(notified) = presence.take_notification(ticket) {
+                break notified;
             }
-            let has_company = room.has_company(peer, self.clock().monotonic());
-            if (has_company && !had_company) || room.byes(peer) != byes || room.is_shut_out(peer) {
-                return Ok(Ended::Otherwise);
+            let now = self.clock().monotonic();
+            let has_company = presence.has_company(peer, now);
+            let has_new_company = has_company && !had_company;
+            let has_left = presence.goodbyes(peer) != goodbyes || presence.is_shut_out(peer);
+            if has_new_company || has_left {
+                return Ok(WaitEnd::Otherwise);
             }
             had_company = has_company;
-            if room.is_stopping() {
-                return Err(Refusal::new(
-                    RefusalCode::Stopping,
-                    "the server is ending; connect again in a while",
-                ));
+            if presence.is_stopping() {
+                let words = "the server is ending; connect again in a while";
+                return Err(Refusal::new(RefusalCode::Stopping, words));
             }
-            let left = until.saturating_sub(self.clock().monotonic());
-            if left.is_zero() || bell.wait_for(&mut room, left).timed_out() {
-                return Ok(Ended::Otherwise);
+            let left = until.saturating_sub(now);
+            if left.is_zero() || wakeup.wait_for(&mut presence, left).timed_out() {
+                return Ok(WaitEnd::Otherwise);
             }
         };
-        let told = self.clock().monotonic() + gathering(many);
-        while !room.is_stopping() && self.clock().monotonic() < told {
-            self.ending
-                .wait_for(&mut room, told.saturating_sub(self.clock().monotonic()));
+        let gathered = self.clock().monotonic() + gathering_time(notified);
+        while !presence.is_stopping() && self.clock().monotonic() < gathered {
+            let left = gathered.saturating_sub(self.clock().monotonic());
+            self.stopping.wait_for(&mut presence, left);
         }
-        Ok(Ended::News)
+        Ok(WaitEnd::News)
     }
 
-    /// What is to be answered now, and whether that is worth an answer before its time.
-    fn pulled(&self, txn: &dyn Read, waiter: &Waiter, from: &From) -> Outcome<(Pulled, bool)> {
-        let From {
+    /// Returns what there is to answer now, and whether that is worth an answer before the pull's time is over.
+    fn changes_for(
+        &self,
+        txn: &dyn Read,
+        waiter: &PullWaiter,
+        request: &PullRequest,
+    ) -> Outcome<(Pulled, Urgency)> {
+        let PullRequest {
             incarnation,
             since,
             after,
             ..
-        } = *from;
+        } = *request;
         let volume = volume_of(txn)?;
         let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
         if since > to || to > volume.head {
             return bad("this history ends before the commit that was named; say hello again");
         }
-        let is_other = || -> Outcome<bool> {
-            Ok(txn
-                .commit(since)?
-                .is_none_or(|commit| commit.digest != from.digest)
-                && !bug(Bug::OtherHistory))
-        };
-        if since > CommitSeq::new(0) && is_other()? {
+        if since > CommitSeq::new(0) && is_other_history(txn, since, &request.digest)? {
             return bad(
                 "this is another history than that of the commit that was named; say hello again",
             );
@@ -161,49 +180,64 @@ impl Server {
         } else {
             txn.commit(to)?.map(|commit| commit.digest)
         };
-        // The filter is looked at when the state has been: what is listed behind this state is in it by then.
-        let recent = self.room.lock().recent(waiter.peer.volume, since, to);
-        let news = news(txn, waiter.filter.as_deref(), (since, to), recent)?;
+        // Looks at the filter after the state: what the client lists after this state is in the filter by then.
+        let recent = self
+            .presence
+            .lock()
+            .recent_commits(waiter.peer.volume, since, to);
+        let news = news_for(txn, waiter.filter.as_deref(), (since, to), recent)?;
         let (changes, more) = match &news {
-            News::Of(objects, _) if objects.is_empty() => (Vec::new(), None),
-            News::All if since == CommitSeq::new(0) && to > since => everything(txn, behind)?,
-            News::Of(objects, _) if since == CommitSeq::new(0) => {
+            HistoryNews::Objects { objects, .. } if objects.is_empty() => (Vec::new(), None),
+            HistoryNews::All if since == CommitSeq::new(0) && to > since => {
+                everything(txn, behind)?
+            }
+            HistoryNews::Objects { objects, .. } if since == CommitSeq::new(0) => {
                 let objects = objects.range(behind..).filter(|object| **object > behind);
                 page(txn, objects.map(|object| (*object, None)))?
             }
             _ => changed_objects(txn, since, to, behind, &news)?,
         };
-        let is_news = match news {
-            News::All => to > since,
-            News::Of(_, is_loud) => is_loud,
+        let is_notable = match news {
+            HistoryNews::All => to > since,
+            HistoryNews::Objects { is_notable, .. } => is_notable,
+        };
+        let urgency = if is_notable {
+            Urgency::AnswerNow
+        } else {
+            Urgency::CanWait
         };
         let acknowledged = txn.last_batch(waiter.peer.replica, incarnation, to)?;
         let digest = digest.unwrap_or_default();
-        Ok((
-            Pulled {
-                to,
-                digest,
-                changes,
-                more,
-                acknowledged,
-                is_live: false,
-                filter: 0,
-            },
-            is_news,
-        ))
+        let pulled = Pulled {
+            to,
+            digest,
+            changes,
+            more,
+            acknowledged,
+            is_live: false,
+            filter: 0,
+        };
+        Ok((pulled, urgency))
     }
 }
 
-/// One reply's worth of changes.
+/// Returns whether the commit `since` of the volume's history isn't the one whose digest the client has.
+fn is_other_history(txn: &dyn Read, since: CommitSeq, digest: &[u8; 32]) -> Outcome<bool> {
+    let commit = txn.commit(since)?;
+    let is_other = commit.is_none_or(|commit| commit.digest != *digest);
+    Ok(is_other && !bug(Bug::OtherHistory))
+}
+
+/// The changes of one reply.
 #[derive(Default)]
-struct Page {
+struct ChangePage {
     changes: Vec<Change>,
     bytes: usize,
     last: Option<ObjectNo>,
 }
 
-impl Page {
-    /// False if the reply is full: the object is not in it.
+impl ChangePage {
+    /// Adds the state of an object; returns `false`, and adds nothing, if the reply is full.
     fn add(&mut self, txn: &dyn Read, object: ObjectNo, ranges: Ranges) -> Outcome<bool> {
         let change = match version::live(txn, object)? {
             Some(version) => Change::Is {
@@ -228,9 +262,9 @@ impl Page {
     }
 }
 
-/// For whoever has nothing yet: all that lives.
+/// Returns all live objects behind `behind`, for a client that has nothing yet.
 fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
-    let mut page = Page::default();
+    let mut page = ChangePage::default();
     loop {
         let objects = txn.objects_after(behind, PAGE)?;
         let Some(last) = objects.last().copied() else {
@@ -245,12 +279,12 @@ fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Opt
     }
 }
 
-/// As many of these as one reply has room for, and the last of them if there are more.
+/// Returns as many of `objects` as one reply has room for, and the last of them if there are more.
 fn page(
     txn: &dyn Read,
     objects: impl IntoIterator<Item = (ObjectNo, Ranges)>,
 ) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
-    let mut page = Page::default();
+    let mut page = ChangePage::default();
     for (object, ranges) in objects {
         if !page.add(txn, object, ranges)? {
             return Ok((page.changes, page.last));
@@ -264,7 +298,7 @@ fn changed_objects(
     since: CommitSeq,
     to: CommitSeq,
     behind: ObjectNo,
-    news: &News,
+    news: &HistoryNews,
 ) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
     let (found, is_cut) = scan(txn, since, to, behind, news)?;
     let last = found.keys().next_back().copied().filter(|_| is_cut);
@@ -278,13 +312,14 @@ fn changed_objects(
     Ok((changes, more.or(last)))
 }
 
-/// The first objects behind `behind` that changed and are news, with where their content did (`None`: anywhere), and whether there are more.
+/// Returns the first objects behind `behind` that changed and are news, each with the ranges in which its content changed
+/// (`None`: anywhere), and whether there are more.
 fn scan(
     txn: &dyn Read,
     since: CommitSeq,
     to: CommitSeq,
     behind: ObjectNo,
-    news: &News,
+    news: &HistoryNews,
 ) -> Outcome<(BTreeMap<ObjectNo, Option<Changed>>, bool)> {
     let (mut found, mut is_cut) = (BTreeMap::<ObjectNo, Option<Changed>>::new(), false);
     txn.changes(since, to, &mut |_, object, ranges| {

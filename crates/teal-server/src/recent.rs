@@ -1,4 +1,5 @@
-//! Which objects the last commits of a volume changed, and where they lie: whom a commit concerns is told without the database.
+//! The objects that the last commits of a volume changed, and where they lie: enough to tell without the database which
+//! clients a commit concerns.
 //!
 //! # Guarantees
 //! 1. *Without gaps*: of the commits it covers it knows everything; a commit that does not follow the last one begins it anew.
@@ -11,30 +12,30 @@ use teal_types::{CommitSeq, ObjectNo};
 
 /// An object that a commit changed, and a directory in which it lay before or lies after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Row {
+pub(crate) struct ChangedRow {
     pub(crate) object: ObjectNo,
     pub(crate) dir: ObjectNo,
 }
 
-/// What a commit changed.
+/// The objects that a commit changed, and so the clients that it concerns.
 #[derive(Debug)]
-pub(crate) struct Concern {
+pub(crate) struct CommitConcern {
     pub(crate) seq: CommitSeq,
-    pub(crate) rows: Vec<Row>,
-    /// Objects and directories of the rows that are not quiet (see `filter`).
-    pub(crate) loud: HashSet<ObjectNo>,
+    pub(crate) rows: Vec<ChangedRow>,
+    /// The objects and directories of the rows that aren't quiet (see `filter`).
+    pub(crate) notable: HashSet<ObjectNo>,
 }
 
-/// The last commits.
+/// The last commits of a volume.
 #[derive(Debug)]
-pub(crate) struct Recent {
-    /// Those behind this one.
+pub(crate) struct RecentCommits {
+    /// The commit before the oldest remembered one.
     first: CommitSeq,
-    commits: VecDeque<Arc<Concern>>,
+    commits: VecDeque<Arc<CommitConcern>>,
     rows: usize,
 }
 
-impl Recent {
+impl RecentCommits {
     pub(crate) const fn new(first: CommitSeq) -> Self {
         Self {
             first,
@@ -47,7 +48,7 @@ impl Recent {
         self.commits.back().map_or(self.first, |commit| commit.seq)
     }
 
-    pub(crate) fn push(&mut self, commit: Arc<Concern>) {
+    pub(crate) fn push(&mut self, commit: Arc<CommitConcern>) {
         if commit.seq.get() != self.last().get() + 1 {
             *self = Self::new(CommitSeq::new(commit.seq.get().saturating_sub(1)));
         }
@@ -60,21 +61,19 @@ impl Recent {
         }
     }
 
-    /// The commits in `(since, to]`; `None`: not all of them are known.
-    pub(crate) fn between(&self, since: CommitSeq, to: CommitSeq) -> Option<Vec<Arc<Concern>>> {
+    /// Returns the commits in `(since, to]`, or `None` if not all of them are known.
+    pub(crate) fn between(
+        &self,
+        since: CommitSeq,
+        to: CommitSeq,
+    ) -> Option<Vec<Arc<CommitConcern>>> {
         if since < self.first || to > self.last() {
             return None;
         }
-        let (from, until) = (
-            since.get() - self.first.get(),
-            to.get().max(since.get()) - self.first.get(),
-        );
-        Some(
-            self.commits
-                .range(from as usize..until as usize)
-                .cloned()
-                .collect(),
-        )
+        let from = since.get() - self.first.get();
+        let until = to.get().max(since.get()) - self.first.get();
+        let commits = self.commits.range(from as usize..until as usize);
+        Some(commits.cloned().collect())
     }
 }
 
@@ -82,26 +81,26 @@ impl Recent {
 mod tests {
     use super::*;
 
-    fn commit(seq: u64, rows: usize) -> Arc<Concern> {
-        let row = Row {
+    fn commit(seq: u64, rows: usize) -> Arc<CommitConcern> {
+        let row = ChangedRow {
             object: ObjectNo::new(seq),
             dir: ObjectNo::ROOT,
         };
-        Arc::new(Concern {
+        Arc::new(CommitConcern {
             seq: CommitSeq::new(seq),
             rows: vec![row; rows],
-            loud: HashSet::new(),
+            notable: HashSet::new(),
         })
     }
 
-    fn seqs(recent: &Recent, since: u64, to: u64) -> Option<Vec<u64>> {
+    fn seqs(recent: &RecentCommits, since: u64, to: u64) -> Option<Vec<u64>> {
         let commits = recent.between(CommitSeq::new(since), CommitSeq::new(to))?;
         Some(commits.iter().map(|commit| commit.seq.get()).collect())
     }
 
     #[test]
     fn what_is_covered_is_known_without_gaps() {
-        let mut recent = Recent::new(CommitSeq::new(7));
+        let mut recent = RecentCommits::new(CommitSeq::new(7));
         assert_eq!(
             (
                 seqs(&recent, 7, 7),
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_newest_are_kept_within_bounds() {
-        let mut recent = Recent::new(CommitSeq::new(1));
+        let mut recent = RecentCommits::new(CommitSeq::new(1));
         (2..6).for_each(|seq| recent.push(commit(seq, ROWS_MAX / 3)));
         assert_eq!(
             (seqs(&recent, 1, 5), seqs(&recent, 2, 5)),

@@ -1,4 +1,4 @@
-//! What is refused, and how errors from below become words for people.
+//! Refusals, and how errors of the stores become words for people.
 
 use teal_chunk::{ChunkError, PinError, ShelfError};
 use teal_meta::MetaError;
@@ -10,14 +10,26 @@ pub(crate) struct Refusal(pub(crate) Refused);
 
 pub(crate) type Outcome<T> = Result<T, Refusal>;
 
-/// A refusal of this meaning.
+/// Returns a refusal with the meaning of `code`.
 pub(crate) fn refuse<T>(code: RefusalCode, words: impl Into<String>) -> Outcome<T> {
     Err(Refusal::new(code, words))
 }
 
-/// The request makes no sense.
+/// Returns the refusal of a request that makes no sense.
 pub(crate) fn bad<T>(words: impl Into<String>) -> Outcome<T> {
     refuse(RefusalCode::BadRequest, words)
+}
+
+/// Refuses a peer that isn't enrolled, or not any more.
+pub(crate) fn refuse_stranger<T>() -> Outcome<T> {
+    let words = "this device is not enrolled any more: it was shut out; let it in again on the serving machine, or enrol it \
+                 with a new token";
+    refuse(RefusalCode::Denied, words)
+}
+
+/// Returns whether an error says that the chunks' place is full.
+pub(crate) fn is_no_room(error: &ChunkError) -> bool {
+    matches!(error, ChunkError::Shelf(ShelfError::NoSpace { .. }))
 }
 
 impl Refusal {

@@ -1,52 +1,35 @@
-//! The server: what it is made of, and who may ask it what.
+//! The server's state: its two stores, and what it remembers of its clients while it runs.
 //!
 //! # Guarantees
-//! 1. *Any bytes*: [`Server::handle_bytes`] answers whatever comes, in words if it makes no sense.
-//! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked, what it waits for included.
-//! 3. *Hello first*: history is given and taken only after a hello, which tells whether it is the one that the peer knows.
-//! 4. *Durable*: what it has answered to a commit survives whatever the stores survive.
+//! 1. *Own stores*: a server opens only metadata and chunks that belong together.
+//! 2. *Durable*: what [`Server::write`] has returned survives whatever the stores survive.
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
-//! | `room` | who is here, who waits for what, and the last commits of each volume | the locks of filters; waiting lets it go |
-//! | `guesses` | wrong tokens of late | nothing |
-//! | `uploads` | content that no commit has named | `room`; waiting lets it go |
+//! | `presence` | the connected clients, the waiting pulls, and the last commits of each volume | the locks of filters; waiting releases it |
+//! | `guesses` | the wrong tokens of the present window | nothing |
+//! | `uploads` | content that no commit has named | `presence`; waiting releases it |
 
-use crate::commit::{Named, volume_of};
 use crate::counters::{Counters, Counts};
-use crate::guesses::Guesses;
-use crate::pull::From;
-use crate::refusal::{Outcome, Refusal, bad, refuse};
-use crate::room::Room;
-use crate::seeded::{Bug, bug};
-use crate::upkeep::is_no_room;
-use crate::uploads::{Admission, Uploads};
+use crate::guesses::TokenGuesses;
+use crate::presence::PresenceRegistry;
+use crate::refusal::Outcome;
+use crate::uploads::UploadTracker;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use std::time::Duration;
 use teal_chunk::{ChunkError, ChunkStore};
 use teal_env::{Clock, Entropy};
 use teal_meta::{Meta, MetaError, Read, Write};
-use teal_proto::{
-    CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply,
-};
 use teal_types::VolumeId;
 
-/// Who asks, as the transport has made sure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Peer {
-    /// The volume it may see.
-    pub volume: VolumeId,
-    /// Which replica it is.
-    pub replica: u32,
-}
-
-/// Why a server cannot begin.
+/// The reasons for which a server can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The metadata cannot be read.
     #[error(transparent)]
     Meta(#[from] MetaError),
-    /// The chunks cannot be.
+    /// The chunks cannot be read.
     #[error(transparent)]
     Chunks(#[from] ChunkError),
     /// Metadata and chunks are not of the same server.
@@ -64,12 +47,12 @@ pub struct Server {
     entropy: Arc<dyn Entropy>,
     key: [u8; 32],
     counters: Counters,
-    pub(crate) room: Mutex<Room>,
-    /// Who gathers news sleeps on it, with the room's lock; rung at the end only.
-    pub(crate) ending: Condvar,
-    pub(crate) guesses: Mutex<Guesses>,
-    pub(crate) uploads: Mutex<Uploads>,
-    /// Whoever looks after the chunks sleeps on it, with the lock of `uploads`.
+    pub(crate) presence: Mutex<PresenceRegistry>,
+    /// Wakes, when the server stops, the threads that gather news or pause. They wait on it with the lock of `presence`.
+    pub(crate) stopping: Condvar,
+    pub(crate) guesses: Mutex<TokenGuesses>,
+    pub(crate) uploads: Mutex<UploadTracker>,
+    /// Wakes the thread that looks after the chunks, which waits on it with the lock of `uploads`.
     pub(crate) upkeep_due: Condvar,
 }
 
@@ -82,7 +65,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server over its two stores. The chunk store must be that of [`domain`](crate::domain).
+    /// Opens a server over its two stores. The chunk store must be that of [`domain`](crate::domain).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -96,8 +79,8 @@ impl Server {
         if domain != *chunks.domain() {
             return Err(OpenError::OtherDomain);
         }
-        crate::lease::leave_own(&*meta)?;
-        let uploads = Mutex::new(Uploads::new(clock.monotonic()));
+        crate::lease::abandon_own_leases(&*meta)?;
+        let uploads = Mutex::new(UploadTracker::new(clock.monotonic()));
         Ok(Self {
             meta,
             chunks,
@@ -105,222 +88,53 @@ impl Server {
             entropy,
             key,
             counters: Counters::default(),
-            room: Mutex::default(),
-            ending: Condvar::new(),
+            presence: Mutex::default(),
+            stopping: Condvar::new(),
             guesses: Mutex::default(),
             uploads,
             upkeep_due: Condvar::new(),
         })
     }
 
-    /// Answers the bytes of a request with those of a reply.
-    pub fn handle_bytes(&self, peer: Peer, bytes: &[u8]) -> Vec<u8> {
-        let reply = match decode_request(bytes) {
-            Ok(request) => self.handle(peer, request),
-            Err(error) => self.codec_refusal(&error).into(),
-        };
-        encode_reply(&reply)
-            .or_else(|error| encode_reply(&self.codec_refusal(&error).into()))
-            .unwrap_or_else(|_| Vec::new())
-    }
-
-    fn codec_refusal(&self, error: &CodecError) -> Refusal {
-        self.counters.refused();
-        Refusal::new(RefusalCode::BadRequest, error.to_string())
-    }
-
-    /// Answers a request. Waits only in a pull, and as long as that says.
-    pub fn handle(&self, peer: Peer, request: Request) -> Reply {
-        self.counters.asked(&request);
-        let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
-        // What it waited for is not for a machine that was shut out meanwhile.
-        let outcome = if self.room.lock().is_shut_out(peer) {
-            refuse_stranger()
-        } else {
-            outcome
-        };
-        outcome.unwrap_or_else(|refusal| {
-            self.counters.refused();
-            refusal.into()
-        })
-    }
-
-    fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
-        let is_about_history = matches!(
-            request,
-            Request::Pull { .. }
-                | Request::Stage { .. }
-                | Request::Commit { .. }
-                | Request::Keep { .. }
-        );
-        if is_about_history && !bug(Bug::OtherHistory) && !self.room.lock().has_greeted(peer) {
-            // This may be another history than the one it has seen.
-            return refuse(
-                RefusalCode::Stopping,
-                "the server has begun anew; say hello first",
-            );
-        }
-        match request {
-            Request::Hello(hello) => self.hello(peer, &hello),
-            Request::Incarnate => self.incarnate(peer),
-            Request::Pull {
-                incarnation,
-                since,
-                digest,
-                filter,
-                after,
-                wait_ms,
-            } => {
-                let from = From {
-                    incarnation,
-                    since,
-                    digest,
-                    filter,
-                    after,
-                };
-                self.pull(peer, &from, wait_ms)
-            }
-            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => {
-                too_many(chunks.len(), CHUNKS_MAX)
-            }
-            Request::Have { chunks } => {
-                self.uploads.lock().touch(peer, self.clock.monotonic());
-                let have = self.chunks.have(&chunks);
-                Ok(Reply::Missing(
-                    (0_u32..)
-                        .zip(have)
-                        .filter(|(_, here)| !here)
-                        .map(|(at, _)| at)
-                        .collect(),
-                ))
-            }
-            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => {
-                too_many(chunks.len(), CHUNKS_MAX)
-            }
-            Request::Put { chunks } => {
-                let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-                self.put(peer, &chunks)
-            }
-            Request::Stage {
-                incarnation,
-                batch,
-                part,
-                ops,
-            } => self.stage(peer, incarnation, batch, part, &ops),
-            Request::Commit {
-                incarnation,
-                batch,
-                parts,
-                digest,
-            } => self.commit(
-                peer,
-                Named {
-                    incarnation,
-                    batch,
-                    parts,
-                    digest,
-                },
-            ),
-            Request::List { dirs, ahead } => self.list(peer, &dirs, ahead),
-            Request::Look { objects } => self.look(peer, &objects),
-            Request::Read { wants } => self.read_content(peer, &wants),
-            Request::Conflicts { after } => self.conflicts(peer, after),
-            Request::Resolve { conflict } => self.resolve(peer, conflict),
-            Request::History { object, after } => self.history(peer, object, after),
-            Request::ReadPast {
-                object,
-                at,
-                offset,
-                len,
-            } => self.read_past(peer, object, at, offset, len),
-            Request::Bye => {
-                self.room.lock().bye(peer);
-                Ok(Reply::Done)
-            }
-            Request::Keep {
-                filter,
-                objects,
-                is_last,
-            } => self.keep(peer, filter, objects, is_last),
-            Request::Devices(ask) => self.devices(peer, ask),
-            Request::ListPast { dir, at, after } => self.list_past(peer, dir, at, after.as_ref()),
-        }
-    }
-
-    /// Takes content in that a commit is going to name.
-    fn put(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
-        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        let admission = {
-            let mut uploads = self.uploads.lock();
-            uploads.touch(peer, self.clock.monotonic());
-            uploads.admit(peer, bytes, self.chunks.free_bytes())
-        };
-        match admission {
-            Admission::Now => {}
-            Admission::After(wait) => self.pause(wait),
-            Admission::Not { chunks, bytes } => {
-                self.uploads.lock().found_no_room(peer);
-                self.wake_upkeep();
-                let words = format!(
-                    "no space left for more content of this machine in {}: {chunks} chunks of it ({bytes} bytes) wait for a \
-                     commit that names them, and what is left is for the other machines; make room there, then try again",
-                    self.chunks.place()
-                );
-                return refuse(RefusalCode::NoSpace, words);
-            }
-        }
-        let (ids, pin) = self
-            .chunks
-            .put(chunks.iter().copied())
-            .inspect_err(|error| {
-                if is_no_room(error) {
-                    self.uploads.lock().found_no_room(peer);
-                    self.wake_upkeep();
-                }
-            })?;
-        let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
-        if self.uploads.lock().sent(peer, ids.into_iter().zip(lengths)) {
-            self.wake_upkeep();
-        }
-        drop(pin);
-        self.counters
-            .received(usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(Reply::Done)
-    }
-
-    /// Whether this peer may ask anything.
-    fn admit(&self, peer: Peer) -> Outcome<()> {
-        if self.room.lock().is_stopping() {
-            return refuse(
-                RefusalCode::Stopping,
-                "the server is ending; connect again in a while",
-            );
-        }
-        let is_welcome = self.read(peer.volume, |txn| {
-            volume_of(txn)?;
-            Ok(txn
-                .replica(peer.replica)?
-                .is_some_and(|replica| !replica.is_revoked))
-        })?;
-        if !is_welcome {
-            return refuse_stranger();
-        }
-        self.room.lock().seen(peer, self.clock.monotonic());
-        Ok(())
-    }
-
-    /// Ends whatever waits, and answers nothing more.
+    /// Ends all waiting. From here on every request is refused.
     pub fn stop(&self) {
-        self.room.lock().stop();
-        self.ending.notify_all();
+        self.presence.lock().stop();
+        self.stopping.notify_all();
         self.wake_upkeep();
     }
 
-    /// What has been done since the server was opened.
+    /// Returns the counters of everything done since the server was opened.
     pub fn counts(&self) -> Counts {
         self.counters.counts()
     }
 
+    /// Draws a number at random.
+    pub(crate) fn draw(&self) -> u32 {
+        let mut raw = [0; 4];
+        self.entropy().fill(&mut raw);
+        u32::from_le_bytes(raw)
+    }
+
+    /// Wakes the thread that looks after the chunks.
+    pub(crate) fn wake_upkeep(&self) {
+        // Holds the lock, so that the thread can't miss the wake-up between looking and waiting.
+        let _uploads = self.uploads.lock();
+        self.upkeep_due.notify_all();
+    }
+
+    /// Waits for `time`, or until the server stops.
+    pub(crate) fn pause(&self, time: Duration) {
+        let until = self.clock.monotonic() + time;
+        let mut presence = self.presence.lock();
+        while !presence.is_stopping() {
+            let left = until.saturating_sub(self.clock.monotonic());
+            if left.is_zero() || self.stopping.wait_for(&mut presence, left).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Runs `work` on one state of a volume's metadata.
     pub(crate) fn read<T>(
         &self,
         volume: VolumeId,
@@ -329,6 +143,7 @@ impl Server {
         teal_meta::read(&*self.meta, volume, work)
     }
 
+    /// Runs `work` in a transaction that is durable when this returns.
     pub(crate) fn write<T>(
         &self,
         volume: VolumeId,
@@ -337,6 +152,7 @@ impl Server {
         teal_meta::write(&*self.meta, volume, work)
     }
 
+    /// Runs `work` in a transaction that becomes durable with the next one of [`write`](Self::write), at the latest.
     pub(crate) fn write_soon<T>(
         &self,
         volume: VolumeId,
@@ -363,17 +179,4 @@ impl Server {
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
-}
-
-/// Refuses whoever is not enrolled, or not any more.
-pub(crate) fn refuse_stranger<T>() -> Outcome<T> {
-    let words = "this device is not enrolled any more: it was shut out; let it in again on the serving machine, or enrol it \
-                 with a new token";
-    refuse(RefusalCode::Denied, words)
-}
-
-fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {
-    bad(format!(
-        "{asked} at once; at most {most} are allowed in one message"
-    ))
 }

@@ -1,4 +1,4 @@
-//! What the server does for its chunks without being asked: many small packs become few, and what nothing names goes.
+//! Upkeep of the chunk store without a request: merges small packs, and collects chunks that nothing names.
 //!
 //! # Guarantees
 //! 1. *Nothing that is named goes*: what history names is marked after the collection has begun, and what is committed meanwhile is pinned.
@@ -9,23 +9,24 @@
 use crate::refusal::{Outcome, Refusal};
 use crate::server::Server;
 use std::time::Duration;
-use teal_chunk::{ChunkError, Collected, Marking, Sweep};
+use teal_chunk::{Collected, Marking, Sweep};
 use teal_meta::PastPlace;
 use teal_types::VolumeId;
 
-/// Rows of history looked at in one transaction.
+/// The number of history's rows that one transaction looks at.
 const ROWS: usize = 4096;
-/// When something could not be done, it is tried again after this time.
-const AGAIN: Duration = Duration::from_secs(30);
+/// The time after which something that failed is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// The longest pause after a step.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Whether there is time for pauses.
+/// Says whether a sweep pauses between its steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Haste {
-    None,
-    /// Somebody waits for room.
-    Room,
+enum SweepPace {
+    /// The sweep takes half of the time, so that requests go on meanwhile.
+    Paused,
+    /// A machine waits for free space, and the sweep takes all of the time.
+    Unpaused,
 }
 
 impl Server {
@@ -36,7 +37,7 @@ impl Server {
                 Ok(wait) => wait,
                 Err(refusal) => {
                     log::warn!("the chunks could not be looked after: {}", refusal.0.words);
-                    Some(AGAIN)
+                    Some(RETRY_AFTER)
                 }
             };
             if !self.await_upkeep(wait) {
@@ -45,7 +46,7 @@ impl Server {
         }
     }
 
-    /// Waits until something may be to be done; false when the server has ended.
+    /// Waits until there may be work; returns `false` when the server has stopped.
     fn await_upkeep(&self, at_most: Option<Duration>) -> bool {
         let mut uploads = self.uploads.lock();
         if self.has_stopped() {
@@ -54,7 +55,7 @@ impl Server {
         let is_due = uploads.wants_merge()
             || uploads.collection_in(self.clock().monotonic()) == Some(Duration::ZERO);
         match at_most {
-            _ if is_due && at_most != Some(AGAIN) => {}
+            _ if is_due && at_most != Some(RETRY_AFTER) => {}
             Some(wait) => drop(self.upkeep_due.wait_for(&mut uploads, wait)),
             None => self.upkeep_due.wait(&mut uploads),
         }
@@ -62,10 +63,10 @@ impl Server {
         !self.has_stopped()
     }
 
-    /// Does what is due now: merges small packs, collects what nothing names. Says when something will be due.
+    /// Merges small packs and collects unnamed chunks if that is due, and returns when something will be due next.
     ///
     /// # Errors
-    /// In words; nothing is lost, and it can be done again.
+    /// Returns the failure in words; nothing is lost, and the work can be done again.
     pub fn look_after_chunks(&self) -> Result<Option<Duration>, teal_proto::Refused> {
         self.upkeep().map_err(|refusal| refusal.0)
     }
@@ -86,7 +87,7 @@ impl Server {
         self.uploads.lock().merging();
         while self.chunks().is_scattered() {
             let before = self.chunks().holding().packs;
-            let merged = self.sweep(self.chunks().merge()?, Haste::None)?;
+            let merged = self.sweep(self.chunks().merge()?, SweepPace::Paused)?;
             log::debug!(
                 "{} small packs became {}",
                 merged.rewritten_packs,
@@ -101,16 +102,16 @@ impl Server {
 
     fn collect(&self) -> Outcome<()> {
         let now = self.clock().monotonic();
-        let (since, haste) = {
+        let (since, pace) = {
             let mut uploads = self.uploads.lock();
-            let haste = if uploads.is_short() {
-                Haste::Room
+            let pace = if uploads.is_short() {
+                SweepPace::Unpaused
             } else {
-                Haste::None
+                SweepPace::Paused
             };
             let since = uploads.keep_since(now);
             uploads.collecting(now);
-            (since, haste)
+            (since, pace)
         };
         let mut marking = self.chunks().collect_before(since)?;
         let mut volumes = self.meta().volumes()?;
@@ -118,7 +119,7 @@ impl Server {
         for volume in volumes {
             self.mark(&mut marking, volume)?;
         }
-        let collected = self.sweep(marking.sweep(), haste)?;
+        let collected = self.sweep(marking.sweep(), pace)?;
         if collected.missing_count > 0 {
             log::error!(
                 "{} chunks that history names are not there; the first is {}",
@@ -139,8 +140,8 @@ impl Server {
         Ok(())
     }
 
-    /// Marks what the history of a volume names, some rows at a time: rows are added to it and never changed, and whoever adds one has pinned
-    /// what it names.
+    /// Marks what the history of a volume names, some rows at a time: rows are added to it and never changed, and a commit that adds one
+    /// has pinned the chunks it names.
     fn mark(&self, marking: &mut Marking, volume: VolumeId) -> Outcome<()> {
         let mut after: Option<PastPlace> = None;
         loop {
@@ -153,47 +154,20 @@ impl Server {
         }
     }
 
-    fn sweep(&self, mut sweep: Sweep, haste: Haste) -> Outcome<Collected> {
+    fn sweep(&self, mut sweep: Sweep, pace: SweepPace) -> Outcome<Collected> {
         loop {
             let begun = self.clock().monotonic();
             if !sweep.step().map_err(Refusal::from)? || self.has_stopped() {
                 return Ok(sweep.report().clone());
             }
-            if haste == Haste::None {
+            if pace == SweepPace::Paused {
                 let took = self.clock().monotonic().saturating_sub(begun);
                 self.pause(took.min(PAUSE_MAX));
             }
         }
     }
 
-    /// Waits so long, or until the server ends.
-    pub(crate) fn pause(&self, time: Duration) {
-        let until = self.clock().monotonic() + time;
-        let mut room = self.room.lock();
-        while !room.is_stopping() {
-            let left = until.saturating_sub(self.clock().monotonic());
-            if left.is_zero() || self.ending.wait_for(&mut room, left).timed_out() {
-                return;
-            }
-        }
-    }
-
     fn has_stopped(&self) -> bool {
-        self.room.lock().is_stopping()
+        self.presence.lock().is_stopping()
     }
-
-    /// Wakes whoever looks after the chunks.
-    pub(crate) fn wake_upkeep(&self) {
-        // Under the lock, so that nobody misses it between looking and waiting.
-        let _uploads = self.uploads.lock();
-        self.upkeep_due.notify_all();
-    }
-}
-
-/// Whether an error says that there is no room.
-pub(crate) fn is_no_room(error: &ChunkError) -> bool {
-    matches!(
-        error,
-        ChunkError::Shelf(teal_chunk::ShelfError::NoSpace { .. })
-    )
 }

@@ -9,7 +9,7 @@ use crate::limits::{
     ROOM_FOR_OTHERS_MAX, ROOM_FOR_OTHERS_SHARE, UNNAMED_CHUNKS_MAX, UNNAMED_GRACE, UPLOAD_ACTIVE,
     UPLOAD_LONGEST,
 };
-use crate::server::Peer;
+use crate::peer::Peer;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use teal_types::ChunkId;
@@ -29,7 +29,7 @@ struct Upload {
 
 /// What all machines are sending, and what is to be done about it.
 #[derive(Debug)]
-pub(crate) struct Uploads {
+pub(crate) struct UploadTracker {
     of: HashMap<Peer, Upload>,
     /// Who found no room since the last collection.
     short: HashSet<Peer>,
@@ -68,7 +68,7 @@ fn room_for_others(free: u64, unnamed: u64) -> u64 {
     (free.saturating_add(unnamed) / ROOM_FOR_OTHERS_SHARE).min(ROOM_FOR_OTHERS_MAX)
 }
 
-impl Uploads {
+impl UploadTracker {
     /// Content that an earlier life of the server left may be there.
     pub(crate) fn new(now: Duration) -> Self {
         Self {

@@ -14,9 +14,9 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_device::{Remote, Upstream};
+use teal_device::{RemoteServer, Upstream};
 use teal_env::{Clock, Existing, replace_file};
-use teal_net::{Channel, ClientIdentity, Limits};
+use teal_net::{Channel, ClientIdentity, TransportLimits};
 use teal_posix::FileSystem;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
 use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
@@ -142,7 +142,7 @@ const STACK: usize = 1 << 20;
 pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(Limits::default().requests + 64)
+        .max_blocking_threads(TransportLimits::default().requests + 64)
         .thread_stack_size(STACK)
         .thread_name("teal-net")
         .enable_all()
@@ -182,10 +182,10 @@ pub(crate) fn start(
         Setting::Joined { address, device } => {
             let dir = identity_dir(store)?;
             let identity = ClientIdentity::load(&dir)?;
-            let options = teal_net::Options {
+            let options = teal_net::ChannelOptions {
                 message_bytes: MESSAGE_MAX,
                 delay,
-                ..teal_net::Options::default()
+                ..teal_net::ChannelOptions::default()
             };
             let channel = Channel::new(runtime.handle(), address, identity, options);
             let keep = move |identity: &ClientIdentity| {
@@ -193,7 +193,7 @@ pub(crate) fn start(
                     log::error!("the renewed certificate cannot be kept: {error}");
                 }
             };
-            let upstream = Arc::new(Remote::new(channel, Arc::clone(clock), keep));
+            let upstream = Arc::new(RemoteServer::new(channel, Arc::clone(clock), keep));
             Running {
                 upstream,
                 device,

@@ -12,7 +12,7 @@ use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::{Clock, SystemEntropy};
 use teal_meta::{Meta, Sqlite};
-use teal_net::{Fingerprint, Limits, Listening, Service};
+use teal_net::{Fingerprint, Listening, Service, TransportLimits};
 use teal_proto::{MESSAGE_MAX, Reply, Request};
 use teal_server::{Peer, Server};
 use teal_types::VolumeId;
@@ -37,7 +37,7 @@ pub(crate) struct Serving {
 /// What the transport hands to the server.
 struct Door(Arc<Server>);
 
-fn peer(peer: teal_net::Peer) -> Peer {
+fn peer(peer: teal_net::CertifiedPeer) -> Peer {
     Peer {
         volume: VolumeId::new(peer.volume),
         replica: peer.replica,
@@ -45,19 +45,19 @@ fn peer(peer: teal_net::Peer) -> Peer {
 }
 
 impl Service for Door {
-    fn call(&self, from: teal_net::Peer, request: &[u8]) -> Vec<u8> {
+    fn call(&self, from: teal_net::CertifiedPeer, request: &[u8]) -> Vec<u8> {
         self.0.handle_bytes(peer(from), request)
     }
 
-    fn enrol(&self, token: &str, device: &str) -> Result<teal_net::Peer, String> {
+    fn enrol(&self, token: &str, device: &str) -> Result<teal_net::CertifiedPeer, String> {
         let peer = self.0.enrol(token, device).map_err(|e| e.to_string())?;
-        Ok(teal_net::Peer {
+        Ok(teal_net::CertifiedPeer {
             volume: peer.volume.get(),
             replica: peer.replica,
         })
     }
 
-    fn welcome(&self, from: teal_net::Peer) -> Result<(), String> {
+    fn welcome(&self, from: teal_net::CertifiedPeer) -> Result<(), String> {
         self.0.welcome(peer(from)).map(drop).map_err(|e| e.words)
     }
 }
@@ -124,9 +124,9 @@ impl Serving {
         let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
         let fingerprint = identity.fingerprint();
         let listener = bind(listen)?;
-        let limits = Limits {
+        let limits = TransportLimits {
             message_bytes: MESSAGE_MAX,
-            ..Limits::default()
+            ..TransportLimits::default()
         };
         let door = Arc::new(Door(Arc::clone(&server)));
         let listening =

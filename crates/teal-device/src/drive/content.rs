@@ -1,7 +1,7 @@
 //! Content on a drive: read, installed, given up.
 
 use super::Drive;
-use super::held::{BYTES_MAX, Content, Held, RANGES_MAX, blocks};
+use super::held::{BYTES_MAX, HeldContent, HeldObject, RANGES_MAX, blocks};
 use std::ops::ControlFlow;
 use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::{BLOCK, CommitSeq, FileType, ObjectNo, Ranges};
@@ -16,7 +16,7 @@ pub type Piece = (u64, Vec<u8>);
 
 /// What was found of content.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundContent {
     /// What is there.
     pub present: Ranges,
     /// What of it is not zeros, ascending.
@@ -25,7 +25,7 @@ pub struct Found {
     pub spoiled: Ranges,
 }
 
-fn note_of(held: &Held) -> Option<Vec<u8>> {
+fn note_of(held: &HeldObject) -> Option<Vec<u8>> {
     (!held.is_empty()).then(|| held.encode())
 }
 
@@ -34,31 +34,31 @@ impl Drive {
     ///
     /// # Errors
     /// What reading its note met.
-    pub fn held(&self, no: ObjectNo) -> Result<Held, StoreError> {
+    pub fn held(&self, no: ObjectNo) -> Result<HeldObject, StoreError> {
         let Some(bytes) = self.store.note(no)? else {
-            return Ok(Held::default());
+            return Ok(HeldObject::default());
         };
         let damaged = StoreError::Corrupt {
             what: "the note of an object on a drive",
             at: 0,
             object: Some(no),
         };
-        Held::decode(&bytes).ok_or(damaged)
+        HeldObject::decode(&bytes).ok_or(damaged)
     }
 
     /// Reads what is there of the content from `from` to `to`, as it is since `data_seq`.
     ///
     /// # Errors
-    /// What the disk met. Damaged content is no error: it is said in [`Found`].
+    /// What the disk met. Damaged content is no error: it is said in [`FoundContent`].
     pub fn read(
         &self,
         no: ObjectNo,
         data_seq: CommitSeq,
         from: u64,
         to: u64,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<FoundContent, StoreError> {
         let _shard = self.shard(no).read();
-        let mut found = Found::default();
+        let mut found = FoundContent::default();
         let Some(content) = self
             .held(no)?
             .content
@@ -134,7 +134,7 @@ impl Drive {
             Some(content) if content.data_seq == data_seq => content,
             Some(content) if content.data_seq > data_seq => return Ok(false),
             // Whatever was said of what has changed since is not known here.
-            _ => Content {
+            _ => HeldContent {
                 data_seq,
                 size,
                 present: Ranges::default(),
@@ -257,7 +257,7 @@ impl Drive {
     pub fn gone(&self, no: ObjectNo) -> Result<(), StoreError> {
         let _writing = self.writes();
         let _shard = self.shard(no).write();
-        self.strip(no, &Held::default(), &Ranges::default())
+        self.strip(no, &HeldObject::default(), &Ranges::default())
     }
 
     /// Says whether an object, and of a directory whatever comes into it, is always to be here.
@@ -267,7 +267,7 @@ impl Drive {
     pub fn mark(&self, no: ObjectNo, affinity: bool, sticky: bool) -> Result<(), StoreError> {
         let _writing = self.writes();
         let _shard = self.shard(no).write();
-        let held = Held {
+        let held = HeldObject {
             affinity,
             sticky,
             ..self.held(no)?
@@ -275,21 +275,26 @@ impl Drive {
         self.keep(no, &held)
     }
 
-    fn keep(&self, no: ObjectNo, held: &Held) -> Result<(), StoreError> {
+    fn keep(&self, no: ObjectNo, held: &HeldObject) -> Result<(), StoreError> {
         let cost = Cost::note().with_note(BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;
         op.set_note(no, note_of(held).as_deref())
     }
 
     /// Says what is left of an object, and gives the rest back; under its shard.
-    pub(super) fn strip(&self, no: ObjectNo, held: &Held, gone: &Ranges) -> Result<(), StoreError> {
+    pub(super) fn strip(
+        &self,
+        no: ObjectNo,
+        held: &HeldObject,
+        gone: &Ranges,
+    ) -> Result<(), StoreError> {
         let size = match self.store.attr(no) {
             Err(StoreError::NotFound(_)) => return self.keep(no, held),
             // It will never be read again.
             Err(StoreError::Corrupt { .. }) => {
                 return self.keep(
                     no,
-                    &Held {
+                    &HeldObject {
                         content: None,
                         ..held.clone()
                     },
@@ -321,7 +326,7 @@ impl Drive {
     fn change(
         &self,
         no: ObjectNo,
-        held: &Held,
+        held: &HeldObject,
         change: impl FnOnce(&mut Locked<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let cost = Cost::write(4 * BLOCK).with_note(BYTES_MAX).freeing();

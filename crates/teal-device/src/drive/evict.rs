@@ -5,7 +5,7 @@
 //! 2. A search ends: it looks at each object twice at most.
 
 use super::Drive;
-use super::held::Held;
+use super::held::HeldObject;
 use crate::seeded::{Bug, bug};
 use teal_log::StoreError;
 use teal_types::{ObjectNo, Ranges};
@@ -79,6 +79,6 @@ impl Drive {
         {
             return self.strip(no, &held, &content.present);
         }
-        self.strip(no, &Held::default(), &Ranges::default())
+        self.strip(no, &HeldObject::default(), &Ranges::default())
     }
 }

@@ -22,7 +22,7 @@ pub(super) const BYTES_MAX: usize = 22 + 16 * (RANGES_MAX + 1);
 
 /// Content, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
+pub struct HeldContent {
     /// The commit that changed it last.
     pub data_seq: CommitSeq,
     /// Bytes of all of it.
@@ -33,9 +33,9 @@ pub struct Content {
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Held {
+pub struct HeldObject {
     /// Its content, or parts of it.
-    pub content: Option<Content>,
+    pub content: Option<HeldContent>,
     /// It is always to be here.
     pub affinity: bool,
     /// Of a directory: so is whatever comes into it.
@@ -50,7 +50,7 @@ pub(super) fn blocks(from: u64, to: u64) -> (u64, u64) {
     )
 }
 
-impl Content {
+impl HeldContent {
     /// What is left of it when another state follows: `changed` as (offset, length), `None` anywhere.
     pub(super) fn after(
         &self,
@@ -78,7 +78,7 @@ impl Content {
     }
 }
 
-impl Held {
+impl HeldObject {
     /// Whether there is nothing to note.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -130,7 +130,7 @@ impl Held {
             let (data_seq, size, count) = (CommitSeq::new(number(8)?), number(8)?, number(4)?);
             let ranges: Option<Vec<_>> =
                 (0..count).map(|_| Some((number(8)?, number(8)?))).collect();
-            held.content = Some(Content {
+            held.content = Some(HeldContent {
                 data_seq,
                 size,
                 present: Ranges::of(ranges?)?,
@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn the_bytes_of_version_1_are_pinned() {
-        let content = Content {
+        let content = HeldContent {
             data_seq: CommitSeq::new(3),
             size: 9000,
             present: ranges(&[(0, 4096), (8192, 9000)]),
         };
-        let held = Held {
+        let held = HeldObject {
             content: Some(content),
             affinity: true,
             sticky: false,
@@ -165,27 +165,27 @@ mod tests {
         let pairs = [0, 4096, 8192, 9000].map(long).concat();
         let bytes = [vec![1, 3], numbers, vec![2, 0, 0, 0], pairs].concat();
         assert_eq!(held.encode(), bytes);
-        assert_eq!(Held::decode(&bytes), Some(held));
+        assert_eq!(HeldObject::decode(&bytes), Some(held));
         for len in 0..bytes.len() {
-            assert_eq!(Held::decode(&bytes[..len]), None, "{len} bytes");
+            assert_eq!(HeldObject::decode(&bytes[..len]), None, "{len} bytes");
         }
-        let sticky = Held {
+        let sticky = HeldObject {
             content: None,
             affinity: true,
             sticky: true,
         };
         assert_eq!(
-            (sticky.encode(), Held::decode(&[1, 6])),
+            (sticky.encode(), HeldObject::decode(&[1, 6])),
             (vec![1, 6], Some(sticky))
         );
         for bad in [&[2, 0][..], &[1, 8], &[1, 0, 0]] {
-            assert_eq!(Held::decode(bad), None, "{bad:?}");
+            assert_eq!(HeldObject::decode(bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn only_whole_blocks_that_did_not_change_stay() {
-        let content = Content {
+        let content = HeldContent {
             data_seq: CommitSeq::new(3),
             size: 20_000,
             present: ranges(&[(0, 20_000)]),

@@ -28,7 +28,7 @@ pub(super) const BYTES: usize = SAID + 32;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Label {
+pub struct DriveLabel {
     /// The volume whose objects it holds.
     pub volume: u32,
     /// Its number there.
@@ -53,7 +53,7 @@ pub struct Label {
     pub proof: [u8; 32],
 }
 
-impl Default for Label {
+impl Default for DriveLabel {
     fn default() -> Self {
         Self {
             volume: 0,
@@ -80,7 +80,7 @@ pub(super) enum NoLabel {
     Version(u16),
 }
 
-impl Label {
+impl DriveLabel {
     /// The same in the newest version; it wants a new proof.
     #[must_use]
     pub fn now(self) -> Self {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
-        let label = Label {
+        let label = DriveLabel {
             volume: 1,
             device: 2,
             server: 3,
@@ -199,24 +199,24 @@ mod tests {
             (label.encode(), label.said(), bytes.len()),
             (bytes.clone(), said, BYTES)
         );
-        assert_eq!(Label::decode(&bytes), Ok(label));
-        assert_eq!(Label::decode(&bytes[..BYTES - 1]), Err(NoLabel::Other));
+        assert_eq!(DriveLabel::decode(&bytes), Ok(label));
+        assert_eq!(DriveLabel::decode(&bytes[..BYTES - 1]), Err(NoLabel::Other));
         assert_eq!(
-            Label::decode(&[&bytes[..], &[0]].concat()),
+            DriveLabel::decode(&[&bytes[..], &[0]].concat()),
             Err(NoLabel::Other)
         );
         let newer = [b"TLdv".to_vec(), vec![3, 0], bytes[6..].to_vec()].concat();
-        assert_eq!(Label::decode(&newer), Err(NoLabel::Version(3)));
+        assert_eq!(DriveLabel::decode(&newer), Err(NoLabel::Version(3)));
         let mut first = bytes.clone();
         (first[4], first[BYTES - 33]) = (1, 1);
-        let of_1 = Label {
+        let of_1 = DriveLabel {
             version: 1,
             ..label
         };
-        assert_eq!(Label::decode(&first), Ok(of_1));
+        assert_eq!(DriveLabel::decode(&first), Ok(of_1));
         assert_eq!(of_1.encode(), first, "its proof is about those bytes");
         assert_eq!(
-            Label {
+            DriveLabel {
                 version: 1,
                 ..label
             }
@@ -225,6 +225,6 @@ mod tests {
             bytes
         );
         // A store of a volume says who it is there, too: in other words.
-        assert_eq!(Label::decode(&[1; 129]), Err(NoLabel::Other));
+        assert_eq!(DriveLabel::decode(&[1; 129]), Err(NoLabel::Other));
     }
 }

@@ -5,11 +5,12 @@
 //!    whether or not anybody still waits for the answer.
 //! 2. Who asks is who the certificate of the connection names. It is judged at every request, by the clock of that moment.
 
-use super::seats::Seat;
-use super::{Course, Peer, Shared};
+use super::seats::ConnectionQuota;
+use super::shared::{ServerShared, ServingCourse};
 use crate::limits::WAIT;
-use crate::validity::{Standing, Validity, date};
-use crate::wire::{self, Certified, EnrolRequest, Payload, RenewRequest};
+use crate::peer::CertifiedPeer;
+use crate::validity::{CertificateAge, CertificateValidity, date};
+use crate::wire::{self, CertifiedKey, EnrolRequest, Payload, RenewRequest};
 use hyper::body::Incoming;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -32,35 +33,35 @@ const KEY_BYTES: usize = 32;
 const REFUSAL_MAX: usize = 1000;
 
 /// One connection after its handshake.
-pub(super) struct Session {
-    shared: Arc<Shared>,
-    visitor: Option<Visitor>,
-    orders: watch::Receiver<Course>,
+pub(super) struct ServerSession {
+    shared: Arc<ServerShared>,
+    visitor: Option<CertifiedVisitor>,
+    orders: watch::Receiver<ServingCourse>,
     heard: AtomicBool,
 }
 
-struct Visitor {
-    peer: Peer,
-    validity: Validity,
+struct CertifiedVisitor {
+    peer: CertifiedPeer,
+    validity: CertificateValidity,
     /// Or why there is none.
-    seat: Result<Seat, String>,
+    seat: Result<ConnectionQuota, String>,
 }
 
 /// The places that a request in progress holds.
-struct Ticket {
+struct RequestPermits {
     _of_all: OwnedSemaphorePermit,
     _of_the_peer: OwnedSemaphorePermit,
 }
 
-impl Session {
+impl ServerSession {
     pub(super) fn new(
-        shared: Arc<Shared>,
-        visitor: Option<(Peer, Validity)>,
-        orders: watch::Receiver<Course>,
+        shared: Arc<ServerShared>,
+        visitor: Option<(CertifiedPeer, CertificateValidity)>,
+        orders: watch::Receiver<ServingCourse>,
     ) -> Self {
         let visitor = visitor.map(|(peer, validity)| {
             let seat = shared.seats.take(peer, shared.clock.monotonic());
-            Visitor {
+            CertifiedVisitor {
                 peer,
                 validity,
                 seat,
@@ -87,7 +88,7 @@ impl Session {
     }
 
     /// The peer, if its certificate is good enough, and whether it is time to renew it.
-    fn admit(&self, renewing: bool) -> Result<(&Visitor, Standing), Status> {
+    fn admit(&self, renewing: bool) -> Result<(&CertifiedVisitor, CertificateAge), Status> {
         let visitor = self.visitor.as_ref();
         let visitor = visitor
             .ok_or_else(|| Status::unauthenticated("this needs a certificate: enrol first"))?;
@@ -95,14 +96,14 @@ impl Session {
         let standing = visitor.validity.standing(now);
         let (ended, today) = (date(visitor.validity.expires), date(now));
         match standing {
-            Standing::Expired if !renewing => {
+            CertificateAge::Expired if !renewing => {
                 let words = format!(
                     "this machine's certificate ended on {ended} and is to be renewed (the server's clock says {today})"
                 );
                 Err(due(Status::unauthenticated(words)))
             }
             // Renewing will be refused too, in these words.
-            Standing::Gone => Err(due(Status::unauthenticated(format!(
+            CertificateAge::Gone => Err(due(Status::unauthenticated(format!(
                 "this machine's certificate ended on {ended}, too long ago to be renewed by the server's clock, which says \
                  {today}: if that is wrong, set the server's clock; otherwise enrol this machine again"
             )))),
@@ -111,7 +112,7 @@ impl Session {
     }
 
     /// A place for one request of `visitor`; may wait for it.
-    async fn ticket(&self, visitor: &Visitor) -> Result<Ticket, Status> {
+    async fn ticket(&self, visitor: &CertifiedVisitor) -> Result<RequestPermits, Status> {
         let seat = visitor
             .seat
             .as_ref()
@@ -131,7 +132,7 @@ impl Session {
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
             .map_err(|_| busy())?;
-        Ok(Ticket {
+        Ok(RequestPermits {
             _of_all: of_all.map_err(|_| busy())?,
             _of_the_peer: of_the_peer,
         })
@@ -150,7 +151,7 @@ impl Session {
         W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
     {
         let arrived = Arc::new(AtomicBool::new(false));
-        let method = Method::new({
+        let method = UnaryMethod::new({
             let arrived = arrived.clone();
             move |asked| {
                 arrived.store(true, Ordering::Relaxed);
@@ -183,7 +184,7 @@ impl Session {
                 Ok(service.call(peer, &asked.bytes))
             });
             let answer = answer.await.map_err(|status| {
-                if standing == Standing::Due {
+                if standing == CertificateAge::Due {
                     due(status)
                 } else {
                     status
@@ -192,7 +193,7 @@ impl Session {
             let mut answer = Response::new(Payload {
                 bytes: answer.into(),
             });
-            if standing == Standing::Due {
+            if standing == CertificateAge::Due {
                 answer.metadata_mut().insert(
                     wire::RENEW_HEADER,
                     MetadataValue::from_static(wire::RENEW_DUE),
@@ -263,10 +264,10 @@ impl Session {
 pub(super) type Answering = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
 
 /// Answers one request, whatever it is.
-pub(super) fn answer(session: Arc<Session>, request: http::Request<Incoming>) -> Answering {
+pub(super) fn answer(session: Arc<ServerSession>, request: http::Request<Incoming>) -> Answering {
     session.heard.store(true, Ordering::Relaxed);
     Box::pin(async move {
-        let stopping = *session.orders.borrow() != Course::Go;
+        let stopping = *session.orders.borrow() != ServingCourse::Serve;
         let answered = match request.uri().path() {
             _ if stopping => Err(Status::unavailable("the server is stopping")),
             wire::CALL => session.call(request).await,
@@ -302,7 +303,11 @@ where
     })
 }
 
-fn certify(shared: &Shared, peer: Peer, public_key: &[u8]) -> Result<Certified, Status> {
+fn certify(
+    shared: &ServerShared,
+    peer: CertifiedPeer,
+    public_key: &[u8],
+) -> Result<CertifiedKey, Status> {
     let made = shared
         .identity
         .certify(peer, public_key, shared.identity.now(&*shared.clock));
@@ -310,7 +315,7 @@ fn certify(shared: &Shared, peer: Peer, public_key: &[u8]) -> Result<Certified, 
         log::error!("no certificate can be made: {error}");
         Status::internal("the server cannot make a certificate; its log says more")
     })?;
-    Ok(Certified {
+    Ok(CertifiedKey {
         certificate: certificate.to_vec().into(),
         volume: peer.volume,
         replica: peer.replica,
@@ -344,9 +349,9 @@ fn due(mut status: Status) -> Status {
 type Making<A> = Pin<Box<dyn Future<Output = Result<Response<A>, Status>> + Send>>;
 
 /// A function as tonic wants it; called once.
-struct Method<Q, A>(Option<Box<dyn FnOnce(Q) -> Making<A> + Send>>);
+struct UnaryMethod<Q, A>(Option<Box<dyn FnOnce(Q) -> Making<A> + Send>>);
 
-impl<Q, A: Send + 'static> Method<Q, A> {
+impl<Q, A: Send + 'static> UnaryMethod<Q, A> {
     fn new<W>(function: impl FnOnce(Q) -> W + Send + 'static) -> Self
     where
         W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
@@ -355,7 +360,7 @@ impl<Q, A: Send + 'static> Method<Q, A> {
     }
 }
 
-impl<Q, A: Send + 'static> UnaryService<Q> for Method<Q, A> {
+impl<Q, A: Send + 'static> UnaryService<Q> for UnaryMethod<Q, A> {
     type Response = A;
     type Future = Making<A>;
 

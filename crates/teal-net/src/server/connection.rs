@@ -1,8 +1,8 @@
 //! One connection, from the handshake to its end.
 
-use super::answer::{self, Session};
-use super::places::Place;
-use super::{Course, Shared};
+use super::answer::{self, ServerSession};
+use super::places::StrangerPlace;
+use super::shared::{ServerShared, ServingCourse};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -29,7 +29,7 @@ const FAREWELL_BYTES: u64 = 64 << 10;
 
 /// What is known of the other side once its time for it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attention {
+enum PeerAttention {
     /// Nothing yet.
     Unheard,
     /// A stranger who has asked for something.
@@ -40,10 +40,10 @@ enum Attention {
 
 /// Serves `tcp` until either side ends it.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     tcp: TcpStream,
-    place: Place,
-    mut orders: watch::Receiver<Course>,
+    place: StrangerPlace,
+    mut orders: watch::Receiver<ServingCourse>,
 ) {
     // Small answers shall not wait for more.
     let _ = tcp.set_nodelay(true);
@@ -79,9 +79,9 @@ async fn say_farewell(mut tcp: TcpStream) {
 
 /// Speaks HTTP/2.
 async fn speak(
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     tls: TlsStream<TcpStream>,
-    mut orders: watch::Receiver<Course>,
+    mut orders: watch::Receiver<ServingCourse>,
 ) {
     let certificate = tls
         .get_ref()
@@ -89,7 +89,7 @@ async fn speak(
         .peer_certificates()
         .and_then(|chain| chain.first());
     let visitor = certificate.and_then(|certificate| shared.identity.recognise(certificate));
-    let session = Arc::new(Session::new(shared.clone(), visitor, orders.clone()));
+    let session = Arc::new(ServerSession::new(shared.clone(), visitor, orders.clone()));
     // Who has no seat stays among the strangers, with their time.
     let place = (!session.is_seated()).then(|| shared.strangers.take());
     let limits = &shared.limits;
@@ -117,7 +117,7 @@ async fn speak(
         }
     });
     let mut patience = pin!(sleep(limits.patience));
-    let mut attention = Attention::Unheard;
+    let mut attention = PeerAttention::Unheard;
     let mut going = true;
     loop {
         tokio::select! {
@@ -135,10 +135,10 @@ async fn speak(
                 log::debug!("a connection of a stranger is closed: others want to be heard");
                 return;
             }
-            () = patience.as_mut(), if attention != Attention::Known => {
+            () = patience.as_mut(), if attention != PeerAttention::Known => {
                 attention = match attention {
-                    Attention::Unheard if session.was_heard() && place.is_none() => Attention::Known,
-                    Attention::Unheard if session.was_heard() => Attention::Enrolling,
+                    PeerAttention::Unheard if session.was_heard() && place.is_none() => PeerAttention::Known,
+                    PeerAttention::Unheard if session.was_heard() => PeerAttention::Enrolling,
                     _ => {
                         log::debug!("a connection is closed: nothing sensible came in time");
                         return;

@@ -11,14 +11,14 @@ use tokio::sync::Notify;
 
 /// A number of places.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct StrangerPlaces {
     most: usize,
     /// Guards who has a place; held for look-ups only.
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenPlaces>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenPlaces {
     next: u64,
     /// By age: what tells each that it has lost its place.
     by_age: BTreeMap<u64, Arc<Notify>>,
@@ -26,13 +26,13 @@ struct Taken {
 
 /// One place; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct StrangerPlace {
+    places: Arc<StrangerPlaces>,
     number: u64,
     lost: Arc<Notify>,
 }
 
-impl Places {
+impl StrangerPlaces {
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most: most.max(1),
@@ -41,7 +41,7 @@ impl Places {
     }
 
     /// Takes a place, that of the oldest if all are taken.
-    pub(super) fn take(self: &Arc<Self>) -> Place {
+    pub(super) fn take(self: &Arc<Self>) -> StrangerPlace {
         let lost = Arc::new(Notify::new());
         let mut taken = self.taken.lock();
         if taken.by_age.len() >= self.most
@@ -56,7 +56,7 @@ impl Places {
             taken.by_age.len() <= self.most,
             "whoever comes takes the place of another"
         );
-        Place {
+        StrangerPlace {
             places: Arc::clone(self),
             number,
             lost,
@@ -64,14 +64,14 @@ impl Places {
     }
 }
 
-impl Place {
+impl StrangerPlace {
     /// Waits until the place has gone to somebody else.
     pub(super) async fn lost(&self) {
         self.lost.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for StrangerPlace {
     fn drop(&mut self) {
         self.places.taken.lock().by_age.remove(&self.number);
     }

@@ -4,84 +4,88 @@
 //! 1. One machine's limits do not depend on how it divides its requests among connections.
 //! 2. A machine that is gone and has rested is forgotten: reconnecting gives nobody more than waiting would.
 
-use super::Peer;
-use crate::limits::{Bucket, Limits};
+use crate::limits::{TokenBucket, TransportLimits};
+use crate::peer::CertifiedPeer;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// All machines that are connected, or were a moment ago.
-pub(super) struct Seats {
+/// The quotas of all machines that are connected, or were a moment ago.
+pub(super) struct ConnectionQuotas {
     per_peer: usize,
     requests_per_peer: usize,
     requests_per_second: u32,
     all: Arc<Semaphore>,
-    /// Guards who is there; held for look-ups only.
-    desks: Mutex<HashMap<Peer, Arc<Desk>>>,
+    /// Guards the machines' quotas; held for look-ups only.
+    quotas: Mutex<HashMap<CertifiedPeer, Arc<PeerQuota>>>,
 }
 
-/// One machine.
-struct Desk {
+/// What one machine uses, and may use.
+struct PeerQuota {
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     /// Guards the measure of requests per second; held for a computation only.
-    rate: Mutex<Bucket>,
+    rate: Mutex<TokenBucket>,
 }
 
-/// The place of one connection; given back when dropped.
-pub(super) struct Seat {
-    desk: Arc<Desk>,
+/// The share of one connection; given back when dropped.
+pub(super) struct ConnectionQuota {
+    quota: Arc<PeerQuota>,
     _one_of_all: OwnedSemaphorePermit,
     _one_of_the_peer: OwnedSemaphorePermit,
 }
 
-impl Seats {
-    pub(super) fn new(limits: &Limits) -> Self {
+impl ConnectionQuotas {
+    pub(super) fn new(limits: &TransportLimits) -> Self {
         Self {
             per_peer: limits.connections_per_peer.max(1),
             requests_per_peer: limits.requests_per_peer.max(1),
             requests_per_second: limits.requests_per_second,
             all: Arc::new(Semaphore::new(limits.connections.max(1))),
-            desks: Mutex::new(HashMap::new()),
+            quotas: Mutex::new(HashMap::new()),
         }
     }
 
-    /// A place for one more connection of `peer`, or why there is none.
-    pub(super) fn take(&self, peer: Peer, now: Duration) -> Result<Seat, String> {
-        let mut desks = self.desks.lock();
-        // Whoever holds a seat or a request in progress holds the desk too.
-        desks.retain(|_, desk| Arc::strong_count(desk) > 1 || !desk.rate.lock().is_full(now));
-        let desk = desks.entry(peer).or_insert_with(|| {
-            Arc::new(Desk {
+    /// Returns the share of one more connection of `peer`, or the reason for which there is none.
+    pub(super) fn take(
+        &self,
+        peer: CertifiedPeer,
+        now: Duration,
+    ) -> Result<ConnectionQuota, String> {
+        let mut quotas = self.quotas.lock();
+        // A connection and a request in progress hold the quota too, so the count says that the machine is gone.
+        quotas.retain(|_, quota| Arc::strong_count(quota) > 1 || !quota.rate.lock().is_full(now));
+        let quota = quotas.entry(peer).or_insert_with(|| {
+            Arc::new(PeerQuota {
                 connections: Arc::new(Semaphore::new(self.per_peer)),
                 requests: Arc::new(Semaphore::new(self.requests_per_peer)),
-                rate: Mutex::new(Bucket::new(self.requests_per_second)),
+                rate: Mutex::new(TokenBucket::new(self.requests_per_second)),
             })
         });
-        let one_of_the_peer = desk.connections.clone().try_acquire_owned();
+        let one_of_the_peer = quota.connections.clone().try_acquire_owned();
         let one_of_the_peer = one_of_the_peer
             .map_err(|_| format!("this machine has {} connections already", self.per_peer))?;
         let one_of_all = self.all.clone().try_acquire_owned();
         let one_of_all = one_of_all.map_err(|_| "too many machines are connected".to_owned())?;
-        Ok(Seat {
-            desk: desk.clone(),
+        Ok(ConnectionQuota {
+            quota: quota.clone(),
             _one_of_all: one_of_all,
             _one_of_the_peer: one_of_the_peer,
         })
     }
 }
 
-impl Seat {
-    /// How long one more request has to wait for the sake of the rate; `None` if it is one too many.
+impl ConnectionQuota {
+    /// Returns how long one more request has to wait for the sake of the rate; `None` if it is one too many.
     pub(super) fn pace(&self, now: Duration) -> Option<Duration> {
-        self.desk.rate.lock().take(now)
+        self.quota.rate.lock().take(now)
     }
 
-    /// The machine's requests in progress.
+    /// Returns the permits of the machine's requests in progress.
     pub(super) fn requests(&self) -> Arc<Semaphore> {
-        self.desk.requests.clone()
+        self.quota.requests.clone()
     }
 }
 
@@ -91,16 +95,16 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(100);
 
-    fn peer(replica: u32) -> Peer {
-        Peer { volume: 1, replica }
+    fn peer(replica: u32) -> CertifiedPeer {
+        CertifiedPeer { volume: 1, replica }
     }
 
     #[test]
     fn connections_are_limited_for_each_and_for_all_and_places_come_back() {
-        let seats = Seats::new(&Limits {
+        let seats = ConnectionQuotas::new(&TransportLimits {
             connections: 3,
             connections_per_peer: 2,
-            ..Limits::default()
+            ..TransportLimits::default()
         });
         let (one, _two) = (
             seats.take(peer(1), NOW).unwrap(),
@@ -121,9 +125,9 @@ mod tests {
 
     #[test]
     fn reconnecting_does_not_refill_the_rate_and_the_rested_are_forgotten() {
-        let seats = Seats::new(&Limits {
+        let seats = ConnectionQuotas::new(&TransportLimits {
             requests_per_second: 1,
-            ..Limits::default()
+            ..TransportLimits::default()
         });
         let first = seats.take(peer(1), NOW).unwrap();
         assert_eq!(
@@ -135,6 +139,6 @@ mod tests {
         assert_eq!(again.pace(NOW), None);
         drop(again);
         let _other = seats.take(peer(2), NOW + Duration::from_secs(10)).unwrap();
-        assert_eq!(seats.desks.lock().len(), 1);
+        assert_eq!(seats.quotas.lock().len(), 1);
     }
 }

@@ -19,15 +19,15 @@ fn read_to_close(tcp: &mut TcpStream) -> Vec<u8> {
 
 #[test]
 fn a_message_over_the_limit_is_refused_on_either_side_and_in_either_direction() {
-    let world = World::new(Limits {
+    let world = World::new(TransportLimits {
         message_bytes: 10_000,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     });
     let identity = world.enrolled(1);
-    let small = Options {
+    let small = ChannelOptions {
         message_bytes: 10_000,
-        ..Options::default()
+        ..ChannelOptions::default()
     };
     let channel = world.channel_to(world.address(), &identity, small);
     let most = [1; 10_000 - 8];
@@ -41,9 +41,9 @@ fn a_message_over_the_limit_is_refused_on_either_side_and_in_either_direction() 
     let careless = world.channel_to(
         world.address(),
         &identity,
-        Options {
+        ChannelOptions {
             message_bytes: 1 << 30,
-            ..Options::default()
+            ..ChannelOptions::default()
         },
     );
     let words = words!(
@@ -59,9 +59,9 @@ fn a_message_over_the_limit_is_refused_on_either_side_and_in_either_direction() 
     let modest = world.channel_to(
         world.address(),
         &identity,
-        Options {
+        ChannelOptions {
             message_bytes: 100,
-            ..Options::default()
+            ..ChannelOptions::default()
         },
     );
     words!(modest.call(b"much5000", LONG), TooLarge);
@@ -118,7 +118,7 @@ fn a_server_that_speaks_no_tls_is_told_apart() {
     let channel = world.channel_to(
         listener.local_addr().unwrap(),
         &identity,
-        Options::default(),
+        ChannelOptions::default(),
     );
     std::thread::scope(|scope| {
         let call = scope.spawn(|| channel.call(b"hi", LONG));
@@ -132,10 +132,10 @@ fn a_server_that_speaks_no_tls_is_told_apart() {
 #[test]
 fn who_connects_and_says_nothing_is_closed_in_time() {
     let patience = Duration::from_millis(300);
-    let world = World::new(Limits {
+    let world = World::new(TransportLimits {
         patience,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     });
     let mut silent = TcpStream::connect(world.address()).unwrap();
     let mut half = TcpStream::connect(world.address()).unwrap();
@@ -169,11 +169,11 @@ fn who_connects_and_says_nothing_is_closed_in_time() {
 #[test]
 fn strangers_have_few_places_and_give_them_back() {
     let patience = Duration::from_millis(500);
-    let limits = Limits {
+    let limits = TransportLimits {
         handshakes: 3,
         patience,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let world = World::new(limits);
     let identity = world.enrolled(1);
@@ -191,12 +191,12 @@ fn strangers_have_few_places_and_give_them_back() {
 fn silent_connections_lose_their_places_to_newcomers() {
     // They have all the time there is: only newcomers end them.
     let patience = LONG * 10;
-    let limits = Limits {
+    let limits = TransportLimits {
         handshakes: 3,
         strangers: 3,
         patience,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let world = World::new(limits);
     let identity = world.enrolled(1);
@@ -242,11 +242,11 @@ fn silent_connections_lose_their_places_to_newcomers() {
 
 #[test]
 fn connections_of_one_machine_and_of_all_are_limited_in_words() {
-    let limits = Limits {
+    let limits = TransportLimits {
         connections: 2,
         connections_per_peer: 1,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let world = World::new(limits);
     let (one, two, three) = (world.enrolled(1), world.enrolled(2), world.enrolled(3));
@@ -270,10 +270,10 @@ fn connections_of_one_machine_and_of_all_are_limited_in_words() {
 
 #[test]
 fn requests_too_fast_wait_then_are_refused() {
-    let world = World::new(Limits {
+    let world = World::new(TransportLimits {
         requests_per_second: 1,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     });
     let (one, two) = (world.enrolled(1), world.enrolled(2));
     let (fast, slow) = (world.channel(&one), world.channel(&two));
@@ -291,9 +291,9 @@ fn requests_too_fast_wait_then_are_refused() {
 
 #[test]
 fn guessing_tokens_is_slow() {
-    let world = World::new(Limits {
+    let world = World::new(TransportLimits {
         enrolments_per_second: 1,
-        ..Limits::default()
+        ..TransportLimits::default()
     });
     words!(world.try_enrol("a"), Refused);
     words!(world.try_enrol("b"), Refused);
@@ -302,10 +302,10 @@ fn guessing_tokens_is_slow() {
 
 #[test]
 fn a_request_keeps_its_place_until_the_service_has_returned() {
-    let limits = Limits {
+    let limits = TransportLimits {
         requests_per_peer: 1,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let world = World::new(limits);
     let (one, two) = (world.enrolled(1), world.enrolled(2));
@@ -321,10 +321,10 @@ fn a_request_keeps_its_place_until_the_service_has_returned() {
 
 #[test]
 fn requests_in_progress_are_limited_for_all() {
-    let world = World::new(Limits {
+    let world = World::new(TransportLimits {
         requests: 2,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     });
     let identities = [world.enrolled(1), world.enrolled(2)];
     std::thread::scope(|scope| {
@@ -350,10 +350,10 @@ fn requests_in_progress_are_limited_for_all() {
 #[test]
 fn a_slow_call_holds_up_nobody_and_takes_its_time() {
     let arrival = Duration::from_millis(100);
-    let world = World::new(Limits {
+    let world = World::new(TransportLimits {
         arrival,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     });
     let (one, two) = (world.enrolled(1), world.enrolled(2));
     let (slow, other) = (world.channel(&one), world.channel(&two));
@@ -399,18 +399,22 @@ fn nonsense_inside_of_tls_is_closed_and_in_messages_refused() {
                 "still open"
             );
         }
-        let (address, options) = (world.address().to_string(), Options::default());
+        let (address, options) = (world.address().to_string(), ChannelOptions::default());
         let config = crate::tls::client(print, None).unwrap();
-        let link =
-            crate::channel::link::Link::connect(&address, config, Default::default(), &options)
-                .await
-                .unwrap();
-        let no_text = wire::Certified {
+        let link = crate::channel::connection::ClientConnection::connect(
+            &address,
+            config,
+            Default::default(),
+            &options,
+        )
+        .await
+        .unwrap();
+        let no_text = wire::CertifiedKey {
             certificate: b"\xff\xff".as_slice().into(),
             ..Default::default()
         };
         let answer = link
-            .unary::<_, wire::Certified>(wire::ENROL, no_text, 1000)
+            .unary::<_, wire::CertifiedKey>(wire::ENROL, no_text, 1000)
             .await
             .ok()
             .unwrap();

@@ -98,7 +98,7 @@ fn nobody_there_and_no_address_are_unreachable() {
         .unwrap();
     words!(
         world
-            .channel_to(free, &identity, Options::default())
+            .channel_to(free, &identity, ChannelOptions::default())
             .call(b"hi", LONG),
         Unreachable
     );
@@ -106,7 +106,7 @@ fn nobody_there_and_no_address_are_unreachable() {
         world.runtime(),
         "nonsense".into(),
         identity,
-        Options::default(),
+        ChannelOptions::default(),
     );
     words!(channel.call(b"hi", LONG), Unreachable);
 }
@@ -115,7 +115,7 @@ fn nobody_there_and_no_address_are_unreachable() {
 fn a_call_on_a_silent_link_ends_by_its_deadline_and_the_next_takes_a_new_one() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let channel = world.channel_to(way.address, &identity, Options::default());
+    let channel = world.channel_to(way.address, &identity, ChannelOptions::default());
     channel.call(b"hi", LONG).unwrap();
     way.set_silent(true);
     let (start, deadline) = (SystemClock.monotonic(), Duration::from_millis(300));
@@ -135,9 +135,9 @@ fn a_call_on_a_silent_link_ends_by_its_deadline_and_the_next_takes_a_new_one() {
 fn a_link_that_falls_silent_is_noticed_long_before_the_deadline() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let options = Options {
+    let options = ChannelOptions {
         keep_alive: Duration::from_millis(200),
-        ..Options::default()
+        ..ChannelOptions::default()
     };
     let channel = world.channel_to(way.address, &identity, options);
     std::thread::scope(|scope| {
@@ -160,9 +160,9 @@ fn a_link_that_lives_is_not_given_up_for_a_slow_answer() {
     let channel = world.channel_to(
         way.address,
         &identity,
-        Options {
+        ChannelOptions {
             keep_alive,
-            ..Options::default()
+            ..ChannelOptions::default()
         },
     );
     channel.call(b"hi", LONG).unwrap();
@@ -174,16 +174,16 @@ fn a_link_that_lives_is_not_given_up_for_a_slow_answer() {
 #[test]
 fn the_place_of_a_machine_that_went_silent_is_given_back() {
     let short = Duration::from_millis(200);
-    let limits = Limits {
+    let limits = TransportLimits {
         connections_per_peer: 1,
         silence: short,
         patience: short,
         enrolments_per_second: 1000,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let world = World::new(limits);
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let before = world.channel_to(way.address, &identity, Options::default());
+    let before = world.channel_to(way.address, &identity, ChannelOptions::default());
     before.call(b"hi", LONG).unwrap();
     let after = world.channel(&identity);
     words!(after.call(b"moved", LONG), Busy);
@@ -204,9 +204,9 @@ fn an_idle_channel_sends_nothing() {
     let channel = world.channel_to(
         way.address,
         &identity,
-        Options {
+        ChannelOptions {
             keep_alive,
-            ..Options::default()
+            ..ChannelOptions::default()
         },
     );
     let other = world.channel(&world.enrolled(2));
@@ -223,7 +223,7 @@ fn an_idle_channel_sends_nothing() {
 fn many_threads_share_one_connection() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
-    let channel = world.channel_to(way.address, &identity, Options::default());
+    let channel = world.channel_to(way.address, &identity, ChannelOptions::default());
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {
             let (channel, peer) = (&channel, identity.peer());
@@ -243,9 +243,9 @@ fn whoever_waits_for_a_failing_connection_shares_its_failure() {
     let world = World::default();
     let (identity, way) = (world.enrolled(1), Way::to(&world));
     way.set_silent(true);
-    let options = Options {
+    let options = ChannelOptions {
         connect_timeout: Duration::from_millis(500),
-        ..Options::default()
+        ..ChannelOptions::default()
     };
     let channel = world.channel_to(way.address, &identity, options);
     std::thread::scope(|scope| {
@@ -271,9 +271,9 @@ fn a_delay_is_added_to_the_way_there_and_back() {
     let channel = world.channel_to(
         world.address(),
         &world.enrolled(1),
-        Options {
+        ChannelOptions {
             delay,
-            ..Options::default()
+            ..ChannelOptions::default()
         },
     );
     let start = SystemClock.monotonic();

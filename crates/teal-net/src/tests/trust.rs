@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fingerprint::Fingerprint;
-use crate::wire::{self, Certified, Payload, RenewRequest};
+use crate::wire::{self, CertifiedKey, Payload, RenewRequest};
 use crate::{IdentityError, tls};
 use rustls::pki_types::PrivateKeyDer;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,11 +15,11 @@ fn a_machine_that_enrols_is_served_as_who_its_certificate_says() {
     assert_eq!(
         (one.peer(), two.peer()),
         (
-            Peer {
+            CertifiedPeer {
                 volume: 3,
                 replica: 1
             },
-            Peer {
+            CertifiedPeer {
                 volume: 3,
                 replica: 2
             }
@@ -149,7 +149,7 @@ fn a_server_of_another_fingerprint_gets_no_token() {
     let world = World::default();
     world.give_token(
         "t",
-        Peer {
+        CertifiedPeer {
             volume: 1,
             replica: 1,
         },
@@ -172,8 +172,8 @@ fn a_client_s_certificate_does_not_make_a_server() {
     let (thief, victim) = (world.enrolled(1), world.enrolled(2));
     thief.save(dir.path()).unwrap();
     let file = dir.path().join("client.pem");
-    let kept = crate::keep::Kept::read(&file, &[]).unwrap();
-    let authority = crate::keep::Kept::read(&world.dir.path().join("authority.pem"), &[])
+    let kept = crate::keep::IdentityFile::read(&file, &[]).unwrap();
+    let authority = crate::keep::IdentityFile::read(&world.dir.path().join("authority.pem"), &[])
         .unwrap()
         .certificate;
     let config = tls::server(&authority, kept.certificate, PrivateKeyDer::from(kept.key)).unwrap();
@@ -189,7 +189,7 @@ fn a_client_s_certificate_does_not_make_a_server() {
     });
     let words = words!(
         world
-            .channel_to(address, &victim, Options::default())
+            .channel_to(address, &victim, ChannelOptions::default())
             .call(b"secret", LONG),
         Certificate
     );
@@ -201,7 +201,7 @@ fn a_wrong_token_and_a_used_one_are_refused_in_the_service_s_words() {
     let world = World::default();
     world.give_token(
         "once",
-        Peer {
+        CertifiedPeer {
             volume: 1,
             replica: 1,
         },
@@ -262,23 +262,27 @@ fn without_a_certificate_one_can_do_nothing_but_enrol() {
     let world = World::default();
     let config = tls::client(world.identity().fingerprint(), None).unwrap();
     let answers = world.runtime().block_on(async {
-        let (address, options) = (world.address().to_string(), Options::default());
-        let link =
-            crate::channel::link::Link::connect(&address, config, Default::default(), &options)
-                .await
-                .unwrap();
+        let (address, options) = (world.address().to_string(), ChannelOptions::default());
+        let link = crate::channel::connection::ClientConnection::connect(
+            &address,
+            config,
+            Default::default(),
+            &options,
+        )
+        .await
+        .unwrap();
         let call = link
             .unary::<_, Payload>(wire::CALL, Payload::default(), 1000)
             .await
             .ok()
             .unwrap();
         let renew = link
-            .unary::<_, Certified>(wire::RENEW, RenewRequest::default(), 1000)
+            .unary::<_, CertifiedKey>(wire::RENEW, RenewRequest::default(), 1000)
             .await
             .ok()
             .unwrap();
         let key = link
-            .unary::<_, Certified>(wire::ENROL, wire::EnrolRequest::default(), 1000)
+            .unary::<_, CertifiedKey>(wire::ENROL, wire::EnrolRequest::default(), 1000)
             .await
             .ok()
             .unwrap();

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_device::Content;
+use teal_device::HeldContent;
 use teal_log::{Store, StoreError};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, Want};
 use teal_types::{FileType, ObjectNo, Version};
@@ -231,13 +231,13 @@ impl Replica {
         &self,
         attached: &Attached,
         no: ObjectNo,
-        content: Option<&Content>,
+        content: Option<&HeldContent>,
     ) -> Result<Option<(u64, u64)>, FsError> {
         let there = content.map_or(0, |content| content.present.len());
         let note = self.note(no)?;
         let parts = [
-            Some(&note.pending),
-            note.flying.as_ref().map(|flying| &flying.part),
+            Some(&note.dirty),
+            note.in_flight.as_ref().map(|in_flight| &in_flight.part),
         ];
         let mut parts = parts.into_iter().flatten();
         let size = match self.store().attr(no) {

@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use teal_device::{Drive, Hand, Label, UpstreamError};
+use teal_device::{Drive, DriveLabel, DriveWorker, UpstreamError};
 use teal_energy::Profile;
 use teal_energy::device::DEVICES_MAX;
 use teal_env::{Disk, Entropy};
@@ -61,7 +61,7 @@ fn nonce(entropy: &dyn Entropy) -> u64 {
 
 /// Tells the server of the attachment that is begun on the drive, and writes down that it knows.
 fn tell(replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote, DriveRefused> {
-    let Label { device, next, .. } = drive.label();
+    let DriveLabel { device, next, .. } = drive.label();
     let ask = DeviceAsk::Attach {
         device,
         nonces,
@@ -153,7 +153,7 @@ impl Replica {
             digest,
             ..
         } = *self.identity.lock();
-        let mut label = Label {
+        let mut label = DriveLabel {
             volume,
             device: note.device,
             server,
@@ -161,7 +161,7 @@ impl Replica {
             digest,
             nonce,
             next: nonce,
-            ..Label::default()
+            ..DriveLabel::default()
         };
         label.proof = self.proof(&label.said()).map_err(SyncError::from)?;
         Ok(Drive::make(
@@ -285,7 +285,7 @@ impl Replica {
     }
 
     /// Whether the history that a drive has seen is this replica's own.
-    fn has_seen(&self, label: &Label, known: Option<&KnownDrive>) -> bool {
+    fn has_seen(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
         let identity = *self.identity.lock();
         let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));
         is_ours || identity.trail.steps().contains(&(label.seen, label.digest))
@@ -328,7 +328,7 @@ impl Replica {
             name: note.name.clone(),
             place: place.to_owned(),
             drive: Arc::new(drive),
-            reader: Hand::new("teal-drive")?,
+            reader: DriveWorker::new("teal-drive")?,
             meter: Mutex::new(Meter::local(profile.as_ref())),
             rest: Mutex::new(
                 profile

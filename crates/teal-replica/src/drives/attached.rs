@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use teal_device::{Drive, Hand};
+use teal_device::{Drive, DriveWorker};
 use teal_energy::policy::choice::{Cost, Weights};
 use teal_env::Clock;
 use teal_log::StoreError;
@@ -29,7 +29,7 @@ pub(crate) struct Attached {
     /// Where it is, for people.
     pub(super) place: String,
     pub(super) drive: Arc<Drive>,
-    pub(super) reader: Hand,
+    pub(super) reader: DriveWorker,
     pub(super) meter: Mutex<Meter>,
     /// `None`: it never sleeps.
     pub(super) rest: Mutex<Option<Rest>>,

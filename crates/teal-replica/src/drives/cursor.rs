@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. A burst first takes in all commits since the drive's position, then copies what has come here since the last one, then is durable. The
 //!    position moves when all commits up to it are taken in, and nothing newer is copied.
-//! 2. Content is copied as the server has it, and only while nothing of it is pending here and the position is the one it was compared at.
+//! 2. Content is copied as the server has it, and only while nothing of it is dirty here and the position is the one it was compared at.
 //! 3. What cannot be copied now is not forgotten, while it waits for a source; what waits is bounded.
 
 use super::super::{Note, Replica, SyncError, unexpected};
@@ -16,7 +16,7 @@ use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use teal_device::{Label, Piece};
+use teal_device::{DriveLabel, Piece};
 use teal_log::{DiskRequest, StoreError};
 use teal_proto::{Change, Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
@@ -242,7 +242,7 @@ impl Replica {
     /// Takes in what was committed since the drive's position; what of it is to be on the drive.
     pub(super) fn advance(&self, attached: &Attached) -> Result<Vec<ObjectNo>, SyncError> {
         self.tell_attached(attached)?;
-        let Label {
+        let DriveLabel {
             seen: since,
             digest,
             ..
@@ -311,7 +311,7 @@ impl Replica {
     pub(super) fn relabel(
         &self,
         attached: &Attached,
-        change: impl FnOnce(&mut Label),
+        change: impl FnOnce(&mut DriveLabel),
     ) -> Result<(), SyncError> {
         super::label::sign(self, &attached.drive, change)
     }
@@ -451,6 +451,6 @@ impl Replica {
 /// Whether what is here of content is of this commit, as far as the note tells.
 fn is_servers(note: &Note, data_seq: CommitSeq) -> bool {
     (!note.is_ours() || bug(Bug::DriveGetsPending))
-        && !note.again
+        && !note.needs_look
         && (note.absent.is_empty() || note.data_seq == data_seq)
 }

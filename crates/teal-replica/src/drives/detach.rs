@@ -12,7 +12,7 @@ use super::refused::DriveRefused;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_device::Hand;
+use teal_device::DriveWorker;
 use teal_proto::{DeviceAsk, Request};
 use teal_volume::FsError;
 
@@ -102,7 +102,7 @@ impl Replica {
     fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
         let (replica, drive) = (Arc::clone(self), Arc::clone(attached));
         let end = move || replica.end_drive(&drive);
-        let ended = Hand::new("teal-detach")?.ask(GOODBYE, end);
+        let ended = DriveWorker::new("teal-detach")?.ask(GOODBYE, end);
         let why = match ended {
             Some(Ok(())) => return Ok(()),
             Some(Err(e)) => e.to_string(),

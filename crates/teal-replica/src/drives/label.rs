@@ -1,13 +1,13 @@
 //! What a drive says of itself, signed with the key of the volume.
 
 use super::super::{Replica, SyncError};
-use teal_device::{Drive, Label};
+use teal_device::{Drive, DriveLabel};
 
 /// Changes a label, with the proof that this client knows the volume.
 pub(super) fn sign(
     replica: &Replica,
     drive: &Drive,
-    change: impl FnOnce(&mut Label),
+    change: impl FnOnce(&mut DriveLabel),
 ) -> Result<(), SyncError> {
     let mut signed = Ok(());
     drive.relabel(|label| {

@@ -13,7 +13,7 @@ use crate::seeded::{Bug, bug};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_device::Found;
+use teal_device::FoundContent;
 use teal_log::Parts;
 use teal_proto::Want;
 use teal_types::{Attr, CommitSeq, ObjectNo};
@@ -33,7 +33,7 @@ pub(super) const PATIENCE_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Fresh {
     no: ObjectNo,
     data_seq: CommitSeq,
-    found: Found,
+    found: FoundContent,
     device: u32,
 }
 
@@ -188,7 +188,7 @@ impl Replica {
         &self,
         attached: &Attached,
         (no, data_seq): (ObjectNo, CommitSeq),
-        mut found: Found,
+        mut found: FoundContent,
         (time, is_busy): (teal_types::Span, bool),
     ) -> Option<Fresh> {
         let spoiled = std::mem::take(&mut found.spoiled);

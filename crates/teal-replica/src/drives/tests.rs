@@ -8,8 +8,8 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use teal_device::Label;
-use teal_device::{Drive, Hand};
+use teal_device::DriveLabel;
+use teal_device::{Drive, DriveWorker};
 use teal_energy::Profile;
 use teal_env::Clock;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
@@ -31,7 +31,7 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         Arc::clone(&clock),
         &SystemEntropy,
         "usb",
-        Label::default(),
+        DriveLabel::default(),
     )
     .unwrap();
     Arc::new(Attached {
@@ -39,7 +39,7 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         name: "usb".into(),
         place: "there".into(),
         drive: Arc::new(drive),
-        reader: Hand::new("test").unwrap(),
+        reader: DriveWorker::new("test").unwrap(),
         meter: Mutex::new(Meter::local(profile)),
         rest: Mutex::new(profile.and_then(|profile| Rest::of(profile, Duration::ZERO))),
         queue: Mutex::default(),

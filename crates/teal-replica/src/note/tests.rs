@@ -14,31 +14,31 @@ fn full() -> Note {
     ranges.add(1, 2);
     let seq = CommitSeq::new;
     Note {
-        pending: Part {
+        dirty: Components {
             gone: true,
             attributes: Some(seq(3)),
             links: Some((seq(4), vec![link(1, b"a")])),
             xattrs: vec![(b"u".to_vec(), seq(5))],
-            ..Part::default()
+            ..Components::default()
         },
-        flying: Some(Flying {
+        in_flight: Some(InFlight {
             batch: 6,
-            part: Part {
+            part: Components {
                 created: true,
-                data: Some(Dirty {
+                data: Some(DirtyContent {
                     base: seq(7),
                     cut: 8,
                     ranges: ranges.clone(),
                     tail: None,
                 }),
-                ..Part::default()
+                ..Components::default()
             },
             sent: vec![link(9, b"b")],
         }),
         absent: ranges,
         data_seq: seq(10),
         unlisted: false,
-        again: true,
+        needs_look: true,
         lost: Some(link(11, b"c")),
         behind: None,
     }
@@ -47,7 +47,7 @@ fn full() -> Note {
 #[test]
 fn an_object_that_is_behind_says_since_when() {
     let note = Note {
-        again: true,
+        needs_look: true,
         behind: Some(CommitSeq::new(0x0102)),
         ..Note::default()
     };
@@ -63,7 +63,7 @@ fn an_object_that_is_behind_says_since_when() {
 #[test]
 fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
     let word = |n: u64| n.to_le_bytes().to_vec();
-    let pending = [
+    let dirty = [
         vec![0b10110],
         word(3),
         word(4),
@@ -73,7 +73,7 @@ fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
         word(5),
         vec![1, b'u'],
     ];
-    let flying = [
+    let in_flight = [
         word(6),
         vec![0b01001],
         word(7),
@@ -87,8 +87,8 @@ fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
     let absent = [word(10), vec![1, 0, 0, 0], word(1), word(2)];
     let lost = [word(11), vec![1, b'c']];
     let body = [
-        pending.concat(),
-        flying.concat(),
+        dirty.concat(),
+        in_flight.concat(),
         sent.concat(),
         absent.concat(),
     ]
@@ -114,16 +114,16 @@ fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
         from: 13,
         to: 14,
     });
-    let data = Some(Dirty {
+    let data = Some(DirtyContent {
         base: CommitSeq::new(7),
         cut: 8,
         ranges: Ranges::default(),
         tail,
     });
     let note = Note {
-        pending: Part {
+        dirty: Components {
             data,
-            ..Part::default()
+            ..Components::default()
         },
         ..Note::default()
     };
@@ -164,31 +164,34 @@ fn notes_survive_and_damage_is_noticed() {
         }
         assert_eq!(Note::decode(&[&bytes[..], &[0]].concat()), None);
     }
-    assert_eq!(Note::glance(&full().encode()), (true, true, true));
+    let summary = Note::summary(&full().encode());
+    assert!(summary.is_dirty && summary.is_in_flight && summary.needs_look);
+    let none = Note::summary(&Note::default().encode());
+    assert!(!none.is_ours() && !none.needs_look);
 }
 
 #[test]
 fn what_did_not_arrive_is_pending_with_its_first_base() {
-    let mut part = Part {
+    let mut part = Components {
         attributes: Some(CommitSeq::new(9)),
-        ..Part::default()
+        ..Components::default()
     };
-    let flown = Part {
+    let in_batch = Components {
         attributes: Some(CommitSeq::new(3)),
         links: Some((CommitSeq::new(3), vec![link(1, b"old")])),
-        ..Part::default()
+        ..Components::default()
     };
-    part.take_back(flown.clone());
-    assert_eq!(part, flown);
+    part.take_back(in_batch.clone());
+    assert_eq!(part, in_batch);
     // Removed meanwhile: the position had passed what others changed of it.
-    let mut removed = Part {
+    let mut removed = Components {
         gone: true,
         links: Some((CommitSeq::new(8), vec![link(1, b"old")])),
-        ..Part::default()
+        ..Components::default()
     };
-    removed.take_back(Part {
+    removed.take_back(Components {
         attributes: Some(CommitSeq::new(3)),
-        ..Part::default()
+        ..Components::default()
     });
     assert_eq!(removed.links.unwrap().0, CommitSeq::new(3));
 }
@@ -196,18 +199,18 @@ fn what_did_not_arrive_is_pending_with_its_first_base() {
 #[test]
 fn tails_that_did_not_arrive_are_one_if_both_are() {
     let part = |tail| {
-        let data = Some(Dirty {
+        let data = Some(DirtyContent {
             base: CommitSeq::new(3),
             cut: u64::MAX,
             ranges: Ranges::default(),
             tail,
         });
-        Part {
+        Components {
             data,
-            ..Part::default()
+            ..Components::default()
         }
     };
-    let (flown, newer) = (
+    let (in_batch, newer) = (
         Tail {
             start: 10,
             from: 20,
@@ -215,13 +218,13 @@ fn tails_that_did_not_arrive_are_one_if_both_are() {
         },
         Tail::open(30, 30),
     );
-    let joined = |mut newer: Part, flown: Part| {
-        newer.take_back(flown);
+    let joined = |mut newer: Components, in_batch: Components| {
+        newer.take_back(in_batch);
         newer.data.unwrap().tail
     };
     let open = Some(Tail::open(10, 20));
-    assert_eq!(joined(part(Some(newer)), part(Some(flown))), open);
-    assert_eq!(joined(Part::default(), part(Some(flown))), open);
-    assert_eq!(joined(part(None), part(Some(flown))), None);
+    assert_eq!(joined(part(Some(newer)), part(Some(in_batch))), open);
+    assert_eq!(joined(Components::default(), part(Some(in_batch))), open);
+    assert_eq!(joined(part(None), part(Some(in_batch))), None);
     assert_eq!(joined(part(Some(newer)), part(None)), None);
 }

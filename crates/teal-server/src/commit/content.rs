@@ -240,7 +240,7 @@ impl Work<'_> {
     /// An object number of the server's own.
     fn own_number(&mut self) -> Outcome<ObjectNo> {
         if self.volume.own_next >= self.volume.own_end {
-            let lease = lease::give(self.txn, self.draw, lease::SERVER)?;
+            let lease = lease::give_lease(self.txn, self.draw, lease::SERVER_OWNER)?;
             self.volume.own_next = u64::from(lease) * LEASE;
             self.volume.own_end = self.volume.own_next + LEASE;
         }

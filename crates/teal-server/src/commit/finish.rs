@@ -4,7 +4,7 @@
 //! 1. History gets one row for each thing that differs from before the batch, and none for what came and went inside of it.
 
 use super::work::{Loaded, Work};
-use crate::recent::{Concern, Row};
+use crate::recent::{ChangedRow, CommitConcern};
 use crate::refusal::Outcome;
 use crate::refusal::Refusal;
 use crate::seeded::{Bug, bug};
@@ -39,13 +39,13 @@ fn is_only_entered(of: &Loaded) -> bool {
 
 impl Work<'_> {
     /// What has no name does not live, unless there is something in it.
-    pub(super) fn bury_nameless(&mut self) -> Outcome<()> {
+    pub(super) fn remove_nameless(&mut self) -> Outcome<()> {
         for object in self.touched.clone() {
             if object == ObjectNo::ROOT || !self.is_live(object)? {
                 continue;
             }
             let links = self.txn.links(object)?;
-            self.lies.extend(links.iter().map(|(link, _)| Row {
+            self.lies.extend(links.iter().map(|(link, _)| ChangedRow {
                 object,
                 dir: link.dir,
             }));
@@ -56,7 +56,7 @@ impl Work<'_> {
                 self.kill(object)?;
             } else {
                 let name = number_name(object)?;
-                self.settle(
+                self.put_name(
                     object,
                     &Link {
                         dir: ObjectNo::ROOT,
@@ -64,7 +64,7 @@ impl Work<'_> {
                     },
                     self.now,
                 )?;
-                self.lies.insert(Row {
+                self.lies.insert(ChangedRow {
                     object,
                     dir: ObjectNo::ROOT,
                 });
@@ -76,10 +76,10 @@ impl Work<'_> {
     }
 
     /// Stores objects and history; what changed, and where that lies.
-    pub(super) fn remember(&mut self) -> Outcome<Concern> {
+    pub(super) fn remember(&mut self) -> Outcome<CommitConcern> {
         if !bug(Bug::FilterForgetsOrigin) {
             let lay = |(link, before): (&Link, &Option<ObjectNo>)| {
-                before.map(|object| Row {
+                before.map(|object| ChangedRow {
                     object,
                     dir: link.dir,
                 })
@@ -91,10 +91,10 @@ impl Work<'_> {
         self.remember_content()?;
         let seq = self.seq;
         let noted: HashSet<ObjectNo> = self.notes.iter().map(|note| note.object).collect();
-        let mut concern = Concern {
+        let mut concern = CommitConcern {
             seq,
             rows: Vec::new(),
-            loud: HashSet::new(),
+            notable: HashSet::new(),
         };
         for object in std::mem::take(&mut self.touched) {
             let loaded = self.load(object)?.clone();
@@ -114,17 +114,17 @@ impl Work<'_> {
             let (first, last) = (ObjectNo::new(0), ObjectNo::new(u64::MAX));
             let lies = self
                 .lies
-                .range(Row { object, dir: first }..=Row { object, dir: last });
+                .range(ChangedRow { object, dir: first }..=ChangedRow { object, dir: last });
             let from = concern.rows.len();
             concern.rows.extend(lies);
             if concern.rows.len() == from {
-                concern.rows.push(Row {
+                concern.rows.push(ChangedRow {
                     object,
                     dir: object,
                 });
             }
             if !is_only_entered(&loaded) || noted.contains(&object) {
-                concern.loud.extend(
+                concern.notable.extend(
                     concern.rows[from..]
                         .iter()
                         .flat_map(|row| [row.object, row.dir]),

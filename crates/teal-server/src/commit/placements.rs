@@ -79,7 +79,7 @@ impl Work<'_> {
             let lost = format!("the name {}, which would be inside of itself", link.name);
             self.conflict(ConflictKind::Move, object, None, lost);
             // It lives again, with what is in it: somewhere.
-            return self.settle(
+            return self.put_name(
                 object,
                 &Link {
                     dir: ObjectNo::ROOT,
@@ -88,7 +88,7 @@ impl Work<'_> {
                 time,
             );
         }
-        self.settle(
+        self.put_name(
             object,
             &Link {
                 dir,
@@ -125,7 +125,7 @@ impl Work<'_> {
             );
             self.conflict(ConflictKind::Move, object, None, lost);
             let dir = self.home(from.dir)?;
-            return self.settle(
+            return self.put_name(
                 object,
                 &Link {
                     dir,
@@ -134,7 +134,7 @@ impl Work<'_> {
                 time,
             );
         }
-        self.settle(
+        self.put_name(
             object,
             &Link {
                 dir,
@@ -223,7 +223,7 @@ impl Work<'_> {
 
     /// Gives an object a name: this one, or the conflict name if another has it. A directory that would be inside of itself comes into the
     /// root: it is there again, or there still, and what it was in has been moved into it meanwhile.
-    pub(super) fn settle(
+    pub(super) fn put_name(
         &mut self,
         object: ObjectNo,
         wanted: &Link,

@@ -201,7 +201,7 @@ impl Work<'_> {
         for (object, last) in chain.into_iter().rev() {
             self.restore(object, &last)?;
             let name = last.name(object)?;
-            self.settle(
+            self.put_name(
                 object,
                 &Link {
                     dir: parent,
@@ -242,7 +242,7 @@ impl Work<'_> {
             Some(link) => self.home(link.dir)?,
             None => ObjectNo::ROOT,
         };
-        self.settle(
+        self.put_name(
             object,
             &Link {
                 dir,

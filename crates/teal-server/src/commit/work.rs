@@ -4,7 +4,7 @@
 //! 1. Names, extents and extended attributes are changed in the transaction at once, objects at the end; reading shows the changes.
 //! 2. Whatever changes is noted with its state before the batch, so that history gets one row for each, of the state after it.
 
-use crate::recent::Row;
+use crate::recent::ChangedRow;
 use crate::refusal::Outcome;
 use crate::rules::changed::Changed;
 use crate::seeded::{Bug, bug};
@@ -57,7 +57,7 @@ pub(crate) struct Work<'a> {
     /// Objects whose late content is what is there already.
     pub(super) same: BTreeSet<ObjectNo>,
     /// Where what has changed lay, and lies at the end.
-    pub(super) lies: BTreeSet<Row>,
+    pub(super) lies: BTreeSet<ChangedRow>,
     pub(super) notes: Vec<ConflictRow>,
     /// Directories that lie above others, at any distance; forgotten whenever a name goes.
     pub(super) above: HashMap<ObjectNo, ObjectNo>,

@@ -23,8 +23,8 @@ fn ids(of: &[(ChunkId, u64)]) -> Vec<ChunkId> {
 }
 
 /// One that has nothing to do from an earlier life.
-fn begun() -> Uploads {
-    let mut uploads = Uploads::new(Duration::ZERO);
+fn begun() -> UploadTracker {
+    let mut uploads = UploadTracker::new(Duration::ZERO);
     uploads.collecting(Duration::ZERO);
     uploads
 }
@@ -106,7 +106,7 @@ fn an_upload_in_progress_keeps_what_came_since_its_beginning_and_one_given_up_do
     assert_eq!(uploads.collection_in(NOW), Some(UNNAMED_GRACE));
     let begun = NOW.checked_sub(Duration::from_nanos(1));
     let mut now = NOW;
-    let mut go_on_until = |uploads: &mut Uploads, until| {
+    let mut go_on_until = |uploads: &mut UploadTracker, until| {
         while now < until {
             now += UPLOAD_ACTIVE / 2;
             uploads.touch(peer(1), now);

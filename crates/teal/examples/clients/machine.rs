@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use std::sync::Arc;
 use std::time::Duration;
 use teal_chunk::{Domain, DomainId};
-use teal_net::{Channel, ClientIdentity, NetError, Options};
+use teal_net::{Channel, ChannelOptions, ClientIdentity, NetError};
 use teal_proto::{
     Got, Hello, MESSAGE_MAX, Reply, Request, Want, batch_digest, decode_reply, encode_ops,
     encode_request,
@@ -49,9 +49,9 @@ pub(crate) fn ask(channel: &Channel, request: &Request) -> Result<Reply, NetErro
 
 /// A channel as the program makes it.
 pub(crate) fn channel(runtime: &Handle, address: &str, identity: &ClientIdentity) -> Arc<Channel> {
-    let options = Options {
+    let options = ChannelOptions {
         message_bytes: MESSAGE_MAX,
-        ..Options::default()
+        ..ChannelOptions::default()
     };
     Arc::new(Channel::new(
         runtime,

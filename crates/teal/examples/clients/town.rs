@@ -14,7 +14,7 @@ use std::time::Duration;
 use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
 use teal_env::{SystemClock, SystemEntropy};
 use teal_meta::Sqlite;
-use teal_net::{ClientIdentity, Limits, ServerIdentity, Service};
+use teal_net::{ClientIdentity, ServerIdentity, Service, TransportLimits};
 use teal_server::{Peer, Server};
 use teal_types::VolumeId;
 use tokio::runtime::Handle;
@@ -32,17 +32,17 @@ pub(crate) struct Town {
 struct Registry(Arc<Server>);
 
 impl Service for Registry {
-    fn call(&self, _: teal_net::Peer, _: &[u8]) -> Vec<u8> {
+    fn call(&self, _: teal_net::CertifiedPeer, _: &[u8]) -> Vec<u8> {
         Vec::new()
     }
-    fn enrol(&self, token: &str, device: &str) -> Result<teal_net::Peer, String> {
+    fn enrol(&self, token: &str, device: &str) -> Result<teal_net::CertifiedPeer, String> {
         let Peer { volume, replica } = self.0.enrol(token, device).map_err(|e| e.to_string())?;
-        Ok(teal_net::Peer {
+        Ok(teal_net::CertifiedPeer {
             volume: volume.get(),
             replica,
         })
     }
-    fn welcome(&self, _: teal_net::Peer) -> Result<(), String> {
+    fn welcome(&self, _: teal_net::CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -123,9 +123,9 @@ impl Town {
         let server = Arc::new(Server::open(meta, chunks, clock.clone(), entropy)?);
         let identity = ServerIdentity::open(&data.join("identity"), &*clock)?;
         let fingerprint = identity.fingerprint();
-        let limits = Limits {
+        let limits = TransportLimits {
             enrolments_per_second: u32::MAX,
-            ..Limits::default()
+            ..TransportLimits::default()
         };
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let door = Arc::new(Registry(Arc::clone(&server)));

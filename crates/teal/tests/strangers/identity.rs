@@ -13,7 +13,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::process::Command;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
-use teal_net::{ClientIdentity, Peer, ServerIdentity, enrol};
+use teal_net::{CertifiedPeer, ClientIdentity, ServerIdentity, enrol};
 use teal_testkit::SimClock;
 
 #[test]
@@ -73,7 +73,7 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
 }
 
 /// A volume whose server has been there for two years, and a machine that has joined it, unmounted.
-pub(crate) fn old_volume(test: &str) -> Option<(Volume, Mounted, Peer)> {
+pub(crate) fn old_volume(test: &str) -> Option<(Volume, Mounted, CertifiedPeer)> {
     let mut nas = Nas::alone(World::new(test)?, |root| {
         fs::write(root.join("known"), "x").unwrap()
     });
@@ -157,11 +157,11 @@ fn certificates_of_others_are_refused() {
     let dir = server_identity(&volume.nas.0);
     let foreign = other.world().path("foreign");
     let now = days_ago(0);
-    let strange = Peer {
+    let strange = CertifiedPeer {
         volume: peer.volume + 1,
         ..peer
     };
-    let unknown = Peer {
+    let unknown = CertifiedPeer {
         replica: 77,
         ..peer
     };

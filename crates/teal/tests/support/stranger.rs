@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::{
-    Channel, ClientIdentity, Limits, Listening, NetError, Options, Peer, ServerIdentity, Service,
-    enrol,
+    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, Listening, NetError, ServerIdentity,
+    Service, TransportLimits, enrol,
 };
 use teal_proto::{Hello, MESSAGE_MAX, Reply, Request, decode_reply, encode_request};
 use teal_testkit::SimClock;
@@ -68,9 +68,9 @@ impl Stranger {
 
     /// A connection of its own to `address`.
     pub(crate) fn channel_to(&self, address: &str, message_bytes: usize) -> Channel {
-        let options = Options {
+        let options = ChannelOptions {
             message_bytes,
-            ..Options::default()
+            ..ChannelOptions::default()
         };
         Channel::new(
             self.runtime.handle(),
@@ -119,16 +119,16 @@ pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<Reply, NetErr
 }
 
 /// A server that takes everybody for the same machine, and has one answer to everything.
-struct Registrar(Peer, Vec<u8>);
+struct Registrar(CertifiedPeer, Vec<u8>);
 
 impl Service for Registrar {
-    fn call(&self, _: Peer, _: &[u8]) -> Vec<u8> {
+    fn call(&self, _: CertifiedPeer, _: &[u8]) -> Vec<u8> {
         self.1.clone()
     }
-    fn enrol(&self, _: &str, _: &str) -> Result<Peer, String> {
+    fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(self.0)
     }
-    fn welcome(&self, _: Peer) -> Result<(), String> {
+    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -143,7 +143,12 @@ pub(crate) struct Office {
 
 impl Office {
     /// Signs with the authority in `dir`.
-    pub(crate) fn new(dir: &std::path::Path, now: Timestamp, peer: Peer, answer: Vec<u8>) -> Self {
+    pub(crate) fn new(
+        dir: &std::path::Path,
+        now: Timestamp,
+        peer: CertifiedPeer,
+        answer: Vec<u8>,
+    ) -> Self {
         let runtime = runtime();
         let clock = SimClock::new(now);
         let authority = ServerIdentity::open(dir, &clock).unwrap();
@@ -154,7 +159,7 @@ impl Office {
             runtime.handle(),
             listener,
             authority,
-            Limits::default(),
+            TransportLimits::default(),
             Arc::new(clock),
             service,
         )

@@ -1,6 +1,6 @@
-//! What a landed batch leaves pending.
+//! What a committed batch leaves dirty.
 
-use super::super::note::{Dirty, Flying};
+use super::super::note::{DirtyContent, InFlight};
 use super::*;
 use teal_types::{Attributes, FileType, Ranges};
 
@@ -8,8 +8,8 @@ fn seq(seq: u64) -> CommitSeq {
     CommitSeq::new(seq)
 }
 
-fn dirty(base: u64) -> Dirty {
-    Dirty {
+fn dirty_content(base: u64) -> DirtyContent {
+    DirtyContent {
         base: seq(base),
         cut: u64::MAX,
         ranges: Ranges::default(),
@@ -17,16 +17,16 @@ fn dirty(base: u64) -> Dirty {
     }
 }
 
-/// What is pending when a batch has landed at 5, and another has changed the rest of the object at `other`.
-fn left(pending: Part, flown: Part, data_seq: u64, other: u64) -> Part {
-    let flying = Some(Flying {
+/// What is dirty when a batch was committed at 5, and another has changed the rest of the object at `other`.
+fn left(dirty: Components, in_batch: Components, data_seq: u64, other: u64) -> Components {
+    let in_flight = Some(InFlight {
         batch: 1,
-        part: flown,
+        part: in_batch,
         sent: Vec::new(),
     });
     let mut note = Note {
-        pending,
-        flying,
+        dirty,
+        in_flight,
         ..Note::default()
     };
     let version = Version {
@@ -42,37 +42,46 @@ fn left(pending: Part, flown: Part, data_seq: u64, other: u64) -> Part {
         xattrs: Vec::new(),
         xattr_seq: seq(other),
     };
-    settle(&mut note, &version, Some((1, seq(5))), None, 100);
-    assert!(note.flying.is_none());
-    note.pending
+    acknowledge(
+        &mut note,
+        &version,
+        Some(CommittedBatch {
+            counter: 1,
+            seq: seq(5),
+        }),
+        None,
+        100,
+    );
+    assert!(note.in_flight.is_none());
+    note.dirty
 }
 
 #[test]
 fn what_others_changed_behind_a_batch_meets_the_conflict_though_the_position_has_passed_both() {
     let name = b"user.x".to_vec();
-    let pending = Part {
-        data: Some(dirty(8)),
+    let dirty = Components {
+        data: Some(dirty_content(8)),
         attributes: Some(seq(8)),
         xattrs: vec![(name.clone(), seq(8))],
-        ..Part::default()
+        ..Components::default()
     };
-    let created = Part {
+    let created = Components {
         created: true,
-        ..Part::default()
+        ..Components::default()
     };
-    let set = Part {
-        data: Some(dirty(3)),
+    let set = Components {
+        data: Some(dirty_content(3)),
         attributes: Some(seq(3)),
         xattrs: vec![(name, seq(3))],
-        ..Part::default()
+        ..Components::default()
     };
-    for (flown, least) in [(created, seq(5)), (set, seq(3))] {
-        let Part {
+    for (in_batch, least) in [(created, seq(5)), (set, seq(3))] {
+        let Components {
             data,
             attributes,
             xattrs,
             ..
-        } = left(pending.clone(), flown, 7, 7);
+        } = left(dirty.clone(), in_batch, 7, 7);
         assert_eq!(
             (data.unwrap().base, attributes, xattrs[0].1),
             (least, Some(least), seq(5))
@@ -82,19 +91,20 @@ fn what_others_changed_behind_a_batch_meets_the_conflict_though_the_position_has
 
 #[test]
 fn a_removal_meets_what_others_changed_behind_a_batch_and_nothing_else() {
-    let removed = || Part {
+    let removed = || Components {
         gone: true,
         links: Some((seq(8), Vec::new())),
-        ..Part::default()
+        ..Components::default()
     };
-    let base = |flown, data_seq, other| left(removed(), flown, data_seq, other).links.unwrap().0;
-    let data = || Part {
-        data: Some(dirty(3)),
-        ..Part::default()
+    let base =
+        |in_batch, data_seq, other| left(removed(), in_batch, data_seq, other).links.unwrap().0;
+    let data = || Components {
+        data: Some(dirty_content(3)),
+        ..Components::default()
     };
-    let created = || Part {
+    let created = || Components {
         created: true,
-        ..Part::default()
+        ..Components::default()
     };
     assert_eq!(
         base(data(), 7, 2),

@@ -6,10 +6,10 @@
 //!    the conflict is met again, with the whole content.
 //! 3. What has changed here since meets the conflict with what others have changed behind the batch's back, though the position has passed both.
 
-use super::landed::Landed;
-use super::note::{Dirty, Part, Tail};
+use super::committed::CommittedBatch;
+use super::note::{Components, DirtyContent, Tail};
 use super::stuck::StuckWay;
-use super::tails::Landing;
+use super::tails::ContentOutcome;
 use super::{Note, Replica, SyncError, content, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
@@ -21,35 +21,39 @@ use teal_types::{CommitSeq, ObjectNo, Version};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Free {
     pub(crate) attributes: bool,
-    /// The times among them: not while content is pending, which has a time of its own.
+    /// The times among them: not while content is dirty, which has a time of its own.
     pub(crate) times: bool,
-    /// Times that are older than those here: not while a name or an extended attribute is pending, which moved them on and of which the
-    /// server has not heard; and not those of a directory that is listed here, where it is its entries that may be pending.
+    /// Times that are older than those here: not while a name or an extended attribute is dirty, which moved them on and of which the
+    /// server has not heard; and not those of a directory that is listed here, where it is its entries that may be dirty.
     pub(crate) older: bool,
     pub(crate) data: bool,
     /// What was sent of it lies elsewhere at the server than here.
     pub(crate) behind: Option<Tail>,
     pub(crate) links: bool,
-    /// Extended attributes but those that are pending.
+    /// Extended attributes but those that are dirty.
     pub(crate) xattrs: bool,
 }
 
-/// Settles what flies of an object whose state after the batch is known, and says what may be installed.
-pub(crate) fn settle(
+/// Settles what is in flight of an object whose state after the batch is known, and says what may be installed.
+pub(crate) fn acknowledge(
     note: &mut Note,
     version: &Version,
-    landed: Landed,
+    committed: Option<CommittedBatch>,
     past: Option<&Version>,
     size: u64,
 ) -> Free {
     let is_listed = version.kind.is_dir() && !note.unlisted;
-    let flying = note
-        .flying
+    let in_flight = note
+        .in_flight
         .as_ref()
-        .filter(|flying| landed.is_some_and(|(batch, _)| flying.batch == batch));
-    let Some((flying, seq)) = flying.zip(landed.map(|(_, seq)| seq)) else {
-        let held = |of: &dyn Fn(&Part) -> bool| {
-            of(&note.pending) || note.flying.as_ref().is_some_and(|flying| of(&flying.part))
+        .filter(|in_flight| in_flight.is_of(committed));
+    let Some((in_flight, seq)) = in_flight.zip(committed.map(|batch| batch.seq)) else {
+        let held = |of: &dyn Fn(&Components) -> bool| {
+            of(&note.dirty)
+                || note
+                    .in_flight
+                    .as_ref()
+                    .is_some_and(|in_flight| of(&in_flight.part))
         };
         return Free {
             attributes: !held(&|part| part.created || part.attributes.is_some()),
@@ -61,73 +65,74 @@ pub(crate) fn settle(
             xattrs: !held(&|part| part.created),
         };
     };
-    let part = flying.part.clone();
+    let part = in_flight.part.clone();
     let all = part.created;
     // A component is won if the server's state of it is the one of this batch.
     let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
-    let landing = Landing::of(&part, version, past, seq);
+    let outcome = ContentOutcome::of(&part, version, past, seq);
     let named = all || part.links.is_some();
-    note.flying = None;
-    let pending = &mut note.pending;
+    note.in_flight = None;
+    let dirty = &mut note.dirty;
     // The position may have passed the batch before it is settled: what has changed here since began no later than there.
-    pending.attributes = pending.attributes.map(|base| match attributes {
+    dirty.attributes = dirty.attributes.map(|base| match attributes {
         (true, true) => seq,
         (true, false) => part.attributes.unwrap_or(base).min(seq),
         _ => base,
     });
-    if let Some(newer) = &mut pending.data {
-        settle_newer(
+    if let Some(newer) = &mut dirty.data {
+        acknowledge_newer(
             newer,
             part.data.as_ref(),
-            landing,
+            outcome,
             (seq, version.size, size),
         );
     }
-    if let Some((base, names)) = &mut pending.links {
-        if pending.gone {
-            // Removed here without another's change of what flew having been seen: the server must notice.
+    if let Some((base, names)) = &mut dirty.links {
+        if dirty.gone {
+            // Removed here without another's change of what was in flight having been seen: the server must notice.
             *base = unseen(&part, version, seq).map_or(*base, |seen| seen.min(*base));
         } else if named {
             *base = seq;
         }
         if named {
-            // Whatever became of the names that were sent: these are the ones it has, and what is pending begins there.
+            // Whatever became of the names that were sent: these are the ones it has, and what is dirty begins there.
             *names = version.links.clone();
         }
     }
-    for (name, base) in &mut pending.xattrs {
-        if part.xattrs.iter().any(|(flown, _)| flown == name) || all {
+    for (name, base) in &mut dirty.xattrs {
+        if part.xattrs.iter().any(|(in_batch, _)| in_batch == name) || all {
             *base = seq;
         }
     }
     Free {
         // Even of what was committed as it was sent the server may have moved the times.
-        attributes: pending.attributes.is_none(),
-        times: pending.data.is_none(),
-        older: attributes == (true, false) || !is_listed && pending.is_empty(),
-        data: (pending.data.is_none() || bug(Bug::NewerOverwritten)) && landing != Landing::AsSent,
-        behind: if let Landing::Behind(tail) = landing {
+        attributes: dirty.attributes.is_none(),
+        times: dirty.data.is_none(),
+        older: attributes == (true, false) || !is_listed && dirty.is_empty(),
+        data: (dirty.data.is_none() || bug(Bug::NewerOverwritten))
+            && outcome != ContentOutcome::AsSent,
+        behind: if let ContentOutcome::Behind(tail) = outcome {
             Some(tail)
         } else {
             None
         },
         // A name that another had is another one at the server.
-        links: pending.links.is_none() && !pending.gone,
+        links: dirty.links.is_none() && !dirty.gone,
         xattrs: true,
     }
 }
 
 /// Content that has changed here since a batch took some along, once it is known what became of that. `there`, `here`: the sizes.
-fn settle_newer(
-    newer: &mut Dirty,
-    flown: Option<&Dirty>,
-    landing: Landing,
+fn acknowledge_newer(
+    newer: &mut DirtyContent,
+    in_batch: Option<&DirtyContent>,
+    outcome: ContentOutcome,
     (seq, there, here): (CommitSeq, u64, u64),
 ) {
-    match (landing, flown) {
-        (Landing::NotSent, _) => {}
-        (Landing::AsSent, _) if bug(Bug::BaseKept) => {}
-        (Landing::AsSent, _) => {
+    match (outcome, in_batch) {
+        (ContentOutcome::NotSent, _) => {}
+        (ContentOutcome::AsSent, _) if bug(Bug::BaseKept) => {}
+        (ContentOutcome::AsSent, _) => {
             newer.base = seq;
             // What was sent was read after the cut, and may have had some of it already.
             newer.tail = newer
@@ -135,16 +140,16 @@ fn settle_newer(
                 .filter(|_| there <= here)
                 .map(|_| Tail::open(there, there));
         }
-        (Landing::Behind(tail), Some(flown)) if newer.tail.is_some() => {
-            newer.base = flown.base;
-            newer.cut = newer.cut.min(flown.cut);
-            newer.ranges.join(&flown.ranges);
+        (ContentOutcome::Behind(tail), Some(in_batch)) if newer.tail.is_some() => {
+            newer.base = in_batch.base;
+            newer.cut = newer.cut.min(in_batch.cut);
+            newer.ranges.join(&in_batch.ranges);
             newer.tail = Some(Tail::open(tail.start, tail.to));
         }
-        (Landing::Behind(_) | Landing::Lost, flown) => {
+        (ContentOutcome::Behind(_) | ContentOutcome::Lost, in_batch) => {
             // It goes to a file of its own: all of it must be there.
-            let base = flown.map_or(newer.base.min(seq), |flown| flown.base);
-            *newer = Dirty {
+            let base = in_batch.map_or(newer.base.min(seq), |in_batch| in_batch.base);
+            *newer = DirtyContent {
                 base,
                 ..content::whole(here)
             };
@@ -152,48 +157,73 @@ fn settle_newer(
     }
 }
 
-/// Up to where the changes of others to what flew have been seen here, if there are later ones: they were not installed, though the position has passed them.
-fn unseen(flown: &Part, version: &Version, seq: CommitSeq) -> Option<CommitSeq> {
-    let xattrs = flown.xattrs.iter().map(|(_, base)| *base).min();
-    let data = flown.data.as_ref().map(|dirty| dirty.base);
+/// Up to where the changes of others to what was in flight have been seen here, if there are later ones: they were not installed, though the position has passed them.
+fn unseen(in_batch: &Components, version: &Version, seq: CommitSeq) -> Option<CommitSeq> {
+    let xattrs = in_batch.xattrs.iter().map(|(_, base)| *base).min();
+    let data = in_batch.data.as_ref().map(|dirty| dirty.base);
     let parts = [
-        (version.attr_seq, flown.attributes),
+        (version.attr_seq, in_batch.attributes),
         (version.data_seq, data),
         (version.xattr_seq, xattrs),
     ];
     let seen = parts
         .into_iter()
-        .map(|(at, base)| (at, if flown.created { Some(seq) } else { base }));
+        .map(|(at, base)| (at, if in_batch.created { Some(seq) } else { base }));
     seen.filter_map(|(at, seen)| seen.filter(|seen| at > *seen && at != seq))
         .min()
 }
 
 impl Replica {
-    /// Settles what flew in a batch and did not appear in history behind it: what lost a conflict, or changed nothing. The server says how
+    /// Settles what was in flight in a batch and did not appear in history behind it: what lost a conflict, or changed nothing. The server says how
     /// these objects are.
-    pub(crate) fn settle_rest(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
-        let rest = self.flying()?;
+    pub(crate) fn acknowledge_rest(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+        let rest = self.objects_in_flight()?;
         for objects in rest.chunks(WANTS_MAX) {
             let mut gone = Vec::new();
             for (no, version) in objects.iter().zip(self.look_at(objects)?) {
                 match version {
-                    Some(version) => self.install_or_hold(&version, None, Some((batch, seq)))?,
+                    Some(version) => self.install_or_hold(
+                        &version,
+                        None,
+                        Some(CommittedBatch {
+                            counter: batch,
+                            seq,
+                        }),
+                    )?,
                     None => gone.push(*no),
                 }
             }
-            self.bury_gone(gone, Some((batch, seq)))?;
+            self.remove_gone(
+                gone,
+                Some(CommittedBatch {
+                    counter: batch,
+                    seq,
+                }),
+            )?;
         }
         Ok(())
     }
 
-    /// What this batch changed and others have removed since, if it has changed here again: the server says how it was when the batch had landed.
-    pub(crate) fn settle_gone(&self, gone: &[ObjectNo], landed: Landed) -> Result<(), SyncError> {
-        let Some((batch, seq)) = landed else {
+    /// What this batch changed and others have removed since, if it has changed here again: the server says how it was when the batch had committed.
+    pub(crate) fn acknowledge_gone(
+        &self,
+        gone: &[ObjectNo],
+        committed: Option<CommittedBatch>,
+    ) -> Result<(), SyncError> {
+        let Some(CommittedBatch {
+            counter: batch,
+            seq,
+        }) = committed
+        else {
             return Ok(());
         };
         for no in gone {
             let note = self.note(*no)?;
-            if note.pending.is_empty() || note.flying.is_none_or(|flying| flying.batch != batch) {
+            if note.dirty.is_empty()
+                || note
+                    .in_flight
+                    .is_none_or(|in_flight| in_flight.batch != batch)
+            {
                 continue;
             }
             let request = Request::ReadPast {
@@ -212,10 +242,10 @@ impl Replica {
             let op = self.begin(cost)?;
             let locked = op.lock(&[*no]).ok();
             let mut note = self.note(*no)?;
-            settle(
+            acknowledge(
                 &mut note,
                 &version,
-                landed,
+                committed,
                 None,
                 locked.as_ref().map_or(0, |locked| locked.attr(*no).size),
             );
@@ -251,30 +281,30 @@ impl Replica {
     pub(crate) fn look_again(&self) -> Result<(), SyncError> {
         let now = self.monotonic();
         let is_due = self
-            .held
+            .stuck
             .lock()
             .due_in(StuckWay::Installing, now)
             .is_some_and(|wait| wait.is_zero());
-        if !std::mem::take(&mut self.state.lock().again) && !is_due {
+        if !std::mem::take(&mut self.state.lock().needs_look) && !is_due {
             return Ok(());
         }
         // What an answer that is lost leaves undone is done the next time.
-        self.look_at_all_again()
-            .inspect_err(|_| self.state.lock().again = true)
+        self.look_again_at_all()
+            .inspect_err(|_| self.state.lock().needs_look = true)
     }
 
-    fn look_at_all_again(&self) -> Result<(), SyncError> {
+    fn look_again_at_all(&self) -> Result<(), SyncError> {
         let _applying = self.apply()?;
         let mut objects = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if Note::glance(head).2 {
+            if Note::summary(head).needs_look {
                 objects.push(no);
             }
             ControlFlow::Continue(())
         })?;
         let now = self.monotonic();
         {
-            let mut held = self.held.lock();
+            let mut held = self.stuck.lock();
             held.keep(StuckWay::Installing, |no| objects.contains(&no));
             objects.retain(|no| !held.waits(StuckWay::Installing, *no, now));
         }
@@ -286,7 +316,7 @@ impl Replica {
                     None => gone.push(*no),
                 }
             }
-            self.bury_gone(gone, None)?;
+            self.remove_gone(gone, None)?;
         }
         Ok(())
     }

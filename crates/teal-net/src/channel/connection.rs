@@ -1,6 +1,6 @@
 //! One connection of a client: made, used by many requests at the same time, and given up when it fails.
 
-use super::Options;
+use super::options::ChannelOptions;
 use crate::error::NetError;
 use crate::tls::SERVER_NAME;
 use crate::wire;
@@ -29,13 +29,13 @@ use tonic_prost::ProstCodec;
 /// Bytes of one answer, and of all answers, that the server may send before anybody has read them.
 const WINDOWS: (u32, u32) = (2 << 20, 8 << 20);
 
-/// HTTP wants one; which server it is has been settled by then.
+/// HTTP wants one; which server it is is certain by then.
 const ORIGIN: &str = "https://teal";
 
 /// One connection.
-pub(crate) struct Link {
+pub(crate) struct ClientConnection {
     sender: SendRequest<Body>,
-    watch: Arc<Watch>,
+    watch: Arc<ConnectionWatch>,
     address: String,
     /// The end of the certificate that was shown.
     expires: Timestamp,
@@ -43,32 +43,32 @@ pub(crate) struct Link {
 
 /// What came over a connection.
 #[derive(Default)]
-struct Watch {
+struct ConnectionWatch {
     bytes: AtomicU64,
     /// Why TLS ended it: the layers above pass on the words only.
     tls: OnceLock<rustls::Error>,
 }
 
 /// What the server made of a request, and its word on renewing.
-pub(crate) struct Answer<A> {
+pub(crate) struct UnaryAnswer<A> {
     pub(crate) result: Result<A, NetError>,
     pub(crate) is_due: bool,
 }
 
 /// The connection failed.
-pub(crate) enum Lost {
+pub(crate) enum ConnectionLoss {
     /// Before the request was sent.
     Unsent(NetError),
     /// After that.
     Sent(NetError),
 }
 
-impl Link {
+impl ClientConnection {
     pub(crate) async fn connect(
         address: &str,
         config: ClientConfig,
         expires: Timestamp,
-        options: &Options,
+        options: &ChannelOptions,
     ) -> Result<Self, NetError> {
         let within = options.connect_timeout;
         let made = timeout(within, Self::make(address, config, expires, options)).await;
@@ -84,7 +84,7 @@ impl Link {
         address: &str,
         config: ClientConfig,
         expires: Timestamp,
-        options: &Options,
+        options: &ChannelOptions,
     ) -> Result<Self, NetError> {
         let tcp = TcpStream::connect(address)
             .await
@@ -106,8 +106,8 @@ impl Link {
                 Some(error) => explain(address, error),
                 None => unreachable(address, e.to_string()),
             })?;
-        let watch = Arc::new(Watch::default());
-        let io = TokioIo::new(Watched {
+        let watch = Arc::new(ConnectionWatch::default());
+        let io = TokioIo::new(WatchedStream {
             inner: tls,
             watch: watch.clone(),
         });
@@ -155,14 +155,16 @@ impl Link {
         method: &'static str,
         request: Q,
         limit: usize,
-    ) -> Result<Answer<A>, Lost>
+    ) -> Result<UnaryAnswer<A>, ConnectionLoss>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let mut grpc =
-            Grpc::with_origin(Sender(self.sender.clone()), http::Uri::from_static(ORIGIN))
-                .max_decoding_message_size(limit);
+        let mut grpc = Grpc::with_origin(
+            RequestSender(self.sender.clone()),
+            http::Uri::from_static(ORIGIN),
+        )
+        .max_decoding_message_size(limit);
         let path = http::uri::PathAndQuery::from_static(method);
         match grpc
             .unary(Request::new(request), path, ProstCodec::<Q, A>::default())
@@ -170,7 +172,7 @@ impl Link {
         {
             Ok(answer) => {
                 let is_due = answer.metadata().contains_key(wire::RENEW_HEADER);
-                Ok(Answer {
+                Ok(UnaryAnswer {
                     result: Ok(answer.into_inner()),
                     is_due,
                 })
@@ -178,7 +180,7 @@ impl Link {
             // What the server says has no cause here.
             Err(status) if status.source().is_none() => {
                 let is_due = status.metadata().contains_key(wire::RENEW_HEADER);
-                Ok(Answer {
+                Ok(UnaryAnswer {
                     result: Err(self.judge(&status)),
                     is_due,
                 })
@@ -187,17 +189,17 @@ impl Link {
         }
     }
 
-    fn lost(&self, status: &Status) -> Lost {
+    fn lost(&self, status: &Status) -> ConnectionLoss {
         let Some(cause) = status.source() else {
-            return Lost::Sent(self.judge(status));
+            return ConnectionLoss::Sent(self.judge(status));
         };
         let error = match self.watch.tls.get() {
             Some(error) => explain(&self.address, error),
             None => unreachable(&self.address, words(cause)),
         };
         match cause.downcast_ref() {
-            Some(SendError::Unsent(_)) => Lost::Unsent(error),
-            Some(SendError::Sent(_)) | None => Lost::Sent(error),
+            Some(SendError::Unsent(_)) => ConnectionLoss::Unsent(error),
+            Some(SendError::Sent(_)) | None => ConnectionLoss::Sent(error),
         }
     }
 
@@ -273,12 +275,12 @@ fn explain(address: &str, error: &rustls::Error) -> NetError {
 }
 
 /// A connection that is watched.
-struct Watched<S> {
+struct WatchedStream<S> {
     inner: S,
-    watch: Arc<Watch>,
+    watch: Arc<ConnectionWatch>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -304,7 +306,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -340,9 +342,9 @@ enum SendError {
 }
 
 /// A connection as tonic wants it.
-struct Sender(SendRequest<Body>);
+struct RequestSender(SendRequest<Body>);
 
-impl GrpcService<Body> for Sender {
+impl GrpcService<Body> for RequestSender {
     type ResponseBody = Incoming;
     type Error = SendError;
     type Future = Pin<Box<dyn Future<Output = Result<http::Response<Incoming>, SendError>> + Send>>;

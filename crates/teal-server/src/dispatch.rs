@@ -1,0 +1,224 @@
+//! Requests: which peer may ask what, and which part of the server answers.
+//!
+//! # Guarantees
+//! 1. *Any bytes*: [`Server::handle_bytes`] answers whatever comes, in words if it makes no sense.
+//! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked, pulls that were waiting included.
+//! 3. *Hello first*: history is given and taken only after a hello, which tells whether it is the one that the peer knows.
+
+use crate::commit::BatchName;
+use crate::peer::Peer;
+use crate::pull::PullRequest;
+use crate::refusal::{Outcome, Refusal, bad, is_no_room, refuse, refuse_stranger};
+use crate::seeded::{Bug, bug};
+use crate::server::Server;
+use crate::uploads::Admission;
+use crate::volume::volume_of;
+use teal_proto::{
+    CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply,
+};
+
+impl Server {
+    /// Answers the bytes of a request with those of a reply.
+    pub fn handle_bytes(&self, peer: Peer, bytes: &[u8]) -> Vec<u8> {
+        let reply = match decode_request(bytes) {
+            Ok(request) => self.handle(peer, request),
+            Err(error) => self.codec_refusal(&error).into(),
+        };
+        encode_reply(&reply)
+            .or_else(|error| encode_reply(&self.codec_refusal(&error).into()))
+            .unwrap_or_else(|_| Vec::new())
+    }
+
+    fn codec_refusal(&self, error: &CodecError) -> Refusal {
+        self.counters().refused();
+        Refusal::new(RefusalCode::BadRequest, error.to_string())
+    }
+
+    /// Answers a request. Waits only in a pull, and no longer than the pull says.
+    pub fn handle(&self, peer: Peer, request: Request) -> Reply {
+        self.counters().asked(&request);
+        let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
+        // A machine that was shut out while it waited doesn't get the answer.
+        let outcome = if self.presence.lock().is_shut_out(peer) {
+            refuse_stranger()
+        } else {
+            outcome
+        };
+        outcome.unwrap_or_else(|refusal| {
+            self.counters().refused();
+            refusal.into()
+        })
+    }
+
+    fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
+        let is_about_history = matches!(
+            request,
+            Request::Pull { .. }
+                | Request::Stage { .. }
+                | Request::Commit { .. }
+                | Request::Keep { .. }
+        );
+        if is_about_history && !bug(Bug::OtherHistory) && !self.presence.lock().has_greeted(peer) {
+            // The client may have seen another history than this one, and hello is what tells.
+            return refuse(
+                RefusalCode::Stopping,
+                "the server has begun anew; say hello first",
+            );
+        }
+        match request {
+            Request::Hello(hello) => self.hello(peer, &hello),
+            Request::Incarnate => self.incarnate(peer),
+            Request::Pull {
+                incarnation,
+                since,
+                digest,
+                filter,
+                after,
+                wait_ms,
+            } => {
+                let pull = PullRequest {
+                    incarnation,
+                    since,
+                    digest,
+                    filter,
+                    after,
+                };
+                self.pull(peer, &pull, wait_ms)
+            }
+            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => {
+                too_many(chunks.len(), CHUNKS_MAX)
+            }
+            Request::Have { chunks } => {
+                self.uploads.lock().touch(peer, self.clock().monotonic());
+                let have = self.chunks().have(&chunks);
+                Ok(Reply::Missing(
+                    (0_u32..)
+                        .zip(have)
+                        .filter(|(_, here)| !here)
+                        .map(|(at, _)| at)
+                        .collect(),
+                ))
+            }
+            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => {
+                too_many(chunks.len(), CHUNKS_MAX)
+            }
+            Request::Put { chunks } => {
+                let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+                self.put(peer, &chunks)
+            }
+            Request::Stage {
+                incarnation,
+                batch,
+                part,
+                ops,
+            } => self.stage(peer, incarnation, batch, part, &ops),
+            Request::Commit {
+                incarnation,
+                batch,
+                parts,
+                digest,
+            } => self.commit(
+                peer,
+                BatchName {
+                    incarnation,
+                    batch,
+                    parts,
+                    digest,
+                },
+            ),
+            Request::List { dirs, ahead } => self.list(peer, &dirs, ahead),
+            Request::Look { objects } => self.look(peer, &objects),
+            Request::Read { wants } => self.read_content(peer, &wants),
+            Request::Conflicts { after } => self.conflicts(peer, after),
+            Request::Resolve { conflict } => self.resolve(peer, conflict),
+            Request::History { object, after } => self.history(peer, object, after),
+            Request::ReadPast {
+                object,
+                at,
+                offset,
+                len,
+            } => self.read_past(peer, object, at, offset, len),
+            Request::Bye => {
+                self.presence.lock().record_goodbye(peer);
+                Ok(Reply::Done)
+            }
+            Request::Keep {
+                filter,
+                objects,
+                is_last,
+            } => self.keep(peer, filter, objects, is_last),
+            Request::Devices(ask) => self.devices(peer, ask),
+            Request::ListPast { dir, at, after } => self.list_past(peer, dir, at, after.as_ref()),
+        }
+    }
+
+    /// Stores content that a commit is going to name.
+    fn put(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        let admission = {
+            let mut uploads = self.uploads.lock();
+            uploads.touch(peer, self.clock().monotonic());
+            uploads.admit(peer, bytes, self.chunks().free_bytes())
+        };
+        match admission {
+            Admission::Now => {}
+            Admission::After(wait) => self.pause(wait),
+            Admission::Not { chunks, bytes } => {
+                self.uploads.lock().found_no_room(peer);
+                self.wake_upkeep();
+                let words = format!(
+                    "no space left for more content of this machine in {}: {chunks} chunks of it ({bytes} bytes) wait for a \
+                     commit that names them, and what is left is for the other machines; make room there, then try again",
+                    self.chunks().place()
+                );
+                return refuse(RefusalCode::NoSpace, words);
+            }
+        }
+        let (ids, pin) = self
+            .chunks()
+            .put(chunks.iter().copied())
+            .inspect_err(|error| {
+                if is_no_room(error) {
+                    self.uploads.lock().found_no_room(peer);
+                    self.wake_upkeep();
+                }
+            })?;
+        let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
+        if self.uploads.lock().sent(peer, ids.into_iter().zip(lengths)) {
+            self.wake_upkeep();
+        }
+        drop(pin);
+        self.counters()
+            .received(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(Reply::Done)
+    }
+
+    /// Refuses a peer that may not ask anything, and records the request of any other.
+    fn admit(&self, peer: Peer) -> Outcome<()> {
+        if self.presence.lock().is_stopping() {
+            return refuse(
+                RefusalCode::Stopping,
+                "the server is ending; connect again in a while",
+            );
+        }
+        let is_welcome = self.read(peer.volume, |txn| {
+            volume_of(txn)?;
+            Ok(txn
+                .replica(peer.replica)?
+                .is_some_and(|replica| !replica.is_revoked))
+        })?;
+        if !is_welcome {
+            return refuse_stranger();
+        }
+        self.presence
+            .lock()
+            .record_request(peer, self.clock().monotonic());
+        Ok(())
+    }
+}
+
+fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {
+    bad(format!(
+        "{asked} at once; at most {most} are allowed in one message"
+    ))
+}

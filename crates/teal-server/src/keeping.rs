@@ -1,0 +1,71 @@
+//! What clients keep: requests that fill filters, and answers that add to them.
+//!
+//! # Guarantees
+//! 1. Whatever [`Server::telling`] returns was read after the directories it lies in had come into the client's filters.
+
+use crate::peer::Peer;
+use crate::refusal::{Outcome, bad};
+use crate::seeded::{Bug, bug};
+use crate::server::Server;
+use crate::volume::volume_of;
+use teal_meta::Read;
+use teal_proto::{KEPT_MAX, Reply};
+use teal_types::ObjectNo;
+
+impl Server {
+    /// Adds a part of what a client keeps to a filter of it; filter 0 begins a new one.
+    pub(crate) fn keep(
+        &self,
+        peer: Peer,
+        filter: u64,
+        objects: Vec<ObjectNo>,
+        is_last: bool,
+    ) -> Outcome<Reply> {
+        if objects.len() > KEPT_MAX {
+            return bad(format!(
+                "{} objects are kept; at most {KEPT_MAX} are allowed in one message",
+                objects.len()
+            ));
+        }
+        let now = self.clock().monotonic();
+        let filter = if filter == 0 {
+            let head = self.read(peer.volume, |txn| Ok(volume_of(txn)?.head))?;
+            let id = u64::from(self.draw()) << 32 | u64::from(self.draw().max(1));
+            self.presence.lock().begin_filter(peer, id, head, now);
+            id
+        } else {
+            filter
+        };
+        let Some(found) = self.presence.lock().filter_to_fill(peer, filter, is_last) else {
+            return Ok(Reply::Kept { filter: 0 });
+        };
+        found.add(objects);
+        Ok(Reply::Kept { filter })
+    }
+
+    /// Reads what is told to a client, and adds to the client's filters the directories in which that lies. Reads again
+    /// until all of them were in the filters before; `first` always are.
+    pub(crate) fn telling<T>(
+        &self,
+        peer: Peer,
+        first: impl IntoIterator<Item = ObjectNo>,
+        read: impl Fn(&dyn Read) -> Outcome<(T, Vec<ObjectNo>)>,
+    ) -> Outcome<T> {
+        let filters = self.presence.lock().filters_of(peer);
+        let add = |objects: Vec<ObjectNo>| {
+            let new = filters
+                .iter()
+                .filter(|filter| filter.add(objects.iter().copied()));
+            new.count() > 0
+        };
+        if !bug(Bug::FilterForgetsListed) {
+            add(first.into_iter().collect());
+        }
+        loop {
+            let (told, dirs) = self.read(peer.volume, &read)?;
+            if bug(Bug::FilterForgetsListed) || !add(dirs) {
+                return Ok(told);
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The client behind a request.
+
+use teal_types::VolumeId;
+
+/// The replica that a request comes from, as the transport has verified it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    /// The volume that the replica belongs to, the only one it may see.
+    pub volume: VolumeId,
+    /// The number of the replica in its volume.
+    pub replica: u32,
+}

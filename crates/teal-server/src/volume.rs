@@ -1,0 +1,49 @@
+//! The rows of a volume and of its replicas that nearly every request needs.
+
+use crate::peer::Peer;
+use crate::refusal::{Outcome, refuse};
+use teal_meta::{Read, ReplicaRow, VolumeRow};
+use teal_proto::RefusalCode;
+use teal_types::{CommitSeq, Stamp};
+
+/// Returns the row of the transaction's volume; a refusal if the volume doesn't exist.
+pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
+    match txn.volume()? {
+        Some(volume) => Ok(volume),
+        None => refuse(RefusalCode::Denied, "there is no such volume here"),
+    }
+}
+
+/// Returns the row of `peer`; a refusal unless `incarnation` is its present one.
+pub(crate) fn current_replica(txn: &dyn Read, peer: Peer, incarnation: u32) -> Outcome<ReplicaRow> {
+    let Some(replica) = txn.replica(peer.replica)? else {
+        return refuse(
+            RefusalCode::Denied,
+            "this device is not enrolled; enrol it again",
+        );
+    };
+    if incarnation != replica.incarnation || incarnation == 0 {
+        let words = format!(
+            "incarnation {incarnation} of this device is over: its store is a copy of one that went on; it gets a new one"
+        );
+        return refuse(RefusalCode::Cloned, words);
+    }
+    Ok(replica)
+}
+
+/// Returns the digest of a history whose digest was `previous`, and that is one commit longer.
+pub(crate) fn chained_digest(
+    previous: &[u8; 32],
+    seq: CommitSeq,
+    stamp: Stamp,
+    batch: &[u8; 32],
+) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(previous);
+    hasher.update(&seq.get().to_le_bytes());
+    hasher.update(&stamp.replica.to_le_bytes());
+    hasher.update(&stamp.incarnation.to_le_bytes());
+    hasher.update(&stamp.counter.to_le_bytes());
+    hasher.update(batch);
+    *hasher.finalize().as_bytes()
+}
