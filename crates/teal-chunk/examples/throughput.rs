@@ -1,7 +1,9 @@
-//! How fast content is cut, named, compressed, stored and read: `cargo run --release -p teal-chunk --example throughput [DIR]`.
+//! How fast content is cut, named, compressed, stored and read: `cargo run --release -p teal-chunk
+//! --example throughput [DIR]`.
 //!
-//! One thread, 256 MiB of content that does not compress and as much that does, read from memory. Without DIR the packs stay in memory;
-//! with it they are stored there durably. Figures are MiB/s of content.
+//! One thread, 256 MiB of content that does not compress and as much that does, read from memory.
+//! Without DIR the packs stay in memory; with it they are stored there durably. Figures are MiB/s
+//! of content.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,9 +1,11 @@
 //! Storing chunks: many share a pack, many commits share a put.
 //!
 //! # Guarantees
-//! 1. *Together*: packs grow to the target; a commit puts what has gathered, for everybody who waits.
+//! 1. *Together*: packs grow to the target; a commit puts what has gathered, for everybody who
+//!    waits.
 //! 2. *Bounded*: one pack is filled and one is being put; whoever fills the next waits for it.
-//! 3. *Honest*: a put that fails is answered to every batch that has a chunk in the pack, those that only met it there included.
+//! 3. *Honest*: a put that fails is answered to every batch that has a chunk in the pack, those
+//!    that only met it there included.
 
 use crate::error::ChunkError;
 use crate::format::chunk::{self, ChunkHeader};
@@ -139,7 +141,8 @@ fn put(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
     Ok(())
 }
 
-/// Chunks that become durable together. Dropped without [`commit`](Self::commit), it promises nothing; its chunks may be stored or not.
+/// Chunks that become durable together. Dropped without [`commit`](Self::commit), it promises
+/// nothing; its chunks may be stored or not.
 pub struct Batch {
     store: ChunkStore,
     pin: Pin,
@@ -230,7 +233,8 @@ impl Batch {
     /// Makes every chunk of the batch durable. They stay pinned until the pin is dropped.
     ///
     /// # Errors
-    /// The shelf's, if a pack could not be put: its chunks must be added again, in a new batch; nothing says they are here.
+    /// The shelf's, if a pack could not be put: its chunks must be added again, in a new batch;
+    /// nothing says they are here.
     pub fn commit(self) -> Result<Pin, ChunkError> {
         for flight in &self.flights {
             self.store.0.writer.settle(&self.store, flight)?;

@@ -56,8 +56,9 @@ impl Checked {
 }
 
 impl ChunkStore {
-    /// Reads everything, one pack in memory at a time. Chunks found damaged are not had any more and are stored again when a client sends
-    /// them. `progress` is told how many packs of how many have been read.
+    /// Reads everything, one pack in memory at a time. Chunks found damaged are not had any more
+    /// and are stored again when a client sends them. `progress` is told how many packs of how many
+    /// have been read.
     ///
     /// # Errors
     /// The shelf's, if a pack cannot be reached.

@@ -1,11 +1,15 @@
 //! Cuts content into chunks where the content itself says so, so that an insertion moves few cuts.
 //!
 //! # Guarantees
-//! 1. *Stable*: the same bytes and [`Sizes`] give the same cuts for ever, whether they come as a slice or from a reader.
-//! 2. *Local*: a changed, inserted or removed byte changes the chunks around it and, after a few more, none.
-//! 3. *Bounded*: every chunk but the last has at least `min` bytes, every chunk at most `max`; a stream holds `max` bytes.
+//! 1. *Stable*: the same bytes and [`Sizes`] give the same cuts for ever, whether they come as a
+//!    slice or from a reader.
+//! 2. *Local*: a changed, inserted or removed byte changes the chunks around it and, after a few
+//!    more, none.
+//! 3. *Bounded*: every chunk but the last has at least `min` bytes, every chunk at most `max`; a
+//!    stream holds `max` bytes.
 //!
-//! FastCDC (Xia et al., USENIX ATC 2016 and TPDS 2020) through the crate `fastcdc`, its 2020 form, normalisation level 1.
+//! FastCDC (Xia et al., USENIX ATC 2016 and TPDS 2020) through the crate `fastcdc`, its 2020 form,
+//! normalisation level 1.
 
 use crate::limits::CHUNK_MAX;
 use fastcdc::v2020::FastCDC;
@@ -21,15 +25,16 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// 64 KiB at least, 256 KiB wanted, 1 MiB at most. Every client of a volume uses the same, or nothing would be found again.
+    /// 64 KiB at least, 256 KiB wanted, 1 MiB at most. Every client of a volume uses the same, or
+    /// nothing would be found again.
     pub const DEFAULT: Self = Self {
         min: 64 << 10,
         avg: 256 << 10,
         max: 1 << 20,
     };
 
-    /// These sizes, if the algorithm can work with them: even, `min` of at least 64, `avg` of at least 256, `max` of at least 1024,
-    /// growing, and no chunk larger than [`CHUNK_MAX`].
+    /// These sizes, if the algorithm can work with them: even, `min` of at least 64, `avg` of at
+    /// least 256, `max` of at least 1024, growing, and no chunk larger than [`CHUNK_MAX`].
     pub fn new(min: usize, avg: usize, max: usize) -> Option<Self> {
         let even = [min, avg, max].iter().all(|size| size.is_multiple_of(2));
         let fits = (64..=1 << 20).contains(&min) && avg >= 256 && (1024..=CHUNK_MAX).contains(&max);
@@ -46,7 +51,8 @@ impl Sizes {
         self.max
     }
 
-    /// Where the first chunk of `bytes` ends. The answer is final if `bytes` reaches the end of the content or holds `max` bytes.
+    /// Where the first chunk of `bytes` ends. The answer is final if `bytes` reaches the end of the
+    /// content or holds `max` bytes.
     fn first_cut(self, bytes: &[u8]) -> usize {
         let mut cutter = FastCDC::new(bytes, self.min, self.avg, self.max);
         cutter.next().map_or(0, |chunk| chunk.length)
@@ -107,7 +113,8 @@ impl<R: Read> ChunkStream<R> {
 }
 
 impl<R: Read> Iterator for ChunkStream<R> {
-    /// The bytes of a chunk, or why the source could not be read; asking again goes on where it failed.
+    /// The bytes of a chunk, or why the source could not be read; asking again goes on where it
+    /// failed.
     type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,22 +1,28 @@
 //! Collection: what no metadata names any more goes, and its space with it.
 //!
-//! A collection is begun, told every live chunk, and then sweeps pack by pack. A pack in which nothing lives is removed. One less than half
-//! alive, or one of many small ones, is rewritten: what lives is put into a new pack, durably; then the index points there; then the old
-//! pack is removed.
+//! A collection is begun, told every live chunk, and then sweeps pack by pack. A pack in which
+//! nothing lives is removed. One less than half alive, or one of many small ones, is rewritten:
+//! what lives is put into a new pack, durably; then the index points there; then the old pack is
+//! removed.
 //!
 //! # Guarantees
-//! 1. *Kept*: what is live, pinned at any time since the beginning, or in a pack younger than the grace or the collection stays, and what
-//!    somebody was told within the grace to be here.
-//! 2. *A crash is harmless*: at any point each live chunk is in some durable pack. A chunk in two packs after a crash is dead weight in
-//!    one of them; a removed pack that is back is found and collected again.
-//! 3. *Resumable*: every step stands for itself. A collection that is dropped, or whose process ends, has done what its steps did; the next
-//!    one goes on with the packs that are left, with marks of its own, since what is live has changed.
-//! 4. *Bounded*: marks are bits of the index; beside them there are eight bytes for each pack, and one pack being written.
+//! 1. *Kept*: what is live, pinned at any time since the beginning, or in a pack younger than the
+//!    grace or the collection stays, and what somebody was told within the grace to be here.
+//! 2. *A crash is harmless*: at any point each live chunk is in some durable pack. A chunk in two
+//!    packs after a crash is dead weight in one of them; a removed pack that is back is found and
+//!    collected again.
+//! 3. *Resumable*: every step stands for itself. A collection that is dropped, or whose process
+//!    ends, has done what its steps did; the next one goes on with the packs that are left, with
+//!    marks of its own, since what is live has changed.
+//! 4. *Bounded*: marks are bits of the index; beside them there are eight bytes for each pack, and
+//!    one pack being written.
 //! 5. *Damage is kept*: a pack in which something is damaged is reported and stays.
 //!
-//! [`ChunkStore::merge`] is a collection that needs to be told nothing: whatever is in many small packs, dead or alive, is put into fewer.
+//! [`ChunkStore::merge`] is a collection that needs to be told nothing: whatever is in many small
+//! packs, dead or alive, is put into fewer.
 //!
-//! Live chunks are those that metadata names *after* [`ChunkStore::collect`] has returned: what is committed later was pinned meanwhile.
+//! Live chunks are those that metadata names *after* [`ChunkStore::collect`] has returned: what is
+//! committed later was pinned meanwhile.
 
 use crate::error::ChunkError;
 use crate::format::{PackId, chunk, table};
@@ -32,7 +38,8 @@ mod sweep;
 
 /// Chunks marked under one lock.
 const MARKED_AT_ONCE: usize = 1024;
-/// Small packs, of less than a quarter of the target, are merged when there are so many: each merge leaves at most a quarter of them.
+/// Small packs, of less than a quarter of the target, are merged when there are so many: each merge
+/// leaves at most a quarter of them.
 const SMALL_MERGED: usize = 8;
 /// Small packs of about the same size are merged when there are so many.
 const SCATTERED: usize = 16;
@@ -100,8 +107,8 @@ pub struct Sweep {
 }
 
 impl ChunkStore {
-    /// Begins a collection. Packs first seen by this process less than `grace` ago stay: the time in which a client may still name what it
-    /// has sent.
+    /// Begins a collection. Packs first seen by this process less than `grace` ago stay: the time
+    /// in which a client may still name what it has sent.
     ///
     /// # Errors
     /// [`ChunkError::Collecting`], [`ChunkError::ReadOnly`].
@@ -111,7 +118,8 @@ impl ChunkStore {
         self.collect_before(since)
     }
 
-    /// The same: packs in which something was put, or said to be here, after `since` stay. `None`: all of them.
+    /// The same: packs in which something was put, or said to be here, after `since` stay. `None`:
+    /// all of them.
     ///
     /// # Errors
     /// As [`collect`](Self::collect).
@@ -155,7 +163,8 @@ impl ChunkStore {
         !scattered(&self.0.state.read(), self.0.pack_target).is_empty()
     }
 
-    /// Begins to put the content of many small packs into fewer; nothing of it is lost, whether anybody names it or not.
+    /// Begins to put the content of many small packs into fewer; nothing of it is lost, whether
+    /// anybody names it or not.
     ///
     /// # Errors
     /// [`ChunkError::Collecting`], [`ChunkError::ReadOnly`].
@@ -201,7 +210,8 @@ impl Marking {
         }
     }
 
-    /// Every live chunk has been marked: what is not is dead. Plans what to do; nothing is removed yet.
+    /// Every live chunk has been marked: what is not is dead. Plans what to do; nothing is removed
+    /// yet.
     pub fn sweep(self) -> Sweep {
         let Self {
             running,
@@ -258,8 +268,9 @@ fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
         .collect()
 }
 
-/// The small packs of which there are many of about the same size, the smallest first. Only those of one size are merged, so that what is merged
-/// once is not written again with each small pack that comes.
+/// The small packs of which there are many of about the same size, the smallest first. Only those
+/// of one size are merged, so that what is merged once is not written again with each small pack
+/// that comes.
 fn scattered(state: &State, target: usize) -> VecDeque<Slot> {
     let mut of_size: BTreeMap<u32, Vec<(u64, PackId, Slot)>> = BTreeMap::new();
     let small = target as u64 / 4;

@@ -21,7 +21,8 @@ impl DomainId {
     }
 }
 
-/// A domain and its key. Who knows the key can tell whether the domain has some content; without it the names say nothing.
+/// A domain and its key. Who knows the key can tell whether the domain has some content; without it
+/// the names say nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Domain {
     id: DomainId,

@@ -2,14 +2,15 @@
 //!
 //! # Guarantees
 //! 1. *Named*: the message says which chunk, pack or place, and what to do.
-//! 2. *Absent, damaged and unreachable are three things*: only a store that has looked says that it does not have a chunk.
+//! 2. *Absent, damaged and unreachable are three things*: only a store that has looked says that it
+//!    does not have a chunk.
 
 use crate::format::PackId;
 use crate::shelf::ShelfError;
 use teal_types::ChunkId;
 
-/// What can go wrong in a chunk store. A variant exists because a caller branches on it. Cloning is cheap: one failed put is answered to
-/// everyone who waited for it.
+/// What can go wrong in a chunk store. A variant exists because a caller branches on it. Cloning is
+/// cheap: one failed put is answered to everyone who waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ChunkError {
     /// The store does not have it: whoever has the content may send it.

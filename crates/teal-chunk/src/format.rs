@@ -1,8 +1,9 @@
 //! A pack: every byte of it, and its golden bytes.
 //!
-//! A pack is an immutable object of a store, `[header][chunk]*[table][footer]`. All integers are little-endian, checksums are CRC32C, offsets
-//! count from the pack's start. It describes itself: the table says where every chunk lies, and without it (a pack cut short, a damaged
-//! table) the chunks are found one by one by their own headers. `docs/format-chunks.md` is the same in prose.
+//! A pack is an immutable object of a store, `[header][chunk]*[table][footer]`. All integers are
+//! little-endian, checksums are CRC32C, offsets count from the pack's start. It describes itself:
+//! the table says where every chunk lies, and without it (a pack cut short, a damaged table) the
+//! chunks are found one by one by their own headers. `docs/format-chunks.md` is the same in prose.
 //!
 //! | module | structure | magic |
 //! |---|---|---|

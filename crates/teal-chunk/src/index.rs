@@ -1,10 +1,13 @@
 //! Where every chunk lies: a compact table in memory.
 //!
 //! # Guarantees
-//! 1. *Bounded*: at most [`INDEX_BYTES_PER_CHUNK`](crate::limits::INDEX_BYTES_PER_CHUNK) for each chunk, and little else.
-//! 2. *Half a name is enough*: 128 bits of a name find its place, nobody can make two contents agree in them; reading compares all 256.
+//! 1. *Bounded*: at most [`INDEX_BYTES_PER_CHUNK`](crate::limits::INDEX_BYTES_PER_CHUNK) for each
+//!    chunk, and little else.
+//! 2. *Half a name is enough*: 128 bits of a name find its place, nobody can make two contents
+//!    agree in them; reading compares all 256.
 //!
-//! Names are chosen by clients, so that buckets are drawn with a key of ours; the table is divided, so that growing moves little at once.
+//! Names are chosen by clients, so that buckets are drawn with a key of ours; the table is divided,
+//! so that growing moves little at once.
 
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;

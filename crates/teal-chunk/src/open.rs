@@ -1,9 +1,11 @@
 //! Opening: the index is rebuilt from the packs alone.
 //!
 //! # Guarantees
-//! 1. *Complete*: every chunk that is whole on the shelf is found, also in packs cut short or damaged.
+//! 1. *Complete*: every chunk that is whole on the shelf is found, also in packs cut short or
+//!    damaged.
 //! 2. *Nothing is touched*: what does not look like ours is reported and left alone.
-//! 3. *Unreachable is not absent*: a pack that cannot be read fails the opening; it is never passed over.
+//! 3. *Unreachable is not absent*: a pack that cannot be read fails the opening; it is never passed
+//!    over.
 
 use crate::batch::Writer;
 use crate::counters::Counters;
@@ -47,9 +49,11 @@ impl Default for Options {
 pub struct Opening {
     /// Packs whose table was whole.
     pub packs: usize,
-    /// Packs that are cut short or damaged, with how many whole chunks were found in each. Collection leaves them alone.
+    /// Packs that are cut short or damaged, with how many whole chunks were found in each.
+    /// Collection leaves them alone.
     pub damaged: Vec<(PackId, usize)>,
-    /// Objects that are not packs of this domain, with the reason; at most [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
+    /// Objects that are not packs of this domain, with the reason; at most
+    /// [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
     pub strangers: Vec<(String, &'static str)>,
     /// How many strangers there are.
     pub stranger_count: usize,
@@ -170,7 +174,8 @@ fn look(shelf: &dyn Shelf, domain: &Domain, id: PackId, bytes: u64) -> Result<Fo
         return Ok(foreign(&footer.identity, &ours).unwrap_or(Found::Whole(entries)));
     }
     let all = shelf.read(&id.object(), 0..bytes)?;
-    // Without a whole header nothing says whose it is but the names of its chunks, which are verified.
+    // Without a whole header nothing says whose it is but the names of its chunks, which are
+    // verified.
     let foreign = header::decode(&all).and_then(|(identity, _)| foreign(&identity, &ours));
     Ok(foreign.unwrap_or_else(|| Found::Damaged(pack::salvage(domain, &all))))
 }

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *Self-describing*: what the table says and what the chunks say of themselves is the same.
-//! 2. *Salvage*: of a pack cut short, or damaged anywhere, every chunk that is still whole is found, and nothing else.
+//! 2. *Salvage*: of a pack cut short, or damaged anywhere, every chunk that is still whole is
+//!    found, and nothing else.
 
 use crate::domain::Domain;
 use crate::format::chunk::{self, ChunkHeader};
@@ -30,7 +31,8 @@ impl PackBuilder {
         }
     }
 
-    /// Whether a chunk of this encoded length still fits a pack of about `target` bytes. Into an empty one every chunk fits.
+    /// Whether a chunk of this encoded length still fits a pack of about `target` bytes. Into an
+    /// empty one every chunk fits.
     pub(crate) fn has_room(&self, encoded: usize, target: usize) -> bool {
         let end =
             self.bytes.len() + encoded + (self.entries.len() + 1) * table::ROW + table::FOOTER;
@@ -132,7 +134,8 @@ pub(crate) fn read_tail(tail: &[u8], size: u64) -> Tail {
     }
 }
 
-/// Every whole chunk of a pack, without its table. Each is verified up to its name: what looks like a chunk may be content of another.
+/// Every whole chunk of a pack, without its table. Each is verified up to its name: what looks like
+/// a chunk may be content of another.
 pub(crate) fn salvage(domain: &Domain, pack: &[u8]) -> Vec<Entry> {
     salvage_within(domain, pack, pack.len() * 16 + SALVAGE_EXTRA)
 }

@@ -11,7 +11,8 @@ pub(crate) struct Pack {
     pub(crate) id: PackId,
     /// Bytes of the object.
     pub(crate) bytes: u64,
-    /// When this process first saw it, on the monotonic clock: its age counts from here, so that no jump of civil time makes it look old.
+    /// When this process first saw it, on the monotonic clock: its age counts from here, so that no
+    /// jump of civil time makes it look old.
     pub(crate) seen: Duration,
     /// Its table could be read.
     pub(crate) whole: bool,
@@ -25,7 +26,8 @@ fn nanos(time: Duration) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Packs {
     slots: Vec<Option<(u64, Pack)>>,
-    /// For each slot when somebody was told last that a chunk of its pack is here, in nanoseconds of the monotonic clock.
+    /// For each slot when somebody was told last that a chunk of its pack is here, in nanoseconds
+    /// of the monotonic clock.
     told: Vec<AtomicU64>,
     free: Vec<u32>,
     /// Packs ever inserted: the order of each.
@@ -59,7 +61,8 @@ impl Packs {
         }
     }
 
-    /// Whether a client may still name a chunk of the pack that was here, or that it was told of, after `since`.
+    /// Whether a client may still name a chunk of the pack that was here, or that it was told of,
+    /// after `since`.
     pub(crate) fn is_young(&self, slot: Slot, since: Duration) -> bool {
         self.last_use(slot) > since
     }

@@ -28,8 +28,8 @@ impl Pins {
 }
 
 impl State {
-    /// Pins a chunk, here or not yet. A running collection keeps it even when the pin has gone again: what was committed meanwhile is not
-    /// among the live chunks it was told of.
+    /// Pins a chunk, here or not yet. A running collection keeps it even when the pin has gone
+    /// again: what was committed meanwhile is not among the live chunks it was told of.
     pub(crate) fn hold(&mut self, half: Half) -> Result<(), ChunkError> {
         if self.pins.0.len() >= PINS_MAX && !self.pins.0.contains_key(&half) {
             return Err(ChunkError::TooManyPins);
@@ -54,7 +54,8 @@ impl State {
     }
 }
 
-/// Keeps chunks from being collected until it is dropped: hold it until the metadata that names them is durable.
+/// Keeps chunks from being collected until it is dropped: hold it until the metadata that names
+/// them is durable.
 pub struct Pin {
     store: ChunkStore,
     halves: Vec<Half>,
@@ -114,11 +115,12 @@ pub enum PinError {
 }
 
 impl ChunkStore {
-    /// Verifies that all of these chunks are here, and keeps them here until the pin is dropped. A commit does this, whatever
-    /// [`have`](Self::have) has said before.
+    /// Verifies that all of these chunks are here, and keeps them here until the pin is dropped. A
+    /// commit does this, whatever [`have`](Self::have) has said before.
     ///
     /// # Errors
-    /// [`PinError::Missing`] names those that are not here or known to be damaged; [`ChunkError::TooManyPins`].
+    /// [`PinError::Missing`] names those that are not here or known to be damaged;
+    /// [`ChunkError::TooManyPins`].
     pub fn pin(&self, chunks: &[ChunkId]) -> Result<Pin, PinError> {
         let mut pin = Pin::none(self);
         let mut state = self.0.state.write();

@@ -44,7 +44,8 @@ impl ChunkStore {
     /// The content of a chunk.
     ///
     /// # Errors
-    /// [`ChunkError::Absent`], [`ChunkError::Damaged`], or the shelf's. Content that does not match the name is never returned.
+    /// [`ChunkError::Absent`], [`ChunkError::Damaged`], or the shelf's. Content that does not match
+    /// the name is never returned.
     pub fn get(&self, chunk: &ChunkId) -> Result<Vec<u8>, ChunkError> {
         loop {
             let (place, pack) = self
@@ -98,7 +99,8 @@ impl ChunkStore {
         }
     }
 
-    /// Shows every chunk that can be had, pack by pack in the order of their names. Chunks that come or go meanwhile may be shown or not.
+    /// Shows every chunk that can be had, pack by pack in the order of their names. Chunks that
+    /// come or go meanwhile may be shown or not.
     ///
     /// # Errors
     /// The shelf's. Packs whose table is damaged are read whole.

@@ -1,4 +1,5 @@
-//! Bugs to switch on: the crash tests of the store is itself tested by them (`teal_env::seeded_bugs`).
+//! Bugs to switch on: the crash tests of the store is itself tested by them
+//! (`teal_env::seeded_bugs`).
 
 teal_env::seeded_bugs! {
     /// A bug that can be switched on. Each breaks one promise of the store.

@@ -23,7 +23,8 @@ pub struct Item {
 /// A place for objects. The contract is the fault model.
 ///
 /// 1. An object whose [`put`](Shelf::put) returned `Ok` is there, whole, whatever happens.
-/// 2. After a `put` that failed, or that a crash interrupted, the object is there whole, or not at all.
+/// 2. After a `put` that failed, or that a crash interrupted, the object is there whole, or not at
+///    all.
 /// 3. A removed object may be back after a crash. Until then it is gone.
 /// 4. What a shelf shows when it has been opened stays: it is durable.
 pub trait Shelf: Send + Sync {

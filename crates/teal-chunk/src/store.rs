@@ -1,7 +1,8 @@
 //! The store: what it is made of, and what is asked of it without I/O.
 //!
 //! # Guarantees
-//! 1. *Durable before had*: a chunk that [`ChunkStore::have`] knows, or that a batch has committed, survives anything the shelf survives.
+//! 1. *Durable before had*: a chunk that [`ChunkStore::have`] knows, or that a batch has committed,
+//!    survives anything the shelf survives.
 //! 2. *Verified*: what a read returns has the name that was asked for.
 //! 3. *Kept*: a pinned chunk is never collected, nor one whose pack is younger than the grace.
 //! 4. *Bounded*: memory is the [index](crate::INDEX_BYTES_PER_CHUNK), the pins, and three packs.
@@ -55,7 +56,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The chunks of a pack that is on the shelf can be had from now on. A good copy known before stays where it is.
+    /// The chunks of a pack that is on the shelf can be had from now on. A good copy known before
+    /// stays where it is.
     pub(crate) fn register(&mut self, pack: Pack, entries: &[Entry]) {
         let slot = self.packs.insert(pack);
         for entry in entries {
@@ -100,8 +102,8 @@ impl ChunkStore {
         &self.0.domain
     }
 
-    /// Which of these chunks are here. What is said to be here stays for the grace of a collection; after that, until it is
-    /// [pinned](Self::pin), it may go.
+    /// Which of these chunks are here. What is said to be here stays for the grace of a collection;
+    /// after that, until it is [pinned](Self::pin), it may go.
     pub fn have(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let (state, now) = (self.0.state.read(), self.now());
         let is_here = |chunk: &ChunkId| match state.index.get(&Half::of(chunk)) {
@@ -116,7 +118,8 @@ impl ChunkStore {
         chunks.iter().map(is_here).collect()
     }
 
-    /// Which of these chunks are here, for nobody who is going to name them: they may be collected at once.
+    /// Which of these chunks are here, for nobody who is going to name them: they may be collected
+    /// at once.
     pub fn peek(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let state = self.0.state.read();
         chunks
@@ -185,7 +188,8 @@ impl ChunkStore {
         }
     }
 
-    /// Puts a pack on the shelf, durably. After an error it is not there, or a garbage pack of which nothing is said to be here.
+    /// Puts a pack on the shelf, durably. After an error it is not there, or a garbage pack of
+    /// which nothing is said to be here.
     pub(crate) fn put_pack(&self, builder: PackBuilder) -> Result<(Pack, Vec<Entry>), ChunkError> {
         let id = builder.pack();
         let (bytes, entries) = builder.finish();
@@ -196,7 +200,8 @@ impl ChunkStore {
             whole: true,
         };
         if let Err(error) = self.0.shelf.put(&id.object(), bytes) {
-            // It may be there nevertheless. If it cannot be removed either, it is found when the store is opened again, and collected.
+            // It may be there nevertheless. If it cannot be removed either, it is found when the
+            // store is opened again, and collected.
             if let Err(also) = self.0.shelf.remove(&id.object()) {
                 log::warn!("pack {id} could not be put ({error}) nor taken back ({also})");
             }

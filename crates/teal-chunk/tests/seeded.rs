@@ -1,4 +1,5 @@
-//! The tests are tested: each bug of [`teal_chunk::seeded`], switched on, is caught by the means of the other tests.
+//! The tests are tested: each bug of [`teal_chunk::seeded`], switched on, is caught by the means of
+//! the other tests.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 #[path = "suite/place.rs"]
@@ -44,7 +45,8 @@ fn decay() -> Result<(), String> {
     Ok(())
 }
 
-/// A power cut takes what was not synced; an interrupted put leaves a file that the next opening removes.
+/// A power cut takes what was not synced; an interrupted put leaves a file that the next opening
+/// removes.
 fn directories() -> Result<(), String> {
     let runtime = runtime();
     let Some(ext4) = Ext4::new("seeded: directories") else {

@@ -1,6 +1,7 @@
-//! What a drive with very many objects costs: making it, opening it (that is what attaching waits for, besides the commits that were missed),
-//! asking it for objects, taking in commits. `many FILE SIZE_GIB OBJECTS [COMMITS]`: makes the file if it is not there.
-//! `many fill FILE OBJECTS`: so many are added to a drive of some volume, under numbers that the volume does not use.
+//! What a drive with very many objects costs: making it, opening it (that is what attaching waits
+//! for, besides the commits that were missed), asking it for objects, taking in commits. `many FILE
+//! SIZE_GIB OBJECTS [COMMITS]`: makes the file if it is not there. `many fill FILE OBJECTS`: so
+//! many are added to a drive of some volume, under numbers that the volume does not use.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

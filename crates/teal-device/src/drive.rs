@@ -1,21 +1,25 @@
-//! A drive: a log store on a disk of its own that holds content of one volume, as the server has it, and can be carried from one client
-//! to another.
+//! A drive: a log store on a disk of its own that holds content of one volume, as the server has
+//! it, and can be carried from one client to another.
 //!
 //! # Guarantees
-//! 1. *Acknowledged only*: whoever installs content names the commit it is of. Nothing is lost with a drive, and nothing on it is
-//!    anybody's secret.
-//! 2. *Exact*: content is read at the commit it was installed at, or not at all; what of an object is there and of which commit changes
-//!    in the batch of the content.
-//! 3. *At its position*: whatever is on it is the newest as of the position it tells. That moves after the changes up to it were taken in, and
-//!    before anything newer is installed; since after a crash, or when it was pulled out, it is as after some of the changes in their order,
-//!    an unclean end needs no other care than a clean one. And who knows the history at the position knows all of which something is on it.
+//! 1. *Acknowledged only*: whoever installs content names the commit it is of. Nothing is lost with
+//!    a drive, and nothing on it is anybody's secret.
+//! 2. *Exact*: content is read at the commit it was installed at, or not at all; what of an object
+//!    is there and of which commit changes in the batch of the content.
+//! 3. *At its position*: whatever is on it is the newest as of the position it tells. That moves
+//!    after the changes up to it were taken in, and before anything newer is installed; since after
+//!    a crash, or when it was pulled out, it is as after some of the changes in their order, an
+//!    unclean end needs no other care than a clean one. And who knows the history at the position
+//!    knows all of which something is on it.
 //! 4. *Room*: what was not read lately makes way (second chance); what has affinity does not.
-//! 5. *No surprise*: while the disk is written to, by whatever, cleaning of the log included, [`Drive::is_written`] says so.
+//! 5. *No surprise*: while the disk is written to, by whatever, cleaning of the log included,
+//!    [`Drive::is_written`] says so.
 //!
 //! # How
-//! An object of the volume is a file of the same number in the store, without a name, in the set of orphans; its note is [`HeldObject`]. The note
-//! of object 0 is the [`DriveLabel`], which a client of the volume takes for nothing of its own. All calls may wait for the disk: whoever
-//! must not wait uses a [`DriveWorker`](crate::Hand).
+//! An object of the volume is a file of the same number in the store, without a name, in the set of
+//! orphans; its note is [`HeldObject`]. The note of object 0 is the [`DriveLabel`], which a client
+//! of the volume takes for nothing of its own. All calls may wait for the disk: whoever must not
+//! wait uses a [`DriveWorker`](crate::Hand).
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
@@ -151,7 +155,8 @@ impl Drive {
         Ok(Self::of(disk, store, clock, label))
     }
 
-    /// What the drive on a disk says of itself. Reads only; somebody may be using the disk meanwhile, so that an error need not last.
+    /// What the drive on a disk says of itself. Reads only; somebody may be using the disk
+    /// meanwhile, so that an error need not last.
     ///
     /// # Errors
     /// [`DriveError`].
@@ -213,7 +218,8 @@ impl Drive {
         *self.label.lock()
     }
 
-    /// Changes what it says of itself; durable with the next [`sync`](Self::sync), together with all before.
+    /// Changes what it says of itself; durable with the next [`sync`](Self::sync), together with
+    /// all before.
     ///
     /// # Errors
     /// What changing the note met.
@@ -249,7 +255,8 @@ impl Drive {
         self.store.close()
     }
 
-    /// Whether something is being written to it: what was asked for, or what that causes, as when its log is cleaned.
+    /// Whether something is being written to it: what was asked for, or what that causes, as when
+    /// its log is cleaned.
     pub fn is_written(&self) -> bool {
         self.writing.load(Ordering::Acquire) > 0
     }
@@ -291,7 +298,8 @@ impl Drive {
         }
     }
 
-    /// Visits the numbers of all objects it knows something of, ascending, until `visit` says enough.
+    /// Visits the numbers of all objects it knows something of, ascending, until `visit` says
+    /// enough.
     ///
     /// # Errors
     /// What reading the notes met.

@@ -1,9 +1,10 @@
-//! The devices a client reads from and writes to: the server ([`Upstream`]), in this process or over the network ([`RemoteServer`]), and drives
-//! ([`Drive`]), which a [`DriveWorker`] works for those who must not wait.
+//! The devices a client reads from and writes to: the server ([`Upstream`]), in this process or
+//! over the network ([`RemoteServer`]), and drives ([`Drive`]), which a [`DriveWorker`] works for
+//! those who must not wait.
 //!
 //! # Guarantees
-//! 1. *Absent is not unreachable*: a server that cannot be asked is [`UpstreamError::Unreachable`]; only the server itself can say that
-//!    something is not there.
+//! 1. *Absent is not unreachable*: a server that cannot be asked is [`UpstreamError::Unreachable`];
+//!    only the server itself can say that something is not there.
 //! 2. *Deadlines*: no call outlasts its deadline by more than the time it takes to notice.
 
 mod drive;
@@ -49,7 +50,8 @@ pub trait Upstream: Send + Sync {
     /// [`UpstreamError`].
     fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError>;
 
-    /// Asks all of these, at the same time where that is possible, and waits for their answers, in their order.
+    /// Asks all of these, at the same time where that is possible, and waits for their answers, in
+    /// their order.
     ///
     /// # Errors
     /// As [`call`](Self::call), for each.

@@ -2,8 +2,8 @@
 //!
 //! # Guarantees
 //! 1. What the transport says becomes what a caller can decide by: try later, give up, send less.
-//! 2. The certificate is renewed on the way, long before it expires, or when the server says that it has; the new one is kept before it
-//!    is used again.
+//! 2. The certificate is renewed on the way, long before it expires, or when the server says that
+//!    it has; the new one is kept before it is used again.
 
 use crate::{Upstream, UpstreamError};
 use parking_lot::Mutex;
@@ -97,7 +97,8 @@ impl Upstream for RemoteServer {
     fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError> {
         let bytes = encode_request(request)?;
         let answer = match self.channel.call(&bytes, deadline) {
-            // It was not at work for so long that its certificate ended. The request has had no effect.
+            // It was not at work for so long that its certificate ended. The request has had no
+            // effect.
             Err(NetError::Certificate(_)) if self.is_fresh() => self.channel.call(&bytes, deadline),
             answer => answer,
         };

@@ -1,7 +1,8 @@
 //! The thread that serves a drive's requests, each with a deadline.
 //!
 //! # Guarantees
-//! 1. [`DriveWorker::ask`] returns within its deadline, whatever the work does: work that hangs holds up the worker's thread only.
+//! 1. [`DriveWorker::ask`] returns within its deadline, whatever the work does: work that hangs
+//!    holds up the worker's thread only.
 //! 2. While work is late, further requests fail at once instead of waiting behind it.
 
 use std::io;
@@ -24,7 +25,8 @@ pub struct DriveWorker {
 }
 
 impl DriveWorker {
-    /// Starts a thread of this name. It ends when the worker is dropped and the work under way has ended.
+    /// Starts a thread of this name. It ends when the worker is dropped and the work under way has
+    /// ended.
     ///
     /// # Errors
     /// The system can't start a thread.
@@ -47,7 +49,8 @@ impl DriveWorker {
         self.late_items.load(Ordering::Acquire) > 0
     }
 
-    /// Has `work` done on the worker's thread, and returns its result; `None` if it isn't done by the deadline.
+    /// Has `work` done on the worker's thread, and returns its result; `None` if it isn't done by
+    /// the deadline.
     pub fn ask<T: Send + 'static>(
         &self,
         deadline: Duration,
@@ -57,7 +60,8 @@ impl DriveWorker {
             return None;
         }
         let (answer, answered) = sync_channel(1);
-        // Set by the first of two: the work that ends, and the caller that gives up. The second undoes the count.
+        // Set by the first of two: the work that ends, and the caller that gives up. The second
+        // undoes the count.
         let is_over = Arc::new(AtomicBool::new(false));
         let late_items = Arc::clone(&self.late_items);
         let is_over_for_worker = Arc::clone(&is_over);
@@ -73,7 +77,8 @@ impl DriveWorker {
         if let Ok(result) = answered.recv_timeout(deadline) {
             return Some(result);
         }
-        // Counts before it looks whether the work has ended, so that the worker never undoes a count that isn't there yet.
+        // Counts before it looks whether the work has ended, so that the worker never undoes a
+        // count that isn't there yet.
         self.late_items.fetch_add(1, Ordering::AcqRel);
         if !is_over.swap(true, Ordering::AcqRel) {
             return None;

@@ -237,7 +237,8 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
     let mut all = Ranges::default();
     all.add(0, 1 << 20);
     assert_eq!(found.present, all.without(&found.spoiled));
-    // Whoever reads a part of the block meets it as well, and none of that block is given to others then.
+    // Whoever reads a part of the block meets it as well, and none of that block is given to others
+    // then.
     let part = drive.read(A, seq(5), 600_000, 600_010).unwrap().spoiled;
     assert_eq!(part.iter().collect::<Vec<_>>(), [(600_000, 600_010)]);
     drive.spoil(A, seq(5), &part).unwrap();
@@ -295,7 +296,8 @@ fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
         let drive = make(Arc::new(disk.clone()));
         let steps = 2 + rng.below(12);
         let mut durable = 0;
-        // At each step every object changes; then the position moves; then some of the new content comes.
+        // At each step every object changes; then the position moves; then some of the new content
+        // comes.
         for n in 1..=steps {
             let (at, all) = (
                 100 + 10 * n,
@@ -419,7 +421,8 @@ fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
     });
     let usb = Arc::new(make(Arc::clone(&disk) as _));
     assert!(disk.drive.set(Arc::downgrade(&usb)).is_ok());
-    // Many times what it has room for, in parts of what is there already: nothing of it is free without cleaning.
+    // Many times what it has room for, in parts of what is there already: nothing of it is free
+    // without cleaning.
     let (mut rng, mut asked) = (Rng::new(3), 0);
     for round in 0..3000 {
         let no = ObjectNo::new(A.get() + rng.below(40));

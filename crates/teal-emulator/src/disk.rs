@@ -1,8 +1,10 @@
 //! A [`Disk`] that takes the time and spends the joules of a modelled drive.
 //!
 //! # Guarantees
-//! 1. The bytes are those of the wrapped disk, and so is durability: a sync is answered after that of the wrapped disk.
-//! 2. Every request within the disk is modelled and logged before its bytes move, in the order in which it came.
+//! 1. The bytes are those of the wrapped disk, and so is durability: a sync is answered after that
+//!    of the wrapped disk.
+//! 2. Every request within the disk is modelled and logged before its bytes move, in the order in
+//!    which it came.
 //! 3. A log that cannot be written is said in the [`Snapshot`]; the disk goes on.
 
 use crate::account::{Account, Requests};
@@ -68,8 +70,8 @@ pub struct EmulatedDisk<D> {
     header: Header,
     model: PowerModel,
     pace: Pace,
-    /// Guards the model and the log, so that requests are modelled in the order in which they come. The log is written under it:
-    /// the order of records is the order of requests.
+    /// Guards the model and the log, so that requests are modelled in the order in which they come.
+    /// The log is written under it: the order of records is the order of requests.
     core: Mutex<Core>,
 }
 
@@ -155,7 +157,8 @@ impl<D: Disk> EmulatedDisk<D> {
         &self.inner
     }
 
-    /// Models and logs a request. Its bytes are the caller's work, and so is to answer no earlier than the ticket says.
+    /// Models and logs a request. Its bytes are the caller's work, and so is to answer no earlier
+    /// than the ticket says.
     pub fn ask(&self, request: Request) -> Ticket {
         let core = &mut *self.core.lock();
         let asked = self.pace.now();

@@ -1,10 +1,12 @@
-//! The modelled drive: mechanics and power states together, requests in, times and joules out. No I/O, no clock.
+//! The modelled drive: mechanics and power states together, requests in, times and joules out. No
+//! I/O, no clock.
 //!
 //! # Guarantees
 //! 1. *Accounted*: the ledger's time is [`Drive::accounted`], to the nanosecond, after every event.
-//! 2. *One at a time*: a request begins when the one before it is done, background work that has begun is finished, and the
-//!    drive has come up.
-//! 3. *Over time*: the series holds the same joules as the ledger since [`Drive::begin_series`], by when they were spent.
+//! 2. *One at a time*: a request begins when the one before it is done, background work that has
+//!    begun is finished, and the drive has come up.
+//! 3. *Over time*: the series holds the same joules as the ledger since [`Drive::begin_series`], by
+//!    when they were spent.
 //! 4. *Nothing is lost by sleeping*: before it goes down, what is in the cache is on the surface.
 
 #[cfg(test)]
@@ -176,7 +178,8 @@ impl Drive {
         }
     }
 
-    /// Goes to its lowest state now, or as soon as what it has begun and taken in is on the surface. Says when it is there.
+    /// Goes to its lowest state now, or as soon as what it has begun and taken in is on the
+    /// surface. Says when it is there.
     pub fn sleep(&mut self, now: Time) -> Time {
         self.advance(now);
         if self.power == Power::Ready {

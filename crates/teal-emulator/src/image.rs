@@ -7,8 +7,10 @@
 //! | `control` | write: one command, which the [`Owner`] follows |
 //!
 //! # Guarantees
-//! 1. A request for `disk.img` is modelled when it comes, in the order in which it comes, and answered when the drive is done.
-//! 2. Commands are followed one after the other on a thread of their own, so that they may do what takes requests.
+//! 1. A request for `disk.img` is modelled when it comes, in the order in which it comes, and
+//!    answered when the drive is done.
+//! 2. Commands are followed one after the other on a thread of their own, so that they may do what
+//!    takes requests.
 //! 3. The number of open `stat` files is limited.
 
 use crate::disk::{EmulatedDisk, Ticket};
@@ -97,14 +99,16 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
     /// What is to be asked of the kernel.
     pub fn config() -> InitConfig {
         let defaults = InitConfig::default();
-        // Asynchronous direct I/O: the loop device does not wait for one request before it sends the next.
+        // Asynchronous direct I/O: the loop device does not wait for one request before it sends
+        // the next.
         InitConfig {
             wanted: defaults.wanted | InitFlags::ASYNC_DIO,
             ..defaults
         }
     }
 
-    /// Serves a session until its mount is gone. One thread reads requests: their order is the kernel's.
+    /// Serves a session until its mount is gone. One thread reads requests: their order is the
+    /// kernel's.
     ///
     /// # Errors
     /// [`SessionError`] when the device fails.
@@ -260,7 +264,8 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
     }
 
     fn fallocate(&self, offset: u64, length: u64, mode: FallocateFlags, reply: Reply) {
-        // Zeroing is answered so that the kernel writes zeros instead, as it does to a drive that cannot zero on its own.
+        // Zeroing is answered so that the kernel writes zeros instead, as it does to a drive that
+        // cannot zero on its own.
         if !mode.contains(FallocateFlags::PUNCH_HOLE) {
             return reply.error(Errno::OPNOTSUPP);
         }

@@ -1,7 +1,8 @@
-//! The log of an emulated disk: every request, mark and change of power, in the order in which they came.
+//! The log of an emulated disk: every request, mark and change of power, in the order in which they
+//! came.
 //!
-//! [`mod@format`] has the bytes. A [`Sink`] takes records: [`Ring`] keeps the newest in memory, [`LogWriter`] streams them to a file,
-//! [`LogReader`] reads that file again.
+//! [`mod@format`] has the bytes. A [`Sink`] takes records: [`Ring`] keeps the newest in memory,
+//! [`LogWriter`] streams them to a file, [`LogReader`] reads that file again.
 
 pub mod format;
 mod reader;

@@ -1,12 +1,14 @@
-//! An emulated disk over the network block device protocol, for guests whose own virtual disks drop flushes.
+//! An emulated disk over the network block device protocol, for guests whose own virtual disks drop
+//! flushes.
 //!
 //! # Guarantees
-//! 1. *As it came*: a flush is a flush, and a write with FUA one request; nothing is split or merged.
+//! 1. *As it came*: a flush is a flush, and a write with FUA one request; nothing is split or
+//!    merged.
 //! 2. *No panic on input*, and no more memory than the largest request of 32 MiB.
 //! 3. Requests of one connection are answered one after the other, each when the drive is done.
 //!
-//! How: the fixed newstyle handshake with `EXPORT_NAME`, `INFO` and `GO`, then simple replies. There is one export, whatever name is
-//! asked for. Numbers on the wire are big-endian.
+//! How: the fixed newstyle handshake with `EXPORT_NAME`, `INFO` and `GO`, then simple replies.
+//! There is one export, whatever name is asked for. Numbers on the wire are big-endian.
 
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,8 @@ impl Clock for VirtualClock {
 /// How modelled time passes.
 #[derive(Clone)]
 pub enum Pace {
-    /// A request comes when the one before is done, and the clock goes on by what it takes: no time is spent waiting.
+    /// A request comes when the one before is done, and the clock goes on by what it takes: no time
+    /// is spent waiting.
     Virtual(VirtualClock),
     /// A request comes when it comes, and is answered when the drive would have done it.
     Real {

@@ -1,10 +1,13 @@
 //! Power over time: joules by bins of time, in memory that does not grow.
 //!
 //! # Guarantees
-//! 1. *Complete*: the bins hold all energy that was booked since the beginning, to the femtojoule, each part in the bins of the time in which it was spent. What takes time is spent evenly
-//!    over it.
-//! 2. *Bounded*: there are never more than [`Series::BINS_MAX`] bins. When time goes beyond the last, each two become one, and bins are twice as wide.
-//! 3. *Whole*: as microjoules they sum up to the total that they are given, which rounds by use, not by time; each end of a bin is off by no more than that differs.
+//! 1. *Complete*: the bins hold all energy that was booked since the beginning, to the femtojoule,
+//!    each part in the bins of the time in which it was spent. What takes time is spent evenly over
+//!    it.
+//! 2. *Bounded*: there are never more than [`Series::BINS_MAX`] bins. When time goes beyond the
+//!    last, each two become one, and bins are twice as wide.
+//! 3. *Whole*: as microjoules they sum up to the total that they are given, which rounds by use,
+//!    not by time; each end of a bin is off by no more than that differs.
 
 #[cfg(test)]
 mod tests;

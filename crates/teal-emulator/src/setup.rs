@@ -1,7 +1,8 @@
 //! What is emulated: a profile, a size, and the figures the profile does not have.
 //!
 //! # Guarantees
-//! 1. A figure the profile has is taken from it; one it lacks is assumed or given, and named by [`Setup::assumed`].
+//! 1. A figure the profile has is taken from it; one it lacks is assumed or given, and named by
+//!    [`Setup::assumed`].
 //! 2. The size is a whole number of blocks, above zero and within the profile's capacity.
 
 use teal_energy::Profile;

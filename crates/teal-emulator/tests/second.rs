@@ -1,5 +1,6 @@
-//! The log of an emulated Microdrive against a second computation of the same requests: in floating point, from the thesis's
-//! Table 3.1 and the definitions, sharing no code with the mechanics or the drive.
+//! The log of an emulated Microdrive against a second computation of the same requests: in floating
+//! point, from the thesis's Table 3.1 and the definitions, sharing no code with the mechanics or
+//! the drive.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use parking_lot::Mutex;

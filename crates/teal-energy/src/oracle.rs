@@ -16,27 +16,32 @@
 //! - reads of an object that follow each other in the trace cost no seek, whoever served those before;
 //! - nobody waits for a burst, and of changes of an object only what no other one replaces in time is written;
 //! - a stop between two points may take a token that comes until the second, and counts from the first on;
-//! - a state that serves is charged no more rest than a slower one makes others wait for (`side::rest`): a radio that
+//! - a state that serves is charged no more rest than a slower one makes others wait for (`subproblem::rest`): a radio that
 //!   listens for 1.4 W on a machine of 1.19 W is charged 1.05 W;
 //! - a queue may grow beyond its size, and resting after the trace's end is free.
 //!
-//! Since devices then touch each other only through which of them serves a read, the price of each read takes the problem
-//! apart: see [`bound`]. What a bound leaves open is closed by running its [`Plan`]: the optimum lies between.
+//! # The method
+//! Devices then touch each other only through two kinds of constraints: each read is served by exactly one device, and a device
+//! takes no more start tokens than there are. [`bound`] is the *Lagrangian relaxation* of these (Geoffrion, 1974; Fisher, 1981):
+//! each constraint is replaced by a *dual price*, after which every device has a *subproblem* of its own, solved by dynamic
+//! programming. The value at any prices is a lower bound. The prices climb along a *subgradient*, which says how many more devices
+//! want a read than may serve it (Held, Wolfe and Crowder, 1974), in steps of the length that Rprop gives (Riedmiller and Braun,
+//! 1993). The [`Plan`] of a bound is a schedule that keeps all constraints: the optimum lies between the bound and its cost.
 
-mod alone;
+mod action_history;
 mod beam;
-mod bucket;
-mod deeds;
+mod device_search;
+mod dual_prices;
 mod joint;
 mod plan;
-mod prices;
 mod problem;
 mod repair;
-mod side;
+mod stop_bucket;
+mod subproblem;
 #[cfg(test)]
 mod tests;
 
+pub use dual_prices::{Tightened, bound};
 pub use joint::least;
 pub use plan::{Clairvoyant, Plan};
-pub use prices::{Tightened, bound};
 pub use problem::{Problem, Unsolvable, lateness};

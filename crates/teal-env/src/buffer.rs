@@ -1,7 +1,9 @@
-//! Memory that direct transfers take as it is, and a stock of it that spares the kernel from making pages anew.
+//! Memory that direct transfers take as it is, and a stock of it that spares the kernel from making
+//! pages anew.
 //!
 //! # Guarantees
-//! 1. A buffer starts at a page of memory, so that a [`crate::FileDisk`] neither copies what is written from it nor what is read into it.
+//! 1. A buffer starts at a page of memory, so that a [`crate::FileDisk`] neither copies what is
+//!    written from it nor what is read into it.
 //! 2. The stock keeps no more than its limit, and gives all back when asked.
 
 use std::ops::{Deref, DerefMut};

@@ -14,7 +14,8 @@ pub struct DiskShape {
     pub physical: u32,
     /// Whether repositioning costs time: heads and platters.
     pub rotational: bool,
-    /// Whether space must be [allocated](Disk::allocate) from a host file system before it can be relied on.
+    /// Whether space must be [allocated](Disk::allocate) from a host file system before it can be
+    /// relied on.
     pub sparse: bool,
 }
 
@@ -29,10 +30,12 @@ pub struct HostRoom {
 
 /// A disk of sectors. The contract is the fault model.
 ///
-/// 1. A write is *pending* until the next [`sync`](Disk::sync) that starts after it returned has returned `Ok`.
-/// 2. A crash keeps any subset of the pending physical sectors, in any order; each physical sector is either old, new or, if it was
-///    being written, unreadable.
-/// 3. A failed `sync` says nothing about what is durable, and a later successful one does not repair that.
+/// 1. A write is *pending* until the next [`sync`](Disk::sync) that starts after it returned has
+///    returned `Ok`.
+/// 2. A crash keeps any subset of the pending physical sectors, in any order; each physical sector
+///    is either old, new or, if it was being written, unreadable.
+/// 3. A failed `sync` says nothing about what is durable, and a later successful one does not
+///    repair that.
 /// 4. Reads see the newest write, pending or not, until a crash.
 /// 5. All offsets and lengths are whole sectors.
 pub trait Disk: Send + Sync {
@@ -42,7 +45,8 @@ pub trait Disk: Send + Sync {
     /// Fills `buf` from `at`.
     ///
     /// # Errors
-    /// The device's error; the content of `buf` is then undefined. Reading past the end is an error.
+    /// The device's error; the content of `buf` is then undefined. Reading past the end is an
+    /// error.
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()>;
 
     /// Writes `parts` one after another from `at`, as one request where the device allows.
@@ -63,13 +67,14 @@ pub trait Disk: Send + Sync {
     /// `StorageFull` when the host has no room; nothing changed then.
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()>;
 
-    /// What the host has left for a [sparse](DiskShape::sparse) disk; `None` where nothing bounds it, or that is not known. It reads
-    /// nothing of the disk itself.
+    /// What the host has left for a [sparse](DiskShape::sparse) disk; `None` where nothing bounds
+    /// it, or that is not known. It reads nothing of the disk itself.
     fn host_room(&self) -> Option<HostRoom> {
         None
     }
 
-    /// Whether what is written can be found again by whoever opens it next: nobody has deleted it meanwhile, or cut it short.
+    /// Whether what is written can be found again by whoever opens it next: nobody has deleted it
+    /// meanwhile, or cut it short.
     ///
     /// # Errors
     /// What has become of it.
@@ -77,7 +82,8 @@ pub trait Disk: Send + Sync {
         Ok(())
     }
 
-    /// Tells the device that these sectors hold nothing of value. A hint: their content is undefined afterwards.
+    /// Tells the device that these sectors hold nothing of value. A hint: their content is
+    /// undefined afterwards.
     ///
     /// # Errors
     /// The device's error; harmless.

@@ -1,11 +1,13 @@
 //! Small files that are written as a whole: settings, keys, lists that lie beside a store.
 //!
 //! # Guarantees
-//! 1. *Whole*: whatever happens meanwhile, the name leads to the old content or to the new one, never to a part.
-//! 2. *Durable*: when writing returns, content and name are on the disk: the file is synced before it gets its name,
-//!    and the directory afterwards.
+//! 1. *Whole*: whatever happens meanwhile, the name leads to the old content or to the new one,
+//!    never to a part.
+//! 2. *Durable*: when writing returns, content and name are on the disk: the file is synced before
+//!    it gets its name, and the directory afterwards.
 //! 3. *Private*: the file is readable by its owner only, from its first byte on.
-//! 4. Nothing is left behind by a failure. A crash may leave a file named `.new-` and 32 digits beside it.
+//! 4. Nothing is left behind by a failure. A crash may leave a file named `.new-` and 32 digits
+//!    beside it.
 
 use crate::entropy::{Entropy as _, SystemEntropy};
 use std::fs::{self, OpenOptions};
@@ -25,8 +27,8 @@ pub enum Existing {
 /// Writes `bytes` as the whole content of the file `path`.
 ///
 /// # Errors
-/// What the file system answers; the file at `path` is then what it was before, unless the directory alone could not
-/// be synced.
+/// What the file system answers; the file at `path` is then what it was before, unless the
+/// directory alone could not be synced.
 pub fn replace_file(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
     let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = parent.unwrap_or(Path::new("."));

@@ -1,11 +1,13 @@
-//! Bugs to switch on: a test harness is itself tested by breaking the code on purpose and seeing it caught.
+//! Bugs to switch on: a test harness is itself tested by breaking the code on purpose and seeing it
+//! caught.
 //!
 //! # Guarantees
-//! 1. Without the feature `seeded-bugs` of the crate that defines them, every hook is the constant `false`.
+//! 1. Without the feature `seeded-bugs` of the crate that defines them, every hook is the constant
+//!    `false`.
 //! 2. At most one bug of a crate is on, for the whole process.
 
-/// Defines the `Bug`s of a crate that has the feature `seeded-bugs`, what switches one of them on (`seed`, with the feature), and their hook:
-/// `bug(Bug::NAME)`.
+/// Defines the `Bug`s of a crate that has the feature `seeded-bugs`, what switches one of them on
+/// (`seed`, with the feature), and their hook: `bug(Bug::NAME)`.
 #[macro_export]
 macro_rules! seeded_bugs {
     ($(#[$of_all:meta])* pub enum Bug { $($(#[$of_one:meta])* $name:ident),+ $(,)? }) => {

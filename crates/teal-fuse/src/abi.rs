@@ -1,8 +1,8 @@
 //! Structs and constants of the kernel header `linux/fuse.h`, protocol 7.45.
 //!
 //! # How
-//! 1. The crate `fuse-abi` holds the layouts up to 7.40, generated from the header; names are the kernel's. What 7.41 to 7.45
-//!    added or changed is defined here and shadows the older form.
+//! 1. The crate `fuse-abi` holds the layouts up to 7.40, generated from the header; names are the
+//!    kernel's. What 7.41 to 7.45 added or changed is defined here and shadows the older form.
 //! 2. Operation codes are constants instead of that crate's enum: the kernel may send any number.
 //! 3. Sizes are pinned by a test, since the kernel checks them.
 
@@ -75,7 +75,8 @@ pub struct fuse_notify_prune_out {
     pub spare: u64,
 }
 
-/// 7.42: gives the kernel the memory of an entry and asks for the first request (`enum fuse_uring_cmd`).
+/// 7.42: gives the kernel the memory of an entry and asks for the first request (`enum
+/// fuse_uring_cmd`).
 pub const FUSE_IO_URING_CMD_REGISTER: u32 = 1;
 /// 7.42: answers a request and asks for the next one.
 pub const FUSE_IO_URING_CMD_COMMIT_AND_FETCH: u32 = 2;

@@ -27,7 +27,8 @@ impl BdiKnob {
     }
 }
 
-/// Sets `knob` of the mount with this device number (see [`crate::Session::device`]) to `value`, after `INIT`. Needs root.
+/// Sets `knob` of the mount with this device number (see [`crate::Session::device`]) to `value`,
+/// after `INIT`. Needs root.
 ///
 /// # Errors
 /// What writing the file says; the mount works all the same.

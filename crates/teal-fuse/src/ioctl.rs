@@ -1,5 +1,5 @@
-//! What is asked of devices by other ways than `read` and `write`: a few `ioctl`s, a message with no end, and commands through a ring. All `unsafe` of this
-//! crate is here.
+//! What is asked of devices by other ways than `read` and `write`: a few `ioctl`s, a message with
+//! no end, and commands through a ring. All `unsafe` of this crate is here.
 
 #![allow(
     unsafe_code,
@@ -17,13 +17,15 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Makes the fresh device `clone` one more channel of the connection of `of` (`FUSE_DEV_IOC_CLONE`).
+/// Makes the fresh device `clone` one more channel of the connection of `of`
+/// (`FUSE_DEV_IOC_CLONE`).
 pub(crate) fn attach(clone: BorrowedFd<'_>, of: BorrowedFd<'_>) -> Result<(), Errno> {
     const CLONE: u32 = opcode::read::<u32>(FUSE_DEV_IOC_MAGIC as u8, 0);
     let of = of.as_raw_fd().cast_unsigned();
     // SAFETY: the opcode takes a pointer to a `u32` that holds a descriptor, and only reads it.
     let request = unsafe { Setter::<CLONE, u32>::new(of) };
-    // SAFETY: both descriptors are open for the whole call; on one that is no FUSE device it fails and changes nothing.
+    // SAFETY: both descriptors are open for the whole call; on one that is no FUSE device it fails
+    // and changes nothing.
     unsafe { ioctl(clone, request) }
 }
 
@@ -31,7 +33,8 @@ const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LOOP_CLR_FD: Opcode = 0x4c01;
 const BLKROSET: Opcode = 0x125d;
-/// `struct loop_config`: descriptor u32 at 0, block size u32 at 4, `struct loop_info64` at 8 with flags u32 at 52 and the file's name, 64 bytes, at 56.
+/// `struct loop_config`: descriptor u32 at 0, block size u32 at 4, `struct loop_info64` at 8 with
+/// flags u32 at 52 and the file's name, 64 bytes, at 56.
 const LOOP_CONFIG: usize = 304;
 const LO_FLAGS: usize = 8 + 52;
 const LO_FILE_NAME: std::ops::Range<usize> = 8 + 56..8 + 56 + 63;
@@ -39,7 +42,8 @@ const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// Writes `head` and `missing` bytes that nobody can read, as one message. The device takes it up to these, and fails with `EFAULT`.
+/// Writes `head` and `missing` bytes that nobody can read, as one message. The device takes it up
+/// to these, and fails with `EFAULT`.
 pub(crate) fn write_without_its_end(
     device: BorrowedFd<'_>,
     head: &[u8],
@@ -55,8 +59,8 @@ pub(crate) fn write_without_its_end(
             iov_len: missing,
         },
     ];
-    // SAFETY: writing only reads what the parts describe. The first is memory of this program; of the second the kernel finds that it
-    // is none.
+    // SAFETY: writing only reads what the parts describe. The first is memory of this program; of
+    // the second the kernel finds that it is none.
     let written = unsafe {
         libc::writev(
             device.as_raw_fd(),
@@ -95,8 +99,8 @@ pub(crate) fn free_loop(control: BorrowedFd<'_>) -> Result<u32, Errno> {
     unsafe { ioctl(control, GetFree) }
 }
 
-/// Puts a loop device over a file until its last user is gone (`LOOP_CONFIGURE`). With `direct`, requests of whole blocks of so
-/// many bytes bypass the page cache of the file.
+/// Puts a loop device over a file until its last user is gone (`LOOP_CONFIGURE`). With `direct`,
+/// requests of whole blocks of so many bytes bypass the page cache of the file.
 pub(crate) fn configure_loop(
     device: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -117,9 +121,11 @@ pub(crate) fn configure_loop(
     config[LO_FLAGS..][..4].copy_from_slice(&flags.to_ne_bytes());
     let name = &name[..name.len().min(LO_FILE_NAME.len())];
     config[LO_FILE_NAME][..name.len()].copy_from_slice(name);
-    // SAFETY: the opcode takes a pointer to a `loop_config`, which has exactly this size, and only reads it.
+    // SAFETY: the opcode takes a pointer to a `loop_config`, which has exactly this size, and only
+    // reads it.
     let request = unsafe { Setter::<LOOP_CONFIGURE, [u8; LOOP_CONFIG]>::new(config) };
-    // SAFETY: both descriptors are open for the whole call; on one that is no loop device it fails and changes nothing.
+    // SAFETY: both descriptors are open for the whole call; on one that is no loop device it fails
+    // and changes nothing.
     unsafe { ioctl(device, request) }
 }
 
@@ -145,23 +151,28 @@ unsafe impl Ioctl for Clear {
 pub(crate) fn allow_writes(device: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: the opcode takes a pointer to an `int`, and only reads it.
     let request = unsafe { Setter::<BLKROSET, i32>::new(0) };
-    // SAFETY: the descriptor is open for the whole call; on one that is no block device it fails and changes nothing.
+    // SAFETY: the descriptor is open for the whole call; on one that is no block device it fails
+    // and changes nothing.
     unsafe { ioctl(device, request) }
 }
 
 /// Takes a loop device off its file, now or when its last user is gone (`LOOP_CLR_FD`).
 pub(crate) fn clear_loop(device: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: without an argument there is nothing the kernel could write to; on what is no loop device it fails.
+    // SAFETY: without an argument there is nothing the kernel could write to; on what is no loop
+    // device it fails.
     unsafe { ioctl(device, Clear) }
 }
 
-/// A ring that carries one command at a time to a FUSE device, and the memory the command lends to the kernel.
+/// A ring that carries one command at a time to a FUSE device, and the memory the command lends to
+/// the kernel.
 ///
-/// Invariant: between two calls of [`Lane::exchange`] no command is in flight, and the kernel does not touch the memory.
+/// Invariant: between two calls of [`Lane::exchange`] no command is in flight, and the kernel does
+/// not touch the memory.
 pub(crate) struct Lane {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     enter: u32,
-    /// Not registered with the ring, which the kernel takes apart some time after a process has died: the device is to close with it.
+    /// Not registered with the ring, which the kernel takes apart some time after a process has
+    /// died: the device is to close with it.
     device: Arc<OwnedFd>,
     queue: u16,
     area: Arc<Mutex<Area>>,
@@ -181,7 +192,8 @@ impl Lane {
     /// Bytes of `struct io_uring_sqe` in front of `len`.
     const LEN_AT: usize = 24;
 
-    /// A lane for requests of processor `queue`, for the one thread that will [`enable`](Self::enable) it.
+    /// A lane for requests of processor `queue`, for the one thread that will
+    /// [`enable`](Self::enable) it.
     pub(crate) fn new(
         device: Arc<OwnedFd>,
         queue: u16,
@@ -196,7 +208,8 @@ impl Lane {
             .setup_defer_taskrun()
             .build(1)
             .map_err(of)?;
-        // A lane that waits is idle: without this, processors would be kept from deep sleep as if a disk were at work.
+        // A lane that waits is idle: without this, processors would be kept from deep sleep as if a
+        // disk were at work.
         let no_iowait = if ring.params().is_feature_no_iowait() {
             EnterFlags::NO_IOWAIT
         } else {
@@ -219,7 +232,8 @@ impl Lane {
         done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// Tells the kernel that no more rings will come: until each queue has an entry, requests then come over the device, as before.
+    /// Tells the kernel that no more rings will come: until each queue has an entry, requests then
+    /// come over the device, as before.
     pub(crate) fn call_off(mut self) {
         self.queue = u16::MAX;
         let refused = self
@@ -228,7 +242,8 @@ impl Lane {
         log::debug!("rings are called off: {refused:?}");
     }
 
-    /// Gives the memory to the kernel, with an answer in it or, to register it, without one; waits until it holds a request.
+    /// Gives the memory to the kernel, with an answer in it or, to register it, without one; waits
+    /// until it holds a request.
     ///
     /// # Errors
     /// `ENOTCONN` or `ECONNABORTED` when the connection has ended, and what else the device says.
@@ -256,15 +271,17 @@ impl Lane {
             .cmd(argument)
             .addr(Some(places.as_ptr() as u64));
         let mut entry = command.build();
-        // SAFETY: an `Entry128` is 128 plain bytes, the first of them a `struct io_uring_sqe`; its `len` is a number that may have any value.
+        // SAFETY: an `Entry128` is 128 plain bytes, the first of them a `struct io_uring_sqe`; its
+        // `len` is a number that may have any value.
         unsafe {
             (&raw mut entry)
                 .byte_add(Self::LEN_AT)
                 .cast::<u32>()
                 .write(places.len() as u32)
         };
-        // SAFETY: `places`, two `iovec`s, and the memory they name, which `area` owns and the lock keeps from everybody else, stay where
-        // they are until the command is complete, which is waited for below. Where that cannot be seen, they are never freed.
+        // SAFETY: `places`, two `iovec`s, and the memory they name, which `area` owns and the lock
+        // keeps from everybody else, stay where they are until the command is complete, which is
+        // waited for below. Where that cannot be seen, they are never freed.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
         match self.complete() {
             Ok(result) if result < 0 => Err(Errno::from_raw_os_error(-result)),

@@ -1,8 +1,10 @@
 //! Loop devices: a file as a block device, for `fuseblk` mounts and for emulated disks.
 //!
 //! # How
-//! 1. The device is made with *autoclear*: it goes with its last user. That is this value until the mount holds it, and the mount then.
-//! 2. Nothing is read or written through it by us. Others may look at it (`blkid` does); they see the file.
+//! 1. The device is made with *autoclear*: it goes with its last user. That is this value until the
+//!    mount holds it, and the mount then.
+//! 2. Nothing is read or written through it by us. Others may look at it (`blkid` does); they see
+//!    the file.
 
 use crate::ioctl;
 use rustix::fs::{Mode, OFlags, open};
@@ -31,8 +33,8 @@ impl LoopDevice {
         Self::attach(file, read_only, None)
     }
 
-    /// Makes a device over `file` that passes every request on as it is, past the page cache of the file, in whole blocks of
-    /// `logical` bytes.
+    /// Makes a device over `file` that passes every request on as it is, past the page cache of the
+    /// file, in whole blocks of `logical` bytes.
     ///
     /// # Errors
     /// As [`LoopDevice::over`]; where the file's file system has no direct I/O.
@@ -61,7 +63,8 @@ impl LoopDevice {
             let name = file.as_os_str().as_encoded_bytes();
             match ioctl::configure_loop(device.as_fd(), backing.as_fd(), name, read_only, direct) {
                 Ok(()) => {
-                    // The mark of whoever had the device before (`blockdev --setro`) outlives their file.
+                    // The mark of whoever had the device before (`blockdev --setro`) outlives their
+                    // file.
                     if !read_only {
                         ioctl::allow_writes(device.as_fd())?;
                     }

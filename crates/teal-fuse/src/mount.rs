@@ -1,8 +1,10 @@
 //! Mounts and unmounts: by the system calls as root, by `fusermount3` as a user.
 //!
 //! # Guarantees
-//! 1. *Only ours*: an unmount touches the mount it was made for, recognised by its device number, never what lies there instead.
-//! 2. *No request*: neither way asks the served file system anything, so that neither can hang on it.
+//! 1. *Only ours*: an unmount touches the mount it was made for, recognised by its device number,
+//!    never what lies there instead.
+//! 2. *No request*: neither way asks the served file system anything, so that neither can hang on
+//!    it.
 
 mod beneath;
 mod fusermount;
@@ -27,10 +29,12 @@ const BLOCK_SIZE: u32 = 4096;
 pub struct MountOptions {
     /// What `df` shows as the source; with `block_device`, the device.
     pub source: String,
-    /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and `DESTROY`. Root only. The mount holds
-    /// the device exclusively, so nobody else may have it open with `O_EXCL`, this process included.
+    /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and
+    /// `DESTROY`. Root only. The mount holds the device exclusively, so nobody else may have it
+    /// open with `O_EXCL`, this process included.
     pub block_device: bool,
-    /// Users other than the mounting one may enter (as a user, only with `user_allow_other` in `/etc/fuse.conf`).
+    /// Users other than the mounting one may enter (as a user, only with `user_allow_other` in
+    /// `/etc/fuse.conf`).
     pub allow_other: bool,
     /// The kernel checks permissions by the attributes.
     pub default_permissions: bool,
@@ -176,7 +180,8 @@ impl DeviceNumber {
     }
 }
 
-/// Takes one mount away, from any thread. Not from a request's handler on a `fuseblk` mount: the kernel waits for `DESTROY`.
+/// Takes one mount away, from any thread. Not from a request's handler on a `fuseblk` mount: the
+/// kernel waits for `DESTROY`.
 #[derive(Debug, Clone)]
 pub struct Unmounter {
     point: PathBuf,
@@ -224,7 +229,8 @@ impl Unmounter {
     }
 }
 
-/// Takes away a mount at `point` whose server has died; without effect when what is there is alive or nothing.
+/// Takes away a mount at `point` whose server has died; without effect when what is there is alive
+/// or nothing.
 ///
 /// # Errors
 /// [`UnmountError`].
@@ -246,9 +252,11 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
 /// A question that is interrupted is asked so often.
 const INTERRUPTED_MAX: u32 = 10;
 
-/// Whether a mount at `point` has lost its server. The kernel answers `stat` from its cache even then; `statfs` asks the server.
+/// Whether a mount at `point` has lost its server. The kernel answers `stat` from its cache even
+/// then; `statfs` asks the server.
 pub fn is_dead(point: &Path) -> bool {
-    // A request that was on its way to a worker when the server died is interrupted, over rings; the next is told.
+    // A request that was on its way to a worker when the server died is interrupted, over rings;
+    // the next is told.
     let asked = (0..INTERRUPTED_MAX)
         .map(|_| rustix::fs::statfs(point).err())
         .find(|said| *said != Some(Errno::INTR));
@@ -259,8 +267,8 @@ pub fn is_dead(point: &Path) -> bool {
     )
 }
 
-/// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers yet; see
-/// [`crate::Session::start`].
+/// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers
+/// yet; see [`crate::Session::start`].
 ///
 /// # Errors
 /// [`MountError`].
@@ -374,7 +382,8 @@ fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountE
 }
 
 impl MountOptions {
-    /// Of a device that is mounted already, the kernel would show that mount here again and leave our descriptor idle.
+    /// Of a device that is mounted already, the kernel would show that mount here again and leave
+    /// our descriptor idle.
     fn is_source_free(&self) -> Result<(), MountError> {
         if self.block_device {
             rustix::fs::open(

@@ -5,9 +5,9 @@
 //! 2. Keeps no connection alive: after the session it fails with `ENODEV`.
 //!
 //! # Beware
-//! The kernel takes an inode's or a directory's lock for most of these, and a request on the same one may hold it until it is
-//! answered. So: never from inside [`crate::Serve::serve`], and never while holding a lock that a request waits for. Give them to
-//! a thread of their own.
+//! The kernel takes an inode's or a directory's lock for most of these, and a request on the same
+//! one may hold it until it is answered. So: never from inside [`crate::Serve::serve`], and never
+//! while holding a lock that a request waits for. Give them to a thread of their own.
 
 use crate::abi;
 use crate::request::NodeId;
@@ -17,10 +17,12 @@ use rustix::io::Errno;
 use std::sync::Weak;
 use zerocopy::IntoBytes;
 
-/// Sends notifications. Each returns whether the kernel knew the object; if not, there was nothing to do.
+/// Sends notifications. Each returns whether the kernel knew the object; if not, there was nothing
+/// to do.
 ///
 /// # Errors
-/// All methods: `ENODEV` when the mount is gone, `EINVAL` when the kernel does not know the notification.
+/// All methods: `ENODEV` when the mount is gone, `EINVAL` when the kernel does not know the
+/// notification.
 #[derive(Debug, Clone)]
 pub struct Notifier {
     transport: Weak<dyn Transport>,
@@ -40,8 +42,8 @@ impl Notifier {
         self.inval_inode(node, -1, 0)
     }
 
-    /// Drops the attributes of a node and its cached data from `offset` on, `length` bytes or, with 0, to the end. Dirty pages of
-    /// shared mappings are written back first.
+    /// Drops the attributes of a node and its cached data from `offset` on, `length` bytes or, with
+    /// 0, to the end. Dirty pages of shared mappings are written back first.
     pub fn inval_data(&self, node: NodeId, offset: u64, length: u64) -> Result<bool, Errno> {
         let signed = |n| i64::try_from(n).map_err(|_| Errno::INVAL);
         self.inval_inode(node, signed(offset)?, signed(length)?)
@@ -64,8 +66,8 @@ impl Notifier {
         self.entry(parent, name, 0)
     }
 
-    /// Lets a name expire: the next use looks it up again, but what is open or mounted below stays. Where the kernel cannot do
-    /// that (before 6.2), the name is dropped.
+    /// Lets a name expire: the next use looks it up again, but what is open or mounted below stays.
+    /// Where the kernel cannot do that (before 6.2), the name is dropped.
     pub fn expire_entry(&self, parent: NodeId, name: &[u8]) -> Result<bool, Errno> {
         let can = self.negotiated.flags.contains(InitFlags::HAS_EXPIRE_ONLY);
         self.entry(parent, name, if can { abi::FUSE_EXPIRE_ONLY } else { 0 })
@@ -83,8 +85,8 @@ impl Notifier {
         )
     }
 
-    /// Tells that `name`, which was `child`, was removed elsewhere; watchers (inotify) see it. `ENOTEMPTY` and `EBUSY` when the
-    /// kernel knows better.
+    /// Tells that `name`, which was `child`, was removed elsewhere; watchers (inotify) see it.
+    /// `ENOTEMPTY` and `EBUSY` when the kernel knows better.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<bool, Errno> {
         let out = abi::fuse_notify_delete_out {
             parent: parent.get(),
@@ -98,8 +100,9 @@ impl Notifier {
         )
     }
 
-    /// Puts data into the page cache, as if it had been read; a file shorter than its end grows. Of pages not cached
-    /// before, only those are kept that are stored whole or up to the end of the file.
+    /// Puts data into the page cache, as if it had been read; a file shorter than its end grows. Of
+    /// pages not cached before, only those are kept that are stored whole or up to the end of the
+    /// file.
     pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
         let out = abi::fuse_notify_store_out {
             nodeid: node.get(),
@@ -113,10 +116,12 @@ impl Notifier {
         )
     }
 
-    /// Raises the size that the kernel holds of a file to `size`, if it is less; its content stays as it is in the cache.
+    /// Raises the size that the kernel holds of a file to `size`, if it is less; its content stays
+    /// as it is in the cache.
     ///
-    /// The kernel has no message for this, but it raises the size before it takes the bytes of a [`store`](Self::store) that reaches
-    /// further. Here it finds none to take, and says so. (Linux 2.6.36 to 6.18. A kernel in which the size came last would leave it alone.)
+    /// The kernel has no message for this, but it raises the size before it takes the bytes of a
+    /// [`store`](Self::store) that reaches further. Here it finds none to take, and says so. (Linux
+    /// 2.6.36 to 6.18. A kernel in which the size came last would leave it alone.)
     pub fn raise_size(&self, node: NodeId, size: u64) -> Result<bool, Errno> {
         let Some(offset) = size.checked_sub(1) else {
             return Ok(true);

@@ -1,8 +1,8 @@
 //! The answer to one request.
 //!
 //! # Guarantees
-//! 1. *Exactly once*: answering consumes the [`Reply`]; dropping it unanswered sends `EIO`, where an answer is due. Where none
-//!    is accepted (forgets), nothing is ever sent.
+//! 1. *Exactly once*: answering consumes the [`Reply`]; dropping it unanswered sends `EIO`, where
+//!    an answer is due. Where none is accepted (forgets), nothing is ever sent.
 //! 2. *Whole*: a message is sent in one vectored write; data is never copied.
 //! 3. *Same channel*: the answer goes out where the request came in, from whichever thread.
 
@@ -30,8 +30,8 @@ use zerocopy::IntoBytes;
 pub enum Delivery {
     /// The kernel took it.
     Delivered,
-    /// The caller was killed or the mount is gone. What an entry or open reply would have given, a lookup or a handle, the
-    /// kernel does not hold and will not give back.
+    /// The caller was killed or the mount is gone. What an entry or open reply would have given, a
+    /// lookup or a handle, the kernel does not hold and will not give back.
     Lost,
 }
 
@@ -47,7 +47,8 @@ impl Delivery {
 pub struct Answer {
     /// The error; `None` when it succeeded.
     pub errno: Option<Errno>,
-    /// The node of an entry (0: there is no such name), bytes written or copied, the offset found, bytes of data; else 0.
+    /// The node of an entry (0: there is no such name), bytes written or copied, the offset found,
+    /// bytes of data; else 0.
     pub value: u64,
 }
 
@@ -107,7 +108,8 @@ impl Reply {
         let _ = self.send(0, &[]);
     }
 
-    /// Whether the kernel waits for an answer; not so for forgets and interrupts, whose [`Reply`] is simply dropped.
+    /// Whether the kernel waits for an answer; not so for forgets and interrupts, whose [`Reply`]
+    /// is simply dropped.
     pub fn is_due(&self) -> bool {
         self.due
     }
@@ -311,7 +313,8 @@ pub(crate) fn send(
     outlet.send(&slices)
 }
 
-/// Sends a notification that says it is `missing` bytes longer than `body`, and lets the other side find out that they cannot be read.
+/// Sends a notification that says it is `missing` bytes longer than `body`, and lets the other side
+/// find out that they cannot be read.
 pub(crate) fn send_without_its_end(
     transport: &dyn Transport,
     code: i32,

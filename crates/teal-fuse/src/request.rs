@@ -1,8 +1,10 @@
-//! One request of the kernel: its header, and its body as a typed [`Operation`] that borrows from the buffer.
+//! One request of the kernel: its header, and its body as a typed [`Operation`] that borrows from
+//! the buffer.
 //!
 //! # Guarantees
 //! 1. Decoding never panics, whatever the bytes.
-//! 2. A decoded name holds no NUL and is not empty; the data of a write is exactly as long as the request says.
+//! 2. A decoded name holds no NUL and is not empty; the data of a write is exactly as long as the
+//!    request says.
 
 mod body;
 mod decode;
@@ -78,7 +80,8 @@ pub enum DecodeError {
 }
 
 impl Header {
-    /// Splits a message into its header and its body; extensions (security contexts, groups) are left out of the body.
+    /// Splits a message into its header and its body; extensions (security contexts, groups) are
+    /// left out of the body.
     ///
     /// # Errors
     /// [`DecodeError::Length`].

@@ -1,32 +1,41 @@
 //! Requests over `io_uring`: answering one and getting the next is one system call instead of two.
 //!
 //! # How the kernel sees it
-//! A *queue* for each processor that can exist; a request goes into that of the processor its caller runs on. An *entry* of a queue is
-//! memory for one request and its answer, registered by one command; each further command commits an answer and completes when the
-//! next request is in that memory. The kernel writes there in the context of the thread that gave the command, and uses the entry
-//! first that was committed last. Once each queue has an entry, all requests come this way but forgets and interrupts, which are still
-//! read from the device; notifications are still written there. Before that, callers wait.
+//! A *queue* for each processor that can exist; a request goes into that of the processor its
+//! caller runs on. An *entry* of a queue is memory for one request and its answer, registered by
+//! one command; each further command commits an answer and completes when the next request is in
+//! that memory. The kernel writes there in the context of the thread that gave the command, and
+//! uses the entry first that was committed last. Once each queue has an entry, all requests come
+//! this way but forgets and interrupts, which are still read from the device; notifications are
+//! still written there. Before that, callers wait.
 //!
 //! # Guarantees
-//! 1. *One worker, one ring, one entry, one request*: a request that waits keeps its own worker from others and nothing else. Each queue
-//!    begins with as many workers as it is to have; while one of them waits for an answer that comes from another thread, as `fsync`'s
-//!    does, one more takes its place, up to [`QUEUE_WORKERS_MAX`]. What comes while all wait, waits in the kernel for the next commit.
-//! 2. *Memory in turns*: the kernel has an entry's memory exactly while its worker is inside `Lane::exchange`. Otherwise
-//!    the worker has it, or whoever answers, under a lock.
-//! 3. *An answer from anywhere*: a [`Reply`](crate::Reply) writes into the entry's memory and wakes its worker, which commits. An
-//!    answer to a request with a payload, which the handler may still be reading, is put aside first. An answer that nobody gave was
-//!    given by the drop of its `Reply`, so that no entry is lost.
-//! 4. *A clean end*: an unmount, an abort (`/sys/fs/fuse`) or another end of the connection completes the commands of idle workers with
-//!    `ENOTCONN` or `ECONNABORTED`, refuses the commits of busy ones, and ends the reading of the device; whoever reads there then
-//!    calls off those whose answer is still to come. A late answer finds its slot `Ended` and is lost. A killed process is the
-//!    kernel's: it cancels what is in flight and then closes the device, and callers see `ENOTCONN` or `ECONNABORTED`, or `ECANCELED` or
-//!    `EINTR` where a request was just on its way to a worker. That can be a moment later than the process is gone.
+//! 1. *One worker, one ring, one entry, one request*: a request that waits keeps its own worker
+//!    from others and nothing else. Each queue begins with as many workers as it is to have; while
+//!    one of them waits for an answer that comes from another thread, as `fsync`'s does, one more
+//!    takes its place, up to [`QUEUE_WORKERS_MAX`]. What comes while all wait, waits in the kernel
+//!    for the next commit.
+//! 2. *Memory in turns*: the kernel has an entry's memory exactly while its worker is inside
+//!    `Lane::exchange`. Otherwise the worker has it, or whoever answers, under a lock.
+//! 3. *An answer from anywhere*: a [`Reply`](crate::Reply) writes into the entry's memory and wakes
+//!    its worker, which commits. An answer to a request with a payload, which the handler may still
+//!    be reading, is put aside first. An answer that nobody gave was given by the drop of its
+//!    `Reply`, so that no entry is lost.
+//! 4. *A clean end*: an unmount, an abort (`/sys/fs/fuse`) or another end of the connection
+//!    completes the commands of idle workers with `ENOTCONN` or `ECONNABORTED`, refuses the commits
+//!    of busy ones, and ends the reading of the device; whoever reads there then calls off those
+//!    whose answer is still to come. A late answer finds its slot `Ended` and is lost. A killed
+//!    process is the kernel's: it cancels what is in flight and then closes the device, and callers
+//!    see `ENOTCONN` or `ECONNABORTED`, or `ECANCELED` or `EINTR` where a request was just on its
+//!    way to a worker. That can be a moment later than the process is gone.
 //! 5. *Idle is idle*: workers sleep in the kernel without a time-out.
-//! 6. *Bounded*: at most [`WORKERS_MAX`] workers and as many entries, whose payload is touched when it is first used.
+//! 6. *Bounded*: at most [`WORKERS_MAX`] workers and as many entries, whose payload is touched when
+//!    it is first used.
 //!
 //! # Why few workers
-//! The kernel gives a request to any entry that is free, and its worker must then be woken. One that is not free takes the next request
-//! with its commit, without going to sleep. With 16 workers for each queue, 8 callers that create files cost twice the switches.
+//! The kernel gives a request to any entry that is free, and its worker must then be woken. One
+//! that is not free takes the next request with its commit, without going to sleep. With 16 workers
+//! for each queue, 8 callers that create files cost twice the switches.
 
 mod area;
 mod slot;
@@ -118,8 +127,9 @@ impl Rings {
         ))
     }
 
-    /// Starts `wanted` workers for each queue, or as many as may be. `serve` answers a message through an outlet, or says that nobody
-    /// will. Where not every queue can have a worker, all requests come over the device.
+    /// Starts `wanted` workers for each queue, or as many as may be. `serve` answers a message
+    /// through an outlet, or says that nobody will. Where not every queue can have a worker, all
+    /// requests come over the device.
     pub(crate) fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,

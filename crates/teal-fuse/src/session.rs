@@ -2,10 +2,11 @@
 //!
 //! # Guarantees
 //! 1. *Handshake first*: a [`Session`] exists only after `INIT` was answered.
-//! 2. *Each request once*: every readable request reaches [`Serve::serve`] once, on one of the workers; one that cannot be decoded
-//!    is answered `EINVAL` here.
+//! 2. *Each request once*: every readable request reaches [`Serve::serve`] once, on one of the
+//!    workers; one that cannot be decoded is answered `EINVAL` here.
 //! 3. *A panic costs one request*: it is logged, the request gets `EIO`, the worker goes on.
-//! 4. *Clean end*: after an unmount every worker returns and so does [`Session::run`], without an error.
+//! 4. *Clean end*: after an unmount every worker returns and so does [`Session::run`], without an
+//!    error.
 //! 5. *Never all held up*: requests that wait do not keep others from being served (`crew`).
 //! 6. *No leftovers*: a session that is dropped takes its mount with it.
 
@@ -51,7 +52,8 @@ pub enum SessionError {
         /// The kernel's minor version.
         minor: u32,
     },
-    /// The first request was something else than `INIT`: somebody else read from the connection before.
+    /// The first request was something else than `INIT`: somebody else read from the connection
+    /// before.
     #[error("the connection began with operation {opcode} instead of INIT")]
     NotInit {
         /// The operation.
@@ -77,7 +79,8 @@ pub enum SessionError {
 /// A connection whose handshake is done.
 #[derive(Debug)]
 pub struct Session {
-    // Before the mount, so that it is dropped first: an unmount waits for answers while the device is open.
+    // Before the mount, so that it is dropped first: an unmount waits for answers while the device
+    // is open.
     transport: Arc<dyn Transport>,
     rings: Option<Rings>,
     negotiated: Negotiated,
@@ -85,7 +88,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Mounts at `point` and answers `INIT`. Callers may use the mount at once; they wait until [`Session::run`].
+    /// Mounts at `point` and answers `INIT`. Callers may use the mount at once; they wait until
+    /// [`Session::run`].
     ///
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
@@ -162,7 +166,8 @@ impl Session {
         Notifier::new(Arc::downgrade(&self.transport), self.negotiated)
     }
 
-    /// A handle by which another thread ends [`Session::run`]; `None` when the connection was made elsewhere.
+    /// A handle by which another thread ends [`Session::run`]; `None` when the connection was made
+    /// elsewhere.
     pub fn unmounter(&self) -> Option<Unmounter> {
         self.mount.0.clone()
     }
@@ -172,9 +177,10 @@ impl Session {
         self.mount.0.as_ref().map(Unmounter::device)
     }
 
-    /// Serves until the mount is gone, on this thread and others: over rings if that was negotiated, with `threads` threads for each
-    /// processor, else on `threads` threads, each with a channel of its own where the system allows it, and more while these are all held
-    /// up. Where a thread cannot be had, fewer serve.
+    /// Serves until the mount is gone, on this thread and others: over rings if that was
+    /// negotiated, with `threads` threads for each processor, else on `threads` threads, each with
+    /// a channel of its own where the system allows it, and more while these are all held up. Where
+    /// a thread cannot be had, fewer serve.
     ///
     /// # Errors
     /// The first failure of the device, when all workers have ended.
@@ -302,7 +308,8 @@ impl Session {
                 ..
             }) => reply.error(Errno::PROTO),
             Ok(request) => {
-                // The reply is dropped by the unwinding and so answers. What else a panic leaves behind is the server's own.
+                // The reply is dropped by the unwinding and so answers. What else a panic leaves
+                // behind is the server's own.
                 if catch_unwind(AssertUnwindSafe(|| serve.serve(request, reply))).is_err() {
                     log::error!(
                         "operation {} on node {} panicked",
@@ -320,8 +327,8 @@ impl Session {
     }
 }
 
-/// Rings, if they are wanted, offered, and can be had: once they are negotiated, nothing works without them. The configuration without
-/// them otherwise.
+/// Rings, if they are wanted, offered, and can be had: once they are negotiated, nothing works
+/// without them. The configuration without them otherwise.
 fn with_rings(
     transport: &dyn Transport,
     config: &InitConfig,

@@ -1,4 +1,5 @@
-//! Real mounts of a tiny read-only file system, through the public API alone. Without `/dev/fuse` nothing is tested here.
+//! Real mounts of a tiny read-only file system, through the public API alone. Without `/dev/fuse`
+//! nothing is tested here.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -522,7 +523,8 @@ fn a_block_device_mount_sends_syncfs_and_destroy() {
     );
 }
 
-/// As root, runs itself as `nobody`, in a mount namespace of its own whose `/dev/fuse` is open to all.
+/// As root, runs itself as `nobody`, in a mount namespace of its own whose `/dev/fuse` is open to
+/// all.
 #[test]
 fn a_user_mounts_through_fusermount3() {
     if rustix::process::geteuid().is_root() {

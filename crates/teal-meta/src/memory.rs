@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *The same contract*: it passes the suite that the database passes.
-//! 2. *Power cuts*: [`Memory::crash`] gives what a power cut now would leave: everything that was durable, nothing else.
+//! 2. *Power cuts*: [`Memory::crash`] gives what a power cut now would leave: everything that was
+//!    durable, nothing else.
 
 mod read;
 mod table;

@@ -1,7 +1,8 @@
 //! The contract of stored metadata: transactions on one volume at a time.
 //!
 //! # Guarantees
-//! 1. Every method is about the volume of its transaction; volume 0 holds what belongs to the server as a whole (settings).
+//! 1. Every method is about the volume of its transaction; volume 0 holds what belongs to the
+//!    server as a whole (settings).
 //! 2. Numbers are below 2^63; the caller has seen to it. A larger one to look for is found nowhere.
 //! 3. Lists come in ascending order of their keys, names by their bytes.
 
@@ -19,11 +20,13 @@ use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, VolumeId};
 pub enum Durability {
     /// Before the answer.
     Now,
-    /// With the next one that is; until then a power cut may undo it, and everything written after it.
+    /// With the next one that is; until then a power cut may undo it, and everything written after
+    /// it.
     Soon,
 }
 
-/// Stored metadata of many volumes. Used from many threads: one writes at a time, others read what was before.
+/// Stored metadata of many volumes. Used from many threads: one writes at a time, others read what
+/// was before.
 pub trait Meta: Send + Sync {
     /// Every volume.
     ///
@@ -31,8 +34,8 @@ pub trait Meta: Send + Sync {
     /// [`MetaError`].
     fn volumes(&self) -> Result<Vec<VolumeId>>;
 
-    /// One transaction that may change things. `work` is called once, unless there is an error before; it says whether the transaction
-    /// happens. Use [`write()`].
+    /// One transaction that may change things. `work` is called once, unless there is an error
+    /// before; it says whether the transaction happens. Use [`write()`].
     ///
     /// # Errors
     /// [`MetaError`]; nothing has happened.
@@ -43,7 +46,8 @@ pub trait Meta: Send + Sync {
         work: &mut dyn FnMut(&mut dyn Write) -> bool,
     ) -> Result<()>;
 
-    /// One transaction that reads. `work` is called once, unless there is an error before. Use [`read()`].
+    /// One transaction that reads. `work` is called once, unless there is an error before. Use
+    /// [`read()`].
     ///
     /// # Errors
     /// [`MetaError`].
@@ -132,7 +136,8 @@ pub trait Read {
     /// The live extents of an object that overlap the range, whole.
     fn extents(&self, object: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>>;
 
-    /// The newest row of an object's history at or before `at`: which commit made it, and what of it (`None`: gone).
+    /// The newest row of an object's history at or before `at`: which commit made it, and what of
+    /// it (`None`: gone).
     fn object_at(
         &self,
         object: ObjectNo,
@@ -150,13 +155,15 @@ pub trait Read {
     -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
     /// Every name the object has ever had up to `at`, each once.
     fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<Link>>;
-    /// The names of a directory after the commit `at`: those of its newest snapshot at or before that, with what has changed since.
+    /// The names of a directory after the commit `at`: those of its newest snapshot at or before
+    /// that, with what has changed since.
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames>;
     /// What was last counted of a directory's names; zeros if nothing was.
     fn tally(&self, dir: ObjectNo) -> Result<Tally>;
     /// The newest row at or before `at` of each extended attribute the object has ever had.
     fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
-    /// Every row of an object's content history at or before `at` that overlaps the range, whole, by commit.
+    /// Every row of an object's content history at or before `at` that overlaps the range, whole,
+    /// by commit.
     fn extents_at(
         &self,
         object: ObjectNo,
@@ -164,8 +171,8 @@ pub trait Read {
         at: CommitSeq,
     ) -> Result<Vec<PastExtent>>;
 
-    /// Chunks that content history names, in an order that stays, at most `limit` rows, behind `after`; a chunk comes as often as it is named.
-    /// Whatever lives now is in history too.
+    /// Chunks that content history names, in an order that stays, at most `limit` rows, behind
+    /// `after`; a chunk comes as often as it is named. Whatever lives now is in history too.
     fn named_chunks(
         &self,
         after: Option<PastPlace>,
@@ -210,7 +217,8 @@ pub trait Read {
     fn conflicts_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, ConflictRow)>>;
 }
 
-/// What a transaction can change. Every method may fail with [`MetaError`]. History takes rows in, and gives none up.
+/// What a transaction can change. Every method may fail with [`MetaError`]. History takes rows in,
+/// and gives none up.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait Write: Read {
     /// Sets the volume's own row.
@@ -245,7 +253,8 @@ pub trait Write: Read {
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()>;
-    /// A snapshot of a directory: the names that live in it now are those after the commit `seq`, in which all its changes up to now lie.
+    /// A snapshot of a directory: the names that live in it now are those after the commit `seq`,
+    /// in which all its changes up to now lie.
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()>;
     /// Sets what is counted of a directory's names.
     fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()>;
@@ -281,7 +290,8 @@ pub trait Write: Read {
         part: u32,
         bytes: &[u8],
     ) -> Result<()>;
-    /// Drops what a replica has staged in this incarnation up to this batch, and in every other incarnation.
+    /// Drops what a replica has staged in this incarnation up to this batch, and in every other
+    /// incarnation.
     fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()>;
 
     /// Sets a replica.

@@ -148,7 +148,8 @@ pub struct Tally {
     pub changes: u64,
 }
 
-/// An extended attribute in history: its name, the commit, and the value from then on (`None`: gone).
+/// An extended attribute in history: its name, the commit, and the value from then on (`None`:
+/// gone).
 pub type PastXattr = (Vec<u8>, CommitSeq, Option<Vec<u8>>);
 
 /// A commit.

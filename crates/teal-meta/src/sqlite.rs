@@ -1,9 +1,10 @@
 //! Metadata in a SQLite database.
 //!
 //! # Guarantees
-//! 1. *Durable*: write-ahead log with `synchronous=FULL`; a transaction that may wait does without its own sync, and the next full one,
-//!    which syncs the same log, covers it.
-//! 2. *Ours*: a database of another program or of a newer version is refused before anything is written to it.
+//! 1. *Durable*: write-ahead log with `synchronous=FULL`; a transaction that may wait does without
+//!    its own sync, and the next full one, which syncs the same log, covers it.
+//! 2. *Ours*: a database of another program or of a newer version is refused before anything is
+//!    written to it.
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
@@ -24,8 +25,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use teal_types::VolumeId;
 
-/// Connections that read at the same time; who comes then waits. A connection more would cost more than that: it has to learn the schema,
-/// and has statements and pages of its own.
+/// Connections that read at the same time; who comes then waits. A connection more would cost more
+/// than that: it has to learn the schema, and has statements and pages of its own.
 const READERS: usize = 8;
 
 /// A database of metadata. One process at a time should serve it; SQLite keeps others from harm.

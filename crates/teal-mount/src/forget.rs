@@ -1,11 +1,12 @@
 //! What has changed elsewhere, the kernel must forget.
 //!
 //! # Guarantees
-//! 1. The kernel is told from a thread of its own that holds no lock: it may take an inode's lock, which a request may hold until it is
-//!    answered.
-//! 2. A file that has grown is as long in the kernel before anybody is told that the change has arrived here: programs that append ask
-//!    nobody for its size.
-//! 3. Whoever changes something only leaves word and goes on; the order in which things changed is the order in which the kernel hears.
+//! 1. The kernel is told from a thread of its own that holds no lock: it may take an inode's lock,
+//!    which a request may hold until it is answered.
+//! 2. A file that has grown is as long in the kernel before anybody is told that the change has
+//!    arrived here: programs that append ask nobody for its size.
+//! 3. Whoever changes something only leaves word and goes on; the order in which things changed is
+//!    the order in which the kernel hears.
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -17,8 +18,8 @@ use teal_fuse::{NodeId, Notifier};
 use teal_posix::{FileSystem, Invalidation, InvalidationSink};
 use teal_types::ObjectNo;
 
-/// More than this at once, and the kernel forgets everything of the objects concerned when it gets to it: the queue is cut to the newest word
-/// on each.
+/// More than this at once, and the kernel forgets everything of the objects concerned when it gets
+/// to it: the queue is cut to the newest word on each.
 const QUEUE_MAX: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -119,7 +120,8 @@ impl Forgetting {
     }
 }
 
-/// Raises the size that the kernel holds of a file, unless the file has been cut since: then the kernel did that itself, or hears of it next.
+/// Raises the size that the kernel holds of a file, unless the file has been cut since: then the
+/// kernel did that itself, or hears of it next.
 fn raise(notifier: &Notifier, client: &FileSystem, no: ObjectNo, size: u64) -> Result<bool, Errno> {
     if client.getattr(no).is_ok_and(|attr| attr.size < size) {
         return Ok(true);

@@ -1,17 +1,22 @@
-//! The mount: FUSE requests on one side, the client on the other. No policy, no locks, no state but counters.
+//! The mount: FUSE requests on one side, the client on the other. No policy, no locks, no state but
+//! counters.
 //!
 //! # What the kernel is told (measured request counts in `docs/semantics.md`)
-//! 1. Entries, attributes and the absence of names never time out: this mount knows of every change, and tells the kernel what to forget
-//!    when one comes from elsewhere.
-//! 2. Opens are refused with `ENOSYS`, so the kernel stops sending them: a warm open, read and close costs no request. Flushes
-//!    likewise. Object lifetime then follows lookups and forgets alone.
-//! 3. Permissions are checked by the kernel (`default_permissions`), access control lists included (`POSIX_ACL`); the umask, which
-//!    an inherited list overrules, is left to the client (`DONT_MASK`). Locks stay in the kernel.
-//! 4. As root the mount is made on a block device (the store's, or a loop device over its file): then `sync(2)` and `syncfs(2)` are
-//!    passed on, and `umount` returns when everything is durable.
-//! 5. Direct writes are answered before the program goes on, asynchronous ones too: of one that is still on its way the kernel keeps old
-//!    pages for good that somebody reads meanwhile.
-//! 6. Written data goes through at once (no write-back cache): what a commit takes is never older than the interval.
+//! 1. Entries, attributes and the absence of names never time out: this mount knows of every
+//!    change, and tells the kernel what to forget when one comes from elsewhere.
+//! 2. Opens are refused with `ENOSYS`, so the kernel stops sending them: a warm open, read and
+//!    close costs no request. Flushes likewise. Object lifetime then follows lookups and forgets
+//!    alone.
+//! 3. Permissions are checked by the kernel (`default_permissions`), access control lists included
+//!    (`POSIX_ACL`); the umask, which an inherited list overrules, is left to the client
+//!    (`DONT_MASK`). Locks stay in the kernel.
+//! 4. As root the mount is made on a block device (the store's, or a loop device over its file):
+//!    then `sync(2)` and `syncfs(2)` are passed on, and `umount` returns when everything is
+//!    durable.
+//! 5. Direct writes are answered before the program goes on, asynchronous ones too: of one that is
+//!    still on its way the kernel keeps old pages for good that somebody reads meanwhile.
+//! 6. Written data goes through at once (no write-back cache): what a commit takes is never older
+//!    than the interval.
 
 mod counts;
 mod forget;
@@ -51,7 +56,8 @@ pub enum Uring {
 pub struct MountSettings {
     /// The store's file or device, which `df` shows.
     pub source: PathBuf,
-    /// Whether to mount on a block device where that is possible, so that `sync(2)` and `syncfs(2)` reach the volume.
+    /// Whether to mount on a block device where that is possible, so that `sync(2)` and `syncfs(2)`
+    /// reach the volume.
     pub syncfs: bool,
     /// No changes.
     pub read_only: bool,
@@ -67,7 +73,8 @@ pub struct MountSettings {
     pub threads: NonZeroUsize,
     /// Which way requests come.
     pub uring: Uring,
-    /// Every opening, closing, read and question for a file's attributes comes as a request: the kernel keeps nothing of files. For recordings of all that programs ask.
+    /// Every opening, closing, read and question for a file's attributes comes as a request: the
+    /// kernel keeps nothing of files. For recordings of all that programs ask.
     pub observed: bool,
 }
 
@@ -84,11 +91,12 @@ pub struct Mount {
     observed: bool,
 }
 
-/// Kilobytes the kernel reads ahead: two of the largest requests, so that one is read from the disk while the other is copied. Its
-/// default of 128 costs eight times the requests.
+/// Kilobytes the kernel reads ahead: two of the largest requests, so that one is read from the disk
+/// while the other is copied. Its default of 128 costs eight times the requests.
 const READ_AHEAD_KB: u32 = 2048;
 
-/// Mounts on the store's own block device, or on a loop device over its file: only such a mount is told of `sync(2)`.
+/// Mounts on the store's own block device, or on a loop device over its file: only such a mount is
+/// told of `sync(2)`.
 fn on_device(
     point: &Path,
     settings: &MountSettings,
@@ -124,7 +132,8 @@ fn on_device(
 }
 
 impl Mount {
-    /// Mounts `client` at `point`. A mount made by root serves all users, one made by a user serves that user.
+    /// Mounts `client` at `point`. A mount made by root serves all users, one made by a user serves
+    /// that user.
     ///
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
@@ -216,7 +225,8 @@ impl Mount {
             let started = self
                 .forgetting
                 .start(self.session.notifier(), Arc::clone(&self.client));
-            // Not waited for in the end: it may just be telling the kernel something, until the connection is gone.
+            // Not waited for in the end: it may just be telling the kernel something, until the
+            // connection is gone.
             drop(started.map_err(|e| {
                 SessionError::Device(Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))
             })?);
@@ -226,7 +236,8 @@ impl Mount {
         served
     }
 
-    /// From now on shows every request to `watcher`, until another or none takes its place. Without one this costs a request one branch.
+    /// From now on shows every request to `watcher`, until another or none takes its place. Without
+    /// one this costs a request one branch.
     pub fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
         self.watch.set(watcher);
     }

@@ -48,7 +48,8 @@ fn maker(header: &Header, umask: u32) -> Caller {
     }
 }
 
-/// Where a store is a copy, a number can come to mean another object, of another birth: then the kernel keeps nothing of the one before.
+/// Where a store is a copy, a number can come to mean another object, of another birth: then the
+/// kernel keeps nothing of the one before.
 fn generation(attr: &Attr) -> u64 {
     if attr.object == ObjectNo::ROOT {
         return 0;
@@ -78,7 +79,8 @@ fn time(set: TimeSet) -> TimeChange {
 }
 
 fn changes(set: &SetAttr) -> SetAttrRequest {
-    // The kernel sends a change of nothing for `chown(path, -1, -1)`, without a word of the bits that it takes away elsewhere.
+    // The kernel sends a change of nothing for `chown(path, -1, -1)`, without a word of the bits
+    // that it takes away elsewhere.
     let is_empty = set.perm.is_none()
         && set.uid.is_none()
         && set.gid.is_none()
@@ -360,8 +362,9 @@ impl Mount {
                 cached,
                 ..
             } => {
-                // The kernel takes the size it holds for the end. It does not say of single writes that they append, or do not
-                // (RWF_APPEND, RWF_NOAPPEND): only their offset tells. What comes out of its cache has its place.
+                // The kernel takes the size it holds for the end. It does not say of single writes
+                // that they append, or do not (RWF_APPEND, RWF_NOAPPEND): only their offset tells.
+                // What comes out of its cache has its place.
                 let asks_for_end = flags.contains(OFlags::APPEND) && !cached;
                 let flags = WriteFlags {
                     asks_for_end,

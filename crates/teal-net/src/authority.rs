@@ -1,10 +1,12 @@
 //! The server's authority: the key that signs its own certificate and those of all its clients.
 //!
 //! # Guarantees
-//! 1. One directory holds one authority for ever: it is made when there is none, and never replaced.
-//! 2. Only the authority is kept. The server's own key and certificate are made anew at every start and never written.
-//! 3. A certificate is not made with a date before the authority's own: a machine that wakes up in 1970 hands out nothing
-//!    that is void once its clock is right.
+//! 1. One directory holds one authority for ever: it is made when there is none, and never
+//!    replaced.
+//! 2. Only the authority is kept. The server's own key and certificate are made anew at every start
+//!    and never written.
+//! 3. A certificate is not made with a date before the authority's own: a machine that wakes up in
+//!    1970 hands out nothing that is void once its clock is right.
 
 use crate::error::IdentityError;
 use crate::fingerprint::Fingerprint;
@@ -53,7 +55,8 @@ impl ServerIdentity {
     /// Loads the authority in `dir`; makes one, and `dir`, if there is none.
     ///
     /// # Errors
-    /// The file cannot be read or written, others may read it, or it is damaged. A damaged one is not replaced.
+    /// The file cannot be read or written, others may read it, or it is damaged. A damaged one is
+    /// not replaced.
     pub fn open(dir: &Path, clock: &dyn Clock) -> Result<Self, IdentityError> {
         let path = dir.join(FILE);
         if let Some(identity) = Self::load(&path)? {
@@ -145,7 +148,8 @@ impl ServerIdentity {
         Ok((certificate.der().clone(), validity))
     }
 
-    /// Who holds `certificate`, and from when to when; `None` unless this authority signed it for a client.
+    /// Who holds `certificate`, and from when to when; `None` unless this authority signed it for a
+    /// client.
     pub(crate) fn recognise(
         &self,
         certificate: &CertificateDer<'_>,

@@ -3,10 +3,12 @@
 //! # Guarantees
 //! 1. A call returns by its deadline, whatever the network does.
 //! 2. A request is sent once: it is repeated only if it certainly never left this machine.
-//! 3. A connection on which nothing comes any more is given up: after [`ChannelOptions::unacknowledged`] if what was sent does not
-//!    arrive, within twice [`ChannelOptions::keep_alive`] while a request waits on it, and at once when a deadline passes in
-//!    silence. The next call makes a new one.
-//! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of life every few minutes.
+//! 3. A connection on which nothing comes any more is given up: after
+//!    [`ChannelOptions::unacknowledged`] if what was sent does not arrive, within twice
+//!    [`ChannelOptions::keep_alive`] while a request waits on it, and at once when a deadline
+//!    passes in silence. The next call makes a new one.
+//! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of
+//!    life every few minutes.
 
 pub(crate) mod connection;
 mod options;
@@ -91,8 +93,8 @@ impl Channel {
     /// Sends `request` and waits for its answer.
     ///
     /// # Errors
-    /// See [`NetError`]. After [`NetError::Unreachable`] the request may or may not have had its effect; after all others
-    /// but [`NetError::Protocol`] and a too large answer, it had none.
+    /// See [`NetError`]. After [`NetError::Unreachable`] the request may or may not have had its
+    /// effect; after all others but [`NetError::Protocol`] and a too large answer, it had none.
     pub fn call(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
         self.runtime.block_on(self.ask(request, deadline))
     }
@@ -125,8 +127,9 @@ impl Channel {
         Ok(answer.bytes.into())
     }
 
-    /// Renews the certificate if it is time; the caller saves the identity that comes back. The server's word on whether
-    /// it is time counts; only if it has not been heard yet, the clock that shows `now` does.
+    /// Renews the certificate if it is time; the caller saves the identity that comes back. The
+    /// server's word on whether it is time counts; only if it has not been heard yet, the clock
+    /// that shows `now` does.
     ///
     /// # Errors
     /// See [`NetError`]. The old certificate still holds as long as it held before.
@@ -150,7 +153,8 @@ impl Channel {
             identity: identity.clone(),
             is_due: Some(false),
         };
-        // The next call shows the new certificate; those in progress keep their connection until they are answered.
+        // The next call shows the new certificate; those in progress keep their connection until
+        // they are answered.
         self.runtime.block_on(self.slot.lock()).current = None;
         Ok(Some(identity))
     }
@@ -184,7 +188,8 @@ impl Channel {
         Err(self.unreachable(format!("no answer within {deadline:?}")))
     }
 
-    /// Notes in `used` on which connection the request went out, and how much had been heard on it before.
+    /// Notes in `used` on which connection the request went out, and how much had been heard on it
+    /// before.
     async fn exchange<Q, A>(
         &self,
         method: &'static str,
@@ -224,7 +229,8 @@ impl Channel {
         }
     }
 
-    /// Notes the server's word on renewing, unless it speaks of a certificate that has been renewed since.
+    /// Notes the server's word on renewing, unless it speaks of a certificate that has been renewed
+    /// since.
     fn heard(&self, connection: &ClientConnection, is_due: bool) {
         let mut own = self.own.lock();
         if connection.expires() == own.identity.expires() {
@@ -241,7 +247,8 @@ impl Channel {
         {
             return Ok(connection.clone());
         }
-        // Whoever waited while another failed shares its failure, instead of failing one after the other.
+        // Whoever waited while another failed shares its failure, instead of failing one after the
+        // other.
         if let Some(failure) = &slot.failure
             && self.failures.load(Ordering::Acquire) != failures
         {
@@ -296,12 +303,13 @@ async fn wait(delay: Duration) {
     }
 }
 
-/// Shows the one-time `token` to the server at `address`, `host:port`, which must be the one of `fingerprint`; `device`
-/// is what its people will know this machine by. The caller saves the identity.
+/// Shows the one-time `token` to the server at `address`, `host:port`, which must be the one of
+/// `fingerprint`; `device` is what its people will know this machine by. The caller saves the
+/// identity.
 ///
 /// # Errors
-/// See [`NetError`]. After [`NetError::Unreachable`] the token may be used up: if it is refused the next time, a new one
-/// is needed.
+/// See [`NetError`]. After [`NetError::Unreachable`] the token may be used up: if it is refused the
+/// next time, a new one is needed.
 pub fn enrol(
     runtime: &Handle,
     address: &str,

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 /// Why a request got no answer. Every text is made for the person who has to act on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetError {
-    /// Nobody answers, or not in time. Whether a request that was sent took effect is not known. Try again later.
+    /// Nobody answers, or not in time. Whether a request that was sent took effect is not known.
+    /// Try again later.
     #[error("the server at {address} cannot be reached: {why}")]
     Unreachable {
         /// Where the server was looked for.
@@ -14,7 +15,8 @@ pub enum NetError {
         /// What happened.
         why: String,
     },
-    /// The server knows the machine and says no: revoked, or the token is wrong or used. Trying again changes nothing.
+    /// The server knows the machine and says no: revoked, or the token is wrong or used. Trying
+    /// again changes nothing.
     #[error("the server refuses: {0}")]
     Refused(String),
     /// The server is at one of its limits; the request had no effect. Try again later.
@@ -23,8 +25,9 @@ pub enum NetError {
     /// The request or its answer is larger than the limit; send less at a time.
     #[error("too large: {0}")]
     TooLarge(String),
-    /// The server proves another identity than the one expected, or does not accept this machine's certificate. If
-    /// [`crate::Channel::renew_if_due`] does not help, the machine is to be enrolled again.
+    /// The server proves another identity than the one expected, or does not accept this machine's
+    /// certificate. If [`crate::Channel::renew_if_due`] does not help, the machine is to be
+    /// enrolled again.
     #[error("{0}")]
     Certificate(String),
     /// What answers does not speak this protocol, or broke down at this request.

@@ -4,7 +4,8 @@ use ring::digest;
 use std::fmt;
 use std::str::FromStr;
 
-/// The SHA-256 of the certificate of a server's authority. Printed as `sha256:` and 64 hexadecimal digits.
+/// The SHA-256 of the certificate of a server's authority. Printed as `sha256:` and 64 hexadecimal
+/// digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -38,7 +39,8 @@ impl fmt::Debug for Fingerprint {
 impl FromStr for Fingerprint {
     type Err = NotAFingerprint;
 
-    /// Takes what `Display` writes, and what other tools make of it: capital letters, colons between bytes, no prefix.
+    /// Takes what `Display` writes, and what other tools make of it: capital letters, colons
+    /// between bytes, no prefix.
     fn from_str(text: &str) -> Result<Self, NotAFingerprint> {
         let text = text.trim().to_ascii_lowercase();
         let digits: Vec<u8> = text

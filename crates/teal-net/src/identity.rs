@@ -86,7 +86,8 @@ impl ClientIdentity {
     /// Loads the identity kept in `dir`.
     ///
     /// # Errors
-    /// There is none (an [`IdentityError::Io`] of kind `NotFound`), others may read it, or it is damaged.
+    /// There is none (an [`IdentityError::Io`] of kind `NotFound`), others may read it, or it is
+    /// damaged.
     pub fn load(dir: &Path) -> Result<Self, IdentityError> {
         let path = &dir.join(FILE);
         let kept = IdentityFile::read(path, &FIELDS)?;
@@ -172,7 +173,8 @@ impl NewKey {
             key: self.0.serialize_der().into(),
             certificate: answer.certificate.to_vec().into(),
         };
-        // The certificate must belong to the key; that it leads to the server's authority shows at its first use.
+        // The certificate must belong to the key; that it leads to the server's authority shows at
+        // its first use.
         let fits = identity.tls();
         fits.map_err(|e| {
             NetError::Protocol(format!(

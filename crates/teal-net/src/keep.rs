@@ -1,8 +1,11 @@
-//! A private key and its certificate in one file: lines of `name: value`, then PEM, which other tools read too.
+//! A private key and its certificate in one file: lines of `name: value`, then PEM, which other
+//! tools read too.
 //!
 //! # Guarantees
-//! 1. The file is readable by its owner only, from its first byte on; one that others may read is refused.
-//! 2. The file is replaced as a whole or not at all, and is on the disk when writing returns ([`replace_file`]).
+//! 1. The file is readable by its owner only, from its first byte on; one that others may read is
+//!    refused.
+//! 2. The file is replaced as a whole or not at all, and is on the disk when writing returns
+//!    ([`replace_file`]).
 
 use crate::error::IdentityError;
 use base64::Engine as _;

@@ -2,36 +2,41 @@
 
 use std::time::Duration;
 
-/// What a server takes at most. What exceeds a limit is refused in words, or waits where that is said.
+/// What a server takes at most. What exceeds a limit is refused in words, or waits where that is
+/// said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportLimits {
     /// Bytes of one message, request or answer, without what the transport adds. 4 MiB.
     pub message_bytes: usize,
     /// Connections of enrolled machines at a time. 1024.
     pub connections: usize,
-    /// Connections of one enrolled machine at a time; one would do, but a machine that has moved leaves dead ones. 8.
+    /// Connections of one enrolled machine at a time; one would do, but a machine that has moved
+    /// leaves dead ones. 8.
     pub connections_per_peer: usize,
-    /// Connections in the handshake at a time; whoever comes then takes the place of the oldest. 64.
+    /// Connections in the handshake at a time; whoever comes then takes the place of the oldest.
+    /// 64.
     pub handshakes: usize,
-    /// Connections at a time of those who have shown no certificate, after the handshake; whoever comes then takes the place of the
-    /// oldest. 64.
+    /// Connections at a time of those who have shown no certificate, after the handshake; whoever
+    /// comes then takes the place of the oldest. 64.
     pub strangers: usize,
-    /// Requests in progress at a time, each of which occupies a blocking thread of the runtime; everybody who waits
-    /// for news has one. 2048.
+    /// Requests in progress at a time, each of which occupies a blocking thread of the runtime;
+    /// everybody who waits for news has one. 2048.
     pub requests: usize,
     /// Requests in progress at a time of one machine; more wait. 32.
     pub requests_per_peer: usize,
-    /// Requests of one machine per second, averaged over a second; more wait for up to a second. 5000.
+    /// Requests of one machine per second, averaged over a second; more wait for up to a second.
+    /// 5000.
     pub requests_per_second: u32,
     /// Enrolments per second, of everybody together; more wait for up to a second. 5.
     pub enrolments_per_second: u32,
-    /// How long someone who connects may take to show who it is, and then to say something; enrolling may take thrice
-    /// as long. 10 seconds.
+    /// How long someone who connects may take to show who it is, and then to say something;
+    /// enrolling may take thrice as long. 10 seconds.
     pub patience: Duration,
-    /// How long a request may take to arrive, from its first byte to its last; it occupies a place meanwhile. 2 minutes.
+    /// How long a request may take to arrive, from its first byte to its last; it occupies a place
+    /// meanwhile. 2 minutes.
     pub arrival: Duration,
-    /// How long a connection is silent before it is asked whether it still lives; it then has `patience` to answer. 5
-    /// minutes: each time wakes a machine that may be idle.
+    /// How long a connection is silent before it is asked whether it still lives; it then has
+    /// `patience` to answer. 5 minutes: each time wakes a machine that may be idle.
     pub silence: Duration,
 }
 
@@ -75,7 +80,8 @@ impl TokenBucket {
         }
     }
 
-    /// Asks for one thing at `now`: how long it has to wait, or `None` if that would be longer than [`WAIT`].
+    /// Asks for one thing at `now`: how long it has to wait, or `None` if that would be longer than
+    /// [`WAIT`].
     pub(crate) fn take(&mut self, now: Duration) -> Option<Duration> {
         let paid = self.paid.max(now) + self.interval;
         let wait = paid.saturating_sub(now + BURST.max(self.interval));

@@ -1,9 +1,11 @@
 //! The server's side: listens, lets in, and stops.
 //!
 //! # Guarantees
-//! 1. A machine that is slow, silent or talks nonsense costs one place among those in the handshake, or among the strangers,
-//!    for a limited time, loses it to newcomers when there are no others, and costs other machines nothing.
-//! 2. [`Listening::stop`] returns by its deadline. Until then no new request is let in and those in progress are answered.
+//! 1. A machine that is slow, silent or talks nonsense costs one place among those in the
+//!    handshake, or among the strangers, for a limited time, loses it to newcomers when there are
+//!    no others, and costs other machines nothing.
+//! 2. [`Listening::stop`] returns by its deadline. Until then no new request is let in and those in
+//!    progress are answered.
 
 mod answer;
 mod connection;
@@ -30,7 +32,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// A server that listens. Dropping it ends it at once; [`Listening::stop`] lets requests in progress finish.
+/// A server that listens. Dropping it ends it at once; [`Listening::stop`] lets requests in
+/// progress finish.
 #[derive(Debug)]
 pub struct Listening {
     address: SocketAddr,
@@ -40,7 +43,8 @@ pub struct Listening {
     accepting: JoinHandle<bool>,
 }
 
-/// Serves `service` on `listener`, within `limits`, as `identity`, which judges certificates by `clock`.
+/// Serves `service` on `listener`, within `limits`, as `identity`, which judges certificates by
+/// `clock`.
 ///
 /// # Errors
 /// The listener or the identity cannot be used.
@@ -90,8 +94,9 @@ impl Listening {
         self.address
     }
 
-    /// Lets no new request in and waits for those in progress, `within` at most; what lasts longer is cut off, though its
-    /// [`Service::call`] goes on until it returns. Returns whether nothing was cut off.
+    /// Lets no new request in and waits for those in progress, `within` at most; what lasts longer
+    /// is cut off, though its [`Service::call`] goes on until it returns. Returns whether nothing
+    /// was cut off.
     pub fn stop(mut self, within: Duration) -> bool {
         self.course.send_replace(ServingCourse::Stop(within));
         let runtime = self.runtime.clone();

@@ -1,4 +1,5 @@
-//! Everything through a real listener on the loopback: a server, its service and machines that speak with it.
+//! Everything through a real listener on the loopback: a server, its service and machines that
+//! speak with it.
 
 mod limits;
 mod links;

@@ -1,10 +1,12 @@
 //! How both sides are checked: by the authority that signed, never by a name, and never by a clock.
 //!
 //! # Guarantees
-//! 1. TLS 1.3 only, with Ed25519 certificates; no sessions are resumed, so that every connection proves both sides anew.
-//! 2. A client's certificate is accepted if the server's own authority signed it for that use, whatever its dates: they
-//!    are judged at each request, where a refusal can say why.
-//! 3. A server's certificate is accepted if it leads to the authority of the expected fingerprint, whatever its dates.
+//! 1. TLS 1.3 only, with Ed25519 certificates; no sessions are resumed, so that every connection
+//!    proves both sides anew.
+//! 2. A client's certificate is accepted if the server's own authority signed it for that use,
+//!    whatever its dates: they are judged at each request, where a refusal can say why.
+//! 3. A server's certificate is accepted if it leads to the authority of the expected fingerprint,
+//!    whatever its dates.
 
 use crate::fingerprint::Fingerprint;
 use crate::validity::CertificateValidity;
@@ -30,7 +32,8 @@ fn crypto() -> Arc<CryptoProvider> {
     Arc::new(provider::default_provider())
 }
 
-/// Verifies that `authority` signed `certificate` for `usage`, and finds its dates, without regard to any clock.
+/// Verifies that `authority` signed `certificate` for `usage`, and finds its dates, without regard
+/// to any clock.
 pub(crate) fn verify(
     certificate: &CertificateDer<'_>,
     authority: &CertificateDer<'_>,
@@ -45,7 +48,8 @@ pub(crate) fn verify(
             .verify_for_usage(&algorithms, &anchors, &[], time, usage, None, None)
             .map(|_| ())
     };
-    // Asked for the beginning and the end of time, the verifier tells the dates; asked for one of them, the truth.
+    // Asked for the beginning and the end of time, the verifier tells the dates; asked for one of
+    // them, the truth.
     let issued = match at(0) {
         Err(webpki::Error::CertNotValidYet { not_before, .. }) => not_before.as_secs(),
         other => other.map(|()| 0)?,
@@ -66,7 +70,8 @@ fn refused(error: &webpki::Error) -> Error {
     }
 }
 
-/// What the server accepts from clients: nothing at all (to enrol), or a certificate of its own authority.
+/// What the server accepts from clients: nothing at all (to enrol), or a certificate of its own
+/// authority.
 #[derive(Debug)]
 struct OwnClients {
     authority: CertificateDer<'static>,
@@ -186,7 +191,8 @@ pub(crate) fn server(
     Ok(config)
 }
 
-/// The client's side of TLS, towards the server of `fingerprint`; without a certificate it can only enrol.
+/// The client's side of TLS, towards the server of `fingerprint`; without a certificate it can only
+/// enrol.
 pub(crate) fn client(
     fingerprint: Fingerprint,
     own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,

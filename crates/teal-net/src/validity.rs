@@ -1,8 +1,10 @@
 //! From when to when a client's certificate holds, and what a server makes of that at a time.
 //!
 //! # Guarantees
-//! 1. A certificate is renewed from two thirds of its life on, and up to [`GRACE`] after its end, by whoever holds its key.
-//! 2. A certificate from the future is good: the authority itself signed it, so it is the server's clock that went back.
+//! 1. A certificate is renewed from two thirds of its life on, and up to [`GRACE`] after its end,
+//!    by whoever holds its key.
+//! 2. A certificate from the future is good: the authority itself signed it, so it is the server's
+//!    clock that went back.
 
 use std::time::Duration;
 use teal_types::Timestamp;

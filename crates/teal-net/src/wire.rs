@@ -1,4 +1,5 @@
-//! The messages of the gRPC service `teal.v1.Teal`, written by hand so that building needs no protobuf compiler.
+//! The messages of the gRPC service `teal.v1.Teal`, written by hand so that building needs no
+//! protobuf compiler.
 //!
 //! `docs/protocol.md` holds the same as protobuf text; a test here pins the bytes of each message.
 
@@ -10,7 +11,8 @@ pub(crate) const ENROL: &str = "/teal.v1.Teal/Enrol";
 pub(crate) const CALL: &str = "/teal.v1.Teal/Call";
 /// A new certificate for the old one.
 pub(crate) const RENEW: &str = "/teal.v1.Teal/Renew";
-/// Set to [`RENEW_DUE`] in every answer while the peer's certificate, by the server's clock, is to be renewed.
+/// Set to [`RENEW_DUE`] in every answer while the peer's certificate, by the server's clock, is to
+/// be renewed.
 pub(crate) const RENEW_HEADER: &str = "teal-renew";
 /// See [`RENEW_HEADER`].
 pub(crate) const RENEW_DUE: &str = "due";

@@ -1,4 +1,5 @@
-//! A message far over the limit costs the server no memory. Alone in its process, whose memory is measured.
+//! A message far over the limit costs the server no memory. Alone in its process, whose memory is
+//! measured.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -32,7 +33,8 @@ impl Service for Echo {
     }
 }
 
-/// A request whose body is `announced` at its beginning, goes on for `left` bytes, and then ends or stalls.
+/// A request whose body is `announced` at its beginning, goes on for `left` bytes, and then ends or
+/// stalls.
 struct Endless {
     announced: Option<u32>,
     left: usize,
@@ -94,7 +96,8 @@ impl rustls::client::danger::ServerCertVerifier for Anybody {
     }
 }
 
-/// Another implementation of the client, which heeds no limit: the status that `body` is answered with.
+/// Another implementation of the client, which heeds no limit: the status that `body` is answered
+/// with.
 async fn careless(address: std::net::SocketAddr, pem: &str, body: Endless) -> String {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();

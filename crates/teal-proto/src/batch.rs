@@ -1,7 +1,8 @@
 //! The bytes of operations, and the digest by which a batch is known.
 //!
 //! # Guarantees
-//! 1. *One encoding*: the same operations have the same bytes and the same digest, however they were divided into parts.
+//! 1. *One encoding*: the same operations have the same bytes and the same digest, however they
+//!    were divided into parts.
 //! 2. *Distrust*: bytes that are not exactly operations are an error.
 
 use crate::CodecError;
@@ -32,7 +33,8 @@ pub fn decode_ops(mut bytes: &[u8]) -> Result<Vec<Op>, CodecError> {
     Ok(ops)
 }
 
-/// The digest of a batch: BLAKE3 over the [encoded](encode_ops) operations of all its parts, in order.
+/// The digest of a batch: BLAKE3 over the [encoded](encode_ops) operations of all its parts, in
+/// order.
 pub fn batch_digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     parts.into_iter().for_each(|part| {

@@ -1,16 +1,21 @@
 //! What a client and the server say to each other, and its bytes. They meet only here.
 //!
 //! # Guarantees
-//! 1. *Versioned*: every message starts with [`PROTOCOL`]; another number is [`CodecError::Version`], named in words.
-//! 2. *Bounded*: a message has at most [`MESSAGE_MAX`] bytes, and decoding allocates no more than a small multiple of what has arrived.
-//! 3. *Distrust*: bytes that are no message are an error, never a panic; names are checked as they are decoded.
-//! 4. *One reader*: a client talks in [`Request`]s and each has one [`Reply`]; the server never speaks first (a long poll carries what
-//!    happens elsewhere).
+//! 1. *Versioned*: every message starts with [`PROTOCOL`]; another number is
+//!    [`CodecError::Version`], named in words.
+//! 2. *Bounded*: a message has at most [`MESSAGE_MAX`] bytes, and decoding allocates no more than a
+//!    small multiple of what has arrived.
+//! 3. *Distrust*: bytes that are no message are an error, never a panic; names are checked as they
+//!    are decoded.
+//! 4. *One reader*: a client talks in [`Request`]s and each has one [`Reply`]; the server never
+//!    speaks first (a long poll carries what happens elsewhere).
 //!
 //! # Bytes
-//! A message is the protocol number (two bytes, little-endian) and the message in the encoding of postcard 1: variants by their order, as
-//! varints; integers as varints; byte strings and lists with their length before them; options with one byte before them. The order of variants and
-//! fields is therefore part of the protocol; `docs/protocol.md` lists them and a test pins the bytes.
+//! A message is the protocol number (two bytes, little-endian) and the message in the encoding of
+//! postcard 1: variants by their order, as varints; integers as varints; byte strings and lists
+//! with their length before them; options with one byte before them. The order of variants and
+//! fields is therefore part of the protocol; `docs/protocol.md` lists them and a test pins the
+//! bytes.
 
 mod batch;
 mod codec;

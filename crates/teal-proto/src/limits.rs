@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The most bytes of one encoded message: a chunk of the largest size and its surroundings.
 pub const MESSAGE_MAX: usize = (4 << 20) + (64 << 10);
 
-/// Bytes of operations that a client gathers into one [`Stage`](crate::Request::Stage), unless a single one is larger.
+/// Bytes of operations that a client gathers into one [`Stage`](crate::Request::Stage), unless a
+/// single one is larger.
 pub const STAGE_BYTES: usize = 1 << 20;
 
 /// The most chunks asked for or announced in one message.

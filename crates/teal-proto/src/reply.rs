@@ -28,9 +28,11 @@ pub struct Welcome {
 pub enum Told {
     /// All is as the client says.
     Known,
-    /// The client has no life yet, or its store is a copy of one that went on: it must ask for a new one before it sends anything.
+    /// The client has no life yet, or its store is a copy of one that went on: it must ask for a
+    /// new one before it sends anything.
     Incarnate,
-    /// The server does not have the history the client has seen: it was restored from a copy that ends at this commit, or earlier.
+    /// The server does not have the history the client has seen: it was restored from a copy that
+    /// ends at this commit, or earlier.
     Lost {
         /// The last commit both surely have.
         common: CommitSeq,
@@ -46,7 +48,8 @@ pub enum Change {
     Is {
         /// Its state.
         version: Box<Version>,
-        /// Where content has changed since the commit asked for, as (offset, length); `None`: anywhere.
+        /// Where content has changed since the commit asked for, as (offset, length); `None`:
+        /// anywhere.
         ranges: Option<Vec<(u64, u64)>>,
     },
     /// It is gone.
@@ -80,7 +83,8 @@ pub struct Pulled {
 pub struct Listing {
     /// Which.
     pub dir: ObjectNo,
-    /// Names with the states of what they lead to, ascending by the names' bytes. `None`: there is no such directory.
+    /// Names with the states of what they lead to, ascending by the names' bytes. `None`: there is
+    /// no such directory.
     pub entries: Option<Vec<(Name, Version)>>,
     /// There is more: go on behind the last name.
     pub more: bool,
@@ -98,7 +102,8 @@ pub struct Data {
 /// The answer to one [`Want`](crate::Want).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Got {
-    /// The content of `len` bytes from the wanted offset on (perhaps less than wanted); what no piece covers is zeros.
+    /// The content of `len` bytes from the wanted offset on (perhaps less than wanted); what no
+    /// piece covers is zeros.
     Is {
         /// How much is answered.
         len: u64,
@@ -122,9 +127,11 @@ pub enum ConflictKind {
     Xattr,
     /// Two gave the same name: the later object has the conflict name.
     Name,
-    /// One removed what another had changed, or a directory another had put something into: it is still there, or there again.
+    /// One removed what another had changed, or a directory another had put something into: it is
+    /// still there, or there again.
     Removal,
-    /// Two moved the same object, or together they would have moved a directory into itself: the first one's move holds.
+    /// Two moved the same object, or together they would have moved a directory into itself: the
+    /// first one's move holds.
     Move,
 }
 
@@ -183,7 +190,8 @@ pub enum RefusalCode {
     NeedsChunks,
     /// The batch's parts are not all there, or not those of its digest: stage it again.
     NeedsParts,
-    /// The batch's stamp belongs to another batch: the client's store is a copy, it needs a new incarnation.
+    /// The batch's stamp belongs to another batch: the client's store is a copy, it needs a new
+    /// incarnation.
     Cloned,
     /// The server cannot read what it must.
     Damaged,
@@ -262,7 +270,8 @@ pub enum Reply {
     Devices(Vec<DeviceNote>),
     /// To [`Request::ListPast`](crate::Request::ListPast).
     PastNames {
-        /// Each name with the object it led to, by their bytes; `None`: there was no such directory.
+        /// Each name with the object it led to, by their bytes; `None`: there was no such
+        /// directory.
         names: Option<Vec<(Name, ObjectNo)>>,
         /// Whether there are more behind the last.
         more: bool,

@@ -15,8 +15,8 @@ pub struct Hello {
     pub seen: CommitSeq,
     /// The digest of the history up to there.
     pub seen_digest: [u8; 32],
-    /// Some of the commits up to which it had applied the history before, ascending, each with the digest of the history there; at most
-    /// [`EARLIER_MAX`](crate::EARLIER_MAX).
+    /// Some of the commits up to which it had applied the history before, ascending, each with the
+    /// digest of the history there; at most [`EARLIER_MAX`](crate::EARLIER_MAX).
     pub earlier: Vec<(CommitSeq, [u8; 32])>,
     /// The life of the server's history that it knows; 0: none.
     pub server_incarnation: u32,
@@ -42,11 +42,11 @@ pub struct Want {
 pub enum Request {
     /// The first one of a connection: [`Reply::Welcome`](crate::Reply::Welcome).
     Hello(Hello),
-    /// A new life: a fresh lease of object numbers, batches counted from 1. For a new client, or one whose store is a copy:
-    /// [`Reply::Incarnated`](crate::Reply::Incarnated).
+    /// A new life: a fresh lease of object numbers, batches counted from 1. For a new client, or
+    /// one whose store is a copy: [`Reply::Incarnated`](crate::Reply::Incarnated).
     Incarnate,
-    /// What has changed behind `since`; if nothing, the answer comes when something has, or after `wait_ms`:
-    /// [`Reply::Pulled`](crate::Reply::Pulled).
+    /// What has changed behind `since`; if nothing, the answer comes when something has, or after
+    /// `wait_ms`: [`Reply::Pulled`](crate::Reply::Pulled).
     Pull {
         /// The incarnation that asks; 0: none yet.
         incarnation: u32,
@@ -54,19 +54,22 @@ pub enum Request {
         since: CommitSeq,
         /// The digest of the history there.
         digest: [u8; 32],
-        /// Only what may concern whoever [keeps](Request::Keep) this is told; 0, or one that the server does not know: everything is.
+        /// Only what may concern whoever [keeps](Request::Keep) this is told; 0, or one that the
+        /// server does not know: everything is.
         filter: u64,
         /// Goes on behind this object in a long answer, with the `to` it named.
         after: Option<(ObjectNo, CommitSeq)>,
         /// Milliseconds, at most [`WAIT_MAX`](crate::WAIT_MAX).
         wait_ms: u32,
     },
-    /// Which of these chunks the server does not have: [`Reply::Missing`](crate::Reply::Missing). A hint: a commit verifies again.
+    /// Which of these chunks the server does not have: [`Reply::Missing`](crate::Reply::Missing). A
+    /// hint: a commit verifies again.
     Have {
         /// At most [`CHUNKS_MAX`](crate::CHUNKS_MAX).
         chunks: Vec<ChunkId>,
     },
-    /// Stores chunks durably: [`Reply::Done`](crate::Reply::Done). They are kept for a while, until a commit names them.
+    /// Stores chunks durably: [`Reply::Done`](crate::Reply::Done). They are kept for a while, until
+    /// a commit names them.
     Put {
         /// Their content; the server names them itself.
         chunks: Vec<ByteBuf>,
@@ -82,7 +85,8 @@ pub enum Request {
         /// Its operations; a batch's operations are those of all its parts.
         ops: Vec<Op>,
     },
-    /// Commits a batch: [`Reply::Committed`](crate::Reply::Committed). The same batch again is answered as before.
+    /// Commits a batch: [`Reply::Committed`](crate::Reply::Committed). The same batch again is
+    /// answered as before.
     Commit {
         /// The incarnation that made it.
         incarnation: u32,
@@ -90,13 +94,16 @@ pub enum Request {
         batch: u64,
         /// How many parts it has.
         parts: u32,
-        /// BLAKE3 over the encoded operations of its parts, in order: [`batch_digest`](crate::batch_digest).
+        /// BLAKE3 over the encoded operations of its parts, in order:
+        /// [`batch_digest`](crate::batch_digest).
         digest: [u8; 32],
     },
-    /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings). The answer has the first, or as much of it
-    /// as fits; then, whole or not at all, the directories below it, level by level, then the others and those below them.
+    /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings).
+    /// The answer has the first, or as much of it as fits; then, whole or not at all, the
+    /// directories below it, level by level, then the others and those below them.
     List {
-        /// Directories, and the name behind which to go on; at most [`WANTS_MAX`](crate::WANTS_MAX).
+        /// Directories, and the name behind which to go on; at most
+        /// [`WANTS_MAX`](crate::WANTS_MAX).
         dirs: Vec<(ObjectNo, Option<Name>)>,
         /// How many entries may come beside those of the first; an empty directory counts as one.
         ahead: u32,
@@ -106,12 +113,14 @@ pub enum Request {
         /// At most [`WANTS_MAX`](crate::WANTS_MAX).
         objects: Vec<ObjectNo>,
     },
-    /// Content: [`Reply::Data`](crate::Reply::Data). The answer has at least the beginning of the first, and as much as fits.
+    /// Content: [`Reply::Data`](crate::Reply::Data). The answer has at least the beginning of the
+    /// first, and as much as fits.
     Read {
         /// At most [`WANTS_MAX`](crate::WANTS_MAX).
         wants: Vec<Want>,
     },
-    /// Conflicts that nobody has resolved, behind this id: [`Reply::Conflicts`](crate::Reply::Conflicts).
+    /// Conflicts that nobody has resolved, behind this id:
+    /// [`Reply::Conflicts`](crate::Reply::Conflicts).
     Conflicts {
         /// 0: from the first.
         after: u64,
@@ -121,14 +130,16 @@ pub enum Request {
         /// Which.
         conflict: u64,
     },
-    /// The versions of an object, oldest first, behind a commit: [`Reply::History`](crate::Reply::History).
+    /// The versions of an object, oldest first, behind a commit:
+    /// [`Reply::History`](crate::Reply::History).
     History {
         /// Whose.
         object: ObjectNo,
         /// Goes on behind this commit.
         after: CommitSeq,
     },
-    /// An object as it was after a commit, with content from `offset`: [`Reply::Past`](crate::Reply::Past).
+    /// An object as it was after a commit, with content from `offset`:
+    /// [`Reply::Past`](crate::Reply::Past).
     ReadPast {
         /// Which.
         object: ObjectNo,
@@ -139,10 +150,12 @@ pub enum Request {
         /// Bytes, at most [`REPLY_BYTES`](crate::REPLY_BYTES).
         len: u64,
     },
-    /// A polite end: its filters are forgotten, others need not wait for it: [`Reply::Done`](crate::Reply::Done).
+    /// A polite end: its filters are forgotten, others need not wait for it:
+    /// [`Reply::Done`](crate::Reply::Done).
     Bye,
-    /// What this client keeps: changes of these objects, and in these directories, are to be told, and of whatever it is told, lists or makes
-    /// from the first of these requests on; others need not be: [`Reply::Kept`](crate::Reply::Kept).
+    /// What this client keeps: changes of these objects, and in these directories, are to be told,
+    /// and of whatever it is told, lists or makes from the first of these requests on; others need
+    /// not be: [`Reply::Kept`](crate::Reply::Kept).
     Keep {
         /// The filter that goes on; 0: a new one begins.
         filter: u64,
@@ -153,7 +166,8 @@ pub enum Request {
     },
     /// About the drives of the volume: [`Reply::Devices`](crate::Reply::Devices).
     Devices(DeviceAsk),
-    /// The names of a directory as they were after a commit: [`Reply::PastNames`](crate::Reply::PastNames).
+    /// The names of a directory as they were after a commit:
+    /// [`Reply::PastNames`](crate::Reply::PastNames).
     ListPast {
         /// Which.
         dir: ObjectNo,

@@ -1,7 +1,8 @@
-//! How many operations a server commits: `cargo run --release -p teal-server --example commits [DIR]`.
+//! How many operations a server commits: `cargo run --release -p teal-server --example commits
+//! [DIR]`.
 //!
-//! One client in the process, batches of 100 new files (a creation and a placement each), metadata in SQLite in DIR or a directory of its
-//! own, every batch durable before the next.
+//! One client in the process, batches of 100 new files (a creation and a placement each), metadata
+//! in SQLite in DIR or a directory of its own, every batch durable before the next.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! Volumes, and who belongs to them.
 //!
 //! # Guarantees
-//! 1. A token is good once, for a while, and nobody can read it out of the database: only its hash is kept.
+//! 1. A token is good once, for a while, and nobody can read it out of the database: only its hash
+//!    is kept.
 //! 2. Replica numbers are never given twice, and no two replicas of a volume have the same name.
 //! 3. The serving machine's own replica cannot be shut out.
 
@@ -223,8 +224,8 @@ impl Server {
         enrolled
     }
 
-    /// The serving machine's own replica: enrolled without a token the first time. It owns the object numbers of the first lease, which a
-    /// volume has used that lived alone before.
+    /// The serving machine's own replica: enrolled without a token the first time. It owns the
+    /// object numbers of the first lease, which a volume has used that lived alone before.
     ///
     /// # Errors
     /// In words.
@@ -257,8 +258,8 @@ impl Server {
         })
     }
 
-    /// Shuts a replica out, at once and until it is [let in again](Self::readmit): from the return on, it gets no answer any more. What it has
-    /// committed stays.
+    /// Shuts a replica out, at once and until it is [let in again](Self::readmit): from the return
+    /// on, it gets no answer any more. What it has committed stays.
     ///
     /// # Errors
     /// In words.

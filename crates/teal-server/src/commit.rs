@@ -1,13 +1,16 @@
 //! Committing a batch: one transaction, durable before the answer.
 //!
 //! # Guarantees
-//! 1. *Once*: a batch is known by replica, incarnation, counter and digest; again, it is answered as before and nothing happens.
-//! 2. *Nobody's twin*: a counter that belongs to another batch, or an incarnation that is not the present one, is a copied store.
+//! 1. *Once*: a batch is known by replica, incarnation, counter and digest; again, it is answered
+//!    as before and nothing happens.
+//! 2. *Nobody's twin*: a counter that belongs to another batch, or an incarnation that is not the
+//!    present one, is a copied store.
 //! 3. *Whole*: every chunk it names is durable, and pinned until the names are.
-//! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense is refused.
+//! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense
+//!    is refused.
 //!
-//! The parts: `removals` and `placements` (names), `states`, `content` and `appends` (the rest), `rebirth` (what others removed), `finish` and `snapshots`
-//! (history).
+//! The parts: `removals` and `placements` (names), `states`, `content` and `appends` (the rest),
+//! `rebirth` (what others removed), `finish` and `snapshots` (history).
 
 mod appends;
 mod content;
@@ -291,7 +294,8 @@ fn carry_out(
     })
 }
 
-/// Up to where history had been applied when the author of a batch changed the content of each object, or else the rest of its state.
+/// Up to where history had been applied when the author of a batch changed the content of each
+/// object, or else the rest of its state.
 fn seen(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
     let mut rest: HashMap<ObjectNo, CommitSeq> = HashMap::new();
     let mut content = HashMap::new();

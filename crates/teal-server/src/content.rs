@@ -1,8 +1,10 @@
 //! Content put together from extents and chunks.
 //!
 //! # Guarantees
-//! 1. What is answered is the content of the version that was asked for, or [`Got::Stale`]; damage is [`Got::Damaged`], never wrong bytes.
-//! 2. A reply has at most about `REPLY_BYTES` of content, and always goes on from where it was asked.
+//! 1. What is answered is the content of the version that was asked for, or [`Got::Stale`]; damage
+//!    is [`Got::Damaged`], never wrong bytes.
+//! 2. A reply has at most about `REPLY_BYTES` of content, and always goes on from where it was
+//!    asked.
 
 use crate::limits::ITEM_BYTES;
 use crate::list::check_count;
@@ -48,7 +50,8 @@ impl Server {
         Ok(Reply::Data(got.collect::<Outcome<_>>()?))
     }
 
-    /// Reads what a plan says. `last`: the chunk that was read last, which often has the next piece too.
+    /// Reads what a plan says. `last`: the chunk that was read last, which often has the next piece
+    /// too.
     pub(crate) fn fetch(&self, plan: &Plan, last: &mut Option<(ChunkId, Vec<u8>)>) -> Outcome<Got> {
         let mut pieces = Vec::with_capacity(plan.extents.len());
         for extent in &plan.extents {
@@ -120,7 +123,8 @@ fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> 
 }
 
 impl Plan {
-    /// Takes up the extents of a range, cut to it and to the room in the reply. Returns up to where the range is answered.
+    /// Takes up the extents of a range, cut to it and to the room in the reply. Returns up to where
+    /// the range is answered.
     pub(crate) fn add(
         &mut self,
         extents: &[ExtentRow],

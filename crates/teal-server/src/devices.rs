@@ -1,8 +1,9 @@
 //! The drives of a volume: which there are, and to whom each is attached.
 //!
 //! # Guarantees
-//! 1. A drive that is attached twice at once, because it was copied, is noticed: who tells of an attachment that is not the last one is refused
-//!    while the other is here, and known for a copy otherwise.
+//! 1. A drive that is attached twice at once, because it was copied, is noticed: who tells of an
+//!    attachment that is not the last one is refused while the other is here, and known for a copy
+//!    otherwise.
 //! 2. Numbers of drives are never given twice.
 //!
 //! # Bytes of the setting `devices` of a volume, little-endian

@@ -2,8 +2,10 @@
 //!
 //! # Guarantees
 //! 1. *Any bytes*: [`Server::handle_bytes`] answers whatever comes, in words if it makes no sense.
-//! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked, pulls that were waiting included.
-//! 3. *Hello first*: history is given and taken only after a hello, which tells whether it is the one that the peer knows.
+//! 2. *Own volume only*: a peer sees its volume, and nothing once it is revoked, pulls that were
+//!    waiting included.
+//! 3. *Hello first*: history is given and taken only after a hello, which tells whether it is the
+//!    one that the peer knows.
 
 use crate::commit::BatchName;
 use crate::peer::Peer;

@@ -9,7 +9,8 @@ use teal_types::VolumeId;
 pub(crate) const SERVER: VolumeId = VolumeId::new(0);
 const KEY: &str = "domain";
 
-/// The domain in which this metadata names chunks: open the chunk store with it. Made at random the first time.
+/// The domain in which this metadata names chunks: open the chunk store with it. Made at random the
+/// first time.
 ///
 /// # Errors
 /// [`MetaError`].

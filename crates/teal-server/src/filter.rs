@@ -1,25 +1,33 @@
-//! Filters: the changes of a volume that a client is told of, and those that notify its waiting pulls.
+//! Filters: the changes of a volume that a client is told of, and those that notify its waiting
+//! pulls.
 //!
-//! All clients have the one ordered stream; a filter only leaves out of it what a client cannot have. It is a set of directories and objects.
+//! All clients have the one ordered stream; a filter only leaves out of it what a client cannot
+//! have. It is a set of directories and objects.
 //!
 //! # The invariant
-//! A client *knows* an object that is in its store, and of a directory that it has listed every name, also that it is not there. As history
-//! was at the client's position, whatever it knows *lies in the filter*: an object is in it itself, or a directory in which it has a name; a
-//! listed directory is in it itself.
+//! A client *knows* an object that is in its store, and of a directory that it has listed every
+//! name, also that it is not there. As history was at the client's position, whatever it knows
+//! *lies in the filter*: an object is in it itself, or a directory in which it has a name; a listed
+//! directory is in it itself.
 //!
-//! A change *concerns* a client if the object, or a directory in which it had a name before or has one now, is in the filter. So what does not
-//! concern a client is about nothing that it knows, and its position may pass over it. The invariant holds, because
-//! 1. a client that wants a filter says what it keeps (`Keep`): it begins the filter, brings its position up to the newest commit, adds
-//!    everything, and uses the filter then. Meanwhile it installs nothing else;
-//! 2. with whatever is told, all directories in which it lies come in: of a pull, before the answer is given; of listings and objects that
-//!    were asked for, which a pull may overtake, before they are read ([`Server::telling`](crate::Server) reads again until that is so);
-//! 3. a directory comes in before it is listed, and before the batch is committed in which the client makes it;
+//! A change *concerns* a client if the object, or a directory in which it had a name before or has
+//! one now, is in the filter. So what does not concern a client is about nothing that it knows, and
+//! its position may pass over it. The invariant holds, because
+//! 1. a client that wants a filter says what it keeps (`Keep`): it begins the filter, brings its
+//!    position up to the newest commit, adds everything, and uses the filter then. Meanwhile it
+//!    installs nothing else;
+//! 2. with whatever is told, all directories in which it lies come in: of a pull, before the answer
+//!    is given; of listings and objects that were asked for, which a pull may overtake, before they
+//!    are read ([`Server::telling`](crate::Server) reads again until that is so);
+//! 3. a directory comes in before it is listed, and before the batch is committed in which the
+//!    client makes it;
 //! 4. nothing leaves a filter. One that would become too large tells everything from then on;
-//! 5. a filter belongs to a program that runs, not to a device: the copy of a store has another one. A server that has begun anew knows none,
-//!    says so, and tells everything.
+//! 5. a filter belongs to a program that runs, not to a device: the copy of a store has another
+//!    one. A server that has begun anew knows none, says so, and tells everything.
 //!
-//! *Quiet* is what changes of a directory when something comes or goes in it, its times: a client that has listed the directory
-//! hears of the thing itself. The times notify no pull; they are told with the next answer, when a pull's time is over at the latest.
+//! *Quiet* is what changes of a directory when something comes or goes in it, its times: a client
+//! that has listed the directory hears of the thing itself. The times notify no pull; they are told
+//! with the next answer, when a pull's time is over at the latest.
 
 use crate::limits::{FILTER_MAX, FILTERS_TOTAL, PAGE};
 use crate::recent::CommitConcern;
@@ -31,7 +39,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use teal_meta::Read;
 use teal_types::{CommitSeq, Link, ObjectNo};
 
-/// A filter of one client; see the module. Its lock guards the set, and nothing but lookups is done under it.
+/// A filter of one client; see the module. Its lock guards the set, and nothing but lookups is done
+/// under it.
 #[derive(Debug)]
 pub(crate) struct Filter {
     kept: Mutex<KeptObjects>,
@@ -132,7 +141,8 @@ impl HistoryNews {
     }
 }
 
-/// Returns what of the commits in `(since, to]` concerns a client. Reads history for it unless `recent` has the commits.
+/// Returns what of the commits in `(since, to]` concerns a client. Reads history for it unless
+/// `recent` has the commits.
 pub(crate) fn news_for(
     txn: &dyn Read,
     filter: Option<&Filter>,
@@ -175,7 +185,8 @@ pub(crate) fn news_for(
     })
 }
 
-/// Returns the live objects in the filter and in its directories, for a client that has nothing yet.
+/// Returns the live objects in the filter and in its directories, for a client that has nothing
+/// yet.
 fn live_objects(txn: &dyn Read, filter: &Filter) -> Outcome<BTreeSet<ObjectNo>> {
     let mut objects = BTreeSet::new();
     for object in filter.all() {

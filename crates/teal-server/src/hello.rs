@@ -1,9 +1,10 @@
 //! The first words with a client: who it is, and whether its past and ours agree.
 //!
 //! # Guarantees
-//! 1. A client that has seen history which is not here is told so, and how much both surely have: not more.
-//! 2. A store that is a copy of one that went on gets a life of its own. When a part of history was lost, it may not be known any more
-//!    which stores are: everybody gets one.
+//! 1. A client that has seen history which is not here is told so, and how much both surely have:
+//!    not more.
+//! 2. A store that is a copy of one that went on gets a life of its own. When a part of history was
+//!    lost, it may not be known any more which stores are: everybody gets one.
 
 use crate::lease;
 use crate::names::unique_device;
@@ -15,7 +16,8 @@ use teal_meta::{Read, ReplicaRow, VolumeRow};
 use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
 use teal_types::CommitSeq;
 
-/// The life of a history that was never lost in part; it gets another one when the first client after an opening tells of more than there is.
+/// The life of a history that was never lost in part; it gets another one when the first client
+/// after an opening tells of more than there is.
 pub(crate) const FIRST_LIFE: u32 = 1;
 
 impl Server {
@@ -102,8 +104,9 @@ pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
     }
 }
 
-/// The newest of the commits that the client has seen, with all before it, and that is here; none: the beginning. What this database notes of the
-/// device would not do: it may have been noted of a copy of the client's store.
+/// The newest of the commits that the client has seen, with all before it, and that is here; none:
+/// the beginning. What this database notes of the device would not do: it may have been noted of a
+/// copy of the client's store.
 fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
     for (seq, digest) in hello.earlier.iter().rev() {
         if txn

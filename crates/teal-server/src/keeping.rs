@@ -1,7 +1,8 @@
 //! What clients keep: requests that fill filters, and answers that add to them.
 //!
 //! # Guarantees
-//! 1. Whatever [`Server::telling`] returns was read after the directories it lies in had come into the client's filters.
+//! 1. Whatever [`Server::telling`] returns was read after the directories it lies in had come into
+//!    the client's filters.
 
 use crate::peer::Peer;
 use crate::refusal::{Outcome, bad};
@@ -43,8 +44,8 @@ impl Server {
         Ok(Reply::Kept { filter })
     }
 
-    /// Reads what is told to a client, and adds to the client's filters the directories in which that lies. Reads again
-    /// until all of them were in the filters before; `first` always are.
+    /// Reads what is told to a client, and adds to the client's filters the directories in which
+    /// that lies. Reads again until all of them were in the filters before; `first` always are.
     pub(crate) fn telling<T>(
         &self,
         peer: Peer,

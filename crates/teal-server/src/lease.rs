@@ -1,8 +1,9 @@
 //! Leases: ranges of object numbers, each of which belongs to one replica.
 //!
 //! # Guarantees
-//! 1. No lease is given twice; one that was given by a server whose database has been put back from an older copy since, so that nobody
-//!    there knows of it, with a probability of one in four million: leases are drawn, not counted.
+//! 1. No lease is given twice; one that was given by a server whose database has been put back from
+//!    an older copy since, so that nobody there knows of it, with a probability of one in four
+//!    million: leases are drawn, not counted.
 //! 2. The numbers that the server gives itself are of a lease drawn since it was opened.
 
 use crate::refusal::{Outcome, bad};
@@ -14,8 +15,8 @@ pub(crate) const SERVER_OWNER: u32 = 0;
 /// The number of leases of a volume. The first lease has the numbers of a volume that lived alone.
 pub(crate) const LEASES: u32 = (REPLICATED_LIMIT / LEASE) as u32;
 
-/// Ends the server's own lease of each volume: a server that was restored from an older copy may have given the rest of
-/// its numbers away.
+/// Ends the server's own lease of each volume: a server that was restored from an older copy may
+/// have given the rest of its numbers away.
 pub(crate) fn abandon_own_leases(meta: &dyn Meta) -> Result<(), MetaError> {
     for volume in meta.volumes()? {
         teal_meta::write_soon(meta, volume, |txn| {

@@ -1,10 +1,12 @@
 //! The primary replica: it commits batches, keeps history, and tells everybody what has changed.
 //!
-//! A synchronous state machine over two stores, metadata ([`teal_meta::Meta`]) and chunks ([`teal_chunk::ChunkStore`]); transport and
-//! threads are the program's. Start with [`Server`]; `commit` has the rules of conflicts, `rules` those parts of them that need no database.
+//! A synchronous state machine over two stores, metadata ([`teal_meta::Meta`]) and chunks
+//! ([`teal_chunk::ChunkStore`]); transport and threads are the program's. Start with [`Server`];
+//! `commit` has the rules of conflicts, `rules` those parts of them that need no database.
 //!
 //! # Guarantees
-//! 1. A batch is one transaction, durable before it is answered; the same batch again is answered as before.
+//! 1. A batch is one transaction, durable before it is answered; the same batch again is answered
+//!    as before.
 //! 2. No conflicting update is dropped: both states can be read, and the conflict is shown.
 //! 3. Clients add to history and never take from it.
 //! 4. Whatever bytes come, there is an answer in words and no panic.

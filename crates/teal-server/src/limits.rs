@@ -1,4 +1,5 @@
-//! Every bound of the server in one place; those of messages are in `teal_proto`, those of what a volume can hold in `teal_types::limits`.
+//! Every bound of the server in one place; those of messages are in `teal_proto`, those of what a
+//! volume can hold in `teal_types::limits`.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ pub const UNNAMED_GRACE: Duration = Duration::from_secs(3600);
 pub const UPLOAD_ACTIVE: Duration = Duration::from_secs(90);
 /// After this time an upload keeps nothing from being collected any more.
 pub const UPLOAD_LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Content that no commit has named leaves this part of what was free before it to the other replicas, ...
+/// Content that no commit has named leaves this part of what was free before it to the other
+/// replicas, ...
 pub const ROOM_FOR_OTHERS_SHARE: u64 = 10;
 /// ... but at most so many bytes.
 pub const ROOM_FOR_OTHERS_MAX: u64 = 4 << 30;
@@ -26,7 +28,8 @@ pub(crate) const FILTERS_EACH: usize = 4;
 pub(crate) const FILTER_FOR: Duration = Duration::from_secs(3600);
 /// The most rows remembered of what the last commits of a volume changed.
 pub(crate) const ROWS_MAX: usize = 1 << 17;
-/// So many of those who wait for news of one volume are told at once. Where more are to be told, one commit after the other would have all of them ask again.
+/// So many of those who wait for news of one volume are told at once. Where more are to be told,
+/// one commit after the other would have all of them ask again.
 pub(crate) const FEW: u32 = 16;
 /// For each of those who are to be told, news is gathered for so long, ...
 pub(crate) const GATHER_FOR_EACH: Duration = Duration::from_millis(2);
@@ -50,5 +53,6 @@ pub(crate) const NOTES_MAX: usize = 256;
 pub(crate) const ITEM_BYTES: usize = 32;
 /// Bytes looked at, at either end of what was appended, to tell text from other content.
 pub(crate) const TEXT_SAMPLE: u64 = 64 << 10;
-/// Files in a row, each saved over the one before, that are followed from one that is gone to the one that lives.
+/// Files in a row, each saved over the one before, that are followed from one that is gone to the
+/// one that lives.
 pub(crate) const SUCCESSORS_MAX: usize = 1 << 14;

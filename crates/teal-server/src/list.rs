@@ -12,7 +12,8 @@ use teal_proto::{Listing, REPLY_BYTES, Reply, WANTS_MAX};
 use teal_types::{Name, ObjectNo};
 
 impl Server {
-    /// The first of `dirs`, or as much of it as fits; then whole ones with `ahead` entries together at most: below it, then the others.
+    /// The first of `dirs`, or as much of it as fits; then whole ones with `ahead` entries together
+    /// at most: below it, then the others.
     pub(crate) fn list(
         &self,
         peer: Peer,

@@ -1,10 +1,12 @@
-//! Names of machines: each is different within its volume, so that conflicts and lists say which is meant.
+//! Names of machines: each is different within its volume, so that conflicts and lists say which is
+//! meant.
 
 use crate::refusal::Outcome;
 use teal_meta::Read;
 use teal_proto::DEVICE_NAME_MAX;
 
-/// The name that a device gets that wants to be called `wanted`: that, or the first of `wanted-2`, `wanted-3`, ... which no other replica has.
+/// The name that a device gets that wants to be called `wanted`: that, or the first of `wanted-2`,
+/// `wanted-3`, ... which no other replica has.
 pub(crate) fn unique_device(txn: &dyn Read, wanted: &str, replica: Option<u32>) -> Outcome<String> {
     let others = txn.replicas()?;
     let is_taken = |name: &str| {

@@ -1,9 +1,12 @@
-//! Presence: which clients are connected to which volume, what each keeps, and which pulls wait for news.
+//! Presence: which clients are connected to which volume, what each keeps, and which pulls wait for
+//! news.
 //!
 //! # Guarantees
 //! 1. *Separate volumes*: what happens in one volume notifies nobody in another.
-//! 2. *No lost news*: a notification stays with its pull until the pull takes it, so that news between two looks is not missed.
-//! 3. *Bounded filters*: a client has at most [`FILTERS_EACH`] filters, and one that is unused for [`FILTER_FOR`] goes.
+//! 2. *No lost news*: a notification stays with its pull until the pull takes it, so that news
+//!    between two looks is not missed.
+//! 3. *Bounded filters*: a client has at most [`FILTERS_EACH`] filters, and one that is unused for
+//!    [`FILTER_FOR`] goes.
 
 use crate::filter::Filter;
 use crate::limits::{FEW, FILTER_FOR, FILTERS_EACH, GATHER_FOR_EACH, GATHER_MAX, LIVE_FOR};
@@ -39,7 +42,8 @@ enum FilterState {
 struct WaitingPull {
     replica: u32,
     filter: Option<Arc<Filter>>,
-    /// The number of pulls that were notified together, from the notification until the pull takes it.
+    /// The number of pulls that were notified together, from the notification until the pull takes
+    /// it.
     notification: Option<u32>,
     /// Wakes the thread of the pull.
     wakeup: Arc<Condvar>,
@@ -109,7 +113,8 @@ impl VolumePresence {
 pub(crate) struct PresenceRegistry {
     volumes: HashMap<VolumeId, VolumePresence>,
     is_stopping: bool,
-    /// Clients that were shut out since the server was opened: requests of theirs that are under way are not answered.
+    /// Clients that were shut out since the server was opened: requests of theirs that are under
+    /// way are not answered.
     shut_out: HashSet<Peer>,
     last_ticket: u64,
     /// The number of objects in all filters.
@@ -130,7 +135,8 @@ impl PresenceRegistry {
         self.volumes.get(&peer.volume)?.clients.get(&peer.replica)
     }
 
-    /// Records a request of `peer`. A first companion wakes the pulls of the volume, which tell their clients of it.
+    /// Records a request of `peer`. A first companion wakes the pulls of the volume, which tell
+    /// their clients of it.
     pub(crate) fn record_request(&mut self, peer: Peer, now: Duration) {
         let is_new = !self.is_live(peer, now);
         self.client(peer).last_request = Some(now);
@@ -162,8 +168,8 @@ impl PresenceRegistry {
         client.map_or(CommitSeq::new(0), |client| client.position)
     }
 
-    /// Records that a client has seen more history of the volume than there is. The first time, every client has to say
-    /// hello again, and this returns `true`.
+    /// Records that a client has seen more history of the volume than there is. The first time,
+    /// every client has to say hello again, and this returns `true`.
     pub(crate) fn record_restored_history(&mut self, volume: VolumeId) -> bool {
         let volume = self.volume(volume);
         let is_new = !std::mem::replace(&mut volume.is_restored, true);
@@ -206,7 +212,8 @@ impl PresenceRegistry {
         self.shut_out.contains(&peer)
     }
 
-    /// Enters a pull that may have to wait, and returns its ticket; [`end_waiting`](Self::end_waiting) is due for it.
+    /// Enters a pull that may have to wait, and returns its ticket;
+    /// [`end_waiting`](Self::end_waiting) is due for it.
     pub(crate) fn begin_waiting(&mut self, peer: Peer, filter: Option<Arc<Filter>>) -> PullTicket {
         self.client(peer).open_pulls += 1;
         self.last_ticket += 1;
@@ -225,7 +232,8 @@ impl PresenceRegistry {
         ticket
     }
 
-    /// Removes a pull that has been answered. Its client counts as live from now, unless it has said goodbye.
+    /// Removes a pull that has been answered. Its client counts as live from now, unless it has
+    /// said goodbye.
     pub(crate) fn end_waiting(&mut self, peer: Peer, ticket: PullTicket, now: Duration) {
         debug_assert_eq!(peer.volume, ticket.volume);
         self.volume(peer.volume).waiting.remove(&ticket.number);
@@ -235,14 +243,15 @@ impl PresenceRegistry {
         client.last_request = client.last_request.map(|_| now);
     }
 
-    /// Takes the notification of a pull, if it has one since the last time: the number of pulls that were notified together.
+    /// Takes the notification of a pull, if it has one since the last time: the number of pulls
+    /// that were notified together.
     pub(crate) fn take_notification(&mut self, ticket: PullTicket) -> Option<u32> {
         let waiting = &mut self.volume(ticket.volume).waiting;
         waiting.get_mut(&ticket.number)?.notification.take()
     }
 
-    /// Returns what the thread of a pull waits on, with the registry's lock. It is woken by news for the pull, by clients
-    /// that come or go, and when the server stops.
+    /// Returns what the thread of a pull waits on, with the registry's lock. It is woken by news
+    /// for the pull, by clients that come or go, and when the server stops.
     pub(crate) fn wakeup(&mut self, ticket: PullTicket) -> Arc<Condvar> {
         let pull = self.volume(ticket.volume).waiting.get(&ticket.number);
         pull.map(|pull| Arc::clone(&pull.wakeup))
@@ -382,7 +391,8 @@ impl PresenceRegistry {
     }
 }
 
-/// Returns how long a notified pull gathers more news before it looks: not at all where few were notified together.
+/// Returns how long a notified pull gathers more news before it looks: not at all where few were
+/// notified together.
 pub(crate) fn gathering_time(notified: u32) -> Duration {
     if notified <= FEW {
         return Duration::ZERO;

@@ -1,11 +1,15 @@
-//! Pulls: what has changed since a commit, found by a scan of the commits after it, grouped by object.
+//! Pulls: what has changed since a commit, found by a scan of the commits after it, grouped by
+//! object.
 //!
 //! # Guarantees
-//! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an object.
-//! 2. Waiting costs nothing but a thread; a commit that concerns the client ends it (`filter`), and so does the coming of another client where
-//!    there was none. Where a commit concerns many who wait, they are told a little later, of all that has come meanwhile: a server is not kept
-//!    busy by telling everybody everything at once.
-//! 3. What is left out by a filter is about nothing that its client knows; the position passes over it.
+//! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an
+//!    object.
+//! 2. Waiting costs nothing but a thread; a commit that concerns the client ends it (`filter`), and
+//!    so does the coming of another client where there was none. Where a commit concerns many who
+//!    wait, they are told a little later, of all that has come meanwhile: a server is not kept busy
+//!    by telling everybody everything at once.
+//! 3. What is left out by a filter is about nothing that its client knows; the position passes over
+//!    it.
 
 use crate::filter::{Filter, HistoryNews, news_for};
 use crate::limits::{ITEM_BYTES, PAGE, SCAN_MAX};
@@ -58,7 +62,8 @@ enum Urgency {
 }
 
 impl Server {
-    /// Answers a pull: at once if there is news, else when there is some, `wait_ms` later at the latest.
+    /// Answers a pull: at once if there is news, else when there is some, `wait_ms` later at the
+    /// latest.
     pub(crate) fn pull(&self, peer: Peer, request: &PullRequest, wait_ms: u32) -> Outcome<Reply> {
         let now = self.clock().monotonic();
         let until = now + Duration::from_millis(wait_ms.into()).min(WAIT_MAX);
@@ -74,7 +79,8 @@ impl Server {
                 Change::Is { version, .. } => Some(&**version),
                 Change::Gone { .. } => None,
             });
-            // The client knows these directories from now on, so its filter has them before the answer goes out.
+            // The client knows these directories from now on, so its filter has them before the
+            // answer goes out.
             filter.add(version::dirs(told));
         }
         Ok(Reply::Pulled(pulled))
@@ -111,7 +117,8 @@ impl Server {
         }
     }
 
-    /// Waits for a notification of the pull, and for more news where many pulls were notified together.
+    /// Waits for a notification of the pull, and for more news where many pulls were notified
+    /// together.
     fn wait(&self, waiter: &PullWaiter) -> Outcome<WaitEnd> {
         let PullWaiter {
             peer,
@@ -152,7 +159,8 @@ impl Server {
         Ok(WaitEnd::News)
     }
 
-    /// Returns what there is to answer now, and whether that is worth an answer before the pull's time is over.
+    /// Returns what there is to answer now, and whether that is worth an answer before the pull's
+    /// time is over.
     fn changes_for(
         &self,
         txn: &dyn Read,
@@ -180,7 +188,8 @@ impl Server {
         } else {
             txn.commit(to)?.map(|commit| commit.digest)
         };
-        // Looks at the filter after the state: what the client lists after this state is in the filter by then.
+        // Looks at the filter after the state: what the client lists after this state is in the
+        // filter by then.
         let recent = self
             .presence
             .lock()
@@ -221,7 +230,8 @@ impl Server {
     }
 }
 
-/// Returns whether the commit `since` of the volume's history isn't the one whose digest the client has.
+/// Returns whether the commit `since` of the volume's history isn't the one whose digest the client
+/// has.
 fn is_other_history(txn: &dyn Read, since: CommitSeq, digest: &[u8; 32]) -> Outcome<bool> {
     let commit = txn.commit(since)?;
     let is_other = commit.is_none_or(|commit| commit.digest != *digest);
@@ -312,8 +322,8 @@ fn changed_objects(
     Ok((changes, more.or(last)))
 }
 
-/// Returns the first objects behind `behind` that changed and are news, each with the ranges in which its content changed
-/// (`None`: anywhere), and whether there are more.
+/// Returns the first objects behind `behind` that changed and are news, each with the ranges in
+/// which its content changed (`None`: anywhere), and whether there are more.
 fn scan(
     txn: &dyn Read,
     since: CommitSeq,

@@ -1,8 +1,9 @@
-//! The objects that the last commits of a volume changed, and where they lie: enough to tell without the database which
-//! clients a commit concerns.
+//! The objects that the last commits of a volume changed, and where they lie: enough to tell
+//! without the database which clients a commit concerns.
 //!
 //! # Guarantees
-//! 1. *Without gaps*: of the commits it covers it knows everything; a commit that does not follow the last one begins it anew.
+//! 1. *Without gaps*: of the commits it covers it knows everything; a commit that does not follow
+//!    the last one begins it anew.
 //! 2. *Bounded*: it holds at most `ROWS_MAX` rows, those of the newest commits.
 
 use crate::limits::ROWS_MAX;

@@ -48,7 +48,8 @@ pub struct Server {
     key: [u8; 32],
     counters: Counters,
     pub(crate) presence: Mutex<PresenceRegistry>,
-    /// Wakes, when the server stops, the threads that gather news or pause. They wait on it with the lock of `presence`.
+    /// Wakes, when the server stops, the threads that gather news or pause. They wait on it with
+    /// the lock of `presence`.
     pub(crate) stopping: Condvar,
     pub(crate) guesses: Mutex<TokenGuesses>,
     pub(crate) uploads: Mutex<UploadTracker>,
@@ -65,7 +66,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Opens a server over its two stores. The chunk store must be that of [`domain`](crate::domain).
+    /// Opens a server over its two stores. The chunk store must be that of
+    /// [`domain`](crate::domain).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -152,7 +154,8 @@ impl Server {
         teal_meta::write(&*self.meta, volume, work)
     }
 
-    /// Runs `work` in a transaction that becomes durable with the next one of [`write`](Self::write), at the latest.
+    /// Runs `work` in a transaction that becomes durable with the next one of
+    /// [`write`](Self::write), at the latest.
     pub(crate) fn write_soon<T>(
         &self,
         volume: VolumeId,

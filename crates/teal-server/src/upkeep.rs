@@ -1,10 +1,13 @@
-//! Upkeep of the chunk store without a request: merges small packs, and collects chunks that nothing names.
+//! Upkeep of the chunk store without a request: merges small packs, and collects chunks that
+//! nothing names.
 //!
 //! # Guarantees
-//! 1. *Nothing that is named goes*: what history names is marked after the collection has begun, and what is committed meanwhile is pinned.
+//! 1. *Nothing that is named goes*: what history names is marked after the collection has begun,
+//!    and what is committed meanwhile is pinned.
 //! 2. *Nothing that is going to be named goes*: uploads in progress are left alone (`uploads`).
 //! 3. *A crash is harmless*: every step of a collection or a merge stands for itself.
-//! 4. *Quiet*: while nothing is sent, nothing is done; and then no more than half of the time, unless there is no room.
+//! 4. *Quiet*: while nothing is sent, nothing is done; and then no more than half of the time,
+//!    unless there is no room.
 
 use crate::refusal::{Outcome, Refusal};
 use crate::server::Server;
@@ -63,7 +66,8 @@ impl Server {
         !self.has_stopped()
     }
 
-    /// Merges small packs and collects unnamed chunks if that is due, and returns when something will be due next.
+    /// Merges small packs and collects unnamed chunks if that is due, and returns when something
+    /// will be due next.
     ///
     /// # Errors
     /// Returns the failure in words; nothing is lost, and the work can be done again.
@@ -140,8 +144,8 @@ impl Server {
         Ok(())
     }
 
-    /// Marks what the history of a volume names, some rows at a time: rows are added to it and never changed, and a commit that adds one
-    /// has pinned the chunks it names.
+    /// Marks what the history of a volume names, some rows at a time: rows are added to it and
+    /// never changed, and a commit that adds one has pinned the chunks it names.
     fn mark(&self, marking: &mut Marking, volume: VolumeId) -> Outcome<()> {
         let mut after: Option<PastPlace> = None;
         loop {

@@ -1,9 +1,12 @@
 //! Content on its way: chunks that were sent and that no commit has named yet, machine by machine.
 //!
 //! # Guarantees
-//! 1. An upload in progress is never hurt by a collection: what was sent or asked about since its beginning stays.
-//! 2. A machine that sends and never commits is slowed when room becomes short, and refused before the others have none.
-//! 3. Of the uploads that failed because there was no room, the largest makes way when another machine needs it.
+//! 1. An upload in progress is never hurt by a collection: what was sent or asked about since its
+//!    beginning stays.
+//! 2. A machine that sends and never commits is slowed when room becomes short, and refused before
+//!    the others have none.
+//! 3. Of the uploads that failed because there was no room, the largest makes way when another
+//!    machine needs it.
 
 use crate::limits::{
     ROOM_FOR_OTHERS_MAX, ROOM_FOR_OTHERS_SHARE, UNNAMED_CHUNKS_MAX, UNNAMED_GRACE, UPLOAD_ACTIVE,
@@ -62,8 +65,9 @@ const SLOWED: Duration = Duration::from_millis(200);
 
 /// Returns how many bytes of the disk unnamed content must leave to others.
 ///
-/// The share is of what uploads can use (`free`, and `unnamed`, what they have used), not of the whole disk: on a
-/// disk that other files have nearly filled, an upload that fits must still go through.
+/// The share is of what uploads can use (`free`, and `unnamed`, what they have used), not of the
+/// whole disk: on a disk that other files have nearly filled, an upload that fits must still go
+/// through.
 fn room_for_others(free: u64, unnamed: u64) -> u64 {
     (free.saturating_add(unnamed) / ROOM_FOR_OTHERS_SHARE).min(ROOM_FOR_OTHERS_MAX)
 }
@@ -97,7 +101,8 @@ impl UploadTracker {
         upload.last = now;
     }
 
-    /// Decides whether so many bytes of a machine are taken; `free` is what the place of the chunks has room for, if it is known.
+    /// Decides whether so many bytes of a machine are taken; `free` is what the place of the chunks
+    /// has room for, if it is known.
     pub(crate) fn admit(&self, peer: Peer, bytes: u64, free: Option<u64>) -> Admission {
         let Some(upload) = self
             .of

@@ -23,7 +23,8 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The stored code: the `S_IFMT` bits of `st_mode` shifted right by 12, which is also the `d_type` of readdir.
+    /// The stored code: the `S_IFMT` bits of `st_mode` shifted right by 12, which is also the
+    /// `d_type` of readdir.
     pub const fn code(self) -> u8 {
         match self {
             Self::Fifo => 1,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Names a chunk by its content: BLAKE3 keyed with the key of its deduplication domain. Equal in one domain means equal content.
+/// Names a chunk by its content: BLAKE3 keyed with the key of its deduplication domain. Equal in
+/// one domain means equal content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChunkId([u8; 32]);
 

@@ -17,7 +17,8 @@ impl VolumeId {
     }
 }
 
-/// Names an object inside its volume. Never reused. `st_ino` is this number; numbers from 2^63 up are for synthetic nodes.
+/// Names an object inside its volume. Never reused. `st_ino` is this number; numbers from 2^63 up
+/// are for synthetic nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectNo(u64);
 

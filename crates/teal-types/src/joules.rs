@@ -1,7 +1,7 @@
 //! Power in microwatts and energy in microjoules.
 //!
-//! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates: 2^64 uJ are what a gigawatt
-//! gives in five hours.
+//! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates:
+//! 2^64 uJ are what a gigawatt gives in five hours.
 
 use crate::Span;
 use std::fmt;

@@ -1,13 +1,16 @@
 //! The limits of what a volume can hold, the same for every store, every client and every server.
 //!
-//! A state that one side accepts is sent to all others. So a limit has one value for all of them, and it is here; how much a message, a
-//! cache or a batch may hold concerns one side only, and is in the `limits` of that side.
+//! A state that one side accepts is sent to all others. So a limit has one value for all of them,
+//! and it is here; how much a message, a cache or a batch may hold concerns one side only, and is
+//! in the `limits` of that side.
 //!
 //! # Guarantees
 //! 1. No other crate has a constant of these meanings (a test reads their sources).
-//! 2. What two machines have made, and what together exceeds a limit, is a conflict of the server's; no client is given it.
+//! 2. What two machines have made, and what together exceeds a limit, is a conflict of the
+//!    server's; no client is given it.
 //!
-//! The length of a name is [`NAME_MAX`](crate::NAME_MAX), and object numbers end at [`REPLICATED_LIMIT`](crate::REPLICATED_LIMIT).
+//! The length of a name is [`NAME_MAX`](crate::NAME_MAX), and object numbers end at
+//! [`REPLICATED_LIMIT`](crate::REPLICATED_LIMIT).
 
 use crate::{Attributes, Timestamp, Version};
 
@@ -17,7 +20,8 @@ pub const LINKS_MAX: usize = 1000;
 /// The longest target of a symbolic link, in bytes.
 pub const TARGET_MAX: usize = 4095;
 
-/// The longest file, in bytes: block numbers stay far from the end of 64 bits, and offsets fit into every database.
+/// The longest file, in bytes: block numbers stay far from the end of 64 bits, and offsets fit into
+/// every database.
 pub const FILE_MAX: u64 = 1 << 60;
 
 /// The longest name of an extended attribute, in bytes.
@@ -26,7 +30,8 @@ pub const XATTR_NAME_MAX: usize = 255;
 /// The longest value of an extended attribute, in bytes.
 pub const XATTR_VALUE_MAX: usize = 64 << 10;
 
-/// The most bytes that the extended attributes of one object take together, each as [`xattr_bytes`] counts it.
+/// The most bytes that the extended attributes of one object take together, each as [`xattr_bytes`]
+/// counts it.
 pub const XATTRS_BYTES_MAX: usize = 128 << 10;
 
 /// Bytes that an extended attribute takes beside its name and value.
@@ -41,13 +46,15 @@ pub const NANOS_END: u32 = 1_000_000_000;
 /// The longest chunk of content, and so the longest piece of a file that has one source, in bytes.
 pub const CHUNK_MAX: usize = 4 << 20;
 
-/// The most bytes of the operations of one batch: a client makes no larger ones, and a server keeps so many for each client.
+/// The most bytes of the operations of one batch: a client makes no larger ones, and a server keeps
+/// so many for each client.
 pub const BATCH_BYTES_MAX: u64 = 256 << 20;
 
 /// The most parts in which the operations of one batch are sent.
 pub const BATCH_PARTS_MAX: u32 = 4096;
 
-/// Bytes that an extended attribute with a name and a value of these lengths counts for [`XATTRS_BYTES_MAX`].
+/// Bytes that an extended attribute with a name and a value of these lengths counts for
+/// [`XATTRS_BYTES_MAX`].
 pub const fn xattr_bytes(name: usize, value: usize) -> usize {
     name + value + XATTR_EACH
 }

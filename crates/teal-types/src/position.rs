@@ -1,4 +1,5 @@
-//! Three kinds of position, never mixed: in one local log, of an update's origin, in a volume's history.
+//! Three kinds of position, never mixed: in one local log, of an update's origin, in a volume's
+//! history.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,13 +1,17 @@
-//! What replicas of a volume tell each other: the state of an object, and the operations that change it.
+//! What replicas of a volume tell each other: the state of an object, and the operations that
+//! change it.
 //!
 //! # Guarantees
-//! 1. An operation names what its author had seen ([`Op`]: `base`), so that whoever commits it can tell a conflict from a successor.
-//! 2. A [`Version`] is a state, not a change: installing it twice, or an older one after a newer one, is harmless.
+//! 1. An operation names what its author had seen ([`Op`]: `base`), so that whoever commits it can
+//!    tell a conflict from a successor.
+//! 2. A [`Version`] is a state, not a change: installing it twice, or an older one after a newer
+//!    one, is harmless.
 
 use crate::{ChunkId, CommitSeq, FileType, Name, ObjectNo, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Object numbers of one lease: an incarnation of a replica takes its new numbers from `[n, n + 1) * LEASE`.
+/// Object numbers of one lease: an incarnation of a replica takes its new numbers from
+/// `[n, n + 1) * LEASE`.
 pub const LEASE: u64 = 1 << 30;
 
 /// Object numbers of a volume that has replicas lie below this: 2^22 leases.
@@ -66,9 +70,11 @@ pub struct Piece {
     pub source: Source,
 }
 
-/// A change of a file's content: first cut to `cut` bytes if it was longer, then `pieces`, then the size is `size`.
+/// A change of a file's content: first cut to `cut` bytes if it was longer, then `pieces`, then the
+/// size is `size`.
 ///
-/// One too large for a message goes in several operations of the same batch; the later ones have `cut` equal to `size`.
+/// One too large for a message goes in several operations of the same batch; the later ones have
+/// `cut` equal to `size`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentChange {
     /// The least size it had meanwhile, in bytes.
@@ -81,10 +87,12 @@ pub struct ContentChange {
     pub pieces: Vec<Piece>,
 }
 
-/// One operation of a batch that a client sends. `base`: what its author had applied when it made its first change to this component.
+/// One operation of a batch that a client sends. `base`: what its author had applied when it made
+/// its first change to this component.
 ///
-/// Within a batch the order is: [`Create`](Self::Create)s; removals ([`Remove`](Self::Remove) and the first half of [`Move`](Self::Move));
-/// placements ([`Place`](Self::Place) and the second half); all others.
+/// Within a batch the order is: [`Create`](Self::Create)s; removals ([`Remove`](Self::Remove) and
+/// the first half of [`Move`](Self::Move)); placements ([`Place`](Self::Place) and the second
+/// half); all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// A new object, without a name yet. Of one that is there already, nothing.
@@ -133,7 +141,8 @@ pub enum Op {
         /// When, by the author's clock.
         time: Timestamp,
     },
-    /// All attributes; the modification time of a directory only if nobody else has changed its entries since.
+    /// All attributes; the modification time of a directory only if nobody else has changed its
+    /// entries since.
     SetAttributes {
         /// Whose.
         object: ObjectNo,
@@ -169,8 +178,9 @@ pub enum Op {
         object: ObjectNo,
         /// What the author had seen.
         base: CommitSeq,
-        /// The tail, as if directly behind what the author had seen: it begins at `cut`, all pieces lie behind that, and it ends at `size`. Others may
-        /// have appended since: then the server moves it behind theirs, if it may (`docs/protocol.md`).
+        /// The tail, as if directly behind what the author had seen: it begins at `cut`, all pieces
+        /// lie behind that, and it ends at `size`. Others may have appended since: then the server
+        /// moves it behind theirs, if it may (`docs/protocol.md`).
         change: ContentChange,
     },
 }

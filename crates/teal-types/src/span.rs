@@ -1,6 +1,7 @@
 //! Monotonic time in nanoseconds: a point ([`Time`]) and a length ([`Span`]).
 //!
-//! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates: 2^64 ns are 584 years.
+//! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates:
+//! 2^64 ns are 584 years.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};

@@ -35,7 +35,8 @@ impl Timestamp {
 
     /// The day in universal time, for people: `2026-11-22`.
     pub fn date(self) -> String {
-        // Days since 0000-03-01 in eras of 400 years; the year begins in March, so that the leap day is its last.
+        // Days since 0000-03-01 in eras of 400 years; the year begins in March, so that the leap
+        // day is its last.
         let days = self.secs.div_euclid(86_400).saturating_add(719_468);
         let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -46,7 +46,8 @@ impl Read for Halting<'_> {
 
 #[test]
 fn the_cuts_of_a_seeded_stream_never_change() {
-    // Golden: a change here loses deduplication against everything that any client has stored so far.
+    // Golden: a change here loses deduplication against everything that any client has stored so
+    // far.
     let bytes = content(1, 3 << 20);
     assert_eq!(ends(&bytes, Sizes::DEFAULT), GOLDEN);
     assert_eq!(ends(&content(2, 12_000), small()), GOLDEN_SMALL);
@@ -110,7 +111,8 @@ fn an_average_chunk_is_near_the_wanted_size() {
 
 #[test]
 fn a_change_anywhere_changes_few_chunks() {
-    // Seeded, not drawn: how soon cuts meet again is a matter of chance, and there is always a longer way.
+    // Seeded, not drawn: how soon cuts meet again is a matter of chance, and there is always a
+    // longer way.
     let mut changed = Vec::new();
     for seed in 0..300 {
         let before = content(seed, 200_000);

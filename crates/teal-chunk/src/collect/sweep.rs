@@ -1,4 +1,5 @@
-//! The steps of a sweep: each gathers packs until a new one is full, moves what lives, and removes them.
+//! The steps of a sweep: each gathers packs until a new one is full, moves what lives, and removes
+//! them.
 
 use super::{Collected, Keeps, Sweep};
 use crate::error::ChunkError;
@@ -24,8 +25,8 @@ struct Moving {
 }
 
 impl Sweep {
-    /// One step: at most one new pack, and at most 64 old ones. False when nothing is left to do. Where there is no room to rewrite, what
-    /// is dead is removed nevertheless.
+    /// One step: at most one new pack, and at most 64 old ones. False when nothing is left to do.
+    /// Where there is no room to rewrite, what is dead is removed nevertheless.
     ///
     /// # Errors
     /// The shelf's. Nothing is lost; the packs of the failed step are left for the next collection.
@@ -97,7 +98,8 @@ impl Sweep {
         Ok(!self.todo.is_empty())
     }
 
-    /// Removes a pack to which nothing refers any more. If it cannot be removed, the next collection finds it dead.
+    /// Removes a pack to which nothing refers any more. If it cannot be removed, the next
+    /// collection finds it dead.
     fn remove(&mut self, slot: Slot, pack: &Pack) -> Result<(), ChunkError> {
         let store = &self.running.0;
         store.0.shelf.remove(&pack.id.object())?;
@@ -131,8 +133,8 @@ impl ChunkStore {
         }
     }
 
-    /// Forgets what is dead in a pack, so that nobody is told any more that it is here, and gives what lives there; `None` if somebody was told
-    /// of it since it was chosen.
+    /// Forgets what is dead in a pack, so that nobody is told any more that it is here, and gives
+    /// what lives there; `None` if somebody was told of it since it was chosen.
     fn drop_dead(&self, slot: Slot, mut entries: Vec<Entry>, keeps: Keeps) -> Option<Vec<Entry>> {
         let mut state = self.0.state.write();
         if matches!(keeps, Keeps::Marked(since) if state.packs.is_young(slot, since))
@@ -159,7 +161,8 @@ impl ChunkStore {
         Some(entries)
     }
 
-    /// Appends these chunks of a pack to the new one. False if one of them is damaged; it is then known to be.
+    /// Appends these chunks of a pack to the new one. False if one of them is damaged; it is then
+    /// known to be.
     fn copy(
         &self,
         slot: Slot,
@@ -218,7 +221,8 @@ impl ChunkStore {
     fn settle_moved(&self, moving: Moving) -> Result<u64, ChunkError> {
         let (mut pack, entries) = self.put_pack(moving.builder)?;
         let mut state = self.0.state.write();
-        // What has no name does not get younger by being moved, and what somebody was told of meanwhile not older.
+        // What has no name does not get younger by being moved, and what somebody was told of
+        // meanwhile not older.
         pack.seen = moving
             .from
             .iter()

@@ -105,7 +105,8 @@ pub(crate) fn encode(id: ChunkId, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The content of a payload, or what is wrong with it. Allocates no more than the header declares, which is at most [`CHUNK_MAX`].
+/// The content of a payload, or what is wrong with it. Allocates no more than the header declares,
+/// which is at most [`CHUNK_MAX`].
 pub(crate) fn content(header: &ChunkHeader, payload: &[u8]) -> Result<Vec<u8>, &'static str> {
     if payload.len() != header.stored as usize {
         return Err("it is cut short");

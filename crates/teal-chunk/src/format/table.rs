@@ -72,7 +72,8 @@ pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) 
 }
 
 impl Footer {
-    /// The footer at the end of `tail`, the last bytes of a pack of `size` bytes, if it is whole and fits the size.
+    /// The footer at the end of `tail`, the last bytes of a pack of `size` bytes, if it is whole
+    /// and fits the size.
     pub(crate) fn decode(tail: &[u8], size: u64) -> Option<Self> {
         let mut t = Take(
             tail.last_chunk::<FOOTER>()
@@ -106,7 +107,8 @@ impl Footer {
         self.chunks as usize * ROW
     }
 
-    /// The rows of the table, if it is whole and tells of chunks that follow one another from the header to the table.
+    /// The rows of the table, if it is whole and tells of chunks that follow one another from the
+    /// header to the table.
     pub(crate) fn entries(&self, table: &[u8]) -> Option<Vec<Entry>> {
         if table.len() != self.table_bytes() || crc(table) != self.table_crc {
             return None;

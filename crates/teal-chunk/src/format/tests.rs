@@ -34,7 +34,8 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn golden_bytes_of_a_pack() {
-    // Never changes: stores written by released programs look like this. The frame is read only, another zstd may write another.
+    // Never changes: stores written by released programs look like this. The frame is read only,
+    // another zstd may write another.
     let golden: Vec<u8> = include_str!("golden.txt")
         .split_whitespace()
         .flat_map(|line| {

@@ -23,7 +23,8 @@ fn bounded() {
     for n in 0..300_000_u64 {
         index.insert(Half::of(&id(n)), Known::new(place(n as u32)));
         if n > 20_000 && n % 1000 == 0 {
-            // A bucket of the standard table is an entry and a byte of control, 8 for every 7 that it admits.
+            // A bucket of the standard table is an entry and a byte of control, 8 for every 7 that
+            // it admits.
             let buckets: usize = index
                 .parts
                 .iter()

@@ -43,7 +43,8 @@ fn self_describing() {
 
 #[test]
 fn content_that_looks_like_a_chunk_is_not_taken_for_one() {
-    // A client stores what looks like a damaged copy of somebody's chunk, and the pack is damaged so that only the magic leads on.
+    // A client stores what looks like a damaged copy of somebody's chunk, and the pack is damaged
+    // so that only the magic leads on.
     let mut forged = chunk::encode(domain().name(b"precious"), b"precious");
     *forged.last_mut().unwrap() ^= 1;
     let payload = crate::codec::crc(&forged[chunk::BYTES..]);

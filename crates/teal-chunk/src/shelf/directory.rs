@@ -1,9 +1,12 @@
-//! A shelf in a local directory: files written whole under another name, synced, renamed, and the directory synced.
+//! A shelf in a local directory: files written whole under another name, synced, renamed, and the
+//! directory synced.
 //!
 //! # Guarantees
-//! 1. *Durable*: file and directory are synced before a put returns; what was found at opening has been synced too, since a process killed
-//!    between the rename and the sync of the directory leaves a file that a power cut can still take away.
-//! 2. *One writer*: the directory is locked (`flock` on `DIR/lock`) for as long as it is open for writing.
+//! 1. *Durable*: file and directory are synced before a put returns; what was found at opening has
+//!    been synced too, since a process killed between the rename and the sync of the directory
+//!    leaves a file that a power cut can still take away.
+//! 2. *One writer*: the directory is locked (`flock` on `DIR/lock`) for as long as it is open for
+//!    writing.
 //! 3. *Clean*: leftovers of interrupted puts are removed when it is opened for writing.
 
 use super::objects::Objects;
@@ -98,7 +101,8 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Removes the files that `object_store` was writing when it was interrupted: a name, `#`, a number. Listing hides them.
+/// Removes the files that `object_store` was writing when it was interrupted: a name, `#`, a
+/// number. Listing hides them.
 fn remove_leftovers(packs: &Path) -> Result<usize, ShelfError> {
     let mut removed = 0;
     for dir in entries(packs)?.iter().filter(|path| path.is_dir()) {

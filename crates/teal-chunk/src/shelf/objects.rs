@@ -1,4 +1,5 @@
-//! A shelf over the crate `object_store`, whose async stays in here: every call waits, on the runtime handed in.
+//! A shelf over the crate `object_store`, whose async stays in here: every call waits, on the
+//! runtime handed in.
 
 use super::{Item, PACKS, ShelfError};
 use futures_util::TryStreamExt as _;
@@ -9,7 +10,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// An object store, driven synchronously. Not to be called from inside an async task: that would stop its thread.
+/// An object store, driven synchronously. Not to be called from inside an async task: that would
+/// stop its thread.
 #[derive(Debug)]
 pub(super) struct Objects {
     store: Arc<dyn ObjectStore>,
@@ -62,7 +64,8 @@ impl Objects {
         match read {
             Ok(bytes) => Ok(bytes.into()),
             Err(error) => match self.wait(name, self.store.head(&path)) {
-                // The object has become shorter than it was: that is damage, and the shelf is not out of reach.
+                // The object has become shorter than it was: that is damage, and the shelf is not
+                // out of reach.
                 Ok(meta) if meta.size <= range.start || range.is_empty() => Ok(Vec::new()),
                 Err(gone @ ShelfError::NotFound { .. }) => Err(gone),
                 _ => Err(error),

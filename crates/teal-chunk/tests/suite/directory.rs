@@ -1,4 +1,5 @@
-//! Stores in real directories: durable through a power cut, locked, clean, and clear about what is in the way.
+//! Stores in real directories: durable through a power cut, locked, clean, and clear about what is
+//! in the way.
 
 mod tmpfs;
 
@@ -194,7 +195,8 @@ fn a_full_directory_says_so_keeps_what_it_has_and_recovers() {
         let mut marking = store.collect(std::time::Duration::ZERO).unwrap();
         marking.mark(kept.iter().skip(4).map(|(id, _)| *id));
         let collected = marking.sweep().run().unwrap();
-        // There is not enough room to merge what is left into one pack; the dead ones are gone nevertheless.
+        // There is not enough room to merge what is left into one pack; the dead ones are gone
+        // nevertheless.
         assert_eq!(
             (collected.dead_packs, collected.without_room),
             (4, kept.len() - 4)

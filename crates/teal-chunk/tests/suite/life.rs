@@ -1,4 +1,5 @@
-//! Lives of stores under failures and crashes: what was promised is kept, and dead space comes back.
+//! Lives of stores under failures and crashes: what was promised is kept, and dead space comes
+//! back.
 
 use crate::random_life::fault::FaultShelf;
 use crate::random_life::{GRACE, Life, content, domain, open};

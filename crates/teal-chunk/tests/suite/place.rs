@@ -111,7 +111,8 @@ impl Ext4 {
     fn mounted(dir: TempDir) -> Result<Self, String> {
         let (image, at) = (dir.path().join("image"), dir.path().join("mount"));
         std::fs::create_dir(&at).unwrap();
-        // A long commit interval: what nobody syncs stays off the device for as long as a test lasts.
+        // A long commit interval: what nobody syncs stays off the device for as long as a test
+        // lasts.
         run(
             "mount",
             &[
@@ -132,7 +133,8 @@ impl Ext4 {
         self.dir.path().join("mount/store")
     }
 
-    /// The file system that would be found if the power went now: what has reached the device, and nothing else.
+    /// The file system that would be found if the power went now: what has reached the device, and
+    /// nothing else.
     pub(crate) fn power_cut(&self) -> Self {
         let dir = dir();
         std::fs::copy(self.dir.path().join("image"), dir.path().join("image")).unwrap();

@@ -1,4 +1,5 @@
-//! One life of a store: batches, names, pins, collections, failures, crashes; and a note of what was promised.
+//! One life of a store: batches, names, pins, collections, failures, crashes; and a note of what
+//! was promised.
 
 #[path = "fault.rs"]
 pub(crate) mod fault;

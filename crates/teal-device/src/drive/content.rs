@@ -104,8 +104,9 @@ impl Drive {
         Ok(pieces)
     }
 
-    /// Takes content in: of an object that has `size` bytes since `data_seq`, those from `from` to `to`; what no piece covers is zeros.
-    /// `false`: the drive holds newer content, or too many parts of this, or has not come so far.
+    /// Takes content in: of an object that has `size` bytes since `data_seq`, those from `from` to
+    /// `to`; what no piece covers is zeros. `false`: the drive holds newer content, or too many
+    /// parts of this, or has not come so far.
     ///
     /// # Errors
     /// [`StoreError::NoSpace`] when nothing more may make way, or what the disk met.
@@ -141,7 +142,8 @@ impl Drive {
             },
         };
         let is_fresh = content.present.is_empty();
-        // What is beside it in the same block, and is there, stays; what is not may be damaged, and goes with its block.
+        // What is beside it in the same block, and is there, stays; what is not may be damaged, and
+        // goes with its block.
         let (low, high) = blocks(from, to);
         let low = if content.present.touches(low, from) {
             from
@@ -193,7 +195,8 @@ impl Drive {
         Ok(true)
     }
 
-    /// An object has another state: what is left of the old one is a part of the new one. `changed`: (offset, length), `None` anywhere.
+    /// An object has another state: what is left of the old one is a part of the new one.
+    /// `changed`: (offset, length), `None` anywhere.
     ///
     /// # Errors
     /// What the disk met.
@@ -219,7 +222,8 @@ impl Drive {
         self.strip(no, &held, &gone)
     }
 
-    /// Gives up damaged content, with all that lies in the same blocks: it comes again from elsewhere.
+    /// Gives up damaged content, with all that lies in the same blocks: it comes again from
+    /// elsewhere.
     ///
     /// # Errors
     /// What the disk met.

@@ -1,7 +1,8 @@
 //! Room on a drive: second chance, as BlueFS has it (4.3.4).
 //!
 //! # Guarantees
-//! 1. From 90 % on, what was neither read nor installed since it was last looked at goes; what has affinity stays.
+//! 1. From 90 % on, what was neither read nor installed since it was last looked at goes; what has
+//!    affinity stays.
 //! 2. A search ends: it looks at each object twice at most.
 
 use super::Drive;

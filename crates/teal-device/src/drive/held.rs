@@ -51,7 +51,8 @@ pub(super) fn blocks(from: u64, to: u64) -> (u64, u64) {
 }
 
 impl HeldContent {
-    /// What is left of it when another state follows: `changed` as (offset, length), `None` anywhere.
+    /// What is left of it when another state follows: `changed` as (offset, length), `None`
+    /// anywhere.
     pub(super) fn after(
         &self,
         data_seq: CommitSeq,

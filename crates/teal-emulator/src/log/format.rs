@@ -1,7 +1,7 @@
 //! The bytes of a log. All numbers are little-endian; checksums are CRC-32C.
 //!
-//! A file is one header and any number of blocks. A block holds whole records. A file that ends within a block was cut off by the
-//! death of its writer: the blocks before are good.
+//! A file is one header and any number of blocks. A block holds whole records. A file that ends
+//! within a block was cut off by the death of its writer: the blocks before are good.
 //!
 //! | header, 128 bytes | |
 //! |---|---|

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *No panic on input*, and no more memory than a block.
-//! 2. What is damaged is an error with its offset; a file that was cut off ends with [`LogError::CutOff`] after its last whole block.
+//! 2. What is damaged is an error with its offset; a file that was cut off ends with
+//!    [`LogError::CutOff`] after its last whole block.
 
 use super::format::{
     BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, HEADER, Header, MAGIC, Record, VERSION, u32_at, u64_at,

@@ -4,26 +4,26 @@
 //! 1. What is found can be done: ways are dropped, never made one.
 //! 2. Of ways of one name few stay: the cheaper of two that have written the same, or much the same, and are done at much the same time.
 
-use super::alone::{Best, Deed};
-use super::deeds::{Deeds, NONE};
-use super::joint::{DEVICES, Places, Spots, is_as_good, places};
+use super::action_history::{ActionHistory, NONE};
+use super::device_search::{DeviceSchedule, ScheduledAction};
+use super::joint::{DEVICES, DeviceStates, PointIndices, is_as_good, places};
 use super::plan::Plan;
 use super::problem::{Kind, Problem};
-use super::side::{Cost, Side, Tokens, Way};
+use super::subproblem::{CandidateStep, Cost, DeviceSubproblem, StopLimit};
 use teal_types::Time;
 
 /// Ways of one name, the states of all devices, that are kept apart.
 const WAYS: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
-struct Reached {
-    spots: Spots,
+struct JointCandidate {
+    spots: DeviceStates,
     cost: Cost,
     /// The last deed, in a list that shares its beginning with others.
     last: u32,
 }
 
-impl Reached {
+impl JointCandidate {
     fn states(&self) -> [u8; DEVICES] {
         self.spots.map(|spot| spot.state)
     }
@@ -33,13 +33,13 @@ impl Reached {
     }
 }
 
-struct Search<'p, 'a> {
+struct BeamSearch<'p, 'a> {
     problem: &'p Problem<'a>,
     /// By device and own point what a stop is worth to keep.
     stops: &'p [Vec<Cost>],
-    front: Vec<Reached>,
-    next: Vec<Reached>,
-    deeds: Deeds<(u8, Time, Deed)>,
+    front: Vec<JointCandidate>,
+    next: Vec<JointCandidate>,
+    deeds: ActionHistory<(u8, Time, ScheduledAction)>,
 }
 
 /// A schedule for up to three devices; `None` for more, or if none was found. Tokens are counted, and `stops` says what they are worth.
@@ -47,26 +47,26 @@ pub(super) fn beam(problem: &Problem<'_>, stops: &[Vec<Cost>]) -> Option<Plan> {
     if problem.sides.len() > DEVICES {
         return None;
     }
-    let mut spots = Spots::default();
+    let mut spots = DeviceStates::default();
     problem
         .sides
         .iter()
         .zip(&mut spots)
         .for_each(|(side, spot)| *spot = side.start());
-    let front = vec![Reached {
+    let front = vec![JointCandidate {
         spots,
         cost: 0,
         last: NONE,
     }];
-    let mut search = Search {
+    let mut search = BeamSearch {
         problem,
         stops,
         front,
         next: Vec::new(),
-        deeds: Deeds::new(),
+        deeds: ActionHistory::new(),
     };
     (0..problem.points.len()).for_each(|point| search.step(point));
-    let whole = |reached: &&Reached| {
+    let whole = |reached: &&JointCandidate| {
         let sides = problem.sides.iter().zip(reached.spots);
         reached.cost
             + sides
@@ -77,9 +77,9 @@ pub(super) fn beam(problem: &Problem<'_>, stops: &[Vec<Cost>]) -> Option<Plan> {
     Some(search.plan(best.last))
 }
 
-impl<'p, 'a> Search<'p, 'a> {
-    fn tokens(&self, at: usize) -> Tokens<'p> {
-        Tokens::Spared(&self.stops[at])
+impl<'p, 'a> BeamSearch<'p, 'a> {
+    fn tokens(&self, at: usize) -> StopLimit<'p> {
+        StopLimit::Spared(&self.stops[at])
     }
 
     fn step(&mut self, point: usize) {
@@ -103,7 +103,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 let (tokens, when) = (self.tokens(at), side.at(own));
                 self.expand(at, |spot| {
                     side.reads(own, spot, tokens)
-                        .map(move |way| (way, Some((when, Deed::Read(point)))))
+                        .map(move |way| (way, Some((when, ScheduledAction::Read(point)))))
                 });
             }
             self.front.clear();
@@ -120,12 +120,12 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// One device writes, or not, and goes down, or not.
-    fn go_on(&mut self, at: usize, side: &Side<'_>, own: usize, known: &Places) {
+    fn go_on(&mut self, at: usize, side: &DeviceSubproblem<'_>, own: usize, known: &PointIndices) {
         let (tokens, when) = (self.tokens(at), side.at(own));
         self.next.clear();
         self.expand(at, |spot| {
             side.writes(own, spot, tokens)
-                .map(move |way| (way, Some((when, Deed::Write))))
+                .map(move |way| (way, Some((when, ScheduledAction::Write))))
         });
         self.turn(known);
         self.expand(at, |spot| {
@@ -135,10 +135,10 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Adds ways on.
-    fn expand<I: Iterator<Item = (Way, Option<(Time, Deed)>)>>(
+    fn expand<I: Iterator<Item = (CandidateStep, Option<(Time, ScheduledAction)>)>>(
         &mut self,
         at: usize,
-        ways: impl Fn(super::side::Spot) -> I,
+        ways: impl Fn(super::subproblem::DeviceState) -> I,
     ) {
         for reached in &self.front {
             for (way, deed) in ways(reached.spots[at]) {
@@ -147,7 +147,7 @@ impl<'p, 'a> Search<'p, 'a> {
                     last = self.deeds.push(last, (at as u8, when, deed));
                 }
                 spots[at] = way.spot;
-                self.next.push(Reached {
+                self.next.push(JointCandidate {
                     spots,
                     cost: reached.cost + way.cost,
                     last,
@@ -157,14 +157,14 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Takes the ways on besides those that are there.
-    fn turn(&mut self, known: &Places) {
+    fn turn(&mut self, known: &PointIndices) {
         if !self.next.is_empty() {
             self.front.append(&mut self.next);
             self.prune(known);
         }
     }
 
-    fn prune(&mut self, known: &Places) {
+    fn prune(&mut self, known: &PointIndices) {
         let problem = self.problem;
         self.front.sort_unstable_by_key(|one| {
             (
@@ -184,7 +184,7 @@ impl<'p, 'a> Search<'p, 'a> {
             {
                 first = self.next.len();
             }
-            let beats = |one: &Reached| {
+            let beats = |one: &JointCandidate| {
                 is_as_good(
                     problem,
                     known,
@@ -208,14 +208,14 @@ impl<'p, 'a> Search<'p, 'a> {
     fn plan(&self, last: u32) -> Plan {
         let mut owners = vec![None; self.problem.points.len()];
         let mut bests = vec![
-            Best {
+            DeviceSchedule {
                 cost: 0,
                 deeds: Vec::new()
             };
             self.problem.sides.len()
         ];
         for (at, when, deed) in self.deeds.list(last) {
-            if let Deed::Read(point) = deed {
+            if let ScheduledAction::Read(point) = deed {
                 owners[point] = Some(at);
             }
             bests[usize::from(at)].deeds.push((when, deed));
@@ -225,7 +225,7 @@ impl<'p, 'a> Search<'p, 'a> {
 }
 
 /// The cheaper of neighbours; of those that have written the same first.
-fn fewer(mut many: Vec<Reached>) -> Vec<Reached> {
+fn fewer(mut many: Vec<JointCandidate>) -> Vec<JointCandidate> {
     many.sort_unstable_by_key(|one| (one.written(), one.spots.map(|spot| spot.free), one.cost));
     let mut is_strict = true;
     while many.len() > WAYS {

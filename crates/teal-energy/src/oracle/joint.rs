@@ -5,7 +5,7 @@
 //!    no later and costs no more: whatever can follow the one can follow the other at no greater cost.
 
 use super::problem::{Kind, Problem, Unsolvable};
-use super::side::{Cost, Spot, Tokens, Way};
+use super::subproblem::{CandidateStep, Cost, DeviceState, StopLimit};
 use std::collections::BTreeMap;
 use teal_types::Energy;
 
@@ -14,11 +14,11 @@ pub(super) const DEVICES: usize = 3;
 /// Most ways to tell apart at one point.
 const WAYS: usize = 400_000;
 
-pub(super) type Spots = [Spot; DEVICES];
+pub(super) type DeviceStates = [DeviceState; DEVICES];
 /// By device its own point that is the last one.
-pub(super) type Places = [usize; DEVICES];
+pub(super) type PointIndices = [usize; DEVICES];
 /// Cheapest cost by where the devices are.
-type Front = BTreeMap<Spots, Cost>;
+type Front = BTreeMap<DeviceStates, Cost>;
 
 /// The least energy of a problem: exact, for up to three devices and some hundred events.
 ///
@@ -34,7 +34,7 @@ pub(super) fn exact(problem: &Problem<'_>) -> Result<Cost, Unsolvable> {
     if count > DEVICES {
         return Err(Unsolvable::Devices(count));
     }
-    let mut start = Spots::default();
+    let mut start = DeviceStates::default();
     problem
         .sides
         .iter()
@@ -47,7 +47,7 @@ pub(super) fn exact(problem: &Problem<'_>) -> Result<Cost, Unsolvable> {
             return Err(Unsolvable::Large(front.len()));
         }
     }
-    let rest = |(spots, cost): (Spots, Cost)| {
+    let rest = |(spots, cost): (DeviceStates, Cost)| {
         let sides = problem.sides.iter().zip(spots);
         cost + sides
             .map(|(side, spot)| side.rest(side.own.len() - 1, spot))
@@ -81,32 +81,34 @@ fn step(problem: &Problem<'_>, point: usize, mut front: Front) -> Front {
     if problem.points[point].kind == Kind::Read {
         let mut served = Front::new();
         for (at, side, own) in sides() {
-            for (spots, cost) in expand(&front, at, |spot| side.reads(own, spot, Tokens::Counted)) {
+            for (spots, cost) in
+                expand(&front, at, |spot| side.reads(own, spot, StopLimit::Counted))
+            {
                 keep(&mut served, spots, cost);
             }
         }
         front = served;
     }
     for (at, side, own) in sides() {
-        let stay = |spot| [Way::none(spot)];
-        let write = |spot| side.writes(own, spot, Tokens::Counted).chain(stay(spot));
+        let stay = |spot| [CandidateStep::none(spot)];
+        let write = |spot| side.writes(own, spot, StopLimit::Counted).chain(stay(spot));
         front = prune(problem, point, expand(&front, at, write));
         front = expand(&front, at, |spot| {
-            side.stops(own, spot, Tokens::Counted).chain(stay(spot))
+            side.stops(own, spot, StopLimit::Counted).chain(stay(spot))
         });
         front = prune(problem, point, front);
     }
     let is_late =
-        |spots: &Spots| sides().any(|(at, side, own)| side.is_late(own, spots[at], false));
+        |spots: &DeviceStates| sides().any(|(at, side, own)| side.is_late(own, spots[at], false));
     front.retain(|spots, _| !is_late(spots));
     front
 }
 
 /// One device's next step.
-fn expand<W: IntoIterator<Item = Way>>(
+fn expand<W: IntoIterator<Item = CandidateStep>>(
     front: &Front,
     at: usize,
-    ways: impl Fn(Spot) -> W,
+    ways: impl Fn(DeviceState) -> W,
 ) -> Front {
     let mut next = Front::new();
     for (spots, cost) in front {
@@ -119,14 +121,14 @@ fn expand<W: IntoIterator<Item = Way>>(
     next
 }
 
-fn keep(front: &mut Front, spots: Spots, cost: Cost) {
+fn keep(front: &mut Front, spots: DeviceStates, cost: Cost) {
     let known = front.entry(spots).or_insert(cost);
     *known = cost.min(*known);
 }
 
 /// Where each device is known to have come to at a point.
-pub(super) fn places(problem: &Problem<'_>, point: usize) -> Places {
-    let mut places = Places::default();
+pub(super) fn places(problem: &Problem<'_>, point: usize) -> PointIndices {
+    let mut places = PointIndices::default();
     problem
         .sides
         .iter()
@@ -138,9 +140,9 @@ pub(super) fn places(problem: &Problem<'_>, point: usize) -> Places {
 /// Whether one way is as good as another one of the same name, whatever follows.
 pub(super) fn is_as_good(
     problem: &Problem<'_>,
-    places: &Places,
-    (one, its): (&Spots, Cost),
-    (two, cost): (&Spots, Cost),
+    places: &PointIndices,
+    (one, its): (&DeviceStates, Cost),
+    (two, cost): (&DeviceStates, Cost),
 ) -> bool {
     let sides = problem.sides.iter().zip(places).zip(one.iter().zip(two));
     let more: Option<Cost> = sides
@@ -151,7 +153,7 @@ pub(super) fn is_as_good(
 
 /// Drops what is no better than another way.
 fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
-    let mut by_states: BTreeMap<[u8; DEVICES], Vec<(Spots, Cost)>> = BTreeMap::new();
+    let mut by_states: BTreeMap<[u8; DEVICES], Vec<(DeviceStates, Cost)>> = BTreeMap::new();
     for (spots, cost) in front {
         by_states
             .entry(spots.map(|spot| spot.state))
@@ -168,9 +170,9 @@ fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
                 *spots,
             )
         });
-        let mut best: Vec<(Spots, Cost)> = Vec::new();
+        let mut best: Vec<(DeviceStates, Cost)> = Vec::new();
         for (spots, cost) in ways {
-            let beats = |(other, its): &(Spots, Cost)| {
+            let beats = |(other, its): &(DeviceStates, Cost)| {
                 is_as_good(problem, &places, (other, *its), (&spots, cost))
             };
             if !best.iter().any(beats) {

@@ -4,7 +4,7 @@
 //! 1. It only does what every policy may: choose a device, send devices to states, order bursts. What it costs is what the
 //!    simulator says, the hard limits kept.
 
-use super::alone::{Best, Deed};
+use super::device_search::{DeviceSchedule, ScheduledAction};
 use super::problem::{Kind, Problem};
 use crate::device::DeviceId;
 use crate::policy::{Action, Ask, Policy, Signal, Trigger, View, sooner};
@@ -17,11 +17,11 @@ pub struct Plan {
     /// By read, in the order of the trace.
     owners: Vec<u8>,
     /// In order of time.
-    steps: Vec<(Time, DeviceId, Step)>,
+    steps: Vec<(Time, DeviceId, PlanStep)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum PlanStep {
     /// As soon as it can.
     Wake(StateId),
     /// As soon as nothing waits for it.
@@ -35,7 +35,11 @@ const RETRY: Span = Span::secs(5);
 const BEHIND: Span = Span::nanos(1);
 
 impl Plan {
-    pub(super) fn new(problem: &Problem<'_>, owners: &[Option<u8>], bests: Vec<Best>) -> Self {
+    pub(super) fn new(
+        problem: &Problem<'_>,
+        owners: &[Option<u8>],
+        bests: Vec<DeviceSchedule>,
+    ) -> Self {
         let is_read = |point: &usize| problem.points[*point].kind == Kind::Read;
         let owners = (0..owners.len())
             .filter(is_read)
@@ -47,15 +51,15 @@ impl Plan {
             let mut last = Time::ZERO;
             for (at, deed) in best.deeds {
                 let step = match deed {
-                    Deed::Read(_) => {
+                    ScheduledAction::Read(_) => {
                         last = at + BEHIND;
                         continue;
                     }
-                    Deed::Wake(state) => Step::Wake(StateId(state)),
-                    Deed::Rest(state) => Step::Rest(StateId(state)),
-                    Deed::Write => Step::Write,
+                    ScheduledAction::Wake(state) => PlanStep::Wake(StateId(state)),
+                    ScheduledAction::Rest(state) => PlanStep::Rest(StateId(state)),
+                    ScheduledAction::Write => PlanStep::Write,
                 };
-                let behind = if matches!(step, Step::Wake(_)) {
+                let behind = if matches!(step, PlanStep::Wake(_)) {
                     Span::ZERO
                 } else {
                     BEHIND
@@ -85,12 +89,12 @@ pub struct Clairvoyant {
     plan: Plan,
     read: usize,
     step: usize,
-    known: Vec<Told>,
+    known: Vec<DeviceOrders>,
 }
 
 /// What a device was told and has not done.
 #[derive(Debug, Clone, Copy, Default)]
-struct Told {
+struct DeviceOrders {
     /// Where it is to be, and whether only when nothing waits for it.
     state: Option<(StateId, bool)>,
     /// It is to write, when it is there.
@@ -119,7 +123,8 @@ impl Policy for Clairvoyant {
         _signal: Option<Signal>,
         actions: &mut Vec<Action>,
     ) -> Option<Time> {
-        self.known.resize(view.devices.len(), Told::default());
+        self.known
+            .resize(view.devices.len(), DeviceOrders::default());
         while let Some((_, id, step)) = self
             .plan
             .steps
@@ -128,9 +133,9 @@ impl Policy for Clairvoyant {
         {
             let told = &mut self.known[id.index()];
             match step {
-                Step::Wake(state) => told.state = Some((*state, false)),
-                Step::Rest(state) => told.state = Some((*state, true)),
-                Step::Write => told.writes = true,
+                PlanStep::Wake(state) => told.state = Some((*state, false)),
+                PlanStep::Rest(state) => told.state = Some((*state, true)),
+                PlanStep::Write => told.writes = true,
             }
             self.step += 1;
         }

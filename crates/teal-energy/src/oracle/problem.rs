@@ -4,7 +4,7 @@
 //! 1. Points are in order; they hold the beginning, every event, the moment at which a change is of age and its last one, and the
 //!    end.
 
-use super::side::Side;
+use super::subproblem::DeviceSubproblem;
 use crate::device::{DeviceId, QueueLimits};
 use crate::sim::{Report, Trace, What, World};
 use teal_types::{Span, Time};
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Point {
+pub(super) struct TracePoint {
     pub(super) at: Time,
     pub(super) kind: Kind,
     /// The event's place in the trace.
@@ -42,8 +42,8 @@ pub(super) struct Point {
 /// A world and a trace as the bound sees them.
 #[derive(Debug, Clone)]
 pub struct Problem<'a> {
-    pub(super) points: Vec<Point>,
-    pub(super) sides: Vec<Side<'a>>,
+    pub(super) points: Vec<TracePoint>,
+    pub(super) sides: Vec<DeviceSubproblem<'a>>,
 }
 
 /// By device the longest by which any of these runs began a burst after its age, because the device was asleep or busy.
@@ -62,7 +62,7 @@ impl<'a> Problem<'a> {
     /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for each device by its entry
     /// of `late` (none: nothing) longer than their age: see [`lateness`].
     pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
-        let nothing = |at: Time| Point {
+        let nothing = |at: Time| TracePoint {
             at,
             kind: Kind::Nothing,
             event: 0,
@@ -74,7 +74,7 @@ impl<'a> Problem<'a> {
                 What::Write { .. } => Kind::Write,
                 _ => continue,
             };
-            points.push(Point {
+            points.push(TracePoint {
                 at: known.at,
                 kind,
                 event,
@@ -96,7 +96,7 @@ impl<'a> Problem<'a> {
         points.push(nothing(trace.end()));
         let ids = (0..world.devices.len()).filter_map(DeviceId::new);
         let sides = ids
-            .map(|id| Side::new(world, trace, &points, id, late(id)))
+            .map(|id| DeviceSubproblem::new(world, trace, &points, id, late(id)))
             .collect();
         Self { points, sides }
     }

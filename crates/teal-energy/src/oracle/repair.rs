@@ -3,11 +3,11 @@
 //! # Guarantees
 //! 1. Every read is served by exactly one device that holds it; each device does its best with its share.
 
-use super::alone::{Best, Claim, Task, alone};
+use super::device_search::{DeviceSchedule, ReadDemand, SubproblemTask, solve_subproblem};
+use super::dual_prices::DualIterate;
 use super::plan::Plan;
-use super::prices::Round;
 use super::problem::Problem;
-use super::side::{Cost, Tokens};
+use super::subproblem::{Cost, StopLimit};
 use teal_types::Span;
 
 /// Moves that are tried.
@@ -15,31 +15,31 @@ const TRIED: usize = 160;
 /// Reads that lie closer together move together, and alone.
 const APART: Span = Span::secs(2);
 
-struct Shares<'p, 'a> {
+struct ReadAssignment<'p, 'a> {
     problem: &'p Problem<'a>,
     /// By device and own point.
     stops: &'p [Vec<Cost>],
     /// By point the device that serves its read.
     owners: Vec<Option<u8>>,
-    bests: Vec<Best>,
+    bests: Vec<DeviceSchedule>,
 }
 
-impl Shares<'_, '_> {
-    fn solve(&self, at: u8, tokens: Tokens<'_>) -> Option<Best> {
-        let claims: Vec<Claim> = self
+impl ReadAssignment<'_, '_> {
+    fn solve(&self, at: u8, tokens: StopLimit<'_>) -> Option<DeviceSchedule> {
+        let claims: Vec<ReadDemand> = self
             .owners
             .iter()
             .map(|o| {
                 if *o == Some(at) {
-                    Claim::Must
+                    ReadDemand::Must
                 } else {
-                    Claim::No
+                    ReadDemand::No
                 }
             })
             .collect();
-        alone(
+        solve_subproblem(
             &self.problem.sides[usize::from(at)],
-            Task {
+            SubproblemTask {
                 claims: &claims,
                 tokens,
                 is_plan: true,
@@ -47,8 +47,8 @@ impl Shares<'_, '_> {
         )
     }
 
-    fn priced(&self, at: u8) -> Option<Best> {
-        self.solve(at, Tokens::Priced(&self.stops[usize::from(at)]))
+    fn priced(&self, at: u8) -> Option<DeviceSchedule> {
+        self.solve(at, StopLimit::Priced(&self.stops[usize::from(at)]))
     }
 
     fn cost(&self) -> Cost {
@@ -73,7 +73,8 @@ impl Shares<'_, '_> {
         points
             .iter()
             .for_each(|point| self.owners[*point] = Some(to));
-        let solved: Option<Vec<Best>> = changed.iter().map(|at| self.priced(*at)).collect();
+        let solved: Option<Vec<DeviceSchedule>> =
+            changed.iter().map(|at| self.priced(*at)).collect();
         let old: Cost = changed
             .iter()
             .map(|at| self.bests[usize::from(*at)].cost)
@@ -97,7 +98,7 @@ pub(super) fn repair(
     problem: &Problem<'_>,
     servers: &[Vec<u8>],
     stops: &[Vec<Cost>],
-    round: &Round,
+    round: &DualIterate,
     enough: Cost,
 ) -> Option<Plan> {
     let cheapest = |point: usize| {
@@ -111,7 +112,7 @@ pub(super) fn repair(
             .min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
-    let mut shares = Shares {
+    let mut shares = ReadAssignment {
         problem,
         stops,
         owners,
@@ -158,7 +159,7 @@ pub(super) fn repair(
     }
     // Only now: counting tokens is slow, and seldom changes whom a read is worth most.
     let counted = (0..problem.sides.len())
-        .map(|at| shares.solve(at as u8, Tokens::Spared(&shares.stops[at])))
+        .map(|at| shares.solve(at as u8, StopLimit::Spared(&shares.stops[at])))
         .collect::<Option<_>>()?;
     Some(Plan::new(problem, &shares.owners, counted))
 }

@@ -2,7 +2,7 @@
 
 use super::joint::exact;
 use super::problem::Kind;
-use super::side::{Cost, Side, Spot, Tokens, Way};
+use super::subproblem::{CandidateStep, Cost, DeviceState, DeviceSubproblem, StopLimit};
 use super::*;
 use crate::device::{BudgetLimits, DeviceId, DeviceSet, QueueLimits};
 use crate::policy::timeout::FixedTimeout;
@@ -52,25 +52,30 @@ fn read(millis: u64, object: u64) -> Event {
 }
 
 /// The cheapest way of one device that serves exactly these reads: every way, one after the other.
-fn search(side: &Side<'_>, own: usize, spot: Spot, serves: &[usize]) -> Option<Cost> {
+fn search(
+    side: &DeviceSubproblem<'_>,
+    own: usize,
+    spot: DeviceState,
+    serves: &[usize],
+) -> Option<Cost> {
     let Some(point) = side.own.get(own).map(|own| own.point) else {
         return Some(side.rest(own - 1, spot));
     };
-    let tokens = Tokens::Counted;
+    let tokens = StopLimit::Counted;
     let mut best: Option<Cost> = None;
     let comes = side.come(own, spot);
     let reads: Vec<_> = match serves.contains(&point) {
         true => side.reads(own, comes.spot, tokens).collect(),
-        false => vec![Way::none(comes.spot)],
+        false => vec![CandidateStep::none(comes.spot)],
     };
     for read in reads {
         for write in side
             .writes(own, read.spot, tokens)
-            .chain([Way::none(read.spot)])
+            .chain([CandidateStep::none(read.spot)])
         {
             for stop in side
                 .stops(own, write.spot, tokens)
-                .chain([Way::none(write.spot)])
+                .chain([CandidateStep::none(write.spot)])
             {
                 let is_late = side.is_late(own, stop.spot, false);
                 let later = (!is_late)

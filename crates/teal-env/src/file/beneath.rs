@@ -1,17 +1,21 @@
-//! Locks on what a block device lies on, so that a store is one thing under whichever name it is opened.
+//! Locks on what a block device lies on, so that a store is one thing under whichever name it is
+//! opened.
 //!
 //! # Guarantees
-//! 1. *One store, one lock*: a file and all loop devices over it exclude each other, hard links, bind mounts, stacked loop devices and
-//!    partitions of loop devices included.
-//! 2. *Only what overlaps*: stores in separate partitions, or in separate ranges of one file, do not exclude each other.
+//! 1. *One store, one lock*: a file and all loop devices over it exclude each other, hard links,
+//!    bind mounts, stacked loop devices and partitions of loop devices included.
+//! 2. *Only what overlaps*: stores in separate partitions, or in separate ranges of one file, do
+//!    not exclude each other.
 //!
 //! # How
-//! 1. The kernel tells in `/sys` which file or device lies beneath a loop device, and of which disk something is a partition.
-//! 2. Who covers all of what lies beneath takes there the lock that whoever opens that thing itself takes. Who covers a part takes the
-//!    shared lock there, and then tries the locks of all other devices whose ranges overlap. Own lock first, then the others': of two who
-//!    come at once, at least one sees the other.
-//! 3. A file beneath that cannot be reached from here (deleted, or in another mount namespace) is known by its name only: devices over it
-//!    exclude each other, by the same trial.
+//! 1. The kernel tells in `/sys` which file or device lies beneath a loop device, and of which disk
+//!    something is a partition.
+//! 2. Who covers all of what lies beneath takes there the lock that whoever opens that thing itself
+//!    takes. Who covers a part takes the shared lock there, and then tries the locks of all other
+//!    devices whose ranges overlap. Own lock first, then the others': of two who come at once, at
+//!    least one sees the other.
+//! 3. A file beneath that cannot be reached from here (deleted, or in another mount namespace) is
+//!    known by its name only: devices over it exclude each other, by the same trial.
 
 use super::{OpenError, OpenMode};
 use rustix::fs::{self, Dev, FlockOperation, Mode, OFlags, major, minor};
@@ -57,7 +61,8 @@ struct Origin {
 }
 
 impl Origin {
-    /// Follows `/sys` from a block device down. `None`: it is no block device that the kernel tells of.
+    /// Follows `/sys` from a block device down. `None`: it is no block device that the kernel tells
+    /// of.
     fn of(device: Dev) -> Option<Self> {
         let mut dir = directory(device);
         let mut bytes = 0..number(&dir, "size")?.saturating_mul(SECTOR);
@@ -137,8 +142,8 @@ fn backing_file(dir: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(name).into())
 }
 
-/// Locks what lies beneath the block device `path`, which has the number `device` and whose own lock is held already. The locks last as
-/// long as what is returned.
+/// Locks what lies beneath the block device `path`, which has the number `device` and whose own
+/// lock is held already. The locks last as long as what is returned.
 ///
 /// # Errors
 /// [`OpenError::InUseBeneath`] if somebody has the same bytes open under another name.
@@ -208,7 +213,8 @@ fn others(device: Dev) -> impl Iterator<Item = (PathBuf, Dev)> {
     })
 }
 
-/// Whether somebody has a device open as a store that shares bytes with `origin`. Its lock is tried and given back.
+/// Whether somebody has a device open as a store that shares bytes with `origin`. Its lock is tried
+/// and given back.
 fn is_taken(node: &Path, device: Dev, origin: &Origin, mode: OpenMode) -> bool {
     if !Origin::of(device).is_some_and(|other| other.overlaps(origin)) {
         return false;

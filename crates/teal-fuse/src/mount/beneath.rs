@@ -1,8 +1,9 @@
-//! Mounting beneath a mount whose server has died, before that goes: nobody ever sees the bare directory, nor writes into it.
+//! Mounting beneath a mount whose server has died, before that goes: nobody ever sees the bare
+//! directory, nor writes into it.
 //!
 //! # How
-//! The kernel makes a mount that lies nowhere yet, which is then moved beneath what lies at the mount point (since Linux 6.5). Taking the dead
-//! mount away shows the new one.
+//! The kernel makes a mount that lies nowhere yet, which is then moved beneath what lies at the
+//! mount point (since Linux 6.5). Taking the dead mount away shows the new one.
 
 use super::{BLOCK_SIZE, MountOptions, SUBTYPE};
 use rustix::fs::CWD;
@@ -20,7 +21,8 @@ const BENEATH: MoveMountFlags = MoveMountFlags::from_bits_retain(0x200);
 /// Mounts over the connection `device` in the place of the dead mount at `point`.
 ///
 /// # Errors
-/// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot; whatever it said, the dead mount is where it was.
+/// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot; whatever it said, the dead mount
+/// is where it was.
 pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> Result<(), Errno> {
     let context = fsopen(
         if options.block_device {

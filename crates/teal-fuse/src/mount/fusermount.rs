@@ -1,8 +1,8 @@
 //! Mounting as a user, through the set-user-id program `fusermount3`.
 //!
 //! # How
-//! 1. It opens the device and mounts, then hands the descriptor over a socket (`_FUSE_COMMFD`). The socket is its standard
-//!    input, so that no descriptor must be inherited by number.
+//! 1. It opens the device and mounts, then hands the descriptor over a socket (`_FUSE_COMMFD`). The
+//!    socket is its standard input, so that no descriptor must be inherited by number.
 //! 2. What went wrong it only says in words; those are searched for what callers tell apart.
 
 use super::{MountError, MountOptions, SUBTYPE, Unmount, UnmountError};
@@ -44,7 +44,8 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
         None,
     )
     .map_err(|errno| system(errno.into()))?;
-    // The command keeps its end open, so it must go before the answer is awaited; the output holds none.
+    // The command keeps its end open, so it must go before the answer is awaited; the output holds
+    // none.
     let output = Command::new(PROGRAM)
         .arg("-o")
         .arg(words(options))

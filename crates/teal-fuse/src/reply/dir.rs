@@ -37,15 +37,16 @@ impl DirBuffer {
         }
     }
 
-    /// Appends an entry for `READDIR`. `cookie` is where a listing goes on behind it. Returns whether the buffer is full, and
-    /// the entry not in it.
+    /// Appends an entry for `READDIR`. `cookie` is where a listing goes on behind it. Returns
+    /// whether the buffer is full, and the entry not in it.
     #[must_use]
     pub fn push(&mut self, object: ObjectNo, cookie: u64, kind: FileType, name: &[u8]) -> bool {
         self.append(&[], object, cookie, kind, name)
     }
 
-    /// Appends an entry for `READDIRPLUS`; `None` for `.`, `..` and what the kernel shall look up itself. Each `Some` that was
-    /// appended counts one lookup, except `.` and `..`. Returns as [`DirBuffer::push`].
+    /// Appends an entry for `READDIRPLUS`; `None` for `.`, `..` and what the kernel shall look up
+    /// itself. Each `Some` that was appended counts one lookup, except `.` and `..`. Returns as
+    /// [`DirBuffer::push`].
     #[must_use]
     pub fn push_plus(
         &mut self,

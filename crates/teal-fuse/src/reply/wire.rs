@@ -29,7 +29,8 @@ bitflags::bitflags! {
     }
 }
 
-/// An object under a name, as the kernel is to remember it. [`Duration::MAX`] means: until told otherwise.
+/// An object under a name, as the kernel is to remember it. [`Duration::MAX`] means: until told
+/// otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// The node, by which later requests name it.

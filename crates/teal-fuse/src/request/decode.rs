@@ -1,5 +1,5 @@
-//! From an operation code and a body to an [`Operation`]. A body longer than its operation needs is accepted: newer kernels
-//! append fields.
+//! From an operation code and a body to an [`Operation`]. A body longer than its operation needs is
+//! accepted: newer kernels append fields.
 
 use super::operation::{
     Forget, InitRequest, Ioctl, Lock, LockKind, LockRequest, Records, RemoveMapping,
@@ -322,7 +322,8 @@ fn setxattr<'a>(b: &mut Body<'a>, negotiated: InitFlags) -> Decoded<'a> {
 
 fn init(b: &mut Body<'_>) -> Result<InitRequest, DecodeError> {
     let [major, minor]: [u32; 2] = b.take()?;
-    // A kernel of another major version may follow up with anything; it is only told which version is spoken here.
+    // A kernel of another major version may follow up with anything; it is only told which version
+    // is spoken here.
     let [max_readahead, low]: [u32; 2] = if major == abi::FUSE_KERNEL_VERSION {
         b.take()?
     } else {

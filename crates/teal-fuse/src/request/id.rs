@@ -24,11 +24,13 @@ macro_rules! id {
 }
 
 id! {
-    /// An inode as the kernel knows it. The server chooses it in an entry reply; it need not be `st_ino`.
+    /// An inode as the kernel knows it. The server chooses it in an entry reply; it need not be
+    /// `st_ino`.
     NodeId
 }
 id! {
-    /// An open file or directory. The server chooses it in an open reply; 0 where opens are not sent.
+    /// An open file or directory. The server chooses it in an open reply; 0 where opens are not
+    /// sent.
     Handle
 }
 id! {

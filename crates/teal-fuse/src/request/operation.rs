@@ -7,7 +7,8 @@ use std::marker::PhantomData;
 use teal_types::{FileType, Timestamp};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// A decoded request. Answers are named after the methods of [`crate::Reply`]; `error` is always possible.
+/// A decoded request. Answers are named after the methods of [`crate::Reply`]; `error` is always
+/// possible.
 #[derive(Debug)]
 #[non_exhaustive]
 #[allow(
@@ -29,7 +30,8 @@ pub enum Operation<'a> {
     Readlink,
     /// Answer: `entry`.
     Symlink { name: &'a [u8], target: &'a [u8] },
-    /// Answer: `entry`. `rdev` is in the kernel's `new_encode_dev` form; `umask` counts only with `DONT_MASK`.
+    /// Answer: `entry`. `rdev` is in the kernel's `new_encode_dev` form; `umask` counts only with
+    /// `DONT_MASK`.
     Mknod {
         name: &'a [u8],
         kind: FileType,
@@ -66,7 +68,8 @@ pub enum Operation<'a> {
         flags: OFlags,
         lock_owner: Option<LockOwner>,
     },
-    /// Answer: `written`. `cached` means a write from the page cache, whose handle is a guess and whose caller is the kernel.
+    /// Answer: `written`. `cached` means a write from the page cache, whose handle is a guess and
+    /// whose caller is the kernel.
     Write {
         handle: Handle,
         offset: u64,
@@ -140,7 +143,8 @@ pub enum Operation<'a> {
         umask: u32,
         kill_suidgid: bool,
     },
-    /// The caller of `unique` got a signal. Answer: none, or the error `ENOSYS` to see no more of these.
+    /// The caller of `unique` got a signal. Answer: none, or the error `ENOSYS` to see no more of
+    /// these.
     Interrupt { unique: Unique },
     /// Answer: `bmap`.
     Bmap { block: u64, block_size: u32 },

@@ -5,8 +5,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::size_of;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Bytes kept free in front of the payload. A request's headers are copied there, and make one message with it. A page, so that
-/// the payload begins at one.
+/// Bytes kept free in front of the payload. A request's headers are copied there, and make one
+/// message with it. A page, so that the payload begins at one.
 const HEADROOM: usize = 4096;
 /// The longest headers: the common one, and the room for an operation's own.
 pub(super) const HEADERS_MAX: usize = size_of::<fuse_in_header>() + 128;
@@ -45,7 +45,8 @@ impl Area {
         self.header.ring_ent_in_out.payload_sz > 0
     }
 
-    /// The request's headers, as many bytes as they say; without them where they contradict themselves.
+    /// The request's headers, as many bytes as they say; without them where they contradict
+    /// themselves.
     pub(super) fn headers(&self) -> ([u8; HEADERS_MAX], usize) {
         const COMMON: usize = size_of::<fuse_in_header>();
         let mut headers = [0; HEADERS_MAX];

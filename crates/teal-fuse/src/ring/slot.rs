@@ -36,8 +36,8 @@ struct Answer {
 
 /// An entry: its memory, and how far its request has come.
 ///
-/// The lock `answer` is taken before `area`, or `area` is only tried; the worker alone waits for `area`, and holds it without `answer`
-/// while a handler reads a payload from it.
+/// The lock `answer` is taken before `area`, or `area` is only tried; the worker alone waits for
+/// `area`, and holds it without `answer` while a handler reads a payload from it.
 #[derive(Debug)]
 pub(super) struct Slot {
     area: Arc<Mutex<Area>>,
@@ -64,9 +64,10 @@ impl Slot {
         Arc::clone(&self.area)
     }
 
-    /// Shows the request that has come to `serve`, and waits until it is answered; the number to commit, or `None` when the connection
-    /// has ended. Where `serve` says that nobody will answer, `EIO` goes out. If the answer is not there when `serve` returns, `waits` is
-    /// told before the wait and after it.
+    /// Shows the request that has come to `serve`, and waits until it is answered; the number to
+    /// commit, or `None` when the connection has ended. Where `serve` says that nobody will answer,
+    /// `EIO` goes out. If the answer is not there when `serve` returns, `waits` is told before the
+    /// wait and after it.
     pub(super) fn serve(
         &self,
         serve: impl FnOnce(&[u8]) -> bool,
@@ -108,7 +109,8 @@ impl Slot {
         self.answered().then_some(id)
     }
 
-    /// Waits for the answer and puts it where the kernel finds it; false when the connection has ended.
+    /// Waits for the answer and puts it where the kernel finds it; false when the connection has
+    /// ended.
     fn answered(&self) -> bool {
         let mut answer = self.answer.lock();
         loop {

@@ -1,10 +1,12 @@
 //! How many threads serve: as many as wanted, and more while these are held up.
 //!
 //! # Guarantees
-//! 1. *Never all held up*: while every worker is in a request, and none has ended one for [`PATIENCE`], one more is called, up to [`CREW_MAX`].
-//!    Whoever waits for a server, a disk or a lock keeps only what needs the same from being served.
+//! 1. *Never all held up*: while every worker is in a request, and none has ended one for
+//!    [`PATIENCE`], one more is called, up to [`CREW_MAX`]. Whoever waits for a server, a disk or a
+//!    lock keeps only what needs the same from being served.
 //! 2. *Idle is idle*: while a worker is free nobody wakes up.
-//! 3. *Back to the wanted number*: a worker that was called, and finds more free than are wanted when it has served, leaves.
+//! 3. *Back to the wanted number*: a worker that was called, and finds more free than are wanted
+//!    when it has served, leaves.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -76,7 +78,8 @@ impl Crew {
         self.changed.notify_one();
     }
 
-    /// Calls `more` workers whenever all are held up, until the mount is gone. `more` says whether one could be had.
+    /// Calls `more` workers whenever all are held up, until the mount is gone. `more` says whether
+    /// one could be had.
     pub(super) fn watch(&self, mut more: impl FnMut() -> bool) {
         let mut is_over = self.is_over.lock();
         let mut done = None;

@@ -17,7 +17,8 @@ const PAGE: u32 = 4096;
 const MAX_WRITE_WITHOUT_PAGES: u32 = 32 * PAGE;
 
 bitflags::bitflags! {
-    /// Capabilities exchanged by `INIT`: `flags` in the low word, `flags2` in the high one. The kernel's names and meanings.
+    /// Capabilities exchanged by `INIT`: `flags` in the low word, `flags2` in the high one. The
+    /// kernel's names and meanings.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct InitFlags: u64 {
         /// Several reads of one file at once.
@@ -50,7 +51,8 @@ bitflags::bitflags! {
         const READDIRPLUS_AUTO = 1 << 14;
         /// Asynchronous direct I/O.
         const ASYNC_DIO = 1 << 15;
-        /// The kernel keeps writes in its cache and owns size and mtime meanwhile. Excludes `PASSTHROUGH`.
+        /// The kernel keeps writes in its cache and owns size and mtime meanwhile. Excludes
+        /// `PASSTHROUGH`.
         const WRITEBACK_CACHE = 1 << 16;
         /// `ENOSYS` to an open means: never send opens.
         const NO_OPEN_SUPPORT = 1 << 17;
@@ -60,7 +62,8 @@ bitflags::bitflags! {
         const HANDLE_KILLPRIV = 1 << 19;
         /// POSIX ACLs, checked by the kernel.
         const POSIX_ACL = 1 << 20;
-        /// Reading the device after an abort fails with `ECONNABORTED`, which ends a session as an unmount does.
+        /// Reading the device after an abort fails with `ECONNABORTED`, which ends a session as an
+        /// unmount does.
         const ABORT_ERROR = 1 << 21;
         /// `max_pages` counts: requests above 128 KiB.
         const MAX_PAGES = 1 << 22;
@@ -101,7 +104,8 @@ bitflags::bitflags! {
         /// Requests over `io_uring`.
         /// Only in force where rings can be had.
         const OVER_IO_URING = abi::FUSE_OVER_IO_URING;
-        /// The kernel aborts the connection when a request takes longer than [`InitConfig::request_timeout`].
+        /// The kernel aborts the connection when a request takes longer than
+        /// [`InitConfig::request_timeout`].
         const REQUEST_TIMEOUT = abi::FUSE_REQUEST_TIMEOUT;
     }
 }
@@ -136,7 +140,8 @@ pub struct InitConfig {
     pub wanted: InitFlags,
     /// The most bytes in one write or read; a multiple of 4096, at most 1 MiB.
     pub max_write: u32,
-    /// The most bytes read ahead. The kernel's offer (128 KiB by default) bounds it; see [`crate::BdiKnob::ReadAheadKb`].
+    /// The most bytes read ahead. The kernel's offer (128 KiB by default) bounds it; see
+    /// [`crate::BdiKnob::ReadAheadKb`].
     pub max_readahead: u32,
     /// The most background requests (read-ahead, write-back) in flight.
     pub max_background: u16,
@@ -144,7 +149,8 @@ pub struct InitConfig {
     pub congestion_threshold: u16,
     /// Granularity of file times in nanoseconds.
     pub time_gran: u32,
-    /// Seconds after which an unanswered request aborts the connection; needs [`InitFlags::REQUEST_TIMEOUT`].
+    /// Seconds after which an unanswered request aborts the connection; needs
+    /// [`InitFlags::REQUEST_TIMEOUT`].
     pub request_timeout: u16,
 }
 
@@ -216,12 +222,14 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// Bytes of the largest payload of a request or an answer, as the kernel counts it for an entry of a ring.
+    /// Bytes of the largest payload of a request or an answer, as the kernel counts it for an entry
+    /// of a ring.
     pub(crate) fn payload_size(&self) -> usize {
         (self.max_write.max(XATTR_VALUE_MAX as u32)).next_multiple_of(PAGE) as usize
     }
 
-    /// Bytes of a buffer that holds any request: the largest payload, and a page for the structs and names before it.
+    /// Bytes of a buffer that holds any request: the largest payload, and a page for the structs
+    /// and names before it.
     pub(crate) fn buffer_size(&self) -> usize {
         (self.max_write.max(XATTR_VALUE_MAX as u32) + PAGE) as usize
     }

@@ -47,7 +47,8 @@ impl Transport for DevFuse {
                 Ok(length) => return Ok(Some(length)),
                 // A signal, or the request was interrupted before it was read: neither is ours.
                 Err(Errno::INTR | Errno::NOENT) => {}
-                // Unmounted; the second when that happened while a last request was being read, or after an abort.
+                // Unmounted; the second when that happened while a last request was being read, or
+                // after an abort.
                 Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
                 Err(error) => return Err(error),
             }

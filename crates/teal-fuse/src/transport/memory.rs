@@ -113,7 +113,8 @@ impl MemoryKernel {
         self.0.changed.notify_all();
     }
 
-    /// Waits for the server's next message; `None` when the connection is closed and all were taken.
+    /// Waits for the server's next message; `None` when the connection is closed and all were
+    /// taken.
     pub fn message(&self) -> Option<Message> {
         let mut wire = self.0.wire.lock();
         loop {
@@ -140,7 +141,8 @@ impl MemoryKernel {
 }
 
 impl Outlet for MemoryTransport {
-    /// Fails with `EINVAL` when the length in the header is not that of the message, as the kernel does.
+    /// Fails with `EINVAL` when the length in the header is not that of the message, as the kernel
+    /// does.
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         let message = parts
             .iter()

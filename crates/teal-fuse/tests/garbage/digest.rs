@@ -32,7 +32,8 @@ pub(crate) fn digest(message: &[u8], flags: InitFlags) {
     }
 }
 
-/// Decodes with no and with all capabilities. The length of the header is made right: else little gets behind it.
+/// Decodes with no and with all capabilities. The length of the header is made right: else little
+/// gets behind it.
 pub(crate) fn digest_all(input: &[u8]) {
     let mut message = input.to_vec();
     if let (Some(length), Ok(len)) = (message.first_chunk_mut::<4>(), u32::try_from(input.len())) {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
-/// Rows by key, and how to take back what has happened since the last durable transaction, oldest first.
+/// Rows by key, and how to take back what has happened since the last durable transaction, oldest
+/// first.
 #[derive(Debug, Clone)]
 pub(super) struct Table<K, V> {
     rows: BTreeMap<K, V>,

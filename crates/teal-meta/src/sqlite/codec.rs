@@ -1,9 +1,11 @@
 //! Values that SQLite keeps as bytes: the state of an object, and ranges. Little-endian.
 //!
-//! A state: kind (1), permissions (2), owner (4), group (4), device (4), then modification, change and birth time as seconds (8) and
-//! nanoseconds (4) each, then the commit of the attributes, the size, and the commits of data, names and extended attributes (8 each), then
-//! the target to the end. Where content was appended since it was written otherwise, the kind has the bit [`APPENDED`], and the commit of that writing (8)
-//! comes before the target; without the bit that commit is the one of the data.
+//! A state: kind (1), permissions (2), owner (4), group (4), device (4), then modification, change
+//! and birth time as seconds (8) and nanoseconds (4) each, then the commit of the attributes, the
+//! size, and the commits of data, names and extended attributes (8 each), then the target to the
+//! end. Where content was appended since it was written otherwise, the kind has the bit
+//! [`APPENDED`], and the commit of that writing (8) comes before the target; without the bit that
+//! commit is the one of the data.
 
 use teal_proto::ConflictKind;
 use teal_types::{Attributes, CommitSeq, FileType, Timestamp};

@@ -1,7 +1,8 @@
 //! Opening a database, making an empty one, and bringing an older one up to date.
 //!
 //! # Guarantees
-//! 1. *Older ones go on*: the tables of every version before are brought up in one transaction at opening; nothing in them is lost.
+//! 1. *Older ones go on*: the tables of every version before are brought up in one transaction at
+//!    opening; nothing in them is lost.
 
 use super::fault::Names;
 use crate::error::{MetaError, Result};
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 /// Marks a database as ours: "teal".
 const APPLICATION: i32 = 0x7465_616c;
-/// What makes each version of the tables of the one before, beginning with nothing; `docs/format-meta.md` tells what they hold.
+/// What makes each version of the tables of the one before, beginning with nothing;
+/// `docs/format-meta.md` tells what they hold.
 const SCHEMAS: [&str; 3] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
@@ -83,7 +85,8 @@ fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 pub(super) fn reader(path: &Path, names: &Names) -> Result<Connection> {
-    // A reader of a write-ahead log writes to its index, so it opens for writing and is told not to.
+    // A reader of a write-ahead log writes to its index, so it opens for writing and is told not
+    // to.
     let connection = connect(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,

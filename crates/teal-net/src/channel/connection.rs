@@ -1,4 +1,5 @@
-//! One connection of a client: made, used by many requests at the same time, and given up when it fails.
+//! One connection of a client: made, used by many requests at the same time, and given up when it
+//! fails.
 
 use super::options::ChannelOptions;
 use crate::error::NetError;
@@ -91,8 +92,9 @@ impl ClientConnection {
             .map_err(|e| unreachable(address, e.to_string()))?;
         // Small requests shall not wait for more.
         let _ = tcp.set_nodelay(true);
-        // Without this the kernel goes on sending for a quarter of an hour, and a program that needs the server would wait for
-        // the keep-alive, which is much longer: it must not take a slow answer for a dead line.
+        // Without this the kernel goes on sending for a quarter of an hour, and a program that
+        // needs the server would wait for the keep-alive, which is much longer: it must not take a
+        // slow answer for a dead line.
         let unacknowledged = u32::try_from(options.unacknowledged.as_millis()).unwrap_or(u32::MAX);
         if let Err(error) = set_tcp_user_timeout(&tcp, unacknowledged) {
             log::debug!("a dead line will be noticed late: {error}");
@@ -120,7 +122,8 @@ impl ClientConnection {
             .handshake(io)
             .await;
         let (sender, connection) = made.map_err(|e| unreachable(address, words(&e)))?;
-        // Ends when the last sender is gone and every answer has come, or when the connection fails.
+        // Ends when the last sender is gone and every answer has come, or when the connection
+        // fails.
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 log::debug!("a connection ended: {error}");

@@ -7,11 +7,12 @@ use std::time::Duration;
 pub struct ChannelOptions {
     /// How long making a connection may take, of a call's deadline. 10 seconds.
     pub connect_timeout: Duration,
-    /// While a request waits and nothing comes for this long, the server is asked for a sign of life; it has as long
-    /// again to give it. 5 seconds.
+    /// While a request waits and nothing comes for this long, the server is asked for a sign of
+    /// life; it has as long again to give it. 5 seconds.
     pub keep_alive: Duration,
-    /// A connection is given up when the other machine's kernel has not acknowledged what was sent for about this time,
-    /// counted from when it was sent a second time. A slow line, on which something arrives now and then, is not. 2 seconds.
+    /// A connection is given up when the other machine's kernel has not acknowledged what was sent
+    /// for about this time, counted from when it was sent a second time. A slow line, on which
+    /// something arrives now and then, is not. 2 seconds.
     pub unacknowledged: Duration,
     /// Bytes of one message, request or answer. 4 MiB.
     pub message_bytes: usize,

@@ -1,9 +1,11 @@
-//! The three methods: who may call them, within which limits, and in which words the others are refused.
+//! The three methods: who may call them, within which limits, and in which words the others are
+//! refused.
 //!
 //! # Guarantees
-//! 1. A request takes its place under the limits before its body is read, and keeps it until the service has returned,
-//!    whether or not anybody still waits for the answer.
-//! 2. Who asks is who the certificate of the connection names. It is judged at every request, by the clock of that moment.
+//! 1. A request takes its place under the limits before its body is read, and keeps it until the
+//!    service has returned, whether or not anybody still waits for the answer.
+//! 2. Who asks is who the certificate of the connection names. It is judged at every request, by
+//!    the clock of that moment.
 
 use super::seats::ConnectionQuota;
 use super::shared::{ServerShared, ServingCourse};
@@ -138,7 +140,8 @@ impl ServerSession {
         })
     }
 
-    /// Has `function` answer a request of `limit` bytes at most, once all of it has arrived, which takes a limited time.
+    /// Has `function` answer a request of `limit` bytes at most, once all of it has arrived, which
+    /// takes a limited time.
     async fn unary<Q, A, W>(
         &self,
         limit: usize,

@@ -70,7 +70,8 @@ pub(super) async fn serve(
     }
 }
 
-/// Waits for the other side to have read the alert: closing with its bytes unread would take the alert back.
+/// Waits for the other side to have read the alert: closing with its bytes unread would take the
+/// alert back.
 async fn say_farewell(mut tcp: TcpStream) {
     let _ = tcp.shutdown().await;
     let mut rest = tcp.take(FAREWELL_BYTES);

@@ -1,8 +1,10 @@
-//! Places for those who have not shown who they are: when all are taken, whoever has had one for longest loses it to the newcomer.
+//! Places for those who have not shown who they are: when all are taken, whoever has had one for
+//! longest loses it to the newcomer.
 //!
 //! # Guarantees
 //! 1. At most so many places are taken at a time.
-//! 2. Nobody can hold back a newcomer by being silent: there is always a place, and it is the silent ones that go.
+//! 2. Nobody can hold back a newcomer by being silent: there is always a place, and it is the
+//!    silent ones that go.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

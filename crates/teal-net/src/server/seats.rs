@@ -1,8 +1,10 @@
-//! What each enrolled machine uses of the server: its connections, its requests in progress, its requests per second.
+//! What each enrolled machine uses of the server: its connections, its requests in progress, its
+//! requests per second.
 //!
 //! # Guarantees
 //! 1. One machine's limits do not depend on how it divides its requests among connections.
-//! 2. A machine that is gone and has rested is forgotten: reconnecting gives nobody more than waiting would.
+//! 2. A machine that is gone and has rested is forgotten: reconnecting gives nobody more than
+//!    waiting would.
 
 use crate::limits::{TokenBucket, TransportLimits};
 use crate::peer::CertifiedPeer;
@@ -55,7 +57,8 @@ impl ConnectionQuotas {
         now: Duration,
     ) -> Result<ConnectionQuota, String> {
         let mut quotas = self.quotas.lock();
-        // A connection and a request in progress hold the quota too, so the count says that the machine is gone.
+        // A connection and a request in progress hold the quota too, so the count says that the
+        // machine is gone.
         quotas.retain(|_, quota| Arc::strong_count(quota) > 1 || !quota.rate.lock().is_full(now));
         let quota = quotas.entry(peer).or_insert_with(|| {
             Arc::new(PeerQuota {
@@ -78,7 +81,8 @@ impl ConnectionQuotas {
 }
 
 impl ConnectionQuota {
-    /// Returns how long one more request has to wait for the sake of the rate; `None` if it is one too many.
+    /// Returns how long one more request has to wait for the sake of the rate; `None` if it is one
+    /// too many.
     pub(super) fn pace(&self, now: Duration) -> Option<Duration> {
         self.quota.rate.lock().take(now)
     }

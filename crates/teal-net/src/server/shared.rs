@@ -12,13 +12,16 @@ use teal_env::Clock;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// The answers of a server. Every function is called on a blocking thread, from many at the same time.
+/// The answers of a server. Every function is called on a blocking thread, from many at the same
+/// time.
 pub trait Service: Send + Sync + 'static {
-    /// Answers one request of an enrolled machine; may take minutes. An answer larger than [`TransportLimits::message_bytes`] is
-    /// replaced by an error. It isn't told when the machine gives up waiting.
+    /// Answers one request of an enrolled machine; may take minutes. An answer larger than
+    /// [`TransportLimits::message_bytes`] is replaced by an error. It isn't told when the machine
+    /// gives up waiting.
     fn call(&self, peer: CertifiedPeer, request: &[u8]) -> Vec<u8>;
 
-    /// Enrols the machine that shows a one-time token and the name of a device, and returns the peer it is from now on.
+    /// Enrols the machine that shows a one-time token and the name of a device, and returns the
+    /// peer it is from now on.
     ///
     /// # Errors
     /// Returns words for the person who typed the token: it is wrong, used, or too old.

@@ -190,7 +190,8 @@ fn the_place_of_a_machine_that_went_silent_is_given_back() {
     way.set_silent(true);
     let (start, mut moved) = (SystemClock.monotonic(), false);
     while !moved && SystemClock.monotonic() - start < LONG {
-        // Who found no place is closed as a stranger after a while, and asks again on a new connection.
+        // Who found no place is closed as a stranger after a while, and asks again on a new
+        // connection.
         moved = world.channel(&identity).call(b"moved", LONG).is_ok();
     }
     assert!(moved);

@@ -28,7 +28,8 @@ fn the_bytes_of_protocol_3_are_pinned() {
         ops: vec![remove()],
     };
     let bytes = encode_request(&stage).unwrap();
-    // Protocol, Stage, incarnation, batch, part, one op: Remove of 300, base 7, root, one byte of name, seconds in zigzag, nanoseconds.
+    // Protocol, Stage, incarnation, batch, part, one op: Remove of 300, base 7, root, one byte of
+    // name, seconds in zigzag, nanoseconds.
     assert_eq!(
         bytes,
         [3, 0, 5, 1, 2, 0, 1, 1, 0xac, 2, 7, 1, 1, b'a', 1, 5]
@@ -59,7 +60,8 @@ fn the_bytes_of_protocol_3_are_pinned() {
         ops: vec![append],
     })
     .unwrap();
-    // One op: Append to 300, base 7, from 10 to 13, time, one piece at 10 of 3 bytes: a chunk, from its second byte on.
+    // One op: Append to 300, base 7, from 10 to 13, time, one piece at 10 of 3 bytes: a chunk, from
+    // its second byte on.
     let head = [
         3, 0, 5, 1, 2, 0, 1, 7, 0xac, 2, 7, 10, 13, 2, 2, 1, 10, 3, 0,
     ];

@@ -1,16 +1,19 @@
 //! Appends that come too late: two machines put lines behind the end of one file.
 //!
 //! # Guarantees
-//! 1. *Whole*: a tail that is put behind another's stays one run, and nothing that was there before changes.
-//! 2. *Appends only*: this happens only if nothing but recognised appends has changed the content since the author looked. Otherwise his content is
-//!    a file beside, as of any late change.
-//! 3. *Lines only*: and only if what both had seen, and both tails, end in a newline and look like text. The attribute [`ATTRIBUTE`] of the file, or of the
-//!    nearest directory above it that has one, overrules this guarantee: `never` or `always`.
+//! 1. *Whole*: a tail that is put behind another's stays one run, and nothing that was there before
+//!    changes.
+//! 2. *Appends only*: this happens only if nothing but recognised appends has changed the content
+//!    since the author looked. Otherwise his content is a file beside, as of any late change.
+//! 3. *Lines only*: and only if what both had seen, and both tails, end in a newline and look like
+//!    text. The attribute [`ATTRIBUTE`] of the file, or of the nearest directory above it that has
+//!    one, overrules this guarantee: `never` or `always`.
 //!
 //! # Why it is safe
-//! An object's row has the commit that last changed its content otherwise than by appending. If that is not behind the author's base, all content since is
-//! tails behind tails, and what the author has seen is the beginning of what is there. Whether a change is an append its author says: who says it wrongly
-//! moves his own content only, and could as well have written it there.
+//! An object's row has the commit that last changed its content otherwise than by appending. If
+//! that is not behind the author's base, all content since is tails behind tails, and what the
+//! author has seen is the beginning of what is there. Whether a change is an append its author
+//! says: who says it wrongly moves his own content only, and could as well have written it there.
 
 use super::content::Manner;
 use super::work::Work;
@@ -125,7 +128,8 @@ impl Work<'_> {
         Ok(MergeRule::Lines)
     }
 
-    /// Whether what the author had seen ends with a line, and what was put behind it here and by him is lines.
+    /// Whether what the author had seen ends with a line, and what was put behind it here and by
+    /// him is lines.
     fn are_lines(&self, object: ObjectNo, end: u64, change: &ContentChange) -> Outcome<bool> {
         let start = change.cut;
         let theirs = self.txn.extents(object, start.saturating_sub(1)..end)?;

@@ -1,7 +1,9 @@
-//! Content: changes that follow what is there, and those that came too late and become a file of their own.
+//! Content: changes that follow what is there, and those that came too late and become a file of
+//! their own.
 //!
 //! # Guarantees
-//! 1. The first to commit wins. The later content is in a copy beside the file, made of what its author had seen and what he changed.
+//! 1. The first to commit wins. The later content is in a copy beside the file, made of what its
+//!    author had seen and what he changed.
 //! 2. All of one author's late changes to a file in one batch are in the same copy.
 
 use super::work::Work;
@@ -60,7 +62,8 @@ impl Work<'_> {
         self.apply(object, change, Manner::Rewrite)
     }
 
-    /// Whether an author's changes make of what he had seen what is there now: somebody else brought the same before.
+    /// Whether an author's changes make of what he had seen what is there now: somebody else
+    /// brought the same before.
     fn is_there(&mut self, object: ObjectNo, base: CommitSeq, ops: &[Op]) -> Outcome<bool> {
         let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
         let mut size = seen.map_or(0, |row| row.size);
@@ -79,7 +82,8 @@ impl Work<'_> {
         Ok(is_as_long && canvas.extents().eq(self.txn.extents(object, 0..size)?))
     }
 
-    /// The content counts as this batch's, so that its author need not fetch it; nothing of it changes.
+    /// The content counts as this batch's, so that its author need not fetch it; nothing of it
+    /// changes.
     fn confirm(&mut self, object: ObjectNo) -> Outcome<()> {
         let seq = self.seq;
         if let Some(row) = self.object(object)? {

@@ -1,7 +1,8 @@
 //! The end of a batch: objects are stored, and history gets its rows.
 //!
 //! # Guarantees
-//! 1. History gets one row for each thing that differs from before the batch, and none for what came and went inside of it.
+//! 1. History gets one row for each thing that differs from before the batch, and none for what
+//!    came and went inside of it.
 
 use super::work::{Loaded, Work};
 use crate::recent::{ChangedRow, CommitConcern};

@@ -1,8 +1,8 @@
 //! Names that come: placements, and the second halves of moves.
 //!
 //! # Guarantees
-//! 1. What is placed gets a name, whatever others have done: in a directory that lives again if it must, under the conflict name if the
-//!    wanted one is taken.
+//! 1. What is placed gets a name, whatever others have done: in a directory that lives again if it
+//!    must, under the conflict name if the wanted one is taken.
 //! 2. A directory has one name, and is never below itself.
 
 use super::finish::number_name;
@@ -15,7 +15,8 @@ use teal_types::limits::LINKS_MAX;
 use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
 
 impl Work<'_> {
-    /// Carries out the placements of a batch. `found`: the moves that have taken their old name away.
+    /// Carries out the placements of a batch. `found`: the moves that have taken their old name
+    /// away.
     pub(super) fn placements(&mut self, ops: &[Op], found: &HashSet<usize>) -> Outcome<()> {
         for (at, op) in ops.iter().enumerate() {
             match op {
@@ -54,7 +55,8 @@ impl Work<'_> {
                 name: number_name(object)?,
             };
             if *link == number && self.seen.contains_key(&object) {
-                // A replica that knows no better place for what it has changed: its state brings it back where it belongs.
+                // A replica that knows no better place for what it has changed: its state brings it
+                // back where it belongs.
                 return Ok(());
             }
             if !self.raise(object, &link.name)? {
@@ -188,8 +190,9 @@ impl Work<'_> {
 
     /// Whether `dir` is `object` or lies below it.
     ///
-    /// Names only come while placements are carried out, so an ancestor that was found stays one: each directory on the way is given a shorter way
-    /// to the highest that was reached, and a batch of `n` directories in one another costs about `n` steps, not the square of that.
+    /// Names only come while placements are carried out, so an ancestor that was found stays one:
+    /// each directory on the way is given a shorter way to the highest that was reached, and a
+    /// batch of `n` directories in one another costs about `n` steps, not the square of that.
     pub(super) fn is_below(&mut self, dir: ObjectNo, object: ObjectNo) -> Outcome<bool> {
         if dir == object || !self.is_dir(object)? {
             return Ok(dir == object);
@@ -221,8 +224,9 @@ impl Work<'_> {
         Ok(at == object)
     }
 
-    /// Gives an object a name: this one, or the conflict name if another has it. A directory that would be inside of itself comes into the
-    /// root: it is there again, or there still, and what it was in has been moved into it meanwhile.
+    /// Gives an object a name: this one, or the conflict name if another has it. A directory that
+    /// would be inside of itself comes into the root: it is there again, or there still, and what
+    /// it was in has been moved into it meanwhile.
     pub(super) fn put_name(
         &mut self,
         object: ObjectNo,

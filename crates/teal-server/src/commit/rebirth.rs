@@ -1,14 +1,17 @@
 //! Objects that others have removed and that live again, with the state history has of them.
 //!
 //! # Guarantees
-//! 1. What lives again has the attributes, extended attributes and content of its last moment, and a name before the batch ends.
+//! 1. What lives again has the attributes, extended attributes and content of its last moment, and
+//!    a name before the batch ends.
 //! 2. Directories above it live again too; if history has none of them, it is in the root.
-//! 3. *Beside its successor*: a file that another file has replaced under its name, as editors do when they save, and that was changed
-//!    elsewhere meanwhile, lives again as its author has it, beside the file that replaced it, wherever that is now.
+//! 3. *Beside its successor*: a file that another file has replaced under its name, as editors do
+//!    when they save, and that was changed elsewhere meanwhile, lives again as its author has it,
+//!    beside the file that replaced it, wherever that is now.
 //!
 //! # Successors
-//! A replacing rename needs no record of its own: history has the commit in which the old file lost its last name, and what that name led to after the
-//! same commit. A chain of saves is followed to the file that lives.
+//! A replacing rename needs no record of its own: history has the commit in which the old file lost
+//! its last name, and what that name led to after the same commit. A chain of saves is followed to
+//! the file that lives.
 
 use super::finish::number_name;
 use super::work::{EVER, Work};
@@ -105,7 +108,8 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// What has had a name of an object since the very commit in which the object lost it and was gone.
+    /// What has had a name of an object since the very commit in which the object lost it and was
+    /// gone.
     fn replaced_by(&mut self, object: ObjectNo) -> Outcome<Option<ObjectNo>> {
         let Some((end, None)) = self.txn.object_at(object, EVER)? else {
             return Ok(None);
@@ -124,8 +128,9 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// An object that was replaced elsewhere and changed by the author of this batch lives again as he has seen it, without a name yet. What replaced it;
-    /// `None` if nothing did, or he has changed nothing but its names.
+    /// An object that was replaced elsewhere and changed by the author of this batch lives again as
+    /// he has seen it, without a name yet. What replaced it; `None` if nothing did, or he has
+    /// changed nothing but its names.
     fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
         let Some(seen) = self.seen.get(&object).copied() else {
             return Ok(None);
@@ -153,7 +158,8 @@ impl Work<'_> {
         self.conflict(ConflictKind::Content, successor, Some(object), lost);
     }
 
-    /// An object about to get a name lives again. False if it has never been there; nothing can be done then.
+    /// An object about to get a name lives again. False if it has never been there; nothing can be
+    /// done then.
     pub(super) fn raise(&mut self, object: ObjectNo, name: &Name) -> Outcome<bool> {
         if let Some((successor, link)) = self.restore_replaced(object)? {
             self.beside(object, (successor, &link.name));
@@ -178,7 +184,8 @@ impl Work<'_> {
         self.conflict(ConflictKind::Removal, object, None, lost);
     }
 
-    /// The directory lives again under its last name, and those above it; the root if it has never been there.
+    /// The directory lives again under its last name, and those above it; the root if it has never
+    /// been there.
     pub(super) fn resurrect(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
         let mut chain: Vec<(ObjectNo, Last)> = Vec::new();
         let mut seen = HashSet::new();
@@ -218,7 +225,8 @@ impl Work<'_> {
         Ok(parent)
     }
 
-    /// An object whose state is about to change lives, again if it must. False if it does not: the change is nothing then.
+    /// An object whose state is about to change lives, again if it must. False if it does not: the
+    /// change is nothing then.
     pub(super) fn revive(&mut self, object: ObjectNo, what: &str) -> Outcome<bool> {
         if self.is_live(object)? {
             return Ok(true);

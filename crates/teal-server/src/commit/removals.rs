@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A name that is not there any more, or leads elsewhere by now, is nothing.
-//! 2. What another has changed since is not removed with its last name; nor is a directory with something in it.
+//! 2. What another has changed since is not removed with its last name; nor is a directory with
+//!    something in it.
 
 use super::work::Work;
 use crate::refusal::Outcome;
@@ -18,7 +19,8 @@ struct Pending<'a> {
     time: Timestamp,
 }
 
-/// Whether a batch changes more of an object than its names: then it lives on, where the batch was made.
+/// Whether a batch changes more of an object than its names: then it lives on, where the batch was
+/// made.
 fn is_changed(ops: &[Op], object: ObjectNo) -> bool {
     ops.iter().any(|op| {
         let is_state = matches!(
@@ -93,7 +95,8 @@ impl Work<'_> {
             return Ok(());
         }
         if is_last && is_kept {
-            // Its author has changed it under another name, which somebody else has removed meanwhile.
+            // Its author has changed it under another name, which somebody else has removed
+            // meanwhile.
             let lost = format!(
                 "the removal of {}, the last name by now of what its author has changed",
                 link.name
@@ -108,7 +111,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Removes directories as they become empty: each is looked at again when one below it has gone.
+    /// Removes directories as they become empty: each is looked at again when one below it has
+    /// gone.
     fn remove_dirs(&mut self, mut dirs: HashMap<ObjectNo, Pending<'_>>) -> Outcome<()> {
         let mut order: Vec<ObjectNo> = dirs.keys().copied().collect();
         order.sort_unstable_by(|a, b| b.cmp(a));

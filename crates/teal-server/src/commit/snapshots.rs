@@ -1,18 +1,22 @@
 //! The history of names, and snapshots of directories beside it.
 //!
-//! History has a row for each change of a name. To list a directory as it was, all of these would have to be read, also those of names
-//! long gone. So a directory in which much came and went gets a snapshot, its names after a commit, in the commit's own transaction; a
-//! listing reads the newest one before it and the changes since.
+//! History has a row for each change of a name. To list a directory as it was, all of these would
+//! have to be read, also those of names long gone. So a directory in which much came and went gets
+//! a snapshot, its names after a commit, in the commit's own transaction; a listing reads the
+//! newest one before it and the changes since.
 //!
 //! # Guarantees
-//! 1. *When*: after every commit, the changes since the last snapshot of a directory (its beginning counts as one) are at most
-//!    `SNAPSHOT_MIN`, or as many as it has names; otherwise that commit takes one.
-//! 2. *Listing costs what was there*: of n names then, a listing reads at most 3 n + 2 `SNAPSHOT_MIN` rows. It reads k <= max(`SNAPSHOT_MIN`,
-//!    n) changes, by (1), and a snapshot that k changes have made n names of, which has at most n + k.
-//! 3. *Space is that of the changes*: a snapshot has fewer names than there were changes since the one before it. A directory that only
-//!    grows never gets one.
+//! 1. *When*: after every commit, the changes since the last snapshot of a directory (its beginning
+//!    counts as one) are at most `SNAPSHOT_MIN`, or as many as it has names; otherwise that commit
+//!    takes one.
+//! 2. *Listing costs what was there*: of n names then, a listing reads at most 3 n + 2
+//!    `SNAPSHOT_MIN` rows. It reads k <= max(`SNAPSHOT_MIN`, n) changes, by (1), and a snapshot
+//!    that k changes have made n names of, which has at most n + k.
+//! 3. *Space is that of the changes*: a snapshot has fewer names than there were changes since the
+//!    one before it. A directory that only grows never gets one.
 //!
-//! What is counted for that, a [`Tally`](teal_meta::Tally) for each directory, is set once for each directory and commit.
+//! What is counted for that, a [`Tally`](teal_meta::Tally) for each directory, is set once for each
+//! directory and commit.
 
 use super::work::Work;
 use crate::limits::SNAPSHOT_MIN;
@@ -29,7 +33,8 @@ struct Turnover {
 }
 
 impl Work<'_> {
-    /// History gets a row for each name that leads elsewhere than before the batch, and the snapshots that are due.
+    /// History gets a row for each name that leads elsewhere than before the batch, and the
+    /// snapshots that are due.
     pub(super) fn remember_entries(&mut self) -> Outcome<()> {
         let mut dirs: BTreeMap<ObjectNo, Turnover> = BTreeMap::new();
         for (link, before) in std::mem::take(&mut self.entries) {

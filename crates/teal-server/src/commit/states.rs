@@ -27,7 +27,8 @@ impl Work<'_> {
         }
         let lease = u32::try_from(object.get() / LEASE).unwrap_or(u32::MAX);
         let owner = self.txn.lease(lease)?;
-        // What a restored server has lost is offered by whoever has it; it may have lost the lease, too.
+        // What a restored server has lost is offered by whoever has it; it may have lost the lease,
+        // too.
         let may_be_offered = self.volume.incarnation > FIRST_LIFE && lease < lease::LEASES;
         if may_be_offered && owner.is_none() {
             self.txn.put_lease(lease, self.author.0)?;

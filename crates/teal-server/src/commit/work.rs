@@ -1,8 +1,10 @@
 //! The tree while a batch is carried out on it: what it was before, and what it is now.
 //!
 //! # Guarantees
-//! 1. Names, extents and extended attributes are changed in the transaction at once, objects at the end; reading shows the changes.
-//! 2. Whatever changes is noted with its state before the batch, so that history gets one row for each, of the state after it.
+//! 1. Names, extents and extended attributes are changed in the transaction at once, objects at the
+//!    end; reading shows the changes.
+//! 2. Whatever changes is noted with its state before the batch, so that history gets one row for
+//!    each, of the state after it.
 
 use crate::recent::ChangedRow;
 use crate::refusal::Outcome;
@@ -48,9 +50,11 @@ pub(crate) struct Work<'a> {
     pub(super) changed: BTreeMap<ObjectNo, Changed>,
     /// Objects that count as changed, even if their rows are as before.
     pub(super) touched: BTreeSet<ObjectNo>,
-    /// Objects whose content may differ anywhere from what some replica has: they live again, or lost a change.
+    /// Objects whose content may differ anywhere from what some replica has: they live again, or
+    /// lost a change.
     pub(super) anywhere: BTreeSet<ObjectNo>,
-    /// What the author of each object that the batch changes had seen of it: of its content, or of the rest if that is all he changes.
+    /// What the author of each object that the batch changes had seen of it: of its content, or of
+    /// the rest if that is all he changes.
     pub(super) seen: HashMap<ObjectNo, CommitSeq>,
     /// Which object takes the content that came too late for another.
     pub(super) copies: HashMap<ObjectNo, ObjectNo>,
@@ -108,7 +112,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether the author of the batch, who had applied history up to `base`, has not seen a commit: what he has sent himself he has.
+    /// Whether the author of the batch, who had applied history up to `base`, has not seen a
+    /// commit: what he has sent himself he has.
     pub(super) fn is_unseen(&self, seq: CommitSeq, base: CommitSeq) -> Outcome<bool> {
         if seq <= base || seq == self.seq {
             return Ok(false);
@@ -190,7 +195,8 @@ impl Work<'_> {
         Ok(self.txn.entry(link)?.map(|entry| entry.object))
     }
 
-    /// A conflict that people are shown. The object counts as changed, so that the author learns how it is instead.
+    /// A conflict that people are shown. The object counts as changed, so that the author learns
+    /// how it is instead.
     pub(super) fn conflict(
         &mut self,
         kind: ConflictKind,

@@ -13,7 +13,8 @@ impl Changed {
         if start >= end {
             return;
         }
-        // Everything that begins at or before the end, and ends at or behind the start, becomes a part of it.
+        // Everything that begins at or before the end, and ends at or behind the start, becomes a
+        // part of it.
         while let Some((&from, &to)) = self.0.range(..=end).next_back() {
             if to < start {
                 break;

@@ -1,4 +1,5 @@
-//! Two devices append to one file, and neither has seen the other's: lines are put one behind the other, anything else is a file beside.
+//! Two devices append to one file, and neither has seen the other's: lines are put one behind the
+//! other, anything else is a file beside.
 
 use crate::fixture::{Device, ROOT, World, link};
 use teal_proto::ConflictKind::Content;
@@ -273,7 +274,8 @@ fn a_tail_that_begins_before_its_end_makes_no_sense(mut world: World) {
     };
     let refused = world.desk.stage(world.desk.batch + 1, 0, &[op]);
     assert!(matches!(refused, Reply::Refused(refused) if refused.code == RefusalCode::BadRequest));
-    // One that its author says to have seen more of than there was then is late content like any other.
+    // One that its author says to have seen more of than there was then is late content like any
+    // other.
     append(&mut world.laptop, file, 2, b"1\n");
     append(&mut world.desk, file, 1, b"a\n");
     assert_eq!(world.desk.read_named(ROOT, "log"), b"0\n1\n");

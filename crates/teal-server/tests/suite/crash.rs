@@ -1,4 +1,5 @@
-//! Power cuts between any two steps: what was answered is there, the rest is not, and going on gives what was meant.
+//! Power cuts between any two steps: what was answered is there, the rest is not, and going on
+//! gives what was meant.
 
 use crate::fixture::{Device, ROOT, Stores, World, link};
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use teal_meta::{Durability, Memory, Meta, MetaError, Read, Write};
 use teal_proto::{Reply, Told};
 use teal_types::{FileType, Op, VolumeId};
 
-/// Metadata whose power goes after so many transactions: the last one happens, or does not, and is not answered.
+/// Metadata whose power goes after so many transactions: the last one happens, or does not, and is
+/// not answered.
 struct Failing {
     memory: Memory,
     left: Arc<AtomicUsize>,

@@ -327,7 +327,8 @@ fn what_nobody_waits_for_is_told_when_it_is_asked_for() {
         after: None,
         wait_ms: 20,
     };
-    // Only the times of a directory that it has not listed: it waits for as long as it may, and is told then.
+    // Only the times of a directory that it has not listed: it waits for as long as it may, and is
+    // told then.
     let Reply::Pulled(pulled) = world.desk.ask(request) else {
         panic!()
     };

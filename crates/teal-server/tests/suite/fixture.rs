@@ -90,7 +90,8 @@ impl Stores {
     }
 }
 
-/// A server with one volume and two devices, `laptop` and `desk`, which both have seen the beginning.
+/// A server with one volume and two devices, `laptop` and `desk`, which both have seen the
+/// beginning.
 pub(crate) struct World {
     pub(crate) stores: Stores,
     pub(crate) server: Arc<Server>,

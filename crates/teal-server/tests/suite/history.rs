@@ -97,7 +97,8 @@ fn a_directory_of_the_past_keeps_its_state(mut world: World) {
     );
 }
 
-/// A change of a small file: cut to, pieces as (gap before, length, content or hole), bytes beyond the last piece.
+/// A change of a small file: cut to, pieces as (gap before, length, content or hole), bytes beyond
+/// the last piece.
 type Step = (u64, Vec<(u64, u64, Option<u8>)>, u64);
 
 fn step() -> impl Strategy<Value = Step> {

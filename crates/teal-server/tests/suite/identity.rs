@@ -150,7 +150,8 @@ fn every_life_has_a_lease_of_its_own(mut world: World) {
     distinct.sort_unstable();
     distinct.dedup();
     assert_eq!(distinct.len(), leases.len());
-    // A lost answer to Incarnate costs a lease, nothing else; older leases of the same device stay good.
+    // A lost answer to Incarnate costs a lease, nothing else; older leases of the same device stay
+    // good.
     world.laptop.next = leases[0] * LEASE + 7;
     world.laptop.file(ROOT, "a", b"1");
 }
@@ -359,7 +360,8 @@ fn a_pull_tells_each_life_which_batches_are_its_own() {
     assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged, before + 1);
 }
 
-/// A server put back from a copy does not have what came after; it says so, and never that both have more than they do.
+/// A server put back from a copy does not have what came after; it says so, and never that both
+/// have more than they do.
 #[test]
 fn a_restored_server_tells_what_is_lost() {
     let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

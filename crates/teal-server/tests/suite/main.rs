@@ -1,4 +1,5 @@
-//! The server as its clients meet it: one module for each part of its promises, `fixture` is a server in memory and its devices.
+//! The server as its clients meet it: one module for each part of its promises, `fixture` is a
+//! server in memory and its devices.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 

@@ -1,4 +1,5 @@
-//! Names under conflict: removals, placements and moves of two devices that had not seen each other's.
+//! Names under conflict: removals, placements and moves of two devices that had not seen each
+//! other's.
 
 use crate::fixture::{ROOT, World, link};
 use teal_proto::ConflictKind::{Move, Name, Removal};
@@ -90,7 +91,8 @@ fn a_file_changed_elsewhere_is_not_removed(mut world: World) {
 fn what_its_author_has_sent_himself_is_seen(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"1");
     world.sync();
-    // The base stays where it was: of what was on its way when the next was done he had seen no commit.
+    // The base stays where it was: of what was on its way when the next was done he had seen no
+    // commit.
     let ops = [
         world.laptop.write(file, b"2"),
         world.laptop.chmod(file, 0o600),

@@ -1,4 +1,5 @@
-//! Random batches of devices that have not seen each other's: whatever they do, there is one tree, and both kinds of metadata agree.
+//! Random batches of devices that have not seen each other's: whatever they do, there is one tree,
+//! and both kinds of metadata agree.
 
 use crate::fixture::{Device, ROOT, Stores, World, link, seq};
 use std::collections::BTreeMap;
@@ -84,7 +85,8 @@ fn everything(device: &Device) -> BTreeMap<ObjectNo, Version> {
     versions.collect()
 }
 
-/// Everything that lives has a way to the root; directories have one name; listings agree with the names of objects.
+/// Everything that lives has a way to the root; directories have one name; listings agree with the
+/// names of objects.
 fn assert_is_a_tree(device: &Device) {
     let all = everything(device);
     for (object, version) in &all {

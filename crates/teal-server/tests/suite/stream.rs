@@ -129,7 +129,8 @@ fn whole_directories_come_ahead_as_far_as_asked_for(mut world: World) {
         [ROOT, a, b, c, below, deep],
         "level by level"
     );
-    // One entry in `a`, ten in `b`: not a part of them, and what remains is halved, which is enough for `c` and what is below `a`.
+    // One entry in `a`, ten in `b`: not a part of them, and what remains is halved, which is enough
+    // for `c` and what is below `a`.
     assert_eq!(answered(&[ROOT], 8), [ROOT, a, c, below, deep]);
     assert_eq!(
         answered(&[below, a, ROOT, b], 100),

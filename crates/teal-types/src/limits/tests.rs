@@ -32,7 +32,8 @@ fn is_of_a_volume(name: &str) -> bool {
 #[test]
 fn no_other_crate_has_limits_of_its_own_for_what_a_volume_can_hold() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    // Workloads and modelled disks of the laboratory have names of their own kind, not of files of a volume.
+    // Workloads and modelled disks of the laboratory have names of their own kind, not of files of
+    // a volume.
     let others = [
         "teal-types/src/limits.rs",
         "teal-types/src/name.rs",

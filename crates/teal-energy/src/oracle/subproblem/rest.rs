@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 use teal_types::{Power, Span};
 
 /// What is charged for resting, by state, and how long a state may keep a faster one waiting.
-pub(super) struct Rest {
+pub(super) struct RestCharges {
     pub(super) powers: Vec<Power>,
     /// By state: the longest work there, and way there. For ever where it does not serve, or none is faster.
     pub(super) longest: Vec<Span>,
 }
 
 /// What is charged on a trace.
-pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace) -> Rest {
+pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace) -> RestCharges {
     let power = &device.power;
     let mut powers: Vec<_> = power.ids().map(|state| power.power(state)).collect();
     let mut longest = vec![Span::MAX; powers.len()];
@@ -75,7 +75,7 @@ pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace)
             .filter_map(|from| Some(power.route(from, *state)?.time));
         longest[state.index()] = works.max().unwrap_or_default() + ways.max().unwrap_or_default();
     }
-    Rest { powers, longest }
+    RestCharges { powers, longest }
 }
 
 fn size(what: &What, id: DeviceId) -> Option<u64> {

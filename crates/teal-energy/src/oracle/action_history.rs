@@ -1,22 +1,22 @@
-//! What many ways have done: lists that share their beginnings.
+//! The actions of many candidates: lists that share their beginnings.
 //!
 //! # Guarantees
-//! 1. Memory is some multiple of what the ways that are left have done, however many were tried.
+//! 1. Memory is some multiple of the actions of the candidates that are left, however many were tried.
 
-/// No deed yet.
+/// The end of a list: there was no action before.
 pub(super) const NONE: u32 = u32::MAX;
-/// What is looked through first.
+/// The number of actions after which the first tidying is due.
 const FEW: usize = 1 << 20;
 
-/// Each deed with the one before it.
+/// Each action with the place of the one before it.
 #[derive(Debug)]
-pub(super) struct Deeds<T> {
+pub(super) struct ActionHistory<T> {
     all: Vec<(u32, T)>,
-    /// From how many on it is looked which are still of use.
+    /// The number of actions from which on unused ones are looked for.
     many: usize,
 }
 
-impl<T: Copy> Deeds<T> {
+impl<T: Copy> ActionHistory<T> {
     pub(super) fn new() -> Self {
         Self {
             all: Vec::new(),
@@ -24,13 +24,13 @@ impl<T: Copy> Deeds<T> {
         }
     }
 
-    /// The list that goes on so.
+    /// Extends a list by `deed`, and returns its new end.
     pub(super) fn push(&mut self, before: u32, deed: T) -> u32 {
         self.all.push((before, deed));
         self.all.len() as u32 - 1
     }
 
-    /// A list, in order.
+    /// Returns the actions of a list, the first one first.
     pub(super) fn list(&self, mut last: u32) -> Vec<T> {
         let mut list = Vec::new();
         while let Some((before, deed)) = self.all.get(last as usize) {
@@ -41,7 +41,7 @@ impl<T: Copy> Deeds<T> {
         list
     }
 
-    /// Forgets what none of these ways has done, if there is much.
+    /// Forgets the actions that are in none of the lists that end in `lasts`, if there are many.
     pub(super) fn tidy<'w>(&mut self, lasts: impl Iterator<Item = &'w mut u32>) {
         if self.all.len() < self.many {
             return;
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn lists_stay_what_they_are_when_others_are_forgotten() {
-        let mut deeds = Deeds::new();
+        let mut deeds = ActionHistory::new();
         let mut lasts = [NONE, NONE];
         for deed in 0..3 * FEW {
             deeds.push(lasts[0], usize::MAX);

@@ -1,4 +1,4 @@
-//! One device's part of the problem: what it may do at each of its points, and what that costs.
+//! One device's subproblem: the steps it may take at each of its points, and their cost.
 //!
 //! # How a schedule is written down
 //! A device carries the name of one state at a time. Its name changes when a transition *begins*: from then on it is charged
@@ -15,16 +15,17 @@
 //!    - a way down begins as soon as what was asked for is done: the rest power falls with it;
 //!    - a way up for a read ends when the read comes, or begins then; a wanted device is never left asleep;
 //!    - a burst begins at a point: what lies between two points can be moved to one of them;
-//!    - work takes its turn, in the order in which it comes; so no device is done earlier than [`Spot::free`];
+//!    - work takes its turn, in the order in which it comes; so no device is done earlier than [`DeviceState::free`];
 //!    - what a burst must at least hold is paid for when it comes to the queue.
 //! 3. What reads wait behind each other is their work's own time; behind a transition, its time. Behind a burst nothing.
 
 mod points;
 mod rest;
+mod transitions;
+mod work;
 
-use super::alone::Deed;
-use super::bucket::Bucket;
-use super::problem::Point;
+use super::device_search::ScheduledAction;
+use super::problem::TracePoint;
 use crate::device::{BurstTime, Device, DeviceId};
 use crate::ledger::Femtojoules;
 use crate::profile::StateId;
@@ -35,31 +36,31 @@ use teal_types::{Power, Span, Time};
 /// Femtojoules that may be less than nothing.
 pub(super) type Cost = i128;
 
-/// Where a device is just after a point.
+/// The state of a device just after a point, as the dynamic programming tells states apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Spot {
-    /// The state whose name it has.
+pub(super) struct DeviceState {
+    /// The power state whose name the device has.
     pub(super) state: u8,
-    /// No earlier than this it is there, and has done what was asked for. Zero when that is past.
+    /// The time at which the device is there and has done what was asked for. Zero when that is past.
     pub(super) free: Time,
-    /// How many of its changes are written.
+    /// The number of the device's changes that are written.
     pub(super) written: u32,
-    /// When the bucket of stops is full again. Zero where it is, and where stops are not counted.
+    /// The time at which the bucket of stops is full again. Zero where it is, and where stops are not counted.
     pub(super) full: Time,
 }
 
-/// A way on: where to, at what cost, and what is done.
+/// A step of a candidate: the state it leads to, its cost, and the action in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
-    pub(super) spot: Spot,
+pub(super) struct CandidateStep {
+    pub(super) spot: DeviceState,
     pub(super) cost: Cost,
     /// The transition that it begins, if it does, and when.
-    pub(super) deed: Option<(Time, Deed)>,
+    pub(super) deed: Option<(Time, ScheduledAction)>,
 }
 
-impl Way {
-    /// Nothing is done.
-    pub(super) fn none(spot: Spot) -> Self {
+impl CandidateStep {
+    /// Returns the step in which nothing is done.
+    pub(super) fn none(spot: DeviceState) -> Self {
         Self {
             spot,
             cost: 0,
@@ -68,9 +69,9 @@ impl Way {
     }
 }
 
-/// How stops are limited.
+/// The limit on a device's stops.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Tokens<'t> {
+pub(super) enum StopLimit<'t> {
     /// By a bucket.
     Counted,
     /// Each has a price, by the device's own points.
@@ -79,27 +80,28 @@ pub(super) enum Tokens<'t> {
     Spared(&'t [Cost]),
 }
 
+/// A change in the device's queue.
 #[derive(Debug, Clone, Copy)]
-struct Change {
+struct QueuedChange {
     /// When it is of age, and the last moment at which a burst may begin that holds it.
     due: Time,
     last: Time,
     /// What is paid for it when it comes.
     pays: Cost,
     /// What must be written of the changes before this one.
-    needed: Load,
+    needed: WriteLoad,
 }
 
-/// Bytes and objects.
+/// What a burst writes.
 #[derive(Debug, Clone, Copy, Default)]
-struct Load {
+struct WriteLoad {
     bytes: u64,
     objects: u64,
 }
 
-/// The way from one state to another.
+/// The transition from one power state to another.
 #[derive(Debug, Clone, Copy)]
-struct Route {
+struct TransitionRoute {
     time: Span,
     /// Its energy less what resting where it leads costs meanwhile.
     more: Cost,
@@ -107,11 +109,11 @@ struct Route {
 }
 
 /// How to serve a read: state, cost beyond resting with the machine's while it works, time.
-pub(super) type Serving = (u8, Cost, Span);
+pub(super) type ServingChoice = (u8, Cost, Span);
 
-/// A point of the device's own.
+/// A point at which the device has something to do or to be told.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Own {
+pub(super) struct DevicePoint {
     /// Its place among all points.
     pub(super) point: usize,
     at: Time,
@@ -121,11 +123,12 @@ pub(super) struct Own {
     arrived: u32,
     is_end: bool,
     /// Ways to serve what is read there.
-    pub(super) reads: Vec<Serving>,
+    pub(super) reads: Vec<ServingChoice>,
 }
 
+/// One device's part of the relaxed problem.
 #[derive(Debug, Clone)]
-pub(super) struct Side<'a> {
+pub(super) struct DeviceSubproblem<'a> {
     device: &'a Device,
     base: Power,
     powers: Vec<Power>,
@@ -135,15 +138,15 @@ pub(super) struct Side<'a> {
     /// By state: the longest that it works at once for somebody who waits, if it can go up from there meanwhile.
     longest: Vec<Span>,
     /// By from and to.
-    routes: Vec<Vec<Option<Route>>>,
+    routes: Vec<Vec<Option<TransitionRoute>>>,
     /// The most that it draws while it rests where it serves.
     top: Power,
     start: u8,
-    changes: Vec<Change>,
+    changes: Vec<QueuedChange>,
     /// What must be written of all changes.
-    total: Load,
+    total: WriteLoad,
     /// The points at which this device has something to do or to be told, in order.
-    pub(super) own: Vec<Own>,
+    pub(super) own: Vec<DevicePoint>,
 }
 
 fn cost_of(job: &Job) -> Cost {
@@ -169,23 +172,23 @@ fn earlier(time: Time, span: Span) -> Time {
     Time::after_start(time.since(Time::ZERO).less(span))
 }
 
-impl<'a> Side<'a> {
+impl<'a> DeviceSubproblem<'a> {
     pub(super) fn new(
         world: &'a World,
         trace: &Trace,
-        points: &[Point],
+        points: &[TracePoint],
         id: DeviceId,
         late: Span,
     ) -> Self {
         let device = &world.devices[id.index()];
         let power = &device.power;
-        let rest::Rest { powers, longest } = rest::charged(device, id, world.base, trace);
+        let rest::RestCharges { powers, longest } = rest::charged(device, id, world.base, trace);
         let route = |from, to: StateId| {
             let route = power.route(from, to)?;
             let takes_token = device.budget.is_some() && power.time_to_cycle(from, to).is_some();
             let more = Cost::from(route.energy.get()) * 1_000_000_000
                 - over(powers[to.index()], route.time);
-            Some(Route {
+            Some(TransitionRoute {
                 time: route.time,
                 more,
                 takes_token,
@@ -258,7 +261,7 @@ impl<'a> Side<'a> {
         cost_of(job) - over(self.power(state), job.time())
     }
 
-    fn serve_ways(&self, bytes: u64, follows: bool) -> Vec<Serving> {
+    fn serve_ways(&self, bytes: u64, follows: bool) -> Vec<ServingChoice> {
         let ways = self.serving.iter().filter_map(|state| {
             let job = self.device.read(StateId(*state), bytes, follows)?;
             Some((
@@ -286,10 +289,10 @@ impl<'a> Side<'a> {
         self.serving.iter().filter_map(of).min().unwrap_or(0)
     }
 
-    pub(super) fn start(&self) -> Spot {
-        Spot {
+    pub(super) fn start(&self) -> DeviceState {
+        DeviceState {
             state: self.start,
-            ..Spot::default()
+            ..DeviceState::default()
         }
     }
 
@@ -323,7 +326,7 @@ impl<'a> Side<'a> {
     }
 
     /// From the point before to one of its own: it keeps its name, and what changes there comes to its queue.
-    pub(super) fn come(&self, own: usize, spot: Spot) -> Way {
+    pub(super) fn come(&self, own: usize, spot: DeviceState) -> CandidateStep {
         let here = &self.own[own];
         let (since, new) = match own.checked_sub(1).map(|before| &self.own[before]) {
             Some(before) => (before.at, before.arrived..here.arrived),
@@ -335,275 +338,31 @@ impl<'a> Side<'a> {
             .sum();
         let cost = over(self.power(spot.state), here.at.since(since)) + paid;
         let kept = |time: Time| if time <= here.at { Time::ZERO } else { time };
-        let spot = Spot {
+        let spot = DeviceState {
             free: kept(spot.free),
             full: kept(spot.full),
             ..spot
         };
-        Way {
+        CandidateStep {
             spot,
             cost,
             deed: None,
         }
     }
 
-    /// Begins the way to another state at a time: where it is then, and what that costs as seen from a point.
-    fn change(
-        &self,
-        own: usize,
-        spot: Spot,
-        to: u8,
-        begin: Time,
-        tokens: Tokens<'_>,
-    ) -> Option<Way> {
-        let here = &self.own[own];
-        let route = self.routes[usize::from(spot.state)][usize::from(to)]?;
-        let power = |state| Cost::from(self.power(state).get());
-        let mut cost = route.more + (power(to) - power(spot.state)) * between(begin, here.at);
-        let mut full = spot.full;
-        match tokens {
-            _ if !route.takes_token => {}
-            Tokens::Priced(prices) => cost += prices[own],
-            Tokens::Counted | Tokens::Spared(_) => {
-                let bucket = Bucket::new(self.device.budget?);
-                // Some time until the next point.
-                if bucket.opens(full)? > here.next.max(begin) {
-                    return None;
-                }
-                full = bucket.take(full, begin);
-                if let Tokens::Spared(prices) = tokens {
-                    cost += prices[own];
-                }
-            }
-        }
-        let free = begin + route.time;
-        Some(Way {
-            spot: Spot {
-                state: to,
-                free,
-                full,
-                ..spot
-            },
-            cost,
-            deed: None,
-        })
-    }
-
-    /// What going up later from a state saves at most. Who waits for a device that sleeps is charged for, behind reads only once.
-    fn gains(&self, state: u8) -> Power {
-        let rise = self.rise(state);
-        if self.serving.contains(&state) {
-            rise
-        } else {
-            rise.less(self.base)
-        }
-    }
-
-    /// How much more it may draw in another state that serves.
-    fn rise(&self, state: u8) -> Power {
-        self.top.less(self.power(state))
-    }
-
-    /// When it may begin to go to a state that serves and draws no less, for what comes at a point: so that it is there then, or
-    /// then.
-    fn begins(&self, own: usize, spot: Spot, to: u8) -> Option<(Time, Time)> {
-        let now = self.own[own].at;
-        let route = self.routes[usize::from(spot.state)][usize::from(to)]?;
-        let just_in_time = spot.free.max(earlier(now, route.time));
-        // More than one read that waits for a slow state is better served in a faster one.
-        let is_backed_up = spot.free.since(now) > self.longest[usize::from(spot.state)];
-        let may = self.power(to) >= self.power(spot.state) && !is_backed_up;
-        may.then_some((just_in_time, spot.free.max(now)))
-    }
-
-    /// The way to a state that serves for a read at a point: the cheaper of both bounds, done as early as in the other.
-    fn wake(&self, own: usize, spot: Spot, to: u8, tokens: Tokens<'_>) -> Option<Way> {
-        if spot.state == to {
-            return Some(Way::none(spot));
-        }
-        let now = self.own[own].at;
-        let (first, last) = self.begins(own, spot, to)?;
-        let does_serve = self.serving.contains(&spot.state);
-        let way = |begin: Time| {
-            let way = self.change(own, spot, to, begin, tokens)?;
-            let wait = way.spot.free.since(now);
-            // Who works while somebody waits is charged for that already.
-            let wait = if does_serve {
-                wait.min(way.spot.free.since(begin))
-            } else {
-                wait
-            };
-            Some(Way {
-                cost: way.cost + over(self.base, wait),
-                deed: Some((begin, Deed::Wake(to))),
-                ..way
-            })
-        };
-        let (early, late) = (way(first)?, way(last)?);
-        // It may go on up from there only when it is done.
-        let kind = late.cost - over(self.rise(to), last.since(first));
-        Some(if kind < early.cost {
-            Way {
-                cost: kind,
-                deed: late.deed,
-                ..early
-            }
-        } else {
-            early
-        })
-    }
-
-    /// The ways to a state that serves for a burst that begins at a point, or as soon as it can then.
-    fn wakes(
-        &self,
-        own: usize,
-        spot: Spot,
-        to: u8,
-        tokens: Tokens<'_>,
-    ) -> impl Iterator<Item = Way> {
-        let stays = (spot.state == to).then_some(Way::none(spot));
-        let begins = self.begins(own, spot, to).filter(|_| spot.state != to);
-        let both = begins
-            .into_iter()
-            .flat_map(|(first, last)| [Some(first), (first < last).then_some(last)]);
-        let ways = both.flatten().filter_map(move |begin| {
-            let way = self.change(own, spot, to, begin, tokens)?;
-            Some(Way {
-                deed: Some((begin, Deed::Wake(to))),
-                ..way
-            })
-        });
-        stays.into_iter().chain(ways)
-    }
-
-    /// The way to do such work at a point for somebody who waits.
-    pub(super) fn serve(
-        &self,
-        own: usize,
-        (state, cost, time): Serving,
-        spot: Spot,
-        tokens: Tokens<'_>,
-    ) -> Option<Way> {
-        let way = self.wake(own, spot, state, tokens)?;
-        let free = way.spot.free.max(self.own[own].at) + time;
-        Some(Way {
-            spot: Spot { free, ..way.spot },
-            cost: way.cost + cost,
-            ..way
-        })
-    }
-
-    /// The ways to serve what is read at a point.
-    pub(super) fn reads(
-        &self,
-        own: usize,
-        spot: Spot,
-        tokens: Tokens<'_>,
-    ) -> impl Iterator<Item = Way> {
-        self.own[own]
-            .reads
-            .iter()
-            .filter_map(move |serving| self.serve(own, *serving, spot, tokens))
-    }
-
-    /// The ways to write everything that has come, from a point on.
-    pub(super) fn writes(
-        &self,
-        own: usize,
-        spot: Spot,
-        tokens: Tokens<'_>,
-    ) -> impl Iterator<Item = Way> {
-        let here = &self.own[own];
-        let bursts = self
-            .bursts
-            .iter()
-            .filter(move |_| spot.written < here.arrived);
-        bursts.flat_map(move |(state, time, first)| {
-            let needed = self.needed(own, spot.written);
-            let first = if self.device.is_scattered && needed.objects > 0 {
-                0
-            } else {
-                *first
-            };
-            // Elsewhere it may begin when nobody waits.
-            let is_top = self.rise(*state) == Power::ZERO;
-            let time = if is_top {
-                time.of(needed.bytes, needed.objects)
-            } else {
-                Span::ZERO
-            };
-            // If it has to be woken it is there before the next point, or the burst is that one's.
-            let is_there =
-                move |way: &Way| spot.state == *state || here.is_end || way.spot.free <= here.next;
-            self.wakes(own, spot, *state, tokens)
-                .filter(is_there)
-                .map(move |way| {
-                    let free = way.spot.free.max(here.at) + time;
-                    let spot = Spot {
-                        written: here.arrived,
-                        free,
-                        ..way.spot
-                    };
-                    Way {
-                        spot,
-                        cost: way.cost + first,
-                        ..way
-                    }
-                })
-        })
-    }
-
-    /// What a burst of all changes from one on must hold.
-    fn needed(&self, own: usize, first: u32) -> Load {
-        let of = |at: u32| {
-            self.changes
-                .get(at as usize)
-                .map_or(self.total, |change| change.needed)
-        };
-        let (end, begin) = (of(self.own[own].arrived), of(first));
-        Load {
-            bytes: end.bytes - begin.bytes,
-            objects: end.objects - begin.objects,
-        }
-    }
-
-    /// The ways to go down after a point, before the next one.
-    pub(super) fn stops(
-        &self,
-        own: usize,
-        spot: Spot,
-        tokens: Tokens<'_>,
-    ) -> impl Iterator<Item = Way> {
-        let power = self.power(spot.state);
-        let lower = (0_u8..)
-            .zip(&self.powers)
-            .filter(move |(_, lower)| **lower < power);
-        let here = &self.own[own];
-        let begin = spot.free.max(here.at);
-        lower
-            .filter(move |_| begin <= here.next)
-            .filter_map(move |(to, _)| {
-                let way = self.change(own, spot, to, begin, tokens)?;
-                Some(Way {
-                    deed: Some((begin, Deed::Rest(to))),
-                    ..way
-                })
-            })
-    }
-
     /// Whether some change should have been written by now: within its age, or as late as any run that is compared.
-    pub(super) fn is_late(&self, own: usize, spot: Spot, is_punctual: bool) -> bool {
+    pub(super) fn is_late(&self, own: usize, spot: DeviceState, is_punctual: bool) -> bool {
         let here = &self.own[own];
         let first = self
             .changes
             .get(spot.written as usize)
             .filter(|_| spot.written < here.arrived);
-        let last = |change: &Change| if is_punctual { change.due } else { change.last };
+        let last = |change: &QueuedChange| if is_punctual { change.due } else { change.last };
         first.is_some_and(|change| here.is_end || last(change) <= here.at)
     }
 
     /// At the end: what it still has to do.
-    pub(super) fn rest(&self, own: usize, spot: Spot) -> Cost {
+    pub(super) fn rest(&self, own: usize, spot: DeviceState) -> Cost {
         if self.own[own].is_end {
             over(self.power(spot.state), spot.free.since(self.own[own].at))
         } else {
@@ -613,7 +372,12 @@ impl<'a> Side<'a> {
 
     /// What the one needs to be as good as the other whatever follows, if it can be: both have the same name. A device that is
     /// done earlier may have to go up earlier.
-    pub(super) fn handicap(&self, own: usize, one: &Spot, other: &Spot) -> Option<Cost> {
+    pub(super) fn handicap(
+        &self,
+        own: usize,
+        one: &DeviceState,
+        other: &DeviceState,
+    ) -> Option<Cost> {
         let now = self.own[own].at;
         if one.written < other.written || one.full > other.full || one.free > other.free {
             return None;
@@ -627,8 +391,8 @@ impl<'a> Side<'a> {
     }
 
     /// Where a device is that is no worse off than two of the same name.
-    pub(super) fn both(one: &Spot, other: &Spot) -> Spot {
-        Spot {
+    pub(super) fn both(one: &DeviceState, other: &DeviceState) -> DeviceState {
+        DeviceState {
             state: one.state,
             free: one.free.min(other.free),
             written: one.written.max(other.written),

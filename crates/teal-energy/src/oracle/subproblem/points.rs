@@ -4,15 +4,15 @@
 //! 1. A point is the device's own if something is read there that it holds, changes come to it, or some of its changes are of age or must
 //!    be written; so are the beginning and the end.
 
-use super::{Change, Load, Own, Side};
+use super::{DevicePoint, DeviceSubproblem, QueuedChange, WriteLoad};
 use crate::device::DeviceId;
-use crate::oracle::problem::{Kind, Point};
+use crate::oracle::problem::{Kind, TracePoint};
 use crate::sim::{Trace, What};
 use std::collections::{BTreeMap, BTreeSet};
 use teal_types::Span;
 
-impl Side<'_> {
-    pub(super) fn fill(&mut self, trace: &Trace, points: &[Point], id: DeviceId, late: Span) {
+impl DeviceSubproblem<'_> {
+    pub(super) fn fill(&mut self, trace: &Trace, points: &[TracePoint], id: DeviceId, late: Span) {
         let needed = self.queue(trace, points, id, late);
         self.pay(&needed);
         let (mut ends, mut arrived) = (BTreeSet::new(), 0);
@@ -22,11 +22,11 @@ impl Side<'_> {
             .flat_map(|change| [change.due, change.last])
             .collect();
         for (at, point) in points.iter().enumerate() {
-            let mut here = Own {
+            let mut here = DevicePoint {
                 point: at,
                 at: point.at,
                 is_end: at + 1 == points.len(),
-                ..Own::default()
+                ..DevicePoint::default()
             };
             let before = arrived;
             match (
@@ -77,7 +77,7 @@ impl Side<'_> {
     fn queue(
         &mut self,
         trace: &Trace,
-        points: &[Point],
+        points: &[TracePoint],
         id: DeviceId,
         late: Span,
     ) -> Vec<(u64, bool)> {
@@ -103,11 +103,11 @@ impl Side<'_> {
                 loads[before].1 = false;
             }
             let due = point.at + limits.age;
-            self.changes.push(Change {
+            self.changes.push(QueuedChange {
                 due,
                 last: due + late,
                 pays: 0,
-                needed: Load::default(),
+                needed: WriteLoad::default(),
             });
             loads.push((bytes, true));
         }
@@ -115,13 +115,13 @@ impl Side<'_> {
     }
 
     fn pay(&mut self, loads: &[(u64, bool)]) {
-        let mut needed = Load::default();
+        let mut needed = WriteLoad::default();
         for (at, (bytes, is_needed)) in loads.iter().enumerate() {
             let pays = if *is_needed { self.pays(*bytes) } else { 0 };
             let change = &mut self.changes[at];
             (change.needed, change.pays) = (needed, pays);
             if *is_needed {
-                needed = Load {
+                needed = WriteLoad {
                     bytes: needed.bytes + bytes,
                     objects: needed.objects + 1,
                 };

@@ -1,4 +1,4 @@
-//! The bound for long traces: every read has a price, and so has every token; each device takes the reads that pay for it.
+//! The bound for long traces: the Lagrangian dual of the problem, its prices found by subgradient ascent.
 //!
 //! # Guarantees
 //! 1. *Valid for any prices*: the optimum serves each read once and takes, from the beginning to any time, no more tokens than there
@@ -9,19 +9,21 @@
 //!
 //! A read that only one device holds needs no price: that device has to serve it.
 
-use super::alone::{Best, Claim, Deed, Task, alone};
 use super::beam::beam;
+use super::device_search::{
+    DeviceSchedule, ReadDemand, ScheduledAction, SubproblemTask, solve_subproblem,
+};
 use super::joint::energy;
 use super::plan::Plan;
 use super::problem::{Kind, Problem, Unsolvable};
 use super::repair::repair;
-use super::side::{Cost, Side, Tokens};
+use super::subproblem::{Cost, DeviceSubproblem, StopLimit};
 use teal_types::{Energy, Span, Time};
 
-/// A bound and how it came about.
+/// A bound, and the plan that its prices led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tightened {
-    /// No policy spends less.
+    /// The bound: no policy spends less.
     pub energy: Energy,
     /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator runs it.
     pub plan: Plan,
@@ -36,17 +38,17 @@ const NEAR: Cost = 2000;
 /// Times until which tokens are counted, and have a price.
 const WINDOWS: u64 = 16;
 
-/// One round: what the devices did at these prices.
-pub(super) struct Round {
-    pub(super) bests: Vec<Best>,
+/// One iterate of the ascent: the schedules of all devices at the prices of the time.
+pub(super) struct DualIterate {
+    pub(super) bests: Vec<DeviceSchedule>,
     /// By point: which devices took its read.
     pub(super) takers: Vec<Vec<u8>>,
     /// By device and window: tokens taken.
     taken: Vec<Vec<Cost>>,
 }
 
-/// What everything costs at a round.
-struct Prices {
+/// The dual prices of one iterate.
+struct DualPrices {
     /// By point.
     reads: Vec<Cost>,
     /// By device and window: of a token that is taken until its end. Never less than nothing.
@@ -54,10 +56,10 @@ struct Prices {
 }
 
 /// A device's tokens: the end of each window and how many there are by then. None where they are not counted.
-struct Windows(Vec<(Time, Cost)>);
+struct TokenWindows(Vec<(Time, Cost)>);
 
-impl Windows {
-    fn of(side: &Side<'_>, end: Time) -> Self {
+impl TokenWindows {
+    fn of(side: &DeviceSubproblem<'_>, end: Time) -> Self {
         let until = |part: u64| {
             Time::after_start(Span::nanos(end.since(Time::ZERO).get() / WINDOWS * part))
         };
@@ -66,7 +68,7 @@ impl Windows {
     }
 
     /// By own point of the device what a token costs that is taken before the next one.
-    fn prices(&self, side: &Side<'_>, prices: &[Cost]) -> Vec<Cost> {
+    fn prices(&self, side: &DeviceSubproblem<'_>, prices: &[Cost]) -> Vec<Cost> {
         let of = |own: usize| {
             let mine = self
                 .0
@@ -79,10 +81,10 @@ impl Windows {
     }
 
     /// What was taken by the end of each.
-    fn taken(&self, side: &Side<'_>, best: &Best) -> Vec<Cost> {
+    fn taken(&self, side: &DeviceSubproblem<'_>, best: &DeviceSchedule) -> Vec<Cost> {
         let (mut state, mut times) = (side.start().state, Vec::new());
         for (at, deed) in &best.deeds {
-            let (Deed::Wake(to) | Deed::Rest(to)) = *deed else {
+            let (ScheduledAction::Wake(to) | ScheduledAction::Rest(to)) = *deed else {
                 continue;
             };
             times.extend(side.takes(state, to).then_some(*at));
@@ -107,16 +109,16 @@ pub(super) fn servers(problem: &Problem<'_>) -> Vec<Vec<u8>> {
     (0..problem.points.len()).map(of).collect()
 }
 
-/// The search for prices.
-struct Market<'p, 'a> {
+/// The Lagrangian dual: a subproblem for each device, and the constraints that have a price.
+struct DualProblem<'p, 'a> {
     problem: &'p Problem<'a>,
     servers: Vec<Vec<u8>>,
     /// The points whose reads have a price.
     priced: Vec<usize>,
-    windows: Vec<Windows>,
+    windows: Vec<TokenWindows>,
 }
 
-impl<'p, 'a> Market<'p, 'a> {
+impl<'p, 'a> DualProblem<'p, 'a> {
     fn new(problem: &'p Problem<'a>) -> Self {
         let servers = servers(problem);
         let priced = (0..problem.points.len())
@@ -126,7 +128,7 @@ impl<'p, 'a> Market<'p, 'a> {
         let windows = problem
             .sides
             .iter()
-            .map(|side| Windows::of(side, end))
+            .map(|side| TokenWindows::of(side, end))
             .collect();
         Self {
             problem,
@@ -136,7 +138,7 @@ impl<'p, 'a> Market<'p, 'a> {
         }
     }
 
-    fn first_prices(&self) -> Prices {
+    fn first_prices(&self) -> DualPrices {
         let sides = &self.problem.sides;
         let mut reads = vec![0; self.problem.points.len()];
         for point in &self.priced {
@@ -146,7 +148,7 @@ impl<'p, 'a> Market<'p, 'a> {
                 .min()
                 .unwrap_or(0);
         }
-        Prices {
+        DualPrices {
             reads,
             tokens: self
                 .windows
@@ -156,7 +158,7 @@ impl<'p, 'a> Market<'p, 'a> {
         }
     }
 
-    fn stops(&self, prices: &Prices) -> Vec<Vec<Cost>> {
+    fn stops(&self, prices: &DualPrices) -> Vec<Vec<Cost>> {
         let sides = self
             .problem
             .sides
@@ -168,21 +170,21 @@ impl<'p, 'a> Market<'p, 'a> {
             .collect()
     }
 
-    fn round(&self, prices: &Prices) -> Option<Round> {
+    fn round(&self, prices: &DualPrices) -> Option<DualIterate> {
         let mut takers = vec![Vec::new(); self.problem.points.len()];
         let (mut bests, mut taken) = (Vec::new(), Vec::new());
         for ((at, side), stops) in (0_u8..).zip(&self.problem.sides).zip(self.stops(prices)) {
             let claim = |point: usize| match self.servers[point].as_slice() {
-                [only] if *only == at => Claim::Must,
-                who if who.len() > 1 && who.contains(&at) => Claim::May(prices.reads[point]),
-                _ => Claim::No,
+                [only] if *only == at => ReadDemand::Must,
+                who if who.len() > 1 && who.contains(&at) => ReadDemand::May(prices.reads[point]),
+                _ => ReadDemand::No,
             };
-            let claims: Vec<Claim> = (0..self.problem.points.len()).map(claim).collect();
-            let best = alone(
+            let claims: Vec<ReadDemand> = (0..self.problem.points.len()).map(claim).collect();
+            let best = solve_subproblem(
                 side,
-                Task {
+                SubproblemTask {
                     claims: &claims,
-                    tokens: Tokens::Priced(&stops),
+                    tokens: StopLimit::Priced(&stops),
                     is_plan: false,
                 },
             )?;
@@ -190,14 +192,14 @@ impl<'p, 'a> Market<'p, 'a> {
             taken.push(self.windows[usize::from(at)].taken(side, &best));
             bests.push(best);
         }
-        Some(Round {
+        Some(DualIterate {
             bests,
             takers,
             taken,
         })
     }
 
-    fn value(&self, now: &Round, prices: &Prices) -> Cost {
+    fn value(&self, now: &DualIterate, prices: &DualPrices) -> Cost {
         let reads: Cost = self.priced.iter().map(|point| prices.reads[*point]).sum();
         let tokens = self
             .windows
@@ -208,8 +210,8 @@ impl<'p, 'a> Market<'p, 'a> {
         reads - tokens + now.bests.iter().map(|best| best.cost).sum::<Cost>()
     }
 
-    /// How many more devices a read wants: one or none, or less than nothing.
-    fn missing(now: &Round, point: usize) -> Cost {
+    /// Returns the subgradient at a read's price: one device less those that took the read.
+    fn missing(now: &DualIterate, point: usize) -> Cost {
         1 - now.takers[point].len() as Cost
     }
 }
@@ -217,13 +219,13 @@ impl<'p, 'a> Market<'p, 'a> {
 /// A price as it is looked for: its step is longer while it moves one way, and shorter where it turns (Riedmiller and Braun's Rprop), since
 /// what a read is worth alone and among a thousand others differs by as much.
 #[derive(Clone, Copy)]
-struct Step {
+struct PriceStep {
     length: Cost,
     was_up: Option<bool>,
 }
 
-impl Step {
-    /// Moves a price: up where too few want it.
+impl PriceStep {
+    /// Moves a price along its subgradient `wanted`: up where too few devices want the read.
     fn go(&mut self, price: &mut Cost, wanted: Cost) {
         let is_up = match wanted {
             0 => return,
@@ -239,15 +241,15 @@ impl Step {
     }
 }
 
-/// The steps of all prices.
-struct Steps {
-    reads: Vec<Step>,
-    tokens: Vec<Vec<Step>>,
+/// The step of each price.
+struct PriceSteps {
+    reads: Vec<PriceStep>,
+    tokens: Vec<Vec<PriceStep>>,
 }
 
-impl Steps {
-    fn new(prices: &Prices) -> Self {
-        let step = |length| Step {
+impl PriceSteps {
+    fn new(prices: &DualPrices) -> Self {
+        let step = |length| PriceStep {
             length,
             was_up: None,
         };
@@ -264,9 +266,9 @@ impl Steps {
         Self { reads, tokens }
     }
 
-    fn go(&mut self, market: &Market<'_, '_>, prices: &mut Prices, now: &Round) {
+    fn go(&mut self, market: &DualProblem<'_, '_>, prices: &mut DualPrices, now: &DualIterate) {
         for point in &market.priced {
-            self.reads[*point].go(&mut prices.reads[*point], Market::missing(now, *point));
+            self.reads[*point].go(&mut prices.reads[*point], DualProblem::missing(now, *point));
         }
         for (device, windows) in market.windows.iter().enumerate() {
             let steps = self.tokens[device]
@@ -282,20 +284,20 @@ impl Steps {
     }
 }
 
-/// A bound for a problem of any length, with so many rounds of prices.
+/// Returns a bound for a problem of any length, after `rounds` iterates of the price ascent.
 ///
 /// # Errors
 /// [`Unsolvable::Infeasible`].
 pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvable> {
-    let market = Market::new(problem);
+    let market = DualProblem::new(problem);
     let is_orphan =
         |point: usize| problem.points[point].kind == Kind::Read && market.servers[point].is_empty();
     if (0..problem.points.len()).any(is_orphan) {
         return Err(Unsolvable::Infeasible);
     }
     let mut prices = market.first_prices();
-    let mut steps = Steps::new(&prices);
-    let mut best: Option<(Cost, Round, Vec<Vec<Cost>>)> = None;
+    let mut steps = PriceSteps::new(&prices);
+    let mut best: Option<(Cost, DualIterate, Vec<Vec<Cost>>)> = None;
     for _ in 0..rounds.max(1) {
         let now = market.round(&prices).ok_or(Unsolvable::Infeasible)?;
         let (value, stops) = (market.value(&now, &prices), market.stops(&prices));

@@ -8,13 +8,13 @@ use teal_types::{Span, Time};
 
 /// A bucket of tokens.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bucket {
+pub(super) struct StopBucket {
     each: Span,
     /// How long before it is full again there is a token; `None`: never.
     room: Option<Span>,
 }
 
-impl Bucket {
+impl StopBucket {
     pub(super) fn new(limits: BudgetLimits) -> Self {
         let room = limits
             .burst
@@ -49,7 +49,7 @@ mod tests {
             burst in 0_u32..4, each in 1_u64..5_000, gaps in prop::collection::vec(0_u64..9_000, 1..60),
         ) {
             let limits = BudgetLimits { burst, each: Span::nanos(each) };
-            let (mut budget, bucket) = (Budget::new(limits, Time::ZERO), Bucket::new(limits));
+            let (mut budget, bucket) = (Budget::new(limits, Time::ZERO), StopBucket::new(limits));
             let (mut full, mut now) = (Time::ZERO, Time::ZERO);
             for gap in gaps {
                 now = now + Span::nanos(gap);

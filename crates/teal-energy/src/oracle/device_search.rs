@@ -1,31 +1,31 @@
-//! The best that one device can do with claims on reads: dynamic programming over its own points.
+//! The solution of one device's subproblem: dynamic programming over the device's own points.
 //!
 //! # Guarantees
 //! 1. A way is dropped only if another one is as good whatever follows.
 //! 2. Where there are too many, two become one that is as good as both: what is found is no more than the best costs. Of a plan,
 //!    which is to be done, the better of two is kept as it is: what is found is no less than the best costs.
 
-use super::deeds::{Deeds, NONE};
-use super::side::{Cost, Side, Spot, Tokens, Way};
+use super::action_history::{ActionHistory, NONE};
+use super::subproblem::{CandidateStep, Cost, DeviceState, DeviceSubproblem, StopLimit};
 use teal_types::Time;
 
-/// What a device may do with a read.
+/// What a subproblem asks of its device for one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
-    /// It is served elsewhere.
+pub(super) enum ReadDemand {
+    /// Another device serves the read.
     No,
-    /// It earns so much for serving it.
+    /// The device may serve the read, and earns its dual price for it.
     May(Cost),
-    /// It has to serve it.
+    /// The device has to serve the read.
     Must,
 }
 
-/// What a device does at some time.
+/// One action of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum ScheduledAction {
     /// Serves the read of this point.
     Read(usize),
-    /// Writes everything.
+    /// Writes everything that is queued.
     Write,
     /// Begins to go up to this state.
     Wake(u8),
@@ -33,29 +33,29 @@ pub(super) enum Deed {
     Rest(u8),
 }
 
-/// What a device is asked for.
+/// The terms of one subproblem.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Task<'t> {
-    /// By point.
-    pub(super) claims: &'t [Claim],
-    /// How its stops are limited.
-    pub(super) tokens: Tokens<'t>,
-    /// Whether what is found is to be done: changes are written within their age, not later by as much as a run was late.
+pub(super) struct SubproblemTask<'t> {
+    /// The demand for the read of each point.
+    pub(super) claims: &'t [ReadDemand],
+    /// The limit on the device's stops.
+    pub(super) tokens: StopLimit<'t>,
+    /// Says whether the schedule is to be carried out: changes are written within their age, not later by as much as a run was late.
     pub(super) is_plan: bool,
 }
 
-/// A device's best: its cost less what it earns, and what it does when, in order.
+/// A device's schedule: its cost less what it earns, and its actions in order.
 #[derive(Debug, Clone)]
-pub(super) struct Best {
+pub(super) struct DeviceSchedule {
     pub(super) cost: Cost,
-    pub(super) deeds: Vec<(Time, Deed)>,
+    pub(super) deeds: Vec<(Time, ScheduledAction)>,
 }
 
-impl Best {
-    /// The points whose reads it serves.
+impl DeviceSchedule {
+    /// Returns the points whose reads the schedule serves.
     pub(super) fn taken(&self) -> impl Iterator<Item = usize> {
         self.deeds.iter().filter_map(|(_, deed)| {
-            if let Deed::Read(point) = deed {
+            if let ScheduledAction::Read(point) = deed {
                 Some(*point)
             } else {
                 None
@@ -64,9 +64,10 @@ impl Best {
     }
 }
 
+/// A partial schedule that the search still follows.
 #[derive(Debug, Clone, Copy)]
-struct Reached {
-    spot: Spot,
+struct DeviceCandidate {
+    spot: DeviceState,
     cost: Cost,
     /// The last deed, in a list that shares its beginning with others.
     last: u32,
@@ -74,52 +75,55 @@ struct Reached {
     is_new: bool,
 }
 
-/// Ways of one name that are kept apart. Of those, only ways that have written the same become one: what is written costs a start.
+/// The number of candidates in one power state that are kept apart. Of those, only ways that have written the same become one: what is written costs a start.
 const WAYS: usize = 24;
 /// Of a plan whose tokens are counted, which cannot be told from each other by less.
 const SPARED: usize = 96;
 
 /// The ways so far, room for those to come, and all their deeds.
-struct Search<'s, 'a> {
-    side: &'s Side<'a>,
-    task: Task<'s>,
-    front: Vec<Reached>,
-    next: Vec<Reached>,
-    deeds: Deeds<(Time, Deed)>,
+struct DeviceSearch<'s, 'a> {
+    side: &'s DeviceSubproblem<'a>,
+    task: SubproblemTask<'s>,
+    front: Vec<DeviceCandidate>,
+    next: Vec<DeviceCandidate>,
+    deeds: ActionHistory<(Time, ScheduledAction)>,
 }
 
-/// The best that one device can do; `None` if it cannot keep the limits.
-pub(super) fn alone(side: &Side<'_>, task: Task<'_>) -> Option<Best> {
-    let front = vec![Reached {
+/// Returns the best schedule of one device; `None` if no schedule keeps the limits.
+pub(super) fn solve_subproblem(
+    side: &DeviceSubproblem<'_>,
+    task: SubproblemTask<'_>,
+) -> Option<DeviceSchedule> {
+    let front = vec![DeviceCandidate {
         spot: side.start(),
         cost: 0,
         last: NONE,
         is_new: true,
     }];
-    let mut search = Search {
+    let mut search = DeviceSearch {
         side,
         task,
         front,
         next: Vec::new(),
-        deeds: Deeds::new(),
+        deeds: ActionHistory::new(),
     };
     (0..side.own.len()).for_each(|own| search.step(own));
     let end = side.own.len() - 1;
-    let whole = |reached: &Reached| reached.cost + side.rest(end, reached.spot);
+    let whole = |reached: &DeviceCandidate| reached.cost + side.rest(end, reached.spot);
     let best = *search.front.iter().min_by_key(|reached| whole(reached))?;
-    Some(Best {
+    Some(DeviceSchedule {
         cost: whole(&best),
         deeds: search.deeds.list(best.last),
     })
 }
 
-impl Search<'_, '_> {
+impl DeviceSearch<'_, '_> {
     fn step(&mut self, own: usize) {
         let (side, task) = (self.side, self.task);
         // Otherwise it had better stopped before, unless there was no token, or a dearer one.
         let is_new = own.checked_sub(1).is_none_or(|before| match task.tokens {
-            Tokens::Counted | Tokens::Spared(_) => true,
-            Tokens::Priced(prices) => prices[before] > prices[own],
+            StopLimit::Counted | StopLimit::Spared(_) => true,
+            StopLimit::Priced(prices) => prices[before] > prices[own],
         });
         for reached in &mut self.front {
             let way = side.come(own, reached.spot);
@@ -129,19 +133,19 @@ impl Search<'_, '_> {
         let (at, point) = (side.at(own), side.own[own].point);
         let tokens = task.tokens;
         let gain = match task.claims[point] {
-            Claim::No => None,
-            Claim::Must => Some(0),
-            Claim::May(price) => Some(price),
+            ReadDemand::No => None,
+            ReadDemand::Must => Some(0),
+            ReadDemand::May(price) => Some(price),
         };
         if let Some(gain) = gain.filter(|_| !side.own[own].reads.is_empty()) {
-            self.expand(task.claims[point] != Claim::Must, |reached| {
+            self.expand(task.claims[point] != ReadDemand::Must, |reached| {
                 side.reads(own, reached.spot, tokens).map(|way| {
                     (
-                        Way {
+                        CandidateStep {
                             cost: way.cost - gain,
                             ..way
                         },
-                        Some((at, Deed::Read(point))),
+                        Some((at, ScheduledAction::Read(point))),
                     )
                 })
             });
@@ -149,7 +153,7 @@ impl Search<'_, '_> {
         }
         self.expand(true, |reached| {
             side.writes(own, reached.spot, tokens)
-                .map(|way| (way, Some((at, Deed::Write))))
+                .map(|way| (way, Some((at, ScheduledAction::Write))))
         });
         self.expand(true, |reached| {
             let may = reached.is_new || reached.spot.free > at;
@@ -164,10 +168,10 @@ impl Search<'_, '_> {
     }
 
     /// Adds ways on, or takes them in place of those that are there.
-    fn expand<I: Iterator<Item = (Way, Option<(Time, Deed)>)>>(
+    fn expand<I: Iterator<Item = (CandidateStep, Option<(Time, ScheduledAction)>)>>(
         &mut self,
         keeps: bool,
-        ways: impl Fn(&Reached) -> I,
+        ways: impl Fn(&DeviceCandidate) -> I,
     ) {
         self.next.clear();
         for reached in &self.front {
@@ -176,7 +180,7 @@ impl Search<'_, '_> {
                 for deed in way.deed.into_iter().chain(deed) {
                     last = self.deeds.push(last, deed);
                 }
-                self.next.push(Reached {
+                self.next.push(DeviceCandidate {
                     spot: way.spot,
                     cost: reached.cost + way.cost,
                     last,
@@ -193,7 +197,7 @@ impl Search<'_, '_> {
     /// Keeps what no other way is as good as.
     fn prune(&mut self, own: usize) {
         let (side, is_plan) = (self.side, self.task.is_plan);
-        let ways = if matches!(self.task.tokens, Tokens::Spared(_)) {
+        let ways = if matches!(self.task.tokens, StopLimit::Spared(_)) {
             SPARED
         } else {
             WAYS
@@ -216,7 +220,7 @@ impl Search<'_, '_> {
             {
                 (first, room) = (self.next.len(), ways);
             }
-            let is_as_good = |one: &Reached| {
+            let is_as_good = |one: &DeviceCandidate| {
                 side.handicap(own, &one.spot, &way.spot)
                     .is_some_and(|more| one.cost + more <= way.cost)
             };
@@ -241,9 +245,16 @@ impl Search<'_, '_> {
 }
 
 /// What is as good as two ways of one name whatever follows; of a plan's, the better one, as far as can be told.
-fn both(side: &Side<'_>, own: usize, is_plan: bool, one: &Reached, other: &Reached) -> Reached {
-    let spot = Side::both(&one.spot, &other.spot);
-    let as_good = |one: &Reached| one.cost - side.handicap(own, &spot, &one.spot).unwrap_or(0);
+fn both(
+    side: &DeviceSubproblem<'_>,
+    own: usize,
+    is_plan: bool,
+    one: &DeviceCandidate,
+    other: &DeviceCandidate,
+) -> DeviceCandidate {
+    let spot = DeviceSubproblem::both(&one.spot, &other.spot);
+    let as_good =
+        |one: &DeviceCandidate| one.cost - side.handicap(own, &spot, &one.spot).unwrap_or(0);
     let cheaper = if as_good(one) <= as_good(other) {
         one
     } else {
@@ -252,7 +263,7 @@ fn both(side: &Side<'_>, own: usize, is_plan: bool, one: &Reached, other: &Reach
     if is_plan {
         return *cheaper;
     }
-    Reached {
+    DeviceCandidate {
         spot,
         cost: as_good(cheaper),
         last: cheaper.last,
