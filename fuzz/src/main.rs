@@ -1,6 +1,8 @@
-//! The fuzzer: libFuzzer in front of every target. `cargo xtask fuzz` builds it with coverage and runs it; see there.
+//! The fuzzer: libFuzzer in front of every target. `cargo xtask fuzz` builds it with coverage and
+//! runs it; see there.
 //!
-//! The target is named by `TEAL_FUZZ_TARGET`; inputs to start from are written to the directory `TEAL_FUZZ_SEEDS`, if that is set.
+//! The target is named by `TEAL_FUZZ_TARGET`; inputs to start from are written to the directory
+//! `TEAL_FUZZ_SEEDS`, if that is set.
 
 #![no_main]
 

@@ -1,10 +1,14 @@
-//! `cargo xtask bench mount`: a mount of TealFS beside ext4, a bare mirror and juicefs, on the same disk, in one run.
+//! `cargo xtask bench mount`: a mount of TealFS beside ext4, a bare mirror and juicefs, on the same
+//! disk, in one run.
 //!
 //! # How
-//! 1. Subjects are interleaved: every group of rows runs on each of them before the next group, the order turns with each round.
-//!    A ratio is taken within a round; the report shows the median over rounds and the spread.
-//! 2. Gates are counts; times are printed beside the mirror's, which is what user space can do here at all.
-//! 3. Whatever is mounted, attached or started is undone at the end, after a failure, and after Ctrl-C.
+//! 1. Subjects are interleaved: every group of rows runs on each of them before the next group, the
+//!    order turns with each round. A ratio is taken within a round; the report shows the median
+//!    over rounds and the spread.
+//! 2. Gates are counts; times are printed beside the mirror's, which is what user space can do here
+//!    at all.
+//! 3. Whatever is mounted, attached or started is undone at the end, after a failure, and after
+//!    Ctrl-C.
 
 pub(crate) mod andrew;
 pub(crate) mod attach;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench clients`: what one server bears; runs the example `clients` of `teal` in the release profile against the program itself,
-//! once for each arrangement, and prints a table.
+//! `cargo xtask bench clients`: what one server bears; runs the example `clients` of `teal` in the
+//! release profile against the program itself, once for each arrangement, and prints a table.
 
 use crate::arguments::count;
 use anyhow::{Context as _, Result, ensure};
@@ -13,8 +13,8 @@ const COMMITTING: u64 = 10;
 
 /// Measures what a server bears: a thousand clients on it, and how much it commits.
 ///
-/// The arrangements are: four clients to a volume; all in one volume, each in a directory of its own; the same, and no client says what
-/// it keeps; and all in one directory.
+/// The arrangements are: four clients to a volume; all in one volume, each in a directory of its
+/// own; the same, and no client says what it keeps; and all in one directory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
     /// Simulated clients

@@ -1,8 +1,10 @@
 //! `cargo xtask crash`: runs the crash explorer of `teal-log` in the release profile.
 //!
 //! The test reads its size from the environment:
-//! - `TEAL_CRASH_IMAGES`: crash images to look at, at least; by default 50,000, with `--long` 10,000,000.
-//! - `TEAL_CRASH_SEED`: the seed of workload and choice of images; by default 1. The same seed explores the same images.
+//! - `TEAL_CRASH_IMAGES`: crash images to look at, at least; by default 50,000, with `--long`
+//!   10,000,000.
+//! - `TEAL_CRASH_SEED`: the seed of workload and choice of images; by default 1. The same seed
+//!   explores the same images.
 
 use anyhow::{Context as _, Result};
 

@@ -1,7 +1,9 @@
-//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount and keeps what was recorded.
+//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount and keeps what
+//! was recorded.
 //!
 //! # Guarantees
-//! 1. Every session is recorded at a mount that was made afresh after its preparation: first reads reach the daemon.
+//! 1. Every session is recorded at a mount that was made afresh after its preparation: first reads
+//!    reach the daemon.
 //! 2. What was mounted or made is taken away however it ends.
 
 use crate::bench::undo::{self, Undo};

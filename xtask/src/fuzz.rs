@@ -1,12 +1,17 @@
-//! `cargo xtask fuzz`: runs the fuzz targets of the crate `fuzz` in front of libFuzzer, guided by coverage.
+//! `cargo xtask fuzz`: runs the fuzz targets of the crate `fuzz` in front of libFuzzer, guided by
+//! coverage.
 //!
-//! Stable Rust: LLVM's coverage pass is asked for by name, libFuzzer comes with the crate `libfuzzer-sys` and needs a C++ compiler.
+//! Stable Rust: LLVM's coverage pass is asked for by name, libFuzzer comes with the crate
+//! `libfuzzer-sys` and needs a C++ compiler.
 //!
 //! # How
-//! 1. Each target starts from `fuzz/corpus/TARGET` and what its seeds say; what it finds new goes to `target/fuzz/TARGET`.
-//! 2. An input that breaks a promise is written to `target/fuzz/broken/TARGET` as `crash-…`, `oom-…` or `timeout-…`;
-//!    `cargo xtask fuzz TARGET FILE` repeats it. Once it is fixed, it goes to `fuzz/corpus/TARGET`, where `cargo test` replays it.
-//! 3. With `--keep`, the smallest inputs that together reach what all found reach are taken into `fuzz/corpus`.
+//! 1. Each target starts from `fuzz/corpus/TARGET` and what its seeds say; what it finds new goes
+//!    to `target/fuzz/TARGET`.
+//! 2. An input that breaks a promise is written to `target/fuzz/broken/TARGET` as `crash-…`,
+//!    `oom-…` or `timeout-…`; `cargo xtask fuzz TARGET FILE` repeats it. Once it is fixed, it goes
+//!    to `fuzz/corpus/TARGET`, where `cargo test` replays it.
+//! 3. With `--keep`, the smallest inputs that together reach what all found reach are taken into
+//!    `fuzz/corpus`.
 
 use anyhow::{Context as _, Result, bail};
 use clap::builder::PossibleValuesParser;
@@ -184,7 +189,8 @@ impl Program {
         Ok(out.status.success() && fresh.is_empty())
     }
 
-    /// Takes the smallest inputs that reach everything into the repository, those that once broke a promise beside them.
+    /// Takes the smallest inputs that reach everything into the repository, those that once broke a
+    /// promise beside them.
     fn keep(&self, target: &str) -> Result<()> {
         let (found, kept) = self.dirs(target)?;
         let merged = self.found.join(format!("{target}.merged"));

@@ -1,5 +1,5 @@
-//! `cargo xtask bench recovery`: how long opening takes after a crash; runs the example `recovery` of `teal-log` in the release profile,
-//! which explains its arguments.
+//! `cargo xtask bench recovery`: how long opening takes after a crash; runs the example `recovery`
+//! of `teal-log` in the release profile, which explains its arguments.
 
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;

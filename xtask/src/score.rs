@@ -1,4 +1,5 @@
-//! `cargo xtask score`: what every policy spends on working days made of recorded sessions, beside the floor and the bound.
+//! `cargo xtask score`: what every policy spends on working days made of recorded sessions, beside
+//! the floor and the bound.
 //!
 //! Every figure is modelled, by the profiles it names. Use `cargo run --release -p xtask -- score`.
 
@@ -185,7 +186,8 @@ fn print(seed: u64, scene: &Scene, score: &Score) {
     row("(foresight)", &score.feasible, score);
 }
 
-/// What every policy spends, and every fixed time-out, without the bound, which takes most of the time.
+/// What every policy spends, and every fixed time-out, without the bound, which takes most of the
+/// time.
 fn policies(seed: u64, name: &str, scene: &Scene, has_account: bool) {
     println!(
         "{name}, day {seed}: {} events at the devices",

@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: whole clients and a server in one process, under seeds; the test `replicas` of the program in the release profile.
+//! `cargo xtask sim`: whole clients and a server in one process, under seeds; the test `replicas`
+//! of the program in the release profile.
 //!
 //! The test reads from the environment:
 //! - `TEAL_SEEDS`: how many seeds of each stage; by default 1,000.

@@ -1,5 +1,5 @@
-//! `cargo xtask bench space`: what the device writes for what the user writes; runs the example `space` of `teal-posix` in the release
-//! profile, which explains its arguments.
+//! `cargo xtask bench space`: what the device writes for what the user writes; runs the example
+//! `space` of `teal-posix` in the release profile, which explains its arguments.
 
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;

@@ -1,19 +1,26 @@
 //! `cargo xtask test`: the one command that runs every test, here and in CI.
 //!
 //! # Guarantees
-//! 1. The last line of its output is `N passed, N failed, N skipped`, over all test programs and the examples in the docs.
+//! 1. The last line of its output is `N passed, N failed, N skipped`, over all test programs and
+//!    the examples in the docs.
 //! 2. It fails if any test failed, if a test program died without saying, or if no test ran.
-//! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests that need it fail.
-//! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on (`attempt`, `runner`).
-//! 5. Nothing runs a second time: what failed has failed, however it would do if it were asked again (`verdict`).
-//! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`), by the next run if this one is killed (`killed`).
-//! 7. Two programs run side by side, each with its own directories, processes and mounts; those that would disturb others run alone
-//!    (`programs`). With `--long`, each runs alone.
-//! 8. Above what was skipped and what failed it says what each program took, the longest first (`times`).
+//! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests
+//!    that need it fail.
+//! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on
+//!    (`attempt`, `runner`).
+//! 5. Nothing runs a second time: what failed has failed, however it would do if it were asked
+//!    again (`verdict`).
+//! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`), by
+//!    the next run if this one is killed (`killed`).
+//! 7. Two programs run side by side, each with its own directories, processes and mounts; those
+//!    that would disturb others run alone (`programs`). With `--long`, each runs alone.
+//! 8. Above what was skipped and what failed it says what each program took, the longest first
+//!    (`times`).
 //!
-//! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line with the reason to the file
-//! `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed. With `--long` (`$TEAL_LONG` is set), tests that have a long form
-//! run it: hours instead of minutes. `$TMPDIR` and `$CARGO_TARGET_TMPDIR` are a program's own directories, which go with it.
+//! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line
+//! with the reason to the file `$TEAL_SKIPS` and returns; it is counted as skipped, not as passed.
+//! With `--long` (`$TEAL_LONG` is set), tests that have a long form run it: hours instead of
+//! minutes. `$TMPDIR` and `$CARGO_TARGET_TMPDIR` are a program's own directories, which go with it.
 
 mod attempt;
 mod bounded;
@@ -42,8 +49,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// How many programs run side by side in the short form. Most of a program's time passes in waiting for daemons, disks and time-outs;
-/// the tests that compute instead only take longer beside another, and must pass on a busy machine anyway.
+/// How many programs run side by side in the short form. Most of a program's time passes in waiting
+/// for daemons, disks and time-outs; the tests that compute instead only take longer beside
+/// another, and must pass on a busy machine anyway.
 const LANES: usize = 2;
 
 /// How long things may take: in the short form, and in the long one.

@@ -1,9 +1,11 @@
-//! What the command lines of the two programs `teal` and `teal-lab` share: messages and sizes for people, the places
-//! of files, the table of mounts, and how each program finds the other.
+//! What the command lines of the two programs `teal` and `teal-lab` share: messages and sizes for
+//! people, the places of files, the table of mounts, and how each program finds the other.
 //!
 //! # Guarantees
-//! 1. Both programs say the same thing in the same words, and agree where sockets, logs and modelled disks lie.
-//! 2. A program of another version is never started in place of the one that was built with this one.
+//! 1. Both programs say the same thing in the same words, and agree where sockets, logs and
+//!    modelled disks lie.
+//! 2. A program of another version is never started in place of the one that was built with this
+//!    one.
 
 pub mod logging;
 pub mod mount_table;

@@ -1,4 +1,5 @@
-//! The log of both programs: lines on standard error, chosen by `RUST_LOG`, from `info` upwards where that is not set.
+//! The log of both programs: lines on standard error, chosen by `RUST_LOG`, from `info` upwards
+//! where that is not set.
 
 use log::Record;
 use std::io::Write as _;
@@ -12,7 +13,8 @@ pub fn begin() {
         .init();
 }
 
-/// Returns a record as `[2026-11-22T14:05:09Z INFO ] message`; what follows its first line is set in.
+/// Returns a record as `[2026-11-22T14:05:09Z INFO ] message`; what follows its first line is set
+/// in.
 fn line(at: Timestamp, record: &Record<'_>) -> String {
     let seconds = at.secs.rem_euclid(86_400);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

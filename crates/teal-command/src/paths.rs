@@ -38,7 +38,8 @@ pub fn default_mount_point() -> Result<PathBuf> {
     Ok(home("name the mount point (an absolute path)")?.join("Teal"))
 }
 
-/// An absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point at its end is not touched.
+/// An absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point at its
+/// end is not touched.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
     if path.file_name().is_none() {

@@ -1,7 +1,8 @@
 //! Paths as text, for JSON and for people: any path can be written down, and is found again.
 //!
 //! # Guarantees
-//! 1. A byte that is no part of UTF-8 is written `\xHH`, and so is a backslash before an `x`; everything else stands for itself.
+//! 1. A byte that is no part of UTF-8 is written `\xHH`, and so is a backslash before an `x`;
+//!    everything else stands for itself.
 //! 2. [`decode`] gives back exactly the path that [`encode`] was given.
 
 use serde::{Deserialize as _, Deserializer, Serializer};

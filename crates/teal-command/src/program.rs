@@ -1,8 +1,11 @@
-//! The two programs `teal` and `teal-lab`: how each finds the other, and whether they belong together.
+//! The two programs `teal` and `teal-lab`: how each finds the other, and whether they belong
+//! together.
 //!
 //! # Guarantees
-//! 1. *Beside comes first*: a program is looked for in the directory of the one that asks, then in `PATH`.
-//! 2. *One version*: [`teal`] returns a program of the version of this one, or says which version was found where.
+//! 1. *Beside comes first*: a program is looked for in the directory of the one that asks, then in
+//!    `PATH`.
+//! 2. *One version*: [`teal`] returns a program of the version of this one, or says which version
+//!    was found where.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::path::{Path, PathBuf};

@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints a line to standard output. A closed pipe is no error, as its reader has seen enough; when the line cannot be written for another reason, the
-/// program ends with a message.
+/// Prints a line to standard output. A closed pipe is no error, as its reader has seen enough; when
+/// the line cannot be written for another reason, the program ends with a message.
 pub fn line(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {

@@ -1,6 +1,7 @@
 //! Sizes in bytes, as people write and read them.
 
-/// Formats a number of bytes in the largest unit that leaves at least 1 before the point: `1.5 GiB`.
+/// Formats a number of bytes in the largest unit that leaves at least 1 before the point: `1.5
+/// GiB`.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

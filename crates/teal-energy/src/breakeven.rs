@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. [`Burst::energy`] is equation 1 of GreenFS (2.5), rounded once.
-//! 2. Below the [break-even](RoundTrip::break_even) time, staying costs at most what sleeping costs; above it, at least.
+//! 2. Below the [break-even](RoundTrip::break_even) time, staying costs at most what sleeping
+//!    costs; above it, at least.
 //! 3. A break-even time is never shorter than the way down and up.
 
 use crate::profile::{Burst, Profile, StateId};
@@ -39,8 +40,8 @@ impl RoundTrip {
         })
     }
 
-    /// The idle time from which sleeping pays; `None` if it never does:
-    /// `T = (E_down + E_up - P_asleep (t_down + t_up)) / (P_awake - P_asleep)`, and at least both ways.
+    /// The idle time from which sleeping pays; `None` if it never does: `T = (E_down + E_up -
+    /// P_asleep (t_down + t_up)) / (P_awake - P_asleep)`, and at least both ways.
     pub fn break_even(&self) -> Option<Span> {
         let saved = self.awake.less(self.asleep);
         if saved == Power::ZERO {
@@ -70,7 +71,8 @@ impl Burst {
         self.start + Energy::microjoules(u64::try_from(transfer).unwrap_or(u64::MAX))
     }
 
-    /// The size from which `self` needs no more energy than `other`, both from rest; `None` if it always needs more.
+    /// The size from which `self` needs no more energy than `other`, both from rest; `None` if it
+    /// always needs more.
     pub fn cheaper_from(&self, other: &Self) -> Option<Bytes> {
         if self.start <= other.start && self.slope_at_most(other) {
             return Some(Bytes::new(0));

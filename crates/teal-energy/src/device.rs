@@ -1,4 +1,5 @@
-//! A device as the policies know it: its model, what it is for, how long its queue may wait, how often it may start.
+//! A device as the policies know it: its model, what it is for, how long its queue may wait, how
+//! often it may start.
 //!
 //! # Guarantees
 //! 1. A [`Device`] is complete: whatever a policy or a simulation asks of it is there.
@@ -113,7 +114,8 @@ pub struct Device {
     pub service: ServiceModel,
     /// How long changes may wait for it; `None`: it takes no changes.
     pub queue: Option<QueueLimits>,
-    /// Whether each object of a burst has its own place on it (a directory tree), or all of them one (a log).
+    /// Whether each object of a burst has its own place on it (a directory tree), or all of them
+    /// one (a log).
     pub is_scattered: bool,
     /// How often it may start; `None`: no limit.
     pub budget: Option<BudgetLimits>,

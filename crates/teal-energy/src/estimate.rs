@@ -2,9 +2,10 @@
 //!
 //! # Guarantees
 //! 1. An estimate lies between the smallest and the largest measurement it was given.
-//! 2. Weights are 0.1 for networks and 0.01 for local devices; first blocks and following blocks are apart, and so are power
-//!    states.
-//! 3. Fixed point with 16 bits below the nanosecond: no floating point, and a weight of 0.01 never gets stuck.
+//! 2. Weights are 0.1 for networks and 0.01 for local devices; first blocks and following blocks
+//!    are apart, and so are power states.
+//! 3. Fixed point with 16 bits below the nanosecond: no floating point, and a weight of 0.01 never
+//!    gets stuck.
 
 use crate::profile::StateId;
 use std::collections::BTreeMap;
@@ -20,7 +21,8 @@ pub const LOCAL: Weight = Weight(10);
 pub struct Weight(u16);
 
 impl Weight {
-    /// The weight of measurement `n`, from 1, of something that nobody knows yet: the first ones count alike, until this weight is more.
+    /// The weight of measurement `n`, from 1, of something that nobody knows yet: the first ones
+    /// count alike, until this weight is more.
     pub fn settling(self, n: u32) -> Self {
         Self(self.0.max((1000 / n.max(1)) as u16))
     }
@@ -79,7 +81,8 @@ impl Estimator {
         }
     }
 
-    /// Takes in that `bytes` took `time` in `state`; a continued access follows the last one without a gap.
+    /// Takes in that `bytes` took `time` in `state`; a continued access follows the last one
+    /// without a gap.
     pub fn update(&mut self, state: StateId, bytes: u64, is_continued: bool, time: Span) {
         let known = self.states.entry(state).or_default();
         let blocks = blocks(bytes);

@@ -2,8 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *Additive*: the total is the sum of the entries, to the microjoule; time too.
-//! 2. *Exact*: each entry is kept in femtojoules (microwatts times nanoseconds) and rounded once, when it is read, so that
-//!    a million short uses cost what one long one costs.
+//! 2. *Exact*: each entry is kept in femtojoules (microwatts times nanoseconds) and rounded once,
+//!    when it is read, so that a million short uses cost what one long one costs.
 
 use crate::profile::StateId;
 use std::collections::BTreeMap;

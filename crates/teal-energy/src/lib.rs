@@ -1,12 +1,14 @@
 //! Joules: what devices need, what to do about it, and how little would have been enough.
 //!
-//! Device [profiles](profile) with a source for every figure, disk mechanics, power-state machines, the policies that decide
-//! which device is read and when devices are flushed, woken and put to sleep, a simulator in virtual time, and the clairvoyant
-//! bound. The daemon runs the very policy code that the simulator runs.
+//! Device [profiles](profile) with a source for every figure, disk mechanics, power-state machines,
+//! the policies that decide which device is read and when devices are flushed, woken and put to
+//! sleep, a simulator in virtual time, and the clairvoyant bound. The daemon runs the very policy
+//! code that the simulator runs.
 //!
 //! # Guarantees
 //! 1. *Pure*: nothing here reads a clock, a file or a random number; time and events are handed in.
-//! 2. *Repeatable*: time is an integer of nanoseconds and energy of microjoules; the same input gives the same output everywhere.
+//! 2. *Repeatable*: time is an integer of nanoseconds and energy of microjoules; the same input
+//!    gives the same output everywhere.
 
 pub mod breakeven;
 pub mod device;

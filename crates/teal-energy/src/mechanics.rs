@@ -1,16 +1,20 @@
-//! A disk's mechanics: where the arm and the surface are, and what each request costs in time and energy.
+//! A disk's mechanics: where the arm and the surface are, and what each request costs in time and
+//! energy.
 //!
 //! # Guarantees
-//! 1. *Deterministic*: the same requests at the same times give the same answers. The angle of the surface is a function of time.
-//! 2. *Accounted*: a request's parts fill the time from when the mechanics was free for it to its end; background work is
-//!    handed out exactly once.
-//! 3. *Durable means durable*: after [`Request::Flush`], and after a write with `fua`, the surface holds what was written.
+//! 1. *Deterministic*: the same requests at the same times give the same answers. The angle of the
+//!    surface is a function of time.
+//! 2. *Accounted*: a request's parts fill the time from when the mechanics was free for it to its
+//!    end; background work is handed out exactly once.
+//! 3. *Durable means durable*: after [`Request::Flush`], and after a write with `fua`, the surface
+//!    holds what was written.
 //! 4. A stream of requests that follow each other without a gap costs no seek and no turn.
 //!
-//! How: addresses run along tracks, outermost first, in zones of equal tracks. Neighbouring tracks are skewed by the time of
-//! a seek between them. After a read the drive reads on until its buffer is full; written data that went to the cache is put
-//! on the surface in the order of addresses as soon as nothing else is to be done. The place of a request matters here; at
-//! file level [`service`](crate::service) has the averages.
+//! How: addresses run along tracks, outermost first, in zones of equal tracks. Neighbouring tracks
+//! are skewed by the time of a seek between them. After a read the drive reads on until its buffer
+//! is full; written data that went to the cache is put on the surface in the order of addresses as
+//! soon as nothing else is to be done. The place of a request matters here; at file level
+//! [`service`](crate::service) has the averages.
 
 mod ahead;
 mod cache;
@@ -121,7 +125,8 @@ impl Mechanics {
         self.dirty.sectors() * SECTOR
     }
 
-    /// Lets the disk work on its own until `now`, and says what it did. What it began before `now` it finishes.
+    /// Lets the disk work on its own until `now`, and says what it did. What it began before `now`
+    /// it finishes.
     pub fn run(&mut self, now: Time) -> Job {
         let mut parts = Vec::new();
         self.read_on(now, &mut parts);
@@ -135,7 +140,8 @@ impl Mechanics {
         Job::of(parts)
     }
 
-    /// Serves a request that is asked at `now`, after all that were asked before. Addresses beyond the end are cut off.
+    /// Serves a request that is asked at `now`, after all that were asked before. Addresses beyond
+    /// the end are cut off.
     pub fn serve(&mut self, now: Time, request: Request) -> Served {
         let background = self.run(now);
         let start = self.free.max(now);
@@ -236,7 +242,8 @@ impl Mechanics {
         begin + bus
     }
 
-    /// Puts dirty data on the surface until at most `keep` sectors are left; all of it for [`u64::MAX`].
+    /// Puts dirty data on the surface until at most `keep` sectors are left; all of it for
+    /// [`u64::MAX`].
     fn write_back(&mut self, begin: Time, keep: u64, parts: &mut Vec<Part>) -> Time {
         let keep = if keep == u64::MAX { 0 } else { keep };
         let mut now = begin;

@@ -1,10 +1,13 @@
 //! Policies: which device to read, and when to flush, wake and put to sleep.
 //!
 //! # Guarantees
-//! 1. A policy is told everything and touches nothing: it sees a [`View`] and answers with a device or with [`Action`]s.
-//! 2. The same views in the same order give the same answers. No policy looks at a clock, and none draws lots.
-//! 3. Whoever runs a policy (the daemon, the [simulator](crate::sim)) keeps the hard limits: the age and size of queues, and
-//!    the budget of starts. A policy may be bad; it cannot lose data or wear out a disk.
+//! 1. A policy is told everything and touches nothing: it sees a [`View`] and answers with a device
+//!    or with [`Action`]s.
+//! 2. The same views in the same order give the same answers. No policy looks at a clock, and none
+//!    draws lots.
+//! 3. Whoever runs a policy (the daemon, the [simulator](crate::sim)) keeps the hard limits: the
+//!    age and size of queues, and the budget of starts. A policy may be bad; it cannot lose data or
+//!    wear out a disk.
 
 pub mod always_on;
 pub mod bluefs;
@@ -183,8 +186,8 @@ pub trait Policy {
     /// A read was served.
     fn measured(&mut self, _view: &View<'_>, _measured: &Measured) {}
 
-    /// Something has changed, or the time has come that was asked for: what is to be done now, added to `actions`; and the
-    /// time to ask again if nothing changes before.
+    /// Something has changed, or the time has come that was asked for: what is to be done now,
+    /// added to `actions`; and the time to ask again if nothing changes before.
     fn decide(
         &mut self,
         view: &View<'_>,

@@ -1,12 +1,15 @@
 //! The power-state machine of a device: what it may do next, and what it has cost.
 //!
 //! # Guarantees
-//! 1. *Accounted*: at any time the ledger's time is the time that has passed, and its energy the power of every state, the
-//!    energy of every transition and the energy of all work since the start.
-//! 2. *One thing at a time*: a device rests, goes from one state to another, or works; what has begun is finished.
+//! 1. *Accounted*: at any time the ledger's time is the time that has passed, and its energy the
+//!    power of every state, the energy of every transition and the energy of all work since the
+//!    start.
+//! 2. *One thing at a time*: a device rests, goes from one state to another, or works; what has
+//!    begun is finished.
 //! 3. *Forward*: time never goes back.
 //!
-//! Events in ([`Machine::go`], [`Machine::work`]), the time when it is done out; [`Machine::advance`] lets time pass.
+//! Events in ([`Machine::go`], [`Machine::work`]), the time when it is done out;
+//! [`Machine::advance`] lets time pass.
 
 mod model;
 #[cfg(test)]

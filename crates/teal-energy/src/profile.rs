@@ -1,12 +1,17 @@
-//! Profiles: what a device or machine needs in power, time and energy, with a source for every figure.
+//! Profiles: what a device or machine needs in power, time and energy, with a source for every
+//! figure.
 //!
 //! # Guarantees
-//! 1. A [`Profile`] is consistent: names are unique and known, every state that can be entered can be left, rates are above
-//!    zero, seeks grow with their distance, and every group of figures has a source.
-//! 2. What is not known is absent: a group of figures is there as a whole or `None`. Nothing is filled in.
-//! 3. A profile that is refused is refused with a line, a column and, for unknown names, the nearest known one.
+//! 1. A [`Profile`] is consistent: names are unique and known, every state that can be entered can
+//!    be left, rates are above zero, seeks grow with their distance, and every group of figures has
+//!    a source.
+//! 2. What is not known is absent: a group of figures is there as a whole or `None`. Nothing is
+//!    filled in.
+//! 3. A profile that is refused is refused with a line, a column and, for unknown names, the
+//!    nearest known one.
 //!
-//! Profiles are TOML files; those of the papers' devices and of common modern ones are [shipped](Profile::shipped).
+//! Profiles are TOML files; those of the papers' devices and of common modern ones are
+//! [shipped](Profile::shipped).
 
 mod check;
 mod error;

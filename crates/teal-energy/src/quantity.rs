@@ -1,8 +1,10 @@
 //! Figures with units, as people write them in profiles: `"7.64 mJ"`, `"3600 rpm"`, `"44 MB/s"`.
 //!
 //! # Guarantees
-//! 1. A figure is taken exactly: decimal digits become an integer of the smallest unit, and what is finer than that unit is refused.
-//! 2. Negative figures, unknown units and figures that do not fit are refused, with what would be accepted.
+//! 1. A figure is taken exactly: decimal digits become an integer of the smallest unit, and what is
+//!    finer than that unit is refused.
+//! 2. Negative figures, unknown units and figures that do not fit are refused, with what would be
+//!    accepted.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use teal_types::{Bytes, Energy, Power, Span};

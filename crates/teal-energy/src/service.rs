@@ -2,8 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A job's time and energy are the sums of its parts.
-//! 2. On a disk a first access costs an average seek and half a turn, a continued one only the transfer; on flash and links
-//!    every access costs the latency: nothing is read ahead.
+//! 2. On a disk a first access costs an average seek and half a turn, a continued one only the
+//!    transfer; on flash and links every access costs the latency: nothing is read ahead.
 //!
 //! [`mechanics`](crate::mechanics) does the same for single requests with their places.
 
@@ -138,8 +138,8 @@ impl ServiceModel {
             .map(Self)
     }
 
-    /// The job of moving `bytes` while in `state`; `None` if it does not serve there. A continued request follows the last
-    /// one on the same device without a gap.
+    /// The job of moving `bytes` while in `state`; `None` if it does not serve there. A continued
+    /// request follows the last one on the same device without a gap.
     pub fn job(
         &self,
         state: StateId,

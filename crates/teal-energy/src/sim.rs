@@ -1,17 +1,19 @@
-//! Virtual time: a trace, a machine and a policy in; energy by device and state, delays and starts out.
+//! Virtual time: a trace, a machine and a policy in; energy by device and state, delays and starts
+//! out.
 //!
 //! # Guarantees
 //! 1. *Repeatable*: the same world, trace and policy give the same report, to the microjoule.
-//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while somebody waits; every ledger
-//!    covers the whole time.
-//! 3. *Hard limits*, whatever the policy says: no change waits longer than its queue's age, no queue grows beyond its size
-//!    without being written, no device stops without a token for the next start, and everything is written at the end.
-//! 4. *Work is done in order*: requests of one device are served in the order in which they came, and a device that is wanted
-//!    is woken at once.
+//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while
+//!    somebody waits; every ledger covers the whole time.
+//! 3. *Hard limits*, whatever the policy says: no change waits longer than its queue's age, no
+//!    queue grows beyond its size without being written, no device stops without a token for the
+//!    next start, and everything is written at the end.
+//! 4. *Work is done in order*: requests of one device are served in the order in which they came,
+//!    and a device that is wanted is woken at once.
 //!
-//! How: the clock jumps from one event to the next. At each, devices finish what they do, then the trace's event happens, then
-//! limits are kept, then the policy is asked, then devices begin what is next. A burst holds what is queued when it
-//! begins.
+//! How: the clock jumps from one event to the next. At each, devices finish what they do, then the
+//! trace's event happens, then limits are kept, then the policy is asked, then devices begin what
+//! is next. A burst holds what is queued when it begins.
 
 #[cfg(test)]
 mod days;
@@ -60,7 +62,8 @@ pub struct World {
 }
 
 impl World {
-    /// A machine whose devices begin in the state that serves and draws least; on battery, at nine o'clock, with somebody there.
+    /// A machine whose devices begin in the state that serves and draws least; on battery, at nine
+    /// o'clock, with somebody there.
     pub fn new(devices: Vec<Device>, base: Power, pace: Pace) -> Self {
         let begin = |device: &Device| {
             let power = &device.power;

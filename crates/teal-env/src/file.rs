@@ -1,12 +1,13 @@
 //! A disk in a file of a host file system, or a raw block device.
 //!
 //! # How
-//! 1. The file is locked exclusively (`flock`) for as long as it is open for writing, so that a store is never mounted twice; of a loop
-//!    device also the file it lies on ([`beneath`]).
-//! 2. Whole, aligned transfers bypass the page cache through a second, `O_DIRECT` descriptor: memory that is aligned goes as it is,
-//!    the rest through an aligned buffer. Where the host refuses `O_DIRECT`, everything goes through the page cache.
-//! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`, and claimed by a descriptor of its own
-//!    until it is mounted itself.
+//! 1. The file is locked exclusively (`flock`) for as long as it is open for writing, so that a
+//!    store is never mounted twice; of a loop device also the file it lies on ([`beneath`]).
+//! 2. Whole, aligned transfers bypass the page cache through a second, `O_DIRECT` descriptor:
+//!    memory that is aligned goes as it is, the rest through an aligned buffer. Where the host
+//!    refuses `O_DIRECT`, everything goes through the page cache.
+//! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`, and
+//!    claimed by a descriptor of its own until it is mounted itself.
 
 mod beneath;
 
@@ -24,7 +25,8 @@ use teal_types::{SECTOR, Sector};
 /// How a store's file or device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Reads only, and takes no lock: somebody may be writing, so that what is read may not fit together.
+    /// Reads only, and takes no lock: somebody may be writing, so that what is read may not fit
+    /// together.
     Look,
     /// Reads only; takes a shared lock.
     Read,
@@ -70,11 +72,13 @@ pub enum OpenError {
     },
 }
 
-/// Bytes that one buffer takes of what is copied; what is copied is still in the processor's cache when it goes out.
+/// Bytes that one buffer takes of what is copied; what is copied is still in the processor's cache
+/// when it goes out.
 const STEP: usize = 1 << 20;
 /// Buffers kept for the next transfers.
 const BUFFERS_MAX: usize = 4;
-/// Pieces of aligned memory below this are copied: a copy costs less than a piece of a request of its own.
+/// Pieces of aligned memory below this are copied: a copy costs less than a piece of a request of
+/// its own.
 const WORTH_A_PIECE: usize = 16 << 10;
 /// Pieces of one write; the kernel takes 1024.
 const PIECES_MAX: usize = 512;
@@ -187,7 +191,8 @@ impl FileDisk {
         })
     }
 
-    /// Lets the block device be mounted: the kernel claims it then, until it is unmounted. The lock stays.
+    /// Lets the block device be mounted: the kernel claims it then, until it is unmounted. The lock
+    /// stays.
     pub fn release_claim(&self) {
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -405,7 +410,8 @@ impl Disk for FileDisk {
             sectors * SECTOR,
         ) {
             Ok(()) => Ok(()),
-            // A host without fallocate: writing zeros where nothing is stored yet takes the space as well.
+            // A host without fallocate: writing zeros where nothing is stored yet takes the space
+            // as well.
             Err(Errno::OPNOTSUPP) => {
                 self.write_at(at, &[IoSlice::new(&vec![0; (sectors * SECTOR) as usize])])?;
                 self.sync()

@@ -1,13 +1,17 @@
-//! A bare mirror of a directory: the least a FUSE server in user space can do, as a floor for benchmarks and an example of the crate.
+//! A bare mirror of a directory: the least a FUSE server in user space can do, as a floor for
+//! benchmarks and an example of the crate.
 //!
-//! `mirror [--threads N] DIRECTORY MOUNTPOINT`, as root. It prints `ready`; each line on its standard input is answered by one
-//! line `OPCODE=COUNT …` with the requests so far; when its standard input ends, it unmounts and exits.
+//! `mirror [--threads N] DIRECTORY MOUNTPOINT`, as root. It prints `ready`; each line on its
+//! standard input is answered by one line `OPCODE=COUNT …` with the requests so far; when its
+//! standard input ends, it unmounts and exits.
 //!
 //! # How
-//! 1. The kernel is told what `teal-mount` tells it: nothing times out, opens are refused with `ENOSYS`, permissions are the
-//!    kernel's work. So the directory must not be changed behind the mirror's back.
-//! 2. A node is an inode of the directory's file system and has its number; it holds an `O_PATH` descriptor from the first lookup
-//!    to the last forget, from the first read or write on one for data instead. The number cannot be reused meanwhile.
+//! 1. The kernel is told what `teal-mount` tells it: nothing times out, opens are refused with
+//!    `ENOSYS`, permissions are the kernel's work. So the directory must not be changed behind the
+//!    mirror's back.
+//! 2. A node is an inode of the directory's file system and has its number; it holds an `O_PATH`
+//!    descriptor from the first lookup to the last forget, from the first read or write on one for
+//!    data instead. The number cannot be reused meanwhile.
 //! 3. No xattrs, no locks, no other users: what it makes belongs to whoever runs it.
 
 use parking_lot::{Mutex, RwLock};

@@ -33,11 +33,14 @@ pub(crate) enum Lab {
         #[command(subcommand)]
         what: Trace,
     },
-    /// Run a trace in virtual time on a machine made of profiles: joules, delays and wake-ups under each policy
+    /// Run a trace in virtual time on a machine made of profiles: joules, delays and wake-ups under
+    /// each policy
     Replay(Replay),
-    /// Make up a trace with the totals that a paper published of one: jeff, purcell, messiaen, robin, berlioz
+    /// Make up a trace with the totals that a paper published of one: jeff, purcell, messiaen,
+    /// robin, berlioz
     Generate(Generate),
-    /// Re-enact a figure of a paper on the models, theirs beside ours: bluefs-4, 7, 8, 9, greenfs-3, 4, 5, greenfs-jeff, or all
+    /// Re-enact a figure of a paper on the models, theirs beside ours: bluefs-4, 7, 8, 9,
+    /// greenfs-3, 4, 5, greenfs-jeff, or all
     Reenact {
         /// Which
         name: String,
@@ -45,11 +48,14 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Run a workload: a script in Filebench's language, or one of `teal lab workloads`, on whatever file system DIR is on
+    /// Run a workload: a script in Filebench's language, or one of `teal lab workloads`, on
+    /// whatever file system DIR is on
     Run(Run),
-    /// Run a matrix: workloads on file systems with their options under schedulers; what to take, in operations a second and for each joule
+    /// Run a matrix: workloads on file systems with their options under schedulers; what to take,
+    /// in operations a second and for each joule
     Matrix(Matrix),
-    /// Measure the phases of scherlfs on file systems: joules by phase on a modelled disk, beside the physical floor
+    /// Measure the phases of scherlfs on file systems: joules by phase on a modelled disk, beside
+    /// the physical floor
     Phases(Phases),
     /// The host's side of a guest, in namespaces of its own
     #[command(hide = true)]
@@ -57,16 +63,19 @@ pub(crate) enum Lab {
     /// The first program of a guest
     #[command(hide = true)]
     Guest,
-    /// Search for the file system, options and scheduler that are best for a workload on a device, and print the commands
+    /// Search for the file system, options and scheduler that are best for a workload on a device,
+    /// and print the commands
     Tune(Tune),
-    /// Compare two results of a matrix, or two outputs of `teal lab run --json`; status 3 if a workload is worse, with 95 %
+    /// Compare two results of a matrix, or two outputs of `teal lab run --json`; status 3 if a
+    /// workload is worse, with 95 %
     Compare(Compare),
     /// List the workloads that come with the program
     Workloads {
         /// Print the script of this one
         name: Option<String>,
     },
-    /// Disks that are modelled: block devices on which every file system runs, with a log and joules
+    /// Disks that are modelled: block devices on which every file system runs, with a log and
+    /// joules
     Disk {
         #[command(subcommand)]
         what: Disk,
@@ -139,13 +148,15 @@ pub(crate) struct Phases {
     /// The modelled disk: a shipped profile's name, or a file
     #[arg(long)]
     pub(crate) profile: String,
-    /// File systems: ext2, ext3, ext4, xfs, btrfs, reiserfs, jfs, nilfs2, f2fs, vfat, teal; ext4@guest runs it in a guest, ext4@host here
+    /// File systems: ext2, ext3, ext4, xfs, btrfs, reiserfs, jfs, nilfs2, f2fs, vfat, teal;
+    /// ext4@guest runs it in a guest, ext4@host here
     #[arg(long, value_delimiter = ',', required = true)]
     pub(crate) systems: Vec<String>,
     /// Groups of phases: 4k, 32k, 1024k, update, camera, camera-64k, mp3, fragmented [default: all]
     #[arg(long, value_delimiter = ',')]
     pub(crate) groups: Vec<String>,
-    /// T: synced after each write call, page cache dropped after each operation; F: fsync of each file; C: cached, synced at the end
+    /// T: synced after each write call, page cache dropped after each operation; F: fsync of each
+    /// file; C: cached, synced at the end
     #[arg(long, value_enum, default_value = "t", ignore_case = true)]
     pub(crate) mode: PhasesMode,
     /// Factor on the number of files and accesses
@@ -179,19 +190,22 @@ pub(crate) struct Tune {
     pub(crate) device: Option<String>,
     #[command(flatten)]
     pub(crate) kept: Option<Kept>,
-    /// Begin no run that would end after this time, if it takes as long as the longest so far; such as 30m or 2h
+    /// Begin no run that would end after this time, if it takes as long as the longest so far; such
+    /// as 30m or 2h
     #[arg(long, value_parser = parse_duration, default_value = "1h")]
     pub(crate) budget: Duration,
     /// What the best is the best in
     #[arg(long, value_enum, default_value_t = Aim::Both)]
     pub(crate) aim: Aim,
-    /// A matrix: its file systems and schedulers are those to choose from, the first ones the reference [default: what is installed]
+    /// A matrix: its file systems and schedulers are those to choose from, the first ones the
+    /// reference [default: what is installed]
     #[arg(long, value_name = "FILE")]
     pub(crate) space: Option<PathBuf>,
     /// Try options that cost safety, too; what they cost is said
     #[arg(long)]
     pub(crate) risky: bool,
-    /// Run all of them in guests, those that this machine's kernel lacks among them: one kernel for all. For modelled disks
+    /// Run all of them in guests, those that this machine's kernel lacks among them: one kernel for
+    /// all. For modelled disks
     #[arg(long, conflicts_with_all = ["space", "replay"])]
     pub(crate) guests: bool,
     /// A variable of the script
@@ -203,13 +217,16 @@ pub(crate) struct Tune {
     /// A run's length
     #[arg(long, default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
-    /// A run ends after so many operations, or after its seconds: what runs on modelled disks need to be alike
+    /// A run ends after so many operations, or after its seconds: what runs on modelled disks need
+    /// to be alike
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) operations: Option<u64>,
-    /// Memory for the kernel's caches, beside what the workload's threads hold [default: all there is]
+    /// Memory for the kernel's caches, beside what the workload's threads hold [default: all there
+    /// is]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Fill each file system first, and leave so many percent of those files: 1 to 80 [default: it is fresh]
+    /// Fill each file system first, and leave so many percent of those files: 1 to 80 [default: it
+    /// is fresh]
     #[arg(long, value_name = "PERCENT")]
     pub(crate) aged: Option<u64>,
     /// What is drawn: order and workloads
@@ -221,7 +238,8 @@ pub(crate) struct Tune {
     /// The device, again: everything on it will be lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) erase: Option<PathBuf>,
-    /// Run nothing: replay the runs of a matrix with their noise, and say how often the best is found
+    /// Run nothing: replay the runs of a matrix with their noise, and say how often the best is
+    /// found
     #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "device", "results"])]
     pub(crate) replay: Option<PathBuf>,
     /// Of a replay: so many searches
@@ -239,7 +257,8 @@ pub(crate) struct Compare {
     /// Other results of the same kind
     #[arg(required_unless_present_any = ["system", "scheduler"])]
     pub(crate) after: Option<PathBuf>,
-    /// Compare what did other work, too: another script, scale, number of operations, or an interrupted run
+    /// Compare what did other work, too: another script, scale, number of operations, or an
+    /// interrupted run
     #[arg(long)]
     pub(crate) anyway: bool,
     /// Within one directory: every other file system by this one, over all schedulers
@@ -271,7 +290,8 @@ pub(crate) struct Record {
     /// The trace, a new file anywhere but on the mount itself
     #[arg(long, required_unless_present_any = ["stop", "mark", "wml"])]
     pub(crate) out: Option<PathBuf>,
-    /// Write what was done as a workload that `teal lab run`, `matrix` and `tune` take, into this new file; mounted with -o observed it is all that was asked
+    /// Write what was done as a workload that `teal lab run`, `matrix` and `tune` take, into this
+    /// new file; mounted with -o observed it is all that was asked
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stop", "mark"])]
     pub(crate) wml: Option<PathBuf>,
     /// End after this time, such as 90s, 10m, 8h [default: at Ctrl-C]
@@ -307,10 +327,12 @@ pub(crate) struct Generate {
 pub(crate) struct Replay {
     /// The trace, of file level
     pub(crate) trace: PathBuf,
-    /// A machine (handheld, laptop, desktop, home-server), or profiles with commas between: shipped ones or files
+    /// A machine (handheld, laptop, desktop, home-server), or profiles with commas between: shipped
+    /// ones or files
     #[arg(long, value_delimiter = ',', required = true)]
     pub(crate) profiles: Vec<String>,
-    /// Policies: always-on, time-out[=30s], coda[=2s], bluefs, greenfs, teal; a time-out without a time is the best of ten
+    /// Policies: always-on, time-out[=30s], coda[=2s], bluefs, greenfs, teal; a time-out without a
+    /// time is the best of ten
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(crate) policy: Vec<String>,
     /// Each file is on one of the disks, not on all
@@ -331,7 +353,8 @@ pub(crate) struct Replay {
     /// Part of the files that disks hold at the beginning; a link has all
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) warm: u8,
-    /// The clairvoyant bound for traces of at most so many events at the devices: it may take minutes [default: 200 shared by the devices]
+    /// The clairvoyant bound for traces of at most so many events at the devices: it may take
+    /// minutes [default: 200 shared by the devices]
     #[arg(long, value_name = "EVENTS")]
     pub(crate) bound: Option<usize>,
     /// For programs; microjoules and nanoseconds
@@ -340,7 +363,8 @@ pub(crate) struct Replay {
     /// Draw energy, delays and wake-ups into this file (SVG)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Tell about one decision of one policy: its number, or the first from a time on, such as 90s or 0:01:30.5
+    /// Tell about one decision of one policy: its number, or the first from a time on, such as 90s
+    /// or 0:01:30.5
     #[arg(long, value_name = "NUMBER|TIME")]
     pub(crate) explain: Option<String>,
 }

@@ -1,8 +1,10 @@
 //! `teal lab compare`: what has changed between two results, and whether that is more than noise.
 //!
-//! What the two have different is named. If they did other work (script, scale, variables, operations), they are refused.
+//! What the two have different is named. If they did other work (script, scale, variables,
+//! operations), they are refused.
 //!
-//! Within one result the same is said of parts of it: every file system by one, every scheduler by one.
+//! Within one result the same is said of parts of it: every file system by one, every scheduler by
+//! one.
 //!
 //! Status: 0, nothing is worse; 3, a workload is worse, with 95 %; 1, it could not be compared.
 
@@ -245,7 +247,8 @@ fn object(of: &Change) -> Value {
     json!({ "names": of.names, "verdict": word(of), "ops_per_second": goal(of.rate), "ops_per_joule": goal(of.per_joule) })
 }
 
-/// Two files of `teal lab run --json`: a run each, so there is a ratio and nothing that could be said of noise.
+/// Two files of `teal lab run --json`: a run each, so there is a ratio and nothing that could be
+/// said of noise.
 fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
     let [before, after] = [args.before.as_path(), other_file].map(read);
     let ((name, before, one), (other, after, two)) = (before?, after?);

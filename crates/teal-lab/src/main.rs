@@ -1,4 +1,5 @@
-//! `teal-lab`: the laboratory's command line. It records, replays, measures and compares; `teal lab` starts it.
+//! `teal-lab`: the laboratory's command line. It records, replays, measures and compares; `teal
+//! lab` starts it.
 
 mod characterise;
 mod cli;

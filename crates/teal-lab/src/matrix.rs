@@ -1,4 +1,5 @@
-//! `teal lab matrix`: runs a matrix of workloads, file systems and schedulers, and says what to take.
+//! `teal lab matrix`: runs a matrix of workloads, file systems and schedulers, and says what to
+//! take.
 //!
 //! # The directory of results
 //! | file | what |
@@ -12,10 +13,13 @@
 //! | `report.md`, `report.html` | what follows, made anew after every block; the page needs nothing else |
 //!
 //! # Guarantees
-//! 1. Nothing is written to a device that is in use, nor to a real one without being told to lose what is on it.
+//! 1. Nothing is written to a device that is in use, nor to a real one without being told to lose
+//!    what is on it.
 //! 2. Each run begins on a fresh file system, on a fresh disk if that is modelled.
-//! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run goes with it, or, if this program was killed, when it goes on.
-//! 4. Each file system has been made and mounted once before the first run. A cell that fails ends no other.
+//! 3. Whatever is interrupted goes on with the next run; what was mounted and started for a run
+//!    goes with it, or, if this program was killed, when it goes on.
+//! 4. Each file system has been made and mounted once before the first run. A cell that fails ends
+//!    no other.
 //! 5. The runs of a file system are all on this machine's kernel, or all in guests.
 
 mod beforehand;

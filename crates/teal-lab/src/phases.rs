@@ -1,4 +1,5 @@
-//! `teal lab phases`: the phases of scherlfs on file systems, in joules of a modelled disk, beside the floor.
+//! `teal lab phases`: the phases of scherlfs on file systems, in joules of a modelled disk, beside
+//! the floor.
 //!
 //! # The directory of results
 //! | file | what |
@@ -8,8 +9,10 @@
 //! | `report.md` | the tables, made anew after every cell |
 //!
 //! # Guarantees
-//! 1. Each cell begins on a fresh file system on a fresh modelled disk; no device of this machine is touched.
-//! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell goes with it, or, if this program was killed, when it goes on.
+//! 1. Each cell begins on a fresh file system on a fresh modelled disk; no device of this machine
+//!    is touched.
+//! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell
+//!    goes with it, or, if this program was killed, when it goes on.
 //! 3. A cell that cannot be measured is told and left out; the others are measured.
 //! 4. File systems that this kernel lacks run in a guest, which ends with its cell.
 
@@ -180,7 +183,8 @@ impl PhasesBench {
         checked.with_context(|| format!("system {}", subject.name))
     }
 
-    /// What is not there yet, in the order in which it is measured: all file systems of a group, then the next group.
+    /// What is not there yet, in the order in which it is measured: all file systems of a group,
+    /// then the next group.
     fn todo(&self, cells: &[Cell]) -> Vec<(Subject, Group)> {
         let has = |subject: &Subject, group: Group| {
             cells

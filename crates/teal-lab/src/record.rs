@@ -1,4 +1,5 @@
-//! `teal lab record`: has the program teal record a mount, and makes a workload of the trace if that is wanted.
+//! `teal lab record`: has the program teal record a mount, and makes a workload of the trace if
+//! that is wanted.
 
 use crate::characterise;
 use crate::cli::Record;

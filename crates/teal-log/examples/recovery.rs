@@ -1,11 +1,15 @@
-//! How long opening takes after a crash, by the size of the store and the number of files: `cargo xtask bench recovery`.
+//! How long opening takes after a crash, by the size of the store and the number of files: `cargo
+//! xtask bench recovery`.
 //!
 //! # How
-//! 1. Each row is a store in a sparse file, filled with files of a hundred bytes, a thousand in each directory, and closed. Opened again,
-//!    it is worked on until the log behind the checkpoint is almost as long as it may get, and left without a word.
-//! 2. Then it is opened as a mount does it, with a cold page cache, several times; the median counts. Opening writes nothing.
-//! 3. The Microdrive is a model: a seek and half a turn for each read that does not begin where the one before ended, and the bytes at the
-//!    rate of its medium (seed 000, table 3.1: 12 ms, 8.33 ms, 627 mW at 0.19 mJ for each KB).
+//! 1. Each row is a store in a sparse file, filled with files of a hundred bytes, a thousand in
+//!    each directory, and closed. Opened again, it is worked on until the log behind the checkpoint
+//!    is almost as long as it may get, and left without a word.
+//! 2. Then it is opened as a mount does it, with a cold page cache, several times; the median
+//!    counts. Opening writes nothing.
+//! 3. The Microdrive is a model: a seek and half a turn for each read that does not begin where the
+//!    one before ended, and the bytes at the rate of its medium (seed 000, table 3.1: 12 ms, 8.33
+//!    ms, 627 mW at 0.19 mJ for each KB).
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +47,8 @@ const MEDIUM: u64 = 3300 << 10;
 /// What the tail of the log is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
-    /// In ten directories anywhere: half new files of 4 KiB, the rest overwritten, renamed and removed, a commit every eight operations.
+    /// In ten directories anywhere: half new files of 4 KiB, the rest overwritten, renamed and
+    /// removed, a commit every eight operations.
     Mixed,
     /// New modes for files anywhere, as many in a batch as fit: what recovery likes least.
     Scattered,

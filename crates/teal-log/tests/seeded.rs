@@ -1,4 +1,5 @@
-//! The explorer and `check` are tested themselves: each bug of [`teal_log::seeded`], switched on, is caught.
+//! The explorer and `check` are tested themselves: each bug of [`teal_log::seeded`], switched on,
+//! is caught.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
@@ -22,7 +23,8 @@ use teal_types::{FileType, Sector, Timestamp};
 /// Lives looked at before a bug counts as missed.
 const LIVES: u64 = 24;
 
-/// One life under the bug, by the same means as the tests of the sound store. `Err` says what was noticed.
+/// One life under the bug, by the same means as the tests of the sound store. `Err` says what was
+/// noticed.
 fn life(turn: u64) -> Result<(), String> {
     let physical = if turn.is_multiple_of(2) { 512 } else { 4096 };
     let plan = Plan {
@@ -67,8 +69,9 @@ fn life(turn: u64) -> Result<(), String> {
     churn(turn)
 }
 
-/// A flipped bit in the header of a record that a later one calls durable must not cut off what is behind it. (What came after the last
-/// barrier but one of a store that was not closed looks like a torn tail.)
+/// A flipped bit in the header of a record that a later one calls durable must not cut off what is
+/// behind it. (What came after the last barrier but one of a store that was not closed looks like a
+/// torn tail.)
 fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
     life.plan.batch = 3;
     life.run(8).map_err(|e| e.to_string())?;
@@ -115,7 +118,8 @@ fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// On a nearly full store whole segments of log die within one interval. The newest anchor lost, the one before still leads through them.
+/// On a nearly full store whole segments of log die within one interval. The newest anchor lost,
+/// the one before still leads through them.
 fn churn(turn: u64) -> Result<(), String> {
     let life = begun(
         shape(16, 512, false, false),
@@ -152,7 +156,8 @@ fn churn(turn: u64) -> Result<(), String> {
     }
     let say = |e: teal_log::StoreError| e.to_string();
     let churn = || -> Result<(), String> {
-        // Enough to come round to what the first half left dead, not so much that checkpoints come in between.
+        // Enough to come round to what the first half left dead, not so much that checkpoints come
+        // in between.
         for _ in 0..6 + turn % 5 {
             // No room only means that the store checkpoints and cleans on its own.
             let Some(no) = put(&life.store) else { continue };

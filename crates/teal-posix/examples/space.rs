@@ -1,8 +1,9 @@
-//! What the device writes for what the user writes, at several fills and loads: `cargo xtask bench space`.
+//! What the device writes for what the user writes, at several fills and loads: `cargo xtask bench
+//! space`.
 //!
 //! # How
-//! Each row is a store in memory of its own, filled, overwritten by as much as the store holds, and then measured while it is overwritten
-//! as often as `--turns` says.
+//! Each row is a store in memory of its own, filled, overwritten by as much as the store holds, and
+//! then measured while it is overwritten as often as `--turns` says.
 
 #![allow(
     clippy::unwrap_used,

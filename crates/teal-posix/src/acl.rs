@@ -1,15 +1,17 @@
-//! Access control lists (POSIX 1003.1e draft 17): their form, and what they have to do with modes. Nothing here touches the store.
+//! Access control lists (POSIX 1003.1e draft 17): their form, and what they have to do with modes.
+//! Nothing here touches the store.
 //!
 //! # Guarantees
-//! 1. *Well-formed*: a decoded list has an owner, an owning group and others exactly once each, a mask if it names anybody, and its
-//!    entries in the order of their tags. Anything else is refused with the error number Linux has for it.
-//! 2. *One truth*: the nine permission bits of an object are those of its list ([`Acl::mode`]); a list that says no more than
-//!    nine bits can ([`Acl::is_mode`]) is never stored.
+//! 1. *Well-formed*: a decoded list has an owner, an owning group and others exactly once each, a
+//!    mask if it names anybody, and its entries in the order of their tags. Anything else is
+//!    refused with the error number Linux has for it.
+//! 2. *One truth*: the nine permission bits of an object are those of its list ([`Acl::mode`]); a
+//!    list that says no more than nine bits can ([`Acl::is_mode`]) is never stored.
 //! 3. Who may do what is decided by the kernel, which reads the lists.
 //!
 //! # Bytes
-//! As in Linux, version 2: version u32, then for each entry tag u16, permissions u16, id u32 (all ones where the tag needs none).
-//! Little-endian.
+//! As in Linux, version 2: version u32, then for each entry tag u16, permissions u16, id u32 (all
+//! ones where the tag needs none). Little-endian.
 
 use teal_volume::FsError;
 
@@ -142,7 +144,8 @@ impl Acl {
         }
     }
 
-    /// A list of these entries, if it is well-formed. As in Linux, named users and groups come in any order, even twice.
+    /// A list of these entries, if it is well-formed. As in Linux, named users and groups come in
+    /// any order, even twice.
     pub(crate) fn new(entries: Vec<Entry>) -> Option<Self> {
         let ordered = entries.is_sorted_by(|a, b| a.tag.code() <= b.tag.code());
         let count = |tag: Tag| {
@@ -172,7 +175,8 @@ impl Acl {
         out
     }
 
-    /// The nine permission bits that go with the list: those of the group are the mask if there is one.
+    /// The nine permission bits that go with the list: those of the group are the mask if there is
+    /// one.
     pub(crate) fn mode(&self) -> u16 {
         let mut mode = 0;
         for Entry { tag, perm } in &self.0 {
@@ -192,7 +196,8 @@ impl Acl {
         self.0.len() == 3
     }
 
-    /// Follows a change of the nine bits: whatever [`mode`](Self::mode) comes from becomes what they say.
+    /// Follows a change of the nine bits: whatever [`mode`](Self::mode) comes from becomes what
+    /// they say.
     pub(crate) fn set_mode(&mut self, mode: u16) {
         let is_masked = self.0.iter().any(|e| e.tag == Tag::Mask);
         for Entry { tag, perm } in &mut self.0 {
@@ -206,8 +211,8 @@ impl Acl {
         }
     }
 
-    /// As a default list: the access list of an object made with these nine bits. They are what the maker asks for, and nobody gets
-    /// more; the umask has no say.
+    /// As a default list: the access list of an object made with these nine bits. They are what the
+    /// maker asks for, and nobody gets more; the umask has no say.
     pub(crate) fn inherited(&self, mode: u16) -> Self {
         let mut made = self.clone();
         made.set_mode(self.mode() & mode);

@@ -1,10 +1,11 @@
 //! What `stat` shows and how it is changed: mode, owner, times, length.
 //!
 //! # Guarantees
-//! 1. Whatever is asked to change, the time of the last change moves; a length that is set moves the time of the content too, even when
-//!    it stays the same.
-//! 2. A change of owner or content by someone unprivileged takes set-user-id, set-group-id and file capabilities away. The kernel
-//!    decides who that is (`FUSE_HANDLE_KILLPRIV_V2`): it says so with `kill_suidgid`, and a change of owner always does.
+//! 1. Whatever is asked to change, the time of the last change moves; a length that is set moves
+//!    the time of the content too, even when it stays the same.
+//! 2. A change of owner or content by someone unprivileged takes set-user-id, set-group-id and file
+//!    capabilities away. The kernel decides who that is (`FUSE_HANDLE_KILLPRIV_V2`): it says so
+//!    with `kill_suidgid`, and a change of owner always does.
 //! 3. A change of mode changes the access control list with it.
 
 use crate::FileSystem;
@@ -89,7 +90,8 @@ impl FileSystem {
             }
             if let Some(size) = set.size {
                 is_file(&attr)?;
-                // Who opens a file to empty it replaces what is there, whatever that is; who cuts one he holds has seen it.
+                // Who opens a file to empty it replaces what is there, whatever that is; who cuts
+                // one he holds has seen it.
                 let base = if set.is_held {
                     self.base_of(no, size, attr.size)
                 } else {
@@ -152,8 +154,8 @@ impl FileSystem {
         })
     }
 
-    /// Returns the cost of an operation on an object's content or attributes: its record, with names and extended attributes, is written
-    /// again.
+    /// Returns the cost of an operation on an object's content or attributes: its record, with
+    /// names and extended attributes, is written again.
     pub(crate) fn cost_of_content(&self, no: ObjectNo, cost: Cost) -> Result<Cost, StoreError> {
         Ok(cost.with_head(self.store().head_bytes(no)?))
     }
@@ -200,7 +202,8 @@ impl FileSystem {
     }
 }
 
-/// Takes capabilities away, and with `ids` also set-user-id and set-group-id; directories keep theirs.
+/// Takes capabilities away, and with `ids` also set-user-id and set-group-id; directories keep
+/// theirs.
 fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreError> {
     let attr = locked.attr(no);
     if attr.kind.is_dir() {
@@ -209,7 +212,8 @@ fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreEr
     if locked.xattr(no, CAPABILITY).is_some() {
         locked.set_xattr(no, CAPABILITY, None)?;
     }
-    // Set-group-id without execution by the group once meant mandatory locking; it stays, as everywhere in Linux.
+    // Set-group-id without execution by the group once meant mandatory locking; it stays, as
+    // everywhere in Linux.
     let sgid = if attr.perm & S_IXGRP == 0 { 0 } else { S_ISGID };
     let perm = attr.perm & !(S_ISUID | sgid);
     if ids && perm != attr.perm {

@@ -1,8 +1,11 @@
-//! What nobody waits for: commits and checkpoints that are due, cleaning, giving back large orphans.
+//! What nobody waits for: commits and checkpoints that are due, cleaning, giving back large
+//! orphans.
 //!
 //! # Guarantees
-//! 1. One thread for this (and one for those who wait for durability); it sleeps until something is due or the [`CommitSignal`](teal_volume::CommitSignal) is raised.
-//! 2. Idle means no I/O and no wake-up: when nothing is due, the first change of the next batch rings. See `pace` for when cleaning ends.
+//! 1. One thread for this (and one for those who wait for durability); it sleeps until something is
+//!    due or the [`CommitSignal`](teal_volume::CommitSignal) is raised.
+//! 2. Idle means no I/O and no wake-up: when nothing is due, the first change of the next batch
+//!    rings. See `pace` for when cleaning ends.
 
 use crate::FileSystem;
 use crate::pace::{Look, Pace, Rounds};
@@ -15,7 +18,8 @@ use teal_volume::Volume;
 const UNFOLDED_MAX: u64 = 32 << 20;
 
 impl FileSystem {
-    /// Starts the background threads, once. Objects that a crash left without names are given back first.
+    /// Starts the background threads, once. Objects that a crash left without names are given back
+    /// first.
     ///
     /// # Errors
     /// When no thread can be had.
@@ -39,14 +43,16 @@ impl FileSystem {
             .spawn(move || run(&file_system, &volume))?;
         background.threads.push(thread);
         background.threads.push(self.start_syncing()?);
-        // Not waited for in the end: they may be waiting for the server, and a store that is closed takes nothing from them.
+        // Not waited for in the end: they may be waiting for the server, and a store that is closed
+        // takes nothing from them.
         if let Some(replica) = &self.replica {
             replica.start()?;
         }
         Ok(())
     }
 
-    /// Does what is due now, in one bounded piece each, and says how long nothing will be; `None`: until something changes.
+    /// Does what is due now, in one bounded piece each, and says how long nothing will be; `None`:
+    /// until something changes.
     pub fn step(&self) -> Option<Duration> {
         match self.try_step() {
             Ok(wait) => wait,
@@ -106,7 +112,8 @@ impl FileSystem {
         }
     }
 
-    /// Counts bytes that were written into the open batch, so that the thread sees when it is large, or room short.
+    /// Counts bytes that were written into the open batch, so that the thread sees when it is
+    /// large, or room short.
     pub(crate) fn count_written(&self, bytes: u64) {
         let batch_bytes = self.store().settings().batch_bytes;
         self.volume

@@ -1,7 +1,8 @@
 //! The content of files and symbolic links: reading, writing, allocating, seeking.
 //!
 //! # Guarantees
-//! 1. A write of up to [`WRITE_STEP`] bytes happens as a whole or not at all; a larger one may end early and says how far it came.
+//! 1. A write of up to [`WRITE_STEP`] bytes happens as a whole or not at all; a larger one may end
+//!    early and says how far it came.
 //! 2. Reading never causes a commit.
 //! 3. What is read is as it is at one moment between the call and the answer.
 
@@ -19,8 +20,8 @@ use teal_volume::{FsError, Invalidation, Moment};
 pub struct WriteFlags {
     /// At the end of the file as it stands, whatever the offset.
     pub append: bool,
-    /// The file is open with `O_APPEND`, and the caller takes the offset for its end: where that is the size the caller was last given
-    /// of it, the write [appends](Self::append).
+    /// The file is open with `O_APPEND`, and the caller takes the offset for its end: where that is
+    /// the size the caller was last given of it, the write [appends](Self::append).
     pub asks_for_end: bool,
     /// The caller may not keep set-user-id and set-group-id.
     pub kill_suidgid: bool,
@@ -106,7 +107,8 @@ impl FileSystem {
         said
     }
 
-    /// The same; what is read is given to `answer` as soon as it is known, and what it came with is entered here after that.
+    /// The same; what is read is given to `answer` as soon as it is known, and what it came with is
+    /// entered here after that.
     pub fn read_then(
         &self,
         no: ObjectNo,
@@ -162,7 +164,8 @@ impl FileSystem {
         Ok(target)
     }
 
-    /// Writes into a file, and says how much of `data` was written: all of it, unless an error came after the first step.
+    /// Writes into a file, and says how much of `data` was written: all of it, unless an error came
+    /// after the first step.
     ///
     /// # Errors
     /// [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
@@ -236,7 +239,8 @@ impl FileSystem {
         }
         locked.write(no, offset, data)?;
         let end = offset + data.len() as u64;
-        // What begins at the end of a file that is open for appending was put behind its end, whoever knew where that is.
+        // What begins at the end of a file that is open for appending was put behind its end,
+        // whoever knew where that is.
         let is_append = flags.append || flags.asks_for_end && offset == attr.size;
         let (from, to) = (offset, end);
         let changed = if is_append {
@@ -253,7 +257,8 @@ impl FileSystem {
         })
     }
 
-    /// Decides whether a write to a locked file appends, and which state of the file it was made in.
+    /// Decides whether a write to a locked file appends, and which state of the file it was made
+    /// in.
     fn placed(&self, no: ObjectNo, asked: u64, size: u64, flags: WriteFlags) -> (WriteFlags, Base) {
         if flags.append {
             return (flags, Base::Position);
@@ -272,7 +277,8 @@ impl FileSystem {
         }
     }
 
-    /// Returns which state of a locked file a change was made in that is no write and begins at `offset`.
+    /// Returns which state of a locked file a change was made in that is no write and begins at
+    /// `offset`.
     pub(crate) fn base_of(&self, no: ObjectNo, offset: u64, size: u64) -> Base {
         match self.volume.stale_files().place(no, offset, size, false) {
             Placement::Offset(Some(given)) => Base::Given(given),
@@ -280,13 +286,15 @@ impl FileSystem {
         }
     }
 
-    /// The kernel takes `end` for the end of a locked file, after its own change, if it believed it to be before that.
+    /// The kernel takes `end` for the end of a locked file, after its own change, if it believed it
+    /// to be before that.
     pub(crate) fn kernel_extended(&self, locked: &Locked<'_>, no: ObjectNo, end: u64) {
         let size = locked.attr(no).size;
         self.volume.stale_files().kernel_raised(no, end, size);
     }
 
-    /// The kernel was told that a file ends no earlier than at `end` ([`Invalidation::Grown`](crate::Invalidation::Grown)).
+    /// The kernel was told that a file ends no earlier than at `end`
+    /// ([`Invalidation::Grown`](crate::Invalidation::Grown)).
     pub fn kernel_raised(&self, no: ObjectNo, end: u64) {
         let Ok(attr) = self.store().attr(no) else {
             return;
@@ -305,7 +313,8 @@ impl FileSystem {
         self.volume.stale_files().moment()
     }
 
-    /// The kernel was given attributes or content of these objects by the answer to a request that began at `since`.
+    /// The kernel was given attributes or content of these objects by the answer to a request that
+    /// began at `since`.
     pub fn was_given(&self, objects: &[ObjectNo], since: Moment) {
         for no in objects {
             if self.volume.stale_files().was_given(*no, since)
@@ -440,8 +449,8 @@ impl FileSystem {
         Ok(size)
     }
 
-    /// Punches shared content of a range in steps, all but the last: each piece of it changes a count in the store's table, and an
-    /// operation is to stay small.
+    /// Punches shared content of a range in steps, all but the last: each piece of it changes a
+    /// count in the store's table, and an operation is to stay small.
     pub(crate) fn thin_out(&self, no: ObjectNo, from: u64, end: u64) -> Result<(), FsError> {
         let step = self.options.reclaim_step;
         if end.saturating_sub(from) <= step || !self.store().has_shared(no)? {

@@ -1,15 +1,20 @@
-//! Copying between files: by sharing content where whole blocks meet, by reading and writing elsewhere.
+//! Copying between files: by sharing content where whole blocks meet, by reading and writing
+//! elsewhere.
 //!
 //! # Guarantees
-//! 1. A copy may end early and says how far it came. What is shared takes no room for content and no time that grows with its bytes.
+//! 1. A copy may end early and says how far it came. What is shared takes no room for content and
+//!    no time that grows with its bytes.
 //! 2. Copy and original change independently from then on.
 //! 3. No lock is held for longer than a step of the store takes, however long the range is.
 //!
 //! # How
-//! 1. Offsets that are equal modulo the block size meet: the bytes up to the first whole block are copied, then blocks are shared, the
-//!    end of the file with them when the target ends there too; what is left is copied.
-//! 2. What the source has in memory only would be written twice: if that is much, it is committed first.
-//! 3. Where the store can share nothing (small files, offsets that do not meet, a block that has been shared too often), bytes are copied.
+//! 1. Offsets that are equal modulo the block size meet: the bytes up to the first whole block are
+//!    copied, then blocks are shared, the end of the file with them when the target ends there too;
+//!    what is left is copied.
+//! 2. What the source has in memory only would be written twice: if that is much, it is committed
+//!    first.
+//! 3. Where the store can share nothing (small files, offsets that do not meet, a block that has
+//!    been shared too often), bytes are copied.
 
 use crate::attributes::is_file;
 use crate::{FileSystem, WriteFlags};
@@ -44,8 +49,8 @@ struct Progress {
 }
 
 impl FileSystem {
-    /// Copies from one file to another, or to another place in the same one; says how much: it ends at the end of the source, and early
-    /// after 1 GiB, or 16 MiB of what cannot be shared.
+    /// Copies from one file to another, or to another place in the same one; says how much: it ends
+    /// at the end of the source, and early after 1 GiB, or 16 MiB of what cannot be shared.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for overlapping ranges of one file, and as [`write`](Self::write).

@@ -20,7 +20,8 @@ pub struct FileSystem {
     pub(crate) changes: Arc<dyn Changes>,
     /// Brings what is not here.
     pub(crate) residency: Arc<dyn Residency>,
-    /// What both of these are, if the volume has a server; it is started and ended together with this.
+    /// What both of these are, if the volume has a server; it is started and ended together with
+    /// this.
     pub(crate) replica: Option<Arc<Replica>>,
     pub(crate) syncs: Arc<SyncQueue>,
     pub(crate) background: Mutex<Background>,
@@ -51,12 +52,14 @@ impl FileSystem {
         Ok(Self::with(volume, options, replica))
     }
 
-    /// Returns a file system of an open store that is, or becomes, a replica of the volume behind `upstream`. `device`: its name for people.
-    /// A store that was not one before becomes one: all that is in it is sent, or with `joins` its root is empty and what the server has
-    /// comes here as it is needed.
+    /// Returns a file system of an open store that is, or becomes, a replica of the volume behind
+    /// `upstream`. `device`: its name for people. A store that was not one before becomes one: all
+    /// that is in it is sent, or with `joins` its root is empty and what the server has comes here
+    /// as it is needed.
     ///
     /// # Errors
-    /// What reading or setting the note of who this replica is met; [`FsError::NotEmpty`] when a store that joins has something in it.
+    /// What reading or setting the note of who this replica is met; [`FsError::NotEmpty`] when a
+    /// store that joins has something in it.
     pub fn replica_of(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -95,12 +98,14 @@ impl FileSystem {
         self.volume.store()
     }
 
-    /// Returns what this machine and the server of the volume have to do with each other; `None`: the volume has no server.
+    /// Returns what this machine and the server of the volume have to do with each other; `None`:
+    /// the volume has no server.
     pub fn replica(&self) -> Option<&Arc<Replica>> {
         self.replica.as_ref()
     }
 
-    /// Returns where the content of an object is, and where it would be read from; of a directory, how much of what is known below it is here.
+    /// Returns where the content of an object is, and where it would be read from; of a directory,
+    /// how much of what is known below it is here.
     ///
     /// # Errors
     /// [`FsError::Stale`], [`FsError::Invalid`].
@@ -138,7 +143,8 @@ impl FileSystem {
         self.volume.begin(cost, &*self.changes)
     }
 
-    /// Returns the name that an operation in `parent` is about. That `parent` is a directory is checked first.
+    /// Returns the name that an operation in `parent` is about. That `parent` is a directory is
+    /// checked first.
     pub(crate) fn name_in(&self, parent: ObjectNo, name: &[u8]) -> Result<Name, FsError> {
         if !self.store().attr(parent)?.kind.is_dir() {
             return Err(FsError::NotDir);

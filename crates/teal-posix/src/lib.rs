@@ -1,16 +1,19 @@
 //! POSIX semantics over a volume: names, permissions, content, and the thread that commits.
 //!
 //! # Guarantees
-//! 1. *Atomic*: an operation on names or attributes is in one batch, so a crash shows all of it or nothing. A write larger than
-//!    [`WRITE_STEP`] may be cut between its steps.
-//! 2. *Total*: whatever arguments arrive, the answer is a result or an [`FsError`]; damage is named once in the program's log.
-//! 3. *Kept*: an object that is referred to ([`FileSystem::hold`]) lives on without a name, and is given back at the last
-//!    [`FileSystem::release`], or after a crash.
+//! 1. *Atomic*: an operation on names or attributes is in one batch, so a crash shows all of it or
+//!    nothing. A write larger than [`WRITE_STEP`] may be cut between its steps.
+//! 2. *Total*: whatever arguments arrive, the answer is a result or an [`FsError`]; damage is named
+//!    once in the program's log.
+//! 3. *Kept*: an object that is referred to ([`FileSystem::hold`]) lives on without a name, and is
+//!    given back at the last [`FileSystem::release`], or after a crash.
 //! 4. *Silent*: while nothing changes there is no I/O, with the background thread running or not.
-//! 5. Permissions are the kernel's business (`default_permissions`); this crate enforces only what the kernel cannot.
+//! 5. Permissions are the kernel's business (`default_permissions`); this crate enforces only what
+//!    the kernel cannot.
 //!
 //! # Locks
-//! Those that operations share with the replica are in the table of [`teal_volume`]; `syncs` and `background` are leaves.
+//! Those that operations share with the replica are in the table of [`teal_volume`]; `syncs` and
+//! `background` are leaves.
 
 mod acl;
 mod attributes;

@@ -1,8 +1,8 @@
 //! Reading directories.
 //!
 //! # Guarantees
-//! 1. *Stable*: an entry that is there from the first call to the last is seen exactly once, whatever else comes and goes: a cookie
-//!    belongs to its name.
+//! 1. *Stable*: an entry that is there from the first call to the last is seen exactly once,
+//!    whatever else comes and goes: a cookie belongs to its name.
 //!
 //! # How
 //! Entries are taken out in pieces and shown without any lock.
@@ -31,7 +31,8 @@ pub struct DirEntry {
 }
 
 impl FileSystem {
-    /// Shows the entries after `cookie` (0: all) to `visit`, until it breaks: it had no room for the entry it was shown last.
+    /// Shows the entries after `cookie` (0: all) to `visit`, until it breaks: it had no room for
+    /// the entry it was shown last.
     ///
     /// # Errors
     /// [`FsError::NotDir`], [`FsError::Stale`].
@@ -62,8 +63,9 @@ impl FileSystem {
         })
     }
 
-    /// As [`readdir`](Self::readdir), with attributes. Every entry with attributes that `visit` had room for counts as one reference
-    /// that the caller [releases](Self::release); `.` and `..` come without.
+    /// As [`readdir`](Self::readdir), with attributes. Every entry with attributes that `visit` had
+    /// room for counts as one reference that the caller [releases](Self::release); `.` and `..`
+    /// come without.
     ///
     /// # Errors
     /// As [`readdir`](Self::readdir).

@@ -1,10 +1,11 @@
 //! Finding names and making new ones: lookup, mknod, mkdir, symlink, tmpfile, link.
 //!
-//! Every [`Attr`] returned here counts as one reference that the caller [releases](FileSystem::release).
+//! Every [`Attr`] returned here counts as one reference that the caller
+//! [releases](FileSystem::release).
 //!
 //! # Guarantees
-//! 1. A new object's mode, access control lists and name are in one batch. Where the directory has a default list, it rules and the
-//!    umask does not; symbolic links inherit nothing.
+//! 1. A new object's mode, access control lists and name are in one batch. Where the directory has
+//!    a default list, it rules and the umask does not; symbolic links inherit nothing.
 
 use crate::acl::{self, Acl};
 use crate::attributes::acl_of;
@@ -27,7 +28,8 @@ impl FileSystem {
     /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::NameTooLong`], [`FsError::Stale`].
     pub fn lookup(&self, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
         let find = || match name {
-            // Of files, too: so the kernel finds again what it has forgotten and a handle (NFS) leads to.
+            // Of files, too: so the kernel finds again what it has forgotten and a handle (NFS)
+            // leads to.
             b"." => Ok(parent),
             b".." if !self.store().attr(parent)?.kind.is_dir() => Err(FsError::NotDir),
             b".." => Ok(self.store().parent(parent)?),
@@ -62,7 +64,8 @@ impl FileSystem {
             .0)
     }
 
-    /// Makes a file, pipe, socket or device. `mode` holds the type, `rdev` is in the kernel's `new_encode_dev` form.
+    /// Makes a file, pipe, socket or device. `mode` holds the type, `rdev` is in the kernel's
+    /// `new_encode_dev` form.
     ///
     /// # Errors
     /// [`FsError::Exists`], [`FsError::Invalid`] for other types, [`FsError::NotFound`] in a removed directory, and as
@@ -258,7 +261,8 @@ impl FileSystem {
         Ok(no)
     }
 
-    /// Returns the cost of a new object, which may inherit the access control list of the directory twice.
+    /// Returns the cost of a new object, which may inherit the access control list of the directory
+    /// twice.
     fn cost_of_new(&self, parent: ObjectNo) -> Result<Cost, StoreError> {
         let list = self.store().xattr(parent, acl::DEFAULT)?;
         let inherited = 2 * list.map_or(0, |list| list.len() as u64);

@@ -40,7 +40,8 @@ impl AtimePolicy {
 pub struct FileSystemOptions {
     /// When reading changes the access time.
     pub atime: AtimePolicy,
-    /// Bytes of content given back in one operation; what is larger goes in steps, in the background.
+    /// Bytes of content given back in one operation; what is larger goes in steps, in the
+    /// background.
     pub reclaim_step: u64,
     /// Whether energy is at hand: an idle store is cleaned ahead.
     pub powered: bool,

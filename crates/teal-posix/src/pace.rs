@@ -1,16 +1,19 @@
 //! How fast the background cleans: a pure function of what it sees.
 //!
 //! # Guarantees
-//! 1. *Load*: while the store is written to, cleaning begins when little can be written before somebody must wait, and gains as much as
-//!    was written since the last round: the rate follows the load. Cleaning earlier would move what is about to die.
-//! 2. *Idle*: when nothing has been written for a while, on external power, it goes on until a comfortable share is free, but moves only
-//!    what gives much back.
-//! 3. *Silent*: idle rounds end: each must set at least one segment free, or there is none until something else is written.
+//! 1. *Load*: while the store is written to, cleaning begins when little can be written before
+//!    somebody must wait, and gains as much as was written since the last round: the rate follows
+//!    the load. Cleaning earlier would move what is about to die.
+//! 2. *Idle*: when nothing has been written for a while, on external power, it goes on until a
+//!    comfortable share is free, but moves only what gives much back.
+//! 3. *Silent*: idle rounds end: each must set at least one segment free, or there is none until
+//!    something else is written.
 
 use std::time::Duration;
 use teal_log::{Counts, Space};
 
-/// Cleaning starts when less than this part of the segments can be written before somebody must wait.
+/// Cleaning starts when less than this part of the segments can be written before somebody must
+/// wait.
 const LOW_PART: u64 = 100;
 /// At least so many segments.
 const LOW_SEGMENTS: u64 = 4;

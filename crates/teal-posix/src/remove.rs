@@ -10,7 +10,8 @@ use teal_volume::{Change, Fate, touch_directory, touch_object};
 const RETRIES: u32 = 8;
 
 impl FileSystem {
-    /// Repeats `attempt`, which answers `None` when a name leads elsewhere than it did before the locks were taken.
+    /// Repeats `attempt`, which answers `None` when a name leads elsewhere than it did before the
+    /// locks were taken.
     pub(crate) fn retry_names<T>(
         &self,
         mut attempt: impl FnMut() -> Result<Option<T>, FsError>,
@@ -109,7 +110,8 @@ impl FileSystem {
     }
 }
 
-/// Locks directories that were named by the caller and objects that were found by name; `None` when one of the latter is gone.
+/// Locks directories that were named by the caller and objects that were found by name; `None` when
+/// one of the latter is gone.
 pub(crate) fn lock_found<'o>(
     op: &'o Op<'_>,
     dirs: &[ObjectNo],

@@ -4,8 +4,9 @@
 //! 1. The directories are always one tree: a directory never comes to lie inside itself.
 //!
 //! # How
-//! Names are looked up without locks, the objects are locked together, the names are looked at again. Directories change their parent
-//! only under `moves`, so the way up from the target, walked before the locks are taken, stays true until they are released.
+//! Names are looked up without locks, the objects are locked together, the names are looked at
+//! again. Directories change their parent only under `moves`, so the way up from the target, walked
+//! before the locks are taken, stays true until they are released.
 
 use crate::FileSystem;
 use crate::remove::lock_found;
@@ -16,7 +17,8 @@ use teal_volume::{Change, Fate, touch_directory, touch_object};
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
-/// A directory deeper than this is taken to lie inside everything: it cannot be moved into, and damage cannot lead in circles.
+/// A directory deeper than this is taken to lie inside everything: it cannot be moved into, and
+/// damage cannot lead in circles.
 const DEPTH_MAX: u32 = 1 << 20;
 
 /// What a rename does with the name it goes to.

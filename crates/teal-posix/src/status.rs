@@ -15,7 +15,8 @@ pub struct StatFs {
     pub blocks: u64,
     /// Blocks that hold nothing.
     pub free: u64,
-    /// Blocks that can still be written: the disk under the store may have room for fewer than are free.
+    /// Blocks that can still be written: the disk under the store may have room for fewer than are
+    /// free.
     pub available: u64,
     /// Objects that could be there.
     pub files: u64,
@@ -98,8 +99,9 @@ impl FileSystem {
         })
     }
 
-    /// Makes everything that happened before durable: `fsync`, `fdatasync` and `fsync` of a directory, `syncfs`. All objects share one
-    /// log, so none of them can be cheaper than the others.
+    /// Makes everything that happened before durable: `fsync`, `fdatasync` and `fsync` of a
+    /// directory, `syncfs`. All objects share one log, so none of them can be cheaper than the
+    /// others.
     ///
     /// # Errors
     /// [`FsError::Io`]; then nothing more is promised until the volume is mounted again.
@@ -107,7 +109,8 @@ impl FileSystem {
         self.volume.sync()
     }
 
-    /// Ends the file system: stops the background thread, gives back what nobody refers to, closes the store. Reading goes on.
+    /// Ends the file system: stops the background thread, gives back what nobody refers to, closes
+    /// the store. Reading goes on.
     ///
     /// # Errors
     /// [`FsError::Io`] when the store cannot be closed properly; what was not synced may be lost then.

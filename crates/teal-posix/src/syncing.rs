@@ -1,8 +1,11 @@
-//! One commit for all the requests that wait for durability: a thread that commits for them together.
+//! One commit for all the requests that wait for durability: a thread that commits for them
+//! together.
 //!
 //! # Guarantees
-//! 1. Every request is answered exactly once, after a commit that began when it was already in the queue.
-//! 2. A waiting request occupies no thread of its own, so that a few request threads can gather many fsyncs.
+//! 1. Every request is answered exactly once, after a commit that began when it was already in the
+//!    queue.
+//! 2. A waiting request occupies no thread of its own, so that a few request threads can gather
+//!    many fsyncs.
 //! 3. A request that is alone never waits for others; any other waits at most
 //!    [`PATIENCE_MAX`](crate::sync_queue::PATIENCE_MAX) for those that were there just before.
 
@@ -13,7 +16,8 @@ use std::thread::JoinHandle;
 use teal_volume::FsError;
 
 impl FileSystem {
-    /// Calls `done` when everything that happened before is durable, or could not be made so; on another thread if there is one.
+    /// Calls `done` when everything that happened before is durable, or could not be made so; on
+    /// another thread if there is one.
     pub fn sync_then(&self, done: impl FnOnce(Result<(), FsError>) + Send + 'static) {
         let mut state = self.syncs.state.lock();
         if state.running {

@@ -1,4 +1,5 @@
-//! Extended attributes: `user.`, `security.`, `trusted.`, and the access control lists among those of `system.`.
+//! Extended attributes: `user.`, `security.`, `trusted.`, and the access control lists among those
+//! of `system.`.
 //!
 //! # Guarantees
 //! 1. A list and the mode it goes with change in one operation.
@@ -81,13 +82,16 @@ impl FileSystem {
         })
     }
 
-    /// Sets an extended attribute. An access control list changes the mode with it, and is not kept where the mode says all of it;
-    /// with `kill_sgid` the set-group-id bit goes then: the caller is not in the group.
+    /// Sets an extended attribute. An access control list changes the mode with it, and is not kept
+    /// where the mode says all of it; with `kill_sgid` the set-group-id bit goes then: the caller
+    /// is not in the group.
     ///
     /// # Errors
-    /// For lists [`FsError::OnlyDir`] for a default one on anything else, [`FsError::Invalid`] for what is not well-formed;
+    /// For lists [`FsError::OnlyDir`] for a default one on anything else, [`FsError::Invalid`] for
+    /// what is not well-formed;
     /// [`FsError::ValueTooBig`], [`FsError::NoSpace`] when all of them together are too big, [`FsError::Permission`] for `user.` on
-    /// what is neither file nor directory, [`FsError::Exists`], and as [`getxattr`](Self::getxattr).
+    /// what is neither file nor directory, [`FsError::Exists`], and as
+    /// [`getxattr`](Self::getxattr).
     pub fn setxattr(
         &self,
         no: ObjectNo,

@@ -1,4 +1,5 @@
-//! A store at its limits: filled and emptied, overwritten for long, near full all its life. Figures at full size: `cargo xtask bench space`.
+//! A store at its limits: filled and emptied, overwritten for long, near full all its life. Figures
+//! at full size: `cargo xtask bench space`.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
@@ -203,7 +204,8 @@ fn overwriting_a_store_at_ninety_percent_ten_times_over_goes_on() {
     }
 }
 
-/// The bound of the full size, counted on a smaller store: 3 bytes written for one at 80 %, hot and cold.
+/// The bound of the full size, counted on a smaller store: 3 bytes written for one at 80 %, hot and
+/// cold.
 #[test]
 fn hot_and_cold_data_at_eighty_percent_cost_less_than_three_writes_for_one() {
     let mut run = Run::new(Load {

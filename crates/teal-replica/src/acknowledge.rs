@@ -1,10 +1,12 @@
 //! What became of a batch of this replica.
 //!
 //! # Guarantees
-//! 1. A component that was committed as it was sent is the server's from then on; changes since then have it as their base.
-//! 2. One that lost a conflict is not taken for the server's: unless it has changed again, the server's state is installed; if it has,
-//!    the conflict is met again, with the whole content.
-//! 3. What has changed here since meets the conflict with what others have changed behind the batch's back, though the position has passed both.
+//! 1. A component that was committed as it was sent is the server's from then on; changes since
+//!    then have it as their base.
+//! 2. One that lost a conflict is not taken for the server's: unless it has changed again, the
+//!    server's state is installed; if it has, the conflict is met again, with the whole content.
+//! 3. What has changed here since meets the conflict with what others have changed behind the
+//!    batch's back, though the position has passed both.
 
 use super::committed::CommittedBatch;
 use super::note::{Components, DirtyContent, Tail};
@@ -23,8 +25,9 @@ pub(crate) struct Free {
     pub(crate) attributes: bool,
     /// The times among them: not while content is dirty, which has a time of its own.
     pub(crate) times: bool,
-    /// Times that are older than those here: not while a name or an extended attribute is dirty, which moved them on and of which the
-    /// server has not heard; and not those of a directory that is listed here, where it is its entries that may be dirty.
+    /// Times that are older than those here: not while a name or an extended attribute is dirty,
+    /// which moved them on and of which the server has not heard; and not those of a directory that
+    /// is listed here, where it is its entries that may be dirty.
     pub(crate) older: bool,
     pub(crate) data: bool,
     /// What was sent of it lies elsewhere at the server than here.
@@ -34,7 +37,8 @@ pub(crate) struct Free {
     pub(crate) xattrs: bool,
 }
 
-/// Settles what is in flight of an object whose state after the batch is known, and says what may be installed.
+/// Settles what is in flight of an object whose state after the batch is known, and says what may
+/// be installed.
 pub(crate) fn acknowledge(
     note: &mut Note,
     version: &Version,
@@ -73,7 +77,8 @@ pub(crate) fn acknowledge(
     let named = all || part.links.is_some();
     note.in_flight = None;
     let dirty = &mut note.dirty;
-    // The position may have passed the batch before it is settled: what has changed here since began no later than there.
+    // The position may have passed the batch before it is settled: what has changed here since
+    // began no later than there.
     dirty.attributes = dirty.attributes.map(|base| match attributes {
         (true, true) => seq,
         (true, false) => part.attributes.unwrap_or(base).min(seq),
@@ -89,13 +94,15 @@ pub(crate) fn acknowledge(
     }
     if let Some((base, names)) = &mut dirty.links {
         if dirty.gone {
-            // Removed here without another's change of what was in flight having been seen: the server must notice.
+            // Removed here without another's change of what was in flight having been seen: the
+            // server must notice.
             *base = unseen(&part, version, seq).map_or(*base, |seen| seen.min(*base));
         } else if named {
             *base = seq;
         }
         if named {
-            // Whatever became of the names that were sent: these are the ones it has, and what is dirty begins there.
+            // Whatever became of the names that were sent: these are the ones it has, and what is
+            // dirty begins there.
             *names = version.links.clone();
         }
     }
@@ -122,7 +129,8 @@ pub(crate) fn acknowledge(
     }
 }
 
-/// Content that has changed here since a batch took some along, once it is known what became of that. `there`, `here`: the sizes.
+/// Content that has changed here since a batch took some along, once it is known what became of
+/// that. `there`, `here`: the sizes.
 fn acknowledge_newer(
     newer: &mut DirtyContent,
     in_batch: Option<&DirtyContent>,
@@ -157,7 +165,8 @@ fn acknowledge_newer(
     }
 }
 
-/// Up to where the changes of others to what was in flight have been seen here, if there are later ones: they were not installed, though the position has passed them.
+/// Up to where the changes of others to what was in flight have been seen here, if there are later
+/// ones: they were not installed, though the position has passed them.
 fn unseen(in_batch: &Components, version: &Version, seq: CommitSeq) -> Option<CommitSeq> {
     let xattrs = in_batch.xattrs.iter().map(|(_, base)| *base).min();
     let data = in_batch.data.as_ref().map(|dirty| dirty.base);
@@ -174,8 +183,8 @@ fn unseen(in_batch: &Components, version: &Version, seq: CommitSeq) -> Option<Co
 }
 
 impl Replica {
-    /// Settles what was in flight in a batch and did not appear in history behind it: what lost a conflict, or changed nothing. The server says how
-    /// these objects are.
+    /// Settles what was in flight in a batch and did not appear in history behind it: what lost a
+    /// conflict, or changed nothing. The server says how these objects are.
     pub(crate) fn acknowledge_rest(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
         let rest = self.objects_in_flight()?;
         for objects in rest.chunks(WANTS_MAX) {
@@ -204,7 +213,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What this batch changed and others have removed since, if it has changed here again: the server says how it was when the batch had committed.
+    /// What this batch changed and others have removed since, if it has changed here again: the
+    /// server says how it was when the batch had committed.
     pub(crate) fn acknowledge_gone(
         &self,
         gone: &[ObjectNo],

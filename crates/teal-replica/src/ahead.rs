@@ -1,10 +1,12 @@
 //! How much comes ahead of what is needed, and that it comes once.
 //!
 //! # Guarantees
-//! 1. *In proportion*: a window grows by what of it is used, sooner or later, and shrinks by half of what was not when somebody had to wait again, or
-//!    by half when it took long. So a walk over all that is there soon has whole replies, several at a time, and who reads here and there what he needs.
-//! 2. *Once*: content that one thread is fetching is not fetched by another, but waited for by whoever needs it, until that has ended, well
-//!    or not.
+//! 1. *In proportion*: a window grows by what of it is used, sooner or later, and shrinks by half
+//!    of what was not when somebody had to wait again, or by half when it took long. So a walk over
+//!    all that is there soon has whole replies, several at a time, and who reads here and there
+//!    what he needs.
+//! 2. *Once*: content that one thread is fetching is not fetched by another, but waited for by
+//!    whoever needs it, until that has ended, well or not.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -68,7 +70,8 @@ impl Window {
         }
     }
 
-    /// An object is used up to `end`. Whether more should come now: that had come ahead, and half of the window has room again.
+    /// An object is used up to `end`. Whether more should come now: that had come ahead, and half
+    /// of the window has room again.
     pub(super) fn uses(&self, no: ObjectNo, end: u64) -> bool {
         if !self.has_unused.load(Ordering::Relaxed) {
             return false;
@@ -83,7 +86,8 @@ impl Window {
         open.fresh <= open.size / 2
     }
 
-    /// The size, and how much more may come now: what came since somebody had to wait and was not used takes room.
+    /// The size, and how much more may come now: what came since somebody had to wait and was not
+    /// used takes room.
     pub(super) fn room(&self) -> (u64, u64) {
         let open = self.state.lock();
         (open.size, open.size.saturating_sub(open.fresh))

@@ -1,8 +1,9 @@
 //! A volume that lived alone gets a server: everything in it is to be sent.
 //!
 //! # Guarantees
-//! 1. All objects are noted as new before anything is fetched or sent: nothing of the server's is taken for this volume's, no name that is
-//!    here gives way to one from there, and no batch names what the server has never heard of.
+//! 1. All objects are noted as new before anything is fetched or sent: nothing of the server's is
+//!    taken for this volume's, no name that is here gives way to one from there, and no batch names
+//!    what the server has never heard of.
 //! 2. What a crash interrupts goes on where it was.
 
 use super::{Note, Replica, SyncError};
@@ -36,7 +37,8 @@ impl Replica {
         self.volume.sync()
     }
 
-    /// The root is there on both sides: of one that joins the server's holds, otherwise this one's attributes do.
+    /// The root is there on both sides: of one that joins the server's holds, otherwise this one's
+    /// attributes do.
     fn announce_root(&self, joins: bool) -> Result<(), FsError> {
         let root = ObjectNo::ROOT;
         let cost = Cost::note()

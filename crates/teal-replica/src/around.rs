@@ -18,8 +18,9 @@ struct Search<'a> {
 }
 
 impl Replica {
-    /// Shows what lies around an object: what follows it in its directory, each directory with all that is below it, then what is before it there; then the
-    /// same for its directory, and so on up to the root. Until `visit` has enough, or many were shown.
+    /// Shows what lies around an object: what follows it in its directory, each directory with all
+    /// that is below it, then what is before it there; then the same for its directory, and so on
+    /// up to the root. Until `visit` has enough, or many were shown.
     pub(crate) fn around<E: From<StoreError>>(
         &self,
         no: ObjectNo,

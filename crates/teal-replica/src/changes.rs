@@ -1,10 +1,13 @@
 //! Recording what changes here, in the batch of the change.
 //!
 //! # Guarantees
-//! 1. A component that the server does not have is dirty, with the position in history at its first change as its base.
-//! 2. A file that is only appended to keeps a *tail* in its note, until something else is done to its content.
+//! 1. A component that the server does not have is dirty, with the position in history at its first
+//!    change as its base.
+//! 2. A file that is only appended to keeps a *tail* in its note, until something else is done to
+//!    its content.
 //! 3. What was made and removed between two flushes leaves no trace.
-//! 4. A note is written into the batch of the change it tells of, so it is durable exactly when the change is.
+//! 4. A note is written into the batch of the change it tells of, so it is durable exactly when the
+//!    change is.
 
 use super::note::{DirtyContent, Tail};
 use super::{Note, Replica};
@@ -16,7 +19,8 @@ use teal_volume::{Base, Change, Changes};
 
 /// Changed content is noted in blocks, so that a small change costs the server as little.
 const BLOCK: u64 = 4 << 10;
-/// What is written at the end is noted in pieces of this size, so that appends in a row change the note rarely: behind the end nothing is sent.
+/// What is written at the end is noted in pieces of this size, so that appends in a row change the
+/// note rarely: behind the end nothing is sent.
 const GRAIN: u64 = 256 << 10;
 /// The most ranges of changed content; beyond, the smallest gaps are sent too.
 const DIRTY_MAX: usize = 64;
@@ -94,7 +98,8 @@ impl Changes for Replica {
 }
 
 impl Replica {
-    /// Changes the note of a locked object, with the position that its changes from now on are made at.
+    /// Changes the note of a locked object, with the position that its changes from now on are made
+    /// at.
     fn change_note(
         &self,
         locked: &mut Locked<'_>,

@@ -1,4 +1,5 @@
-//! Installing single components of an object that is locked: attributes, extended attributes, content.
+//! Installing single components of an object that is locked: attributes, extended attributes,
+//! content.
 
 use super::Note;
 use super::acknowledge::Free;
@@ -44,11 +45,13 @@ pub(super) fn install_attributes(
     }
 }
 
-/// Whether all extended attributes of the server's state are there beside those that are dirty here.
+/// Whether all extended attributes of the server's state are there beside those that are dirty
+/// here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fits {
     Fully,
-    /// Together they are more than an object can have: the server decides which, when it has those from here.
+    /// Together they are more than an object can have: the server decides which, when it has those
+    /// from here.
     Partly,
 }
 
@@ -135,7 +138,8 @@ pub(super) fn install_content(
     let no = version.object;
     let size = locked.attr(no).size;
     let all = [(0, END)];
-    // A file of which a part is absent already, of another commit than this one: the ranges tell from where on.
+    // A file of which a part is absent already, of another commit than this one: the ranges tell
+    // from where on.
     let changed = match ranges {
         Some(ranges) => ranges,
         None if !note.absent.is_empty()
@@ -160,7 +164,8 @@ pub(super) fn install_content(
     note.absent.remove(version.size, END);
     note.data_seq = version.data_seq;
     for (from, to) in note.absent.iter() {
-        // Blocks that lie in it altogether are given back; what is beside them is covered by the note.
+        // Blocks that lie in it altogether are given back; what is beside them is covered by the
+        // note.
         locked.punch(no, from, to.min(size.max(from)))?;
     }
     if size != version.size {

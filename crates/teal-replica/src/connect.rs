@@ -1,8 +1,10 @@
 //! Saying hello: who this replica is to the server, and how its past looks from there.
 //!
 //! # Guarantees
-//! 1. Nothing is sent before the server has said that this replica's life is the one it knows, or has given it a new one.
-//! 2. A server without the history this replica has seen is offered what it lost (`offer`) before anything else.
+//! 1. Nothing is sent before the server has said that this replica's life is the one it knows, or
+//!    has given it a new one.
+//! 2. A server without the history this replica has seen is offered what it lost (`offer`) before
+//!    anything else.
 
 use super::{Identity, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
@@ -35,7 +37,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Asks the server for something, and once more after another hello if it has begun anew since it was greeted.
+    /// Asks the server for something, and once more after another hello if it has begun anew since
+    /// it was greeted.
     pub(crate) fn greeted<T>(
         &self,
         ask: impl Fn() -> Result<T, SyncError>,
@@ -125,7 +128,8 @@ impl Replica {
         };
         let next = u64::from(lease) * LEASE;
         self.identify(|identity| {
-            // Both at once: what is made meanwhile has a number of either life, and not one beyond the lease.
+            // Both at once: what is made meanwhile has a number of either life, and not one beyond
+            // the lease.
             *self.next.lock() = next;
             (identity.volume, identity.replica) = (welcome.volume.get(), welcome.replica);
             (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);

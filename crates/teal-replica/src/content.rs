@@ -2,8 +2,10 @@
 //!
 //! # Guarantees
 //! 1. *Bounded*: at most [`HELD`] bytes of content and one chunk more are in memory.
-//! 2. *Not twice*: a chunk the server has is not sent; one it has been sent stays in the list of this flush.
-//! 3. Content that is long on its way is interrupted by what is due: [`SyncError::Later`]. What was sent stays at the server.
+//! 2. *Not twice*: a chunk the server has is not sent; one it has been sent stays in the list of
+//!    this flush.
+//! 3. Content that is long on its way is interrupted by what is due: [`SyncError::Later`]. What was
+//!    sent stays at the server.
 //! 4. Content that only the server has is never sent back as zeros.
 
 use super::large::Turn;
@@ -73,7 +75,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// The operations that bring a file's changed content to the server; its chunks are sent, or held to be.
+    /// The operations that bring a file's changed content to the server; its chunks are sent, or
+    /// held to be.
     pub(crate) fn file(
         &mut self,
         no: ObjectNo,
@@ -121,7 +124,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// The operation that brings a tail to the server; `None` if something else was done to the content since the cut, or it is too large for one operation.
+    /// The operation that brings a tail to the server; `None` if something else was done to the
+    /// content since the cut, or it is too large for one operation.
     fn tail(
         &mut self,
         no: ObjectNo,

@@ -1,13 +1,16 @@
 //! The cut: what is dirty becomes a batch, all at one moment.
 //!
 //! # Guarantees
-//! 1. Names are cut together: under the exclusive `namespace` lock, so that the server sees a state of the tree that there was here.
-//! 2. A batch is closed: with an object go the new directories it lies in and the objects whose names it took.
+//! 1. Names are cut together: under the exclusive `namespace` lock, so that the server sees a state
+//!    of the tree that there was here.
+//! 2. A batch is closed: with an object go the new directories it lies in and the objects whose
+//!    names it took.
 //! 3. What is in flight is noted before anything is sent; a crash at any point finds it again.
 //!
 //! # How
-//! A new batch is announced in the identity first (without parts), then every object's note is changed. Should the program end in between, the
-//! notes name a batch that was never sent, and everything is taken back.
+//! A new batch is announced in the identity first (without parts), then every object's note is
+//! changed. Should the program end in between, the notes name a batch that was never sent, and
+//! everything is taken back.
 
 use super::large::{Before, Divided};
 use super::note::{Components, DirtyContent, InFlight, Note};
@@ -169,7 +172,8 @@ impl Replica {
         Ok((chosen.into_iter().collect(), true))
     }
 
-    /// A few objects, those with the least content first; removals when nothing else is left, children before their directories.
+    /// A few objects, those with the least content first; removals when nothing else is left,
+    /// children before their directories.
     fn choose_few(
         &self,
         dirty: Vec<ObjectNo>,
@@ -223,7 +227,8 @@ impl Replica {
             }
             self.close_over(*no, &had, &mut chosen)?;
         }
-        // Removed directories must be empty at the server by then: removals go when all else has gone.
+        // Removed directories must be empty at the server by then: removals go when all else has
+        // gone.
         if limit < OBJECTS_MAX && !chosen.is_empty() && !last.is_empty() {
             return Ok((chosen.into_iter().collect(), true));
         }
@@ -276,7 +281,8 @@ impl Replica {
         if note.in_flight.is_some()
             || ((note.dirty.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT)
         {
-            // A file without a name stays here until it gets one; so does one that lost it to another of the server's.
+            // A file without a name stays here until it gets one; so does one that lost it to
+            // another of the server's.
             return Ok(());
         }
         let mut part = std::mem::take(&mut note.dirty);
@@ -395,8 +401,9 @@ fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
         .collect()
 }
 
-/// The difference between the names the server has and those that are here: as many moves as possible. They were made at `time`, or before:
-/// what nobody changes must not get younger by being sent.
+/// The difference between the names the server has and those that are here: as many moves as
+/// possible. They were made at `time`, or before: what nobody changes must not get younger by being
+/// sent.
 fn cut_names(
     cut: &mut Cut,
     no: ObjectNo,

@@ -22,8 +22,9 @@ use teal_volume::{FsError, Rank, RankedMutex, RankedMutexGuard, RankedRwLock, Vo
 const CONTENT_LOCKS: u64 = 64;
 /// A server that does not answer makes others wait if it took longer than this to tell.
 const SLOW: Duration = Duration::from_secs(1);
-/// How long a position waits for the kernel to hear what has changed up to it. It hears within microseconds, but for a page that is locked
-/// until a request is answered that waits for the server, or for the position.
+/// How long a position waits for the kernel to hear what has changed up to it. It hears within
+/// microseconds, but for a page that is locked until a request is answered that waits for the
+/// server, or for the position.
 pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
 /// What threads tell each other.
 #[derive(Debug, Default)]
@@ -49,7 +50,8 @@ pub(crate) struct State {
     pub(crate) stuck: Option<String>,
     /// Whether the server has said welcome since it could not be reached.
     pub(crate) is_connected: bool,
-    /// A copy of this store has made objects with numbers that are this one's to give: it needs another life, whatever the server knows.
+    /// A copy of this store has made objects with numbers that are this one's to give: it needs
+    /// another life, whatever the server knows.
     pub(crate) is_copied: bool,
     /// Objects may need a second look.
     pub(crate) needs_look: bool,
@@ -73,11 +75,13 @@ pub struct Replica {
     pub(crate) seen: AtomicU64,
     /// What the server has been told of what is kept here; changes under `applying`.
     pub(crate) told: Mutex<kept::KeptTold>,
-    /// How far there is nothing that concerns this replica: from a position, to a commit with its digest.
+    /// How far there is nothing that concerns this replica: from a position, to a commit with its
+    /// digest.
     pub(crate) quiet: Mutex<Option<(CommitSeq, CommitSeq, [u8; 32])>>,
     /// The directory whose entries are just coming in.
     pub(crate) listing: Mutex<Option<ObjectNo>>,
-    /// Directories whose entries were here are to be listed again: names may have been looked up in them.
+    /// Directories whose entries were here are to be listed again: names may have been looked up in
+    /// them.
     pub(crate) lists_again: AtomicBool,
     /// What cannot be sent or installed; a leaf lock.
     pub(crate) stuck: Mutex<stuck::StuckList>,
@@ -119,7 +123,8 @@ impl Upstream for Nowhere {
 }
 
 impl Replica {
-    /// Returns the replica that a store is, without a server to talk to: changes are noted for it. `None`: the store is no replica's.
+    /// Returns the replica that a store is, without a server to talk to: changes are noted for it.
+    /// `None`: the store is no replica's.
     ///
     /// # Errors
     /// What reading the note of who this replica is met.
@@ -132,12 +137,14 @@ impl Replica {
         Ok(Some(Arc::new(replica)))
     }
 
-    /// Returns the replica that a store is, or becomes, of the volume behind `upstream`. `device`: the name of this machine for people.
-    /// A store that was not one before becomes one: all that is in it is sent, or with `joins` its root is empty and what the server
-    /// has comes here as it is needed.
+    /// Returns the replica that a store is, or becomes, of the volume behind `upstream`. `device`:
+    /// the name of this machine for people. A store that was not one before becomes one: all that
+    /// is in it is sent, or with `joins` its root is empty and what the server has comes here as it
+    /// is needed.
     ///
     /// # Errors
-    /// What reading or setting the note of who this replica is met; [`FsError::NotEmpty`] when a store that joins has something in it.
+    /// What reading or setting the note of who this replica is met; [`FsError::NotEmpty`] when a
+    /// store that joins has something in it.
     pub fn of_server(
         volume: &Arc<Volume>,
         upstream: Arc<dyn Upstream>,
@@ -254,7 +261,8 @@ impl Replica {
             .ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
     }
 
-    /// The proof that a client of the volume wrote a drive's label: with the key of the server, or that which it had when it was last there.
+    /// The proof that a client of the volume wrote a drive's label: with the key of the server, or
+    /// that which it had when it was last there.
     pub(crate) fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
         let key = self.identity.lock().key;
         match self.domain() {

@@ -1,11 +1,13 @@
 //! Room for what comes: content that the server has too makes way for it.
 //!
 //! # Guarantees
-//! 1. Only content that the server has, as it is here, goes: nothing that is dirty or in flight, and nothing while the server cannot be asked.
-//!    Then it is absent, as if it had never been read here.
+//! 1. Only content that the server has, as it is here, goes: nothing that is dirty or in flight,
+//!    and nothing while the server cannot be asked. Then it is absent, as if it had never been read
+//!    here.
 //! 2. What was read or written since it was last looked at goes later (second chance).
 //! 3. A search ends: it looks at each object twice at most.
-//! 4. Whoever reads holds the lock of what is absent while he looks and reads; nothing goes away under him.
+//! 4. Whoever reads holds the lock of what is absent while he looks and reads; nothing goes away
+//!    under him.
 
 use super::{Note, Replica, SyncError};
 use crate::seeded::{Bug, bug};
@@ -55,7 +57,8 @@ impl Replica {
         }
     }
 
-    /// Gives up content that the server has, too, until it took so many bytes; says how many it took. It comes again when it is needed.
+    /// Gives up content that the server has, too, until it took so many bytes; says how many it
+    /// took. It comes again when it is needed.
     ///
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
@@ -131,7 +134,8 @@ impl Replica {
         }
     }
 
-    /// Gives up the content of an object, whose bytes it says; `None`: it stays. Under `applying`: the position stays. `waits`: for who reads it.
+    /// Gives up the content of an object, whose bytes it says; `None`: it stays. Under `applying`:
+    /// the position stays. `waits`: for who reads it.
     pub(super) fn evict_one(
         &self,
         no: ObjectNo,

@@ -2,10 +2,13 @@
 //!
 //! # Guarantees
 //! 1. *Not stale*: content is installed only while the note still means the commit it was read of.
-//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
-//! 3. *Ahead*: with a part of a file comes what follows; with all of it come other files [`around`](Client::around) it: as much as nearly nobody
-//!    notices ([`BESIDE`]). More comes while whoever waited goes on (`fetch_ahead`). Nothing comes twice ([`Flight`]).
-//! 4. What comes ahead takes nothing away: if it is damaged there, or its request fails, what is needed is still here.
+//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was
+//!    out of reach a moment ago.
+//! 3. *Ahead*: with a part of a file comes what follows; with all of it come other files
+//!    [`around`](Client::around) it: as much as nearly nobody notices ([`BESIDE`]). More comes
+//!    while whoever waited goes on (`fetch_ahead`). Nothing comes twice ([`Flight`]).
+//! 4. What comes ahead takes nothing away: if it is damaged there, or its request fails, what is
+//!    needed is still here.
 
 use super::ahead::Flight;
 use super::{Note, Replica, SyncError, unexpected};
@@ -23,7 +26,8 @@ use teal_volume::FsError;
 const GRACE: Duration = Duration::from_secs(5);
 /// How often content may be another one before the operation fails.
 const RETRIES: u32 = 16;
-/// As much of it comes with what is needed: more would make who reads one small file wait on a slow line.
+/// As much of it comes with what is needed: more would make who reads one small file wait on a slow
+/// line.
 const BESIDE: u64 = 64 << 10;
 /// With drives attached, so many times as much is looked at: most of it may be on them.
 const BEHIND: u64 = 4;
@@ -64,8 +68,8 @@ fn in_replies(wants: &[Want]) -> Vec<Vec<Want>> {
 }
 
 impl Replica {
-    /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody waits for it but the thread that asks
-    /// for news, which is told to try.
+    /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody
+    /// waits for it but the thread that asks for news, which is told to try.
     pub(super) fn try_reach(&self) -> Result<(), FsError> {
         let now = self.monotonic();
         let mut state = self.state.lock();
@@ -183,7 +187,8 @@ impl Replica {
         Ok((note, absent))
     }
 
-    /// Reads and enters all that is wanted; whether the object's content is another one by now. It is needed up to `to`.
+    /// Reads and enters all that is wanted; whether the object's content is another one by now. It
+    /// is needed up to `to`.
     pub(super) fn read_content(
         &self,
         (no, to): (ObjectNo, u64),
@@ -233,7 +238,8 @@ impl Replica {
         Ok(is_stale)
     }
 
-    /// The content there is another one by now. If this one has changed here, its old content comes from history; if not, the new state comes.
+    /// The content there is another one by now. If this one has changed here, its old content comes
+    /// from history; if not, the new state comes.
     fn fetch_stale(&self, no: ObjectNo, note: &Note, want: Want) -> Result<(), SyncError> {
         if note.dirty.data.is_none()
             && note
@@ -272,8 +278,9 @@ impl Replica {
         self.fill(&want, len, pieces)
     }
 
-    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would come to, but for what is read from a drive at less
-    /// cost. None that is more than half of the window.
+    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would
+    /// come to, but for what is read from a drive at less cost. None that is more than half of the
+    /// window.
     pub(super) fn neighbours(
         &self,
         no: ObjectNo,

@@ -1,14 +1,19 @@
 //! Content that comes before anybody asks for it, while whoever reads goes on.
 //!
 //! # Guarantees
-//! 1. *In proportion*: of what nobody has used yet there is never more than the [`Window`](super::ahead::Window) says, from the last place where somebody
-//!    had to wait. So who stops reading soon has nothing more come; who reads on has the next part come when half of it is used.
-//! 2. *Bounded*: [`AT_ONCE`] requests at a time, each of one reply. Nothing is asked of a server that did not answer a moment ago.
-//! 3. *Nobody waits* for it but who needs it: it comes on threads of its own, and enters as what was asked for does.
+//! 1. *In proportion*: of what nobody has used yet there is never more than the
+//!    [`Window`](super::ahead::Window) says, from the last place where somebody had to wait. So who
+//!    stops reading soon has nothing more come; who reads on has the next part come when half of it
+//!    is used.
+//! 2. *Bounded*: [`AT_ONCE`] requests at a time, each of one reply. Nothing is asked of a server
+//!    that did not answer a moment ago.
+//! 3. *Nobody waits* for it but who needs it: it comes on threads of its own, and enters as what
+//!    was asked for does.
 //!
 //! # How
-//! Whoever has to wait, or uses what came ahead, says [`where`](super::lookout::Lookout::give) that was. The threads look what lies there and is absent, one after the
-//! other, until the window is full or there is nothing. Without threads, a round with the server does it.
+//! Whoever has to wait, or uses what came ahead, says [`where`](super::lookout::Lookout::give) that
+//! was. The threads look what lies there and is absent, one after the other, until the window is
+//! full or there is nothing. Without threads, a round with the server does it.
 
 use super::ahead::Flight;
 use super::fetch::{PART, wants};
@@ -24,7 +29,8 @@ pub(super) const AT_ONCE: usize = 3;
 const SMALL: u64 = 8;
 
 impl Replica {
-    /// One request for what should come ahead by now, if there is anything; without a thread for it.
+    /// One request for what should come ahead by now, if there is anything; without a thread for
+    /// it.
     pub(super) fn fetch_due_ahead(&self) -> Result<(), SyncError> {
         let place = self.lookout.place();
         let Some(place) = place else { return Ok(()) };
@@ -44,7 +50,8 @@ impl Replica {
         }
         self.room_for(wants.iter().map(|want| want.len).sum());
         let begun = self.monotonic();
-        // None of it is needed: that some is another one by now, or damaged, is for whoever needs it.
+        // None of it is needed: that some is another one by now, or damaged, is for whoever needs
+        // it.
         self.read_content((place.0, 0), &wants)?;
         self.content_ahead
             .took(self.monotonic().saturating_sub(begun));

@@ -1,8 +1,9 @@
 //! A flush: one batch from here to the server.
 //!
 //! # Guarantees
-//! 1. What the server has committed is settled exactly once, whatever answers are lost: the batch's counter and digest are durable here
-//!    before it is asked to commit, and asking again gives the same answer.
+//! 1. What the server has committed is settled exactly once, whatever answers are lost: the batch's
+//!    counter and digest are durable here before it is asked to commit, and asking again gives the
+//!    same answer.
 //! 2. What has not been committed is dirty again, with its first base.
 
 use super::committed::CommittedBatch;
@@ -25,8 +26,8 @@ impl Replica {
         self.call(request, self.options.deadline)
     }
 
-    /// Sends one batch of what is dirty; says whether there is more, or something was sent at all. Keeps in mind what stands in the way for
-    /// as long as nobody does something about it.
+    /// Sends one batch of what is dirty; says whether there is more, or something was sent at all.
+    /// Keeps in mind what stands in the way for as long as nobody does something about it.
     pub(crate) fn flush_once(&self) -> Result<Flushed, SyncError> {
         let flushed = self.send_batch();
         let held = self.stuck.lock().refusal();
@@ -93,7 +94,8 @@ impl Replica {
         })
     }
 
-    /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one that is refused is sent anew.
+    /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one
+    /// that is refused is sent anew.
     fn resolve_earlier_batch(&self) -> Result<(), SyncError> {
         if self.identity.lock().parts == 0 {
             return Ok(());
@@ -105,8 +107,8 @@ impl Replica {
         }
     }
 
-    /// Sends the parts of a batch and all its content, the smallest files first; how many parts, and their digest. `unread`: files that cannot
-    /// be read here.
+    /// Sends the parts of a batch and all its content, the smallest files first; how many parts,
+    /// and their digest. `unread`: files that cannot be read here.
     fn stage(
         &self,
         cut: Cut,
@@ -193,7 +195,8 @@ impl Replica {
             Ok(Reply::Committed { seq }) => seq,
             Ok(_) => return Err(unexpected("to a commit").into()),
             Err(UpstreamError::Refused(refused)) => {
-                // Whoever is shut out is not told what became of it; that is asked again when it is let in.
+                // Whoever is shut out is not told what became of it; that is asked again when it is
+                // let in.
                 let needs_look = matches!(
                     refused.code,
                     RefusalCode::Busy | RefusalCode::Stopping | RefusalCode::Denied
@@ -210,7 +213,8 @@ impl Replica {
         self.acknowledge_batch(identity.batch, seq)
     }
 
-    /// Brings history up to a batch of this replica, and acknowledges what of it did not appear there.
+    /// Brings history up to a batch of this replica, and acknowledges what of it did not appear
+    /// there.
     fn acknowledge_batch(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
         {
             let _applying = self.apply()?;
@@ -274,7 +278,8 @@ impl Replica {
                 op.set_note(*no, bytes.as_deref())?;
             }
         }
-        // Never committed, its counter is free: all up to the last one are known to be this store's.
+        // Never committed, its counter is free: all up to the last one are known to be this
+        // store's.
         self.identify(|identity| {
             identity.parts = 0;
             identity.batch -= u64::from(identity.batch == batch && batch > 0);

@@ -1,21 +1,26 @@
 //! What cannot be sent, or cannot be installed, is held back by itself: everything else goes on.
 //!
 //! # Guarantees
-//! 1. A change that the server refuses, or that cannot be read here, keeps no other from being sent, but those that need it: what lies in a
-//!    new directory that is held back, or takes a name that it had.
-//! 2. A state of the server that cannot be installed here keeps no other from being installed; the object stays as it was.
-//! 3. What is held back has its path and the reason in [`StuckObject`], counts as not safe, and is tried again: at growing intervals, and
-//!    whenever a flush is asked for.
-//! 4. *Bounded*: finding out what of `n` objects a server refuses takes about `2 log n` batches for each; after [`FAILURES_MAX`] objects in a
-//!    row were refused by themselves, it is the server that takes nothing.
+//! 1. A change that the server refuses, or that cannot be read here, keeps no other from being
+//!    sent, but those that need it: what lies in a new directory that is held back, or takes a name
+//!    that it had.
+//! 2. A state of the server that cannot be installed here keeps no other from being installed; the
+//!    object stays as it was.
+//! 3. What is held back has its path and the reason in [`StuckObject`], counts as not safe, and is
+//!    tried again: at growing intervals, and whenever a flush is asked for.
+//! 4. *Bounded*: finding out what of `n` objects a server refuses takes about `2 log n` batches for
+//!    each; after [`FAILURES_MAX`] objects in a row were refused by themselves, it is the server
+//!    that takes nothing.
 //!
 //! # How
-//! 1. A refused batch is taken back; the next one has half as many objects, those with the least content first. One object that is refused
-//!    by itself, with what it needs, is held back, and batches grow again.
-//! 2. Where the server's disk is full, everything with at least as much content as what was refused is held back with it: it would only fill
-//!    the disk for smaller ones.
-//! 3. The note of an object that could not be installed says since which commit it is behind (`Note::behind`): what is changed in it from
-//!    then on was made without having seen what came since, and meets the rules of conflicts.
+//! 1. A refused batch is taken back; the next one has half as many objects, those with the least
+//!    content first. One object that is refused by itself, with what it needs, is held back, and
+//!    batches grow again.
+//! 2. Where the server's disk is full, everything with at least as much content as what was refused
+//!    is held back with it: it would only fill the disk for smaller ones.
+//! 3. The note of an object that could not be installed says since which commit it is behind
+//!    (`Note::behind`): what is changed in it from then on was made without having seen what came
+//!    since, and meets the rules of conflicts.
 
 use super::acknowledge::acknowledge;
 use super::committed::CommittedBatch;
@@ -56,7 +61,8 @@ fn blame(e: &SyncError) -> Blame {
     }
 }
 
-/// Whether a failure is about the object that was read or changed, and not about the whole store or the way to the server.
+/// Whether a failure is about the object that was read or changed, and not about the whole store or
+/// the way to the server.
 pub(crate) fn is_of_object(e: &FsError) -> bool {
     !matches!(
         e,
@@ -69,8 +75,9 @@ pub(crate) fn is_of_object(e: &FsError) -> bool {
 }
 
 impl Replica {
-    /// After a batch of these objects was refused and taken back: makes the next one smaller, or holds back what is refused by itself. Fails
-    /// as the batch did where it is not about what was in it.
+    /// After a batch of these objects was refused and taken back: makes the next one smaller, or
+    /// holds back what is refused by itself. Fails as the batch did where it is not about what was
+    /// in it.
     pub(crate) fn narrow(&self, objects: &[ObjectNo], e: SyncError) -> Result<(), SyncError> {
         let blame = blame(&e);
         if matches!(blame, Blame::Nobody) || objects.is_empty() || bug(Bug::OneStopsAll) {
@@ -261,7 +268,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The same for an entry of a directory that somebody waits for: only a state that no volume can hold is held back, and all else fails.
+    /// The same for an entry of a directory that somebody waits for: only a state that no volume
+    /// can hold is held back, and all else fails.
     pub(crate) fn install_listed(
         &self,
         version: &Version,
@@ -273,7 +281,8 @@ impl Replica {
         }
     }
 
-    /// The end of an object that is gone at the server, or holding it back if that cannot be done here. `false`: a directory that is not empty.
+    /// The end of an object that is gone at the server, or holding it back if that cannot be done
+    /// here. `false`: a directory that is not empty.
     pub(crate) fn remove_or_hold(
         &self,
         no: ObjectNo,
@@ -299,7 +308,8 @@ impl Replica {
         Ok(true)
     }
 
-    /// Notes that an object is not as the server has it from here on; what was in flight of it was committed all the same.
+    /// Notes that an object is not as the server has it from here on; what was in flight of it was
+    /// committed all the same.
     fn stays_behind(
         &self,
         no: ObjectNo,
@@ -335,7 +345,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What must be at the server before an object, or go there with it: the new directories it lies in, and who had its names.
+    /// What must be at the server before an object, or go there with it: the new directories it
+    /// lies in, and who had its names.
     pub(crate) fn needs(
         &self,
         no: ObjectNo,

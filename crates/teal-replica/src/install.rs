@@ -1,10 +1,13 @@
-//! Installing the server's state of an object: attributes, extended attributes, content; its names are in `names`.
+//! Installing the server's state of an object: attributes, extended attributes, content; its names
+//! are in `names`.
 //!
 //! # Guarantees
 //! 1. A component that is dirty or in flight here is left alone.
 //! 2. An object nobody here has heard of, in directories that are not listed here, is not made.
-//! 3. Content that has changed is noted as absent before the old content goes, under the object's lock: no reader sees the zeros between.
-//! 4. What a copy of this store has made under numbers that are this one's to give is not installed before this one has a life of its own.
+//! 3. Content that has changed is noted as absent before the old content goes, under the object's
+//!    lock: no reader sees the zeros between.
+//! 4. What a copy of this store has made under numbers that are this one's to give is not installed
+//!    before this one has a life of its own.
 //! 5. What the kernel may remember of the object is told to be forgotten after it has changed.
 
 use super::acknowledge::{Free, acknowledge};
@@ -30,7 +33,8 @@ struct Arrival<'a> {
 }
 
 impl Replica {
-    /// Installs a state. `ranges`: where the content has changed since the position; `None`: anywhere.
+    /// Installs a state. `ranges`: where the content has changed since the position; `None`:
+    /// anywhere.
     pub(crate) fn install_version(
         &self,
         version: &Version,
@@ -64,7 +68,8 @@ impl Replica {
         )
     }
 
-    /// Whether an object the server knows can be of this life, if its number is of this life's lease: given out here, and sent.
+    /// Whether an object the server knows can be of this life, if its number is of this life's
+    /// lease: given out here, and sent.
     fn check_maker(&self, no: ObjectNo) -> Result<(), SyncError> {
         let Identity {
             incarnation, lease, ..
@@ -87,7 +92,8 @@ impl Replica {
         .into())
     }
 
-    /// Sees to it that the directories are here in which an object lies that is here itself, or comes.
+    /// Sees to it that the directories are here in which an object lies that is here itself, or
+    /// comes.
     fn make_place(&self, version: &Version) -> Result<(), SyncError> {
         for link in &version.links {
             let (mut dir, mut above) = (link.dir, Vec::<Version>::new());
@@ -188,7 +194,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The directories and objects to be locked together with the object: where its names come and go, and who has them now.
+    /// The directories and objects to be locked together with the object: where its names come and
+    /// go, and who has them now.
     fn plan(&self, version: &Version) -> Result<Vec<ObjectNo>, SyncError> {
         let mut with = Vec::new();
         let here = match self.store().names(version.object) {
@@ -287,7 +294,8 @@ impl Replica {
         } else {
             FREE
         };
-        // Content of this machine that lost a conflict lies in the file wherever it was written, not only where others wrote.
+        // Content of this machine that lost a conflict lies in the file wherever it was written,
+        // not only where others wrote.
         let has_lost = was_sent && free.data && free.behind.is_none();
         let ranges = if has_lost {
             Some(&[(0, END)][..])
@@ -356,7 +364,8 @@ impl Replica {
         Ok(true)
     }
 
-    /// Under the lock of a file that had `size` bytes before its content was replaced: what the kernel holds of it is old.
+    /// Under the lock of a file that had `size` bytes before its content was replaced: what the
+    /// kernel holds of it is old.
     fn content_replaced(&self, version: &Version, size: u64, told: &mut Vec<Invalidation>) {
         let no = version.object;
         if self.volume.references().is_held(no) {
@@ -415,7 +424,8 @@ fn has_sent_content(note: &Note, committed: Option<CommittedBatch>) -> bool {
     in_flight.is_some_and(|sent| sent.is_of(committed) && sent.part.data.is_some())
 }
 
-/// Whether a volume may number an object so; what else comes from a server is no object, and must not reach the notes of this replica.
+/// Whether a volume may number an object so; what else comes from a server is no object, and must
+/// not reach the notes of this replica.
 pub(crate) fn is_number(no: ObjectNo) -> bool {
     (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
 }

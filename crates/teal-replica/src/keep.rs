@@ -1,16 +1,20 @@
-//! What this replica keeps, for the server's filter: of what does not concern it, it is told nothing.
+//! What this replica keeps, for the server's filter: of what does not concern it, it is told
+//! nothing.
 //!
 //! # Guarantees
-//! 1. *All of it*: an object that is here lies at the server, as it was at the position, in a directory that is said, or is said itself; so is
-//!    every directory that is listed here. (`teal-server/src/filter.rs` says how it stays so.)
-//! 2. *Nothing between*: from the beginning of a filter until it is used nothing is installed but what brings the position up; an answer that
-//!    was asked for with another filter is not installed.
+//! 1. *All of it*: an object that is here lies at the server, as it was at the position, in a
+//!    directory that is said, or is said itself; so is every directory that is listed here.
+//!    (`teal-server/src/filter.rs` says how it stays so.)
+//! 2. *Nothing between*: from the beginning of a filter until it is used nothing is installed but
+//!    what brings the position up; an answer that was asked for with another filter is not
+//!    installed.
 //! 3. Whoever keeps too much hears of everything.
 //!
 //! # How
-//! An object that is here, and of which nothing is dirty, has the names here that it has there. So the directories in which something is,
-//! or that are listed, are found from the root; what has a note (something of it is dirty, or it did not fit in) is said itself, with the
-//! directories in which the server has it.
+//! An object that is here, and of which nothing is dirty, has the names here that it has there. So
+//! the directories in which something is, or that are listed, are found from the root; what has a
+//! note (something of it is dirty, or it did not fit in) is said itself, with the directories in
+//! which the server has it.
 
 use super::kept::KeptTold;
 use super::{Note, Replica, SyncError, unexpected};
@@ -110,7 +114,8 @@ impl Replica {
         Ok(Some(kept))
     }
 
-    /// Gathers the directories from one on that are listed, or in which something is; `false`: too many.
+    /// Gathers the directories from one on that are listed, or in which something is; `false`: too
+    /// many.
     fn walk(
         &self,
         walk: &mut Walk,

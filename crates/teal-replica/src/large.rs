@@ -1,10 +1,13 @@
-//! Large content does not hold up the rest: small changes go before it, and it is interrupted for them.
+//! Large content does not hold up the rest: small changes go before it, and it is interrupted for
+//! them.
 //!
 //! # Guarantees
-//! 1. What goes first is closed as every batch is (`cut`), and needs nothing of what goes later; nor does the server, in between, lack a name
-//!    whose new owner is still to come, or a directory that something moves out of.
-//! 2. Large content that nobody changes arrives: after a batch without it comes one with it alone, and an interruption waits until there was
-//!    time to send more than had to be looked through again.
+//! 1. What goes first is closed as every batch is (`cut`), and needs nothing of what goes later;
+//!    nor does the server, in between, lack a name whose new owner is still to come, or a directory
+//!    that something moves out of.
+//! 2. Large content that nobody changes arrives: after a batch without it comes one with it alone,
+//!    and an interruption waits until there was time to send more than had to be looked through
+//!    again.
 //! 3. Only what is due, and can go first, interrupts.
 
 use super::{Note, Replica, SyncError};
@@ -14,7 +17,8 @@ use std::time::Duration;
 use teal_log::StoreError;
 use teal_types::{FileType, Link, ObjectNo};
 
-/// After looking through what the server has already, content is sent for so many times as long before it is interrupted.
+/// After looking through what the server has already, content is sent for so many times as long
+/// before it is interrupted.
 const SHARE: u32 = 4;
 
 /// Who had which names at the server, and what was removed.
@@ -52,8 +56,8 @@ impl Replica {
         Ok(before)
     }
 
-    /// Divides what is dirty into what goes first, and large content with whoever has given it a name; `None` where one of them cannot go
-    /// without the other.
+    /// Divides what is dirty into what goes first, and large content with whoever has given it a
+    /// name; `None` where one of them cannot go without the other.
     pub(crate) fn divide(&self, dirty: &[ObjectNo]) -> Result<Option<Divided>, SyncError> {
         let mut with = Vec::new();
         for no in dirty {
@@ -81,7 +85,8 @@ impl Replica {
         for no in dirty.iter().filter(|no| !later.contains(no)) {
             self.close_over(*no, &had, &mut first)?;
         }
-        // What was removed, and goes with large content, may be a directory that something else has to leave first.
+        // What was removed, and goes with large content, may be a directory that something else has
+        // to leave first.
         let is_apart = first.is_disjoint(&later) && gone.iter().all(|no| !large.contains(no));
         Ok((is_apart && !first.is_empty()).then_some(Divided { first, large }))
     }

@@ -2,10 +2,12 @@
 //!
 //! # Guarantees
 //! 1. *Not stale*: a listing is installed only at the position it was read at.
-//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was out of reach a moment ago.
+//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was
+//!    out of reach a moment ago.
 //! 3. *Kept*: content that is here stays when a listing shows one more name of its file.
-//! 4. *Ahead*: with a directory come those below it, and those around it that are not here and what is below them: few when somebody looks at one, as
-//!    many as a reply holds in a walk ([`Window`](super::ahead::Window)).
+//! 4. *Ahead*: with a directory come those below it, and those around it that are not here and what
+//!    is below them: few when somebody looks at one, as many as a reply holds in a walk
+//!    ([`Window`](super::ahead::Window)).
 
 use super::{Note, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
@@ -74,8 +76,8 @@ impl Replica {
         )
     }
 
-    /// The whole listing of a directory, and those of others that came along, with the position they were read at; `None` when it changed between
-    /// its parts.
+    /// The whole listing of a directory, and those of others that came along, with the position
+    /// they were read at; `None` when it changed between its parts.
     fn read_listings(
         &self,
         dir: ObjectNo,
@@ -141,7 +143,8 @@ impl Replica {
         Ok(found)
     }
 
-    /// Whether the content that is here is that of the version, read at the position: of what is here all changes have been told (`keep`).
+    /// Whether the content that is here is that of the version, read at the position: of what is
+    /// here all changes have been told (`keep`).
     fn is_followed(&self, version: &Version) -> Result<bool, SyncError> {
         match self.store().attr(version.object) {
             Err(StoreError::NotFound(_)) => return Ok(false),

@@ -1,7 +1,8 @@
 //! Installing the server's names of an object, and the end of objects that are gone there.
 //!
 //! # Guarantees
-//! 1. Names the server has given to others give way; names that are dirty here do not: then the object is looked at again later.
+//! 1. Names the server has given to others give way; names that are dirty here do not: then the
+//!    object is looked at again later.
 //! 2. An object with something dirty is never given back because the server does not have it.
 //! 3. A directory goes only when nothing is in it any more.
 
@@ -28,8 +29,8 @@ fn number_name(no: ObjectNo) -> Option<Link> {
 }
 
 impl Replica {
-    /// Gives a locked object the names it has at the server. `with`: what is locked beside it. `keeps`: something of it is dirty, or
-    /// lies in it, so it must keep a name.
+    /// Gives a locked object the names it has at the server. `with`: what is locked beside it.
+    /// `keeps`: something of it is dirty, or lies in it, so it must keep a name.
     #[allow(
         clippy::too_many_arguments,
         reason = "one step of installing, under one lock"
@@ -48,7 +49,8 @@ impl Replica {
             return Ok(());
         }
         let here = links(locked, no);
-        // An object that is here gets all its names, so that their number is right: a listing takes up what is in a directory already.
+        // An object that is here gets all its names, so that their number is right: a listing takes
+        // up what is in a directory already.
         let mut has_place = keeps || !here.is_empty();
         for link in version.links.iter().filter(|link| with.contains(&link.dir)) {
             has_place = has_place || self.has_entries(link.dir)?;
@@ -58,7 +60,8 @@ impl Replica {
             if !with.contains(&link.dir) || !has_place {
                 continue;
             }
-            // A directory without a name has lost it to another and gets one later, or was removed here, of which the server is to hear.
+            // A directory without a name has lost it to another and gets one later, or was removed
+            // here, of which the server is to hear.
             if !locked.is_linked(link.dir) || self.is_taken(locked, link)? {
                 *needs_look = true;
             } else {
@@ -70,7 +73,8 @@ impl Replica {
             .filter(|link| !version.links.contains(link))
             .collect();
         if keeps && new.is_empty() && old.len() == here.len() {
-            // Where it went is not here: it stays where it was until it is. If another has taken its name there, it has none until then.
+            // Where it went is not here: it stays where it was until it is. If another has taken
+            // its name there, it has none until then.
             *needs_look |= !old.is_empty() || here.is_empty();
             return Ok(());
         }
@@ -88,8 +92,9 @@ impl Replica {
             locked.set_orphan(no, false)?;
         }
         for link in new {
-            // In a directory without its entries no name was ever looked up. Who is told to forget one that he learns just now loses it:
-            // a program that has entered a directory would not know any more where it is.
+            // In a directory without its entries no name was ever looked up. Who is told to forget
+            // one that he learns just now loses it: a program that has entered a directory would
+            // not know any more where it is.
             let mut is_known =
                 !self.note(link.dir)?.unlisted || self.lists_again.load(Ordering::Relaxed);
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
@@ -119,7 +124,8 @@ impl Replica {
         Ok(ours.dirty.created || ours.dirty.links.is_some() || ours.in_flight.is_some())
     }
 
-    /// An object has lost a name to another: what it has instead comes with its own state, or is asked for.
+    /// An object has lost a name to another: what it has instead comes with its own state, or is
+    /// asked for.
     fn displaced(
         &self,
         locked: &mut Locked<'_>,
@@ -162,7 +168,8 @@ impl Replica {
         }
     }
 
-    /// Orders objects so that what lies in a directory comes before it: one pass then ends all of a tree.
+    /// Orders objects so that what lies in a directory comes before it: one pass then ends all of a
+    /// tree.
     fn sort_deepest_first(&self, gone: &mut [ObjectNo]) {
         let dir_of = |no: ObjectNo| self.store().names(no).ok()?.first().map(|(dir, _)| *dir);
         let above: HashMap<ObjectNo, ObjectNo> = gone
@@ -232,7 +239,8 @@ impl Replica {
             return Ok(true);
         }
         if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
-            // What is in it is dirty: the server hears of that, and brings this back, or takes that away, too. What was in flight was committed all the same.
+            // What is in it is dirty: the server hears of that, and brings this back, or takes that
+            // away, too. What was in flight was committed all the same.
             note.needs_look = true;
             self.state.lock().needs_look = true;
             self.set_note(&locked, no, &note)?;
@@ -254,8 +262,8 @@ impl Replica {
         Ok(true)
     }
 
-    /// Whether an object has lost its name here to another and waits for the one it has at the server: something is in it, or something of
-    /// it is dirty, and it was not removed here.
+    /// Whether an object has lost its name here to another and waits for the one it has at the
+    /// server: something is in it, or something of it is dirty, and it was not removed here.
     pub(crate) fn is_displaced(
         &self,
         locked: &Locked<'_>,
@@ -268,8 +276,9 @@ impl Replica {
         Ok(note.needs_look && note.is_ours() && !note.dirty.gone && note.dirty.links.is_none())
     }
 
-    /// What lost its name here to another, and is gone there, gets the conflict name beside that; one in the root if the directory has gone too. The
-    /// server knows what became of the other since, and may decide otherwise. `lost`: where it lay, if that is here and locked.
+    /// What lost its name here to another, and is gone there, gets the conflict name beside that;
+    /// one in the root if the directory has gone too. The server knows what became of the other
+    /// since, and may decide otherwise. `lost`: where it lay, if that is here and locked.
     fn name_anew(
         &self,
         locked: &mut Locked<'_>,

@@ -1,9 +1,11 @@
-//! What a replica keeps beside an object: what of it the server does not have, and what of the server's is not here.
+//! What a replica keeps beside an object: what of it the server does not have, and what of the
+//! server's is not here.
 //!
 //! # Invariants
 //! 1. An object without a note is here, whole, as the server has it at the replica's position.
-//! 2. A component is dirty from its first change until a batch takes it along; then it is in flight, until it is known what became of the
-//!    batch. What has changed meanwhile is dirty again.
+//! 2. A component is dirty from its first change until a batch takes it along; then it is in
+//!    flight, until it is known what became of the batch. What has changed meanwhile is dirty
+//!    again.
 //! 3. A note changes under the object's lock, in the batch of the change it tells of.
 //!
 //! # Bytes, little-endian
@@ -17,9 +19,11 @@
 //! | | if it lost a name: the name: directory u64, length u8, name |
 //! | | if behind: commit u64 |
 //!
-//! A *part* is flags (1 created, 2 gone, 4 attributes, 8 data, 16 names, 32 tail: with data, from version 2 on); for attributes the base u64; for data the
-//! base u64, the least size u64, and ranges, then the tail if there is one: three u64; for names the base u64 and links; then a count u16 of extended attributes, each base u64, length u8, name. *Links* are a
-//! count u16, each directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
+//! A *part* is flags (1 created, 2 gone, 4 attributes, 8 data, 16 names, 32 tail: with data, from
+//! version 2 on); for attributes the base u64; for data the base u64, the least size u64, and
+//! ranges, then the tail if there is one: three u64; for names the base u64 and links; then a count
+//! u16 of extended attributes, each base u64, length u8, name. *Links* are a count u16, each
+//! directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
 
 use super::committed::CommittedBatch;
 use teal_types::ranges::Ranges;
@@ -43,7 +47,8 @@ const BEHIND: u8 = 64;
 pub(crate) struct Tail {
     /// Where what the server had at the base ends.
     pub(crate) start: u64,
-    /// From where on the server does not have it. What is between was committed there, maybe behind what others had appended; that is not installed here yet.
+    /// From where on the server does not have it. What is between was committed there, maybe behind
+    /// what others had appended; that is not installed here yet.
     pub(crate) from: u64,
     /// Where it ends, once it is in flight.
     pub(crate) to: u64,
@@ -113,14 +118,16 @@ impl Components {
         Ok(())
     }
 
-    /// The least base of all but its names: what others have changed of that since is not installed here.
+    /// The least base of all but its names: what others have changed of that since is not installed
+    /// here.
     pub(crate) fn first_base(&self) -> Option<CommitSeq> {
         let data = self.data.as_ref().map(|dirty| dirty.base);
         let xattrs = self.xattrs.iter().map(|(_, base)| *base);
         self.attributes.into_iter().chain(data).chain(xattrs).min()
     }
 
-    /// Its removal is to meet what others have changed since `first`, which was dirty or on its way here and not installed.
+    /// Its removal is to meet what others have changed since `first`, which was dirty or on its way
+    /// here and not installed.
     pub(crate) fn removed_since(&mut self, first: Option<CommitSeq>) {
         if let (Some((base, _)), Some(first)) = (&mut self.links, first) {
             *base = first.min(*base);
@@ -131,7 +138,8 @@ impl Components {
     pub(crate) fn take_back(&mut self, in_batch: Self) {
         let first = in_batch.first_base();
         self.gone |= in_batch.gone;
-        // Of what has gone since there is nothing to make; its names are removed in case they arrived in another life.
+        // Of what has gone since there is nothing to make; its names are removed in case they
+        // arrived in another life.
         self.created = (self.created || in_batch.created) && !self.gone;
         self.attributes = in_batch.attributes.or(self.attributes);
         self.links = in_batch.links.or(self.links.take());
@@ -186,8 +194,8 @@ pub(crate) struct Note {
     pub(crate) needs_look: bool,
     /// The name it had here until the server gave that to another, while it waits for one.
     pub(crate) lost: Option<Link>,
-    /// What others have changed in it since this commit is not all here: it could not be installed. Whatever is changed in it here from then
-    /// on was made without having seen that.
+    /// What others have changed in it since this commit is not all here: it could not be installed.
+    /// Whatever is changed in it here from then on was made without having seen that.
     pub(crate) behind: Option<CommitSeq>,
 }
 

@@ -28,7 +28,8 @@ impl Replica {
         Ok(changed)
     }
 
-    /// Before the server has given it numbers, a volume that lived alone goes on with its own: they are the first lease.
+    /// Before the server has given it numbers, a volume that lived alone goes on with its own: they
+    /// are the first lease.
     pub(crate) fn number_alone(&self) {
         if self.identity.lock().incarnation == 0 {
             let mut next = self.next.lock();

@@ -1,15 +1,19 @@
 //! A server that was put back from an older copy: what it has lost is offered to it again.
 //!
 //! # Guarantees
-//! 1. What is here whole, and neither at the server nor known from before, becomes dirty, based on the last commit that both surely have:
-//!    if somebody went on from there, the rules of conflicts hold.
-//! 2. Of what is here only in part, and the rest was lost with the server, the server's older state holds, with a word in the log; what was
-//!    changed here since stays dirty. If the rest is at the server, the part here becomes dirty.
+//! 1. What is here whole, and neither at the server nor known from before, becomes dirty, based on
+//!    the last commit that both surely have: if somebody went on from there, the rules of conflicts
+//!    hold.
+//! 2. Of what is here only in part, and the rest was lost with the server, the server's older state
+//!    holds, with a word in the log; what was changed here since stays dirty. If the rest is at the
+//!    server, the part here becomes dirty.
 //! 3. A removal that is dirty is based on that commit, too: what somebody changed since stays.
-//! 4. What the server never heard of gets numbers of the new life: another store with the same past may have used the old ones.
-//! 5. Removals are not offered: what the server has, and this replica has seen removed, is there again.
-//! 6. Until all objects have been compared, nothing of the server's is installed and nothing is sent. What a crash interrupts goes on where
-//!    it was.
+//! 4. What the server never heard of gets numbers of the new life: another store with the same past
+//!    may have used the old ones.
+//! 5. Removals are not offered: what the server has, and this replica has seen removed, is there
+//!    again.
+//! 6. Until all objects have been compared, nothing of the server's is installed and nothing is
+//!    sent. What a crash interrupts goes on where it was.
 
 use super::cut::attributes;
 use super::install::links;
@@ -45,8 +49,8 @@ enum Compared {
     Stripped,
     /// The server lost a part of its content: the older one it has holds.
     Older,
-    /// What the server knows by this number is another object, or one long gone: it gets a new number. Whether a part of it was at the
-    /// server only, and is zeros now.
+    /// What the server knows by this number is another object, or one long gone: it gets a new
+    /// number. Whether a part of it was at the server only, and is zeros now.
     Another(bool),
     /// A directory that may have entries at the server which this replica has seen removed.
     Unlisted,
@@ -78,7 +82,8 @@ impl Replica {
         Ok(self.volume.sync()?)
     }
 
-    /// What is dirty and based on lost history is based on the last common commit instead; removals too, whose objects are not here any more.
+    /// What is dirty and based on lost history is based on the last common commit instead; removals
+    /// too, whose objects are not here any more.
     fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
         let mut dirty = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
@@ -274,7 +279,8 @@ impl Replica {
     }
 }
 
-/// Whether the object of this number at the server is the one here. Nobody can set when it was made.
+/// Whether the object of this number at the server is the one here. Nobody can set when it was
+/// made.
 fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
     let here = locked.attr(no);
     no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
@@ -307,7 +313,8 @@ fn mark_of(version: &Version) -> Mark {
     )
 }
 
-/// An object that lives at the server: as it is here, as it is there, and as it was there at the last common commit, if that is another state.
+/// An object that lives at the server: as it is here, as it is there, and as it was there at the
+/// last common commit, if that is another state.
 struct Living<'a> {
     locked: &'a Locked<'a>,
     no: ObjectNo,
@@ -317,8 +324,8 @@ struct Living<'a> {
 }
 
 impl Living<'_> {
-    /// Whether this replica's state of a component is neither the server's nor what it was at the last common commit. `of`: the state in a
-    /// version; `at`: the commit that changed it there.
+    /// Whether this replica's state of a component is neither the server's nor what it was at the
+    /// last common commit. `of`: the state in a version; `at`: the commit that changed it there.
     fn is_lost<T: PartialEq>(&self, here: &T, of: impl Fn(&Version) -> T, at: CommitSeq) -> bool {
         *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
     }
@@ -402,7 +409,8 @@ impl Living<'_> {
     }
 }
 
-/// Of content that is here only in part, and of a lost version, the server's holds; what was written here since stays.
+/// Of content that is here only in part, and of a lost version, the server's holds; what was
+/// written here since stays.
 fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result<(), StoreError> {
     let no = now.object;
     let size = locked.attr(no).size;

@@ -1,11 +1,14 @@
 //! Files on demand: what is always to be here, and what is given back.
 //!
 //! # Guarantees
-//! 1. What is pinned, and all below a directory that is, is fetched as it comes and changes, and never makes way; until it is given back.
-//! 2. A pin follows renames, since objects keep their numbers, and atomic saves made here. It is kept with who this replica is, so it outlives the mount.
+//! 1. What is pinned, and all below a directory that is, is fetched as it comes and changes, and
+//!    never makes way; until it is given back.
+//! 2. A pin follows renames, since objects keep their numbers, and atomic saves made here. It is
+//!    kept with who this replica is, so it outlives the mount.
 //! 3. What does not fit is said before anything is pinned.
 //! 4. Only content that the server has is given back; what stays is counted.
-//! 5. At most [`PINS_MAX`] objects are pinned. A directory takes the place of what is pinned below it.
+//! 5. At most [`PINS_MAX`] objects are pinned. A directory takes the place of what is pinned below
+//!    it.
 //! 6. No pin, no work: nothing is looked at, and nothing is asked.
 
 use super::evict::is_servers;
@@ -40,7 +43,8 @@ impl Replica {
         self.pinning.changed.notify_all();
     }
 
-    /// An object has taken the name of another, which is no more, or another number: it takes over its pin.
+    /// An object has taken the name of another, which is no more, or another number: it takes over
+    /// its pin.
     pub(crate) fn pin_succeeds(&self, old: ObjectNo, new: ObjectNo) {
         if self.identity.lock().pins.has(old) {
             self.pinning.queue.lock().successors.push((old, new));
@@ -102,7 +106,8 @@ impl Replica {
         Ok(found)
     }
 
-    /// Has an object, and all that is or comes below it, always here. What is missing is fetched behind this.
+    /// Has an object, and all that is or comes below it, always here. What is missing is fetched
+    /// behind this.
     ///
     /// # Errors
     /// [`PinRefused`]; then nothing is pinned.
@@ -156,7 +161,8 @@ impl Replica {
         Ok(done)
     }
 
-    /// Gives the content of an object, and of all below it, back as far as the server has it: it comes again when it is needed. It is not pinned any more.
+    /// Gives the content of an object, and of all below it, back as far as the server has it: it
+    /// comes again when it is needed. It is not pinned any more.
     ///
     /// # Errors
     /// [`PinRefused`].

@@ -1,11 +1,15 @@
-//! Bringing history up to date: what has changed at the server is asked for and installed, piece by piece.
+//! Bringing history up to date: what has changed at the server is asked for and installed, piece by
+//! piece.
 //!
 //! # Guarantees
-//! 1. The position moves only when everything up to it is installed, or held back with a note of that (`held`); whatever a crash interrupts is asked for again, and installing it
-//!    twice is harmless.
-//! 2. What does not concern this replica is not told (`keep`), and costs no I/O: a poll that brings nothing moves the position in memory only.
+//! 1. The position moves only when everything up to it is installed, or held back with a note of
+//!    that (`held`); whatever a crash interrupts is asked for again, and installing it twice is
+//!    harmless.
+//! 2. What does not concern this replica is not told (`keep`), and costs no I/O: a poll that brings
+//!    nothing moves the position in memory only.
 //! 3. What a copy of this store has made is not installed before this one has a life of its own.
-//! 4. The time of a directory changes after the names in it: who lists it at its new time, and keeps that, has all of them.
+//! 4. The time of a directory changes after the names in it: who lists it at its new time, and
+//!    keeps that, has all of them.
 
 use super::committed::CommittedBatch;
 use super::install::is_number;
@@ -37,7 +41,8 @@ pub(crate) struct Since {
 }
 
 impl Replica {
-    /// How far there is nothing new here: beyond the position, if nothing behind it concerns this replica.
+    /// How far there is nothing new here: beyond the position, if nothing behind it concerns this
+    /// replica.
     fn since(&self) -> Since {
         let Identity { seen, digest, .. } = *self.identity.lock();
         let quiet = self.quiet.lock().filter(|(from, ..)| *from == seen);
@@ -62,8 +67,9 @@ impl Replica {
         }
     }
 
-    /// Whether all batches of this life in history are of this store. If not, what a copy of it has made may have numbers of the same lease
-    /// as what is new here: nothing is installed before the server has given this one another life.
+    /// Whether all batches of this life in history are of this store. If not, what a copy of it has
+    /// made may have numbers of the same lease as what is new here: nothing is installed before the
+    /// server has given this one another life.
     fn check_author(&self, pulled: &Pulled) -> Result<(), Refused> {
         if pulled.acknowledged <= self.identity.lock().batch || bug(Bug::CopyUnnoticed) {
             return Ok(());
@@ -81,7 +87,8 @@ impl Replica {
 }
 
 impl Replica {
-    /// What was asked with one filter was answered with another: the server does not know what is kept here.
+    /// What was asked with one filter was answered with another: the server does not know what is
+    /// kept here.
     fn heard_with(&self, since: &Since, filter: u64) {
         if since.filter != filter {
             *self.told.lock() = KeptTold::Nothing;
@@ -173,7 +180,8 @@ impl Replica {
         };
         let _applying = self.apply()?;
         self.state.lock().is_live = first.is_live;
-        // A batch of our own may have committed meanwhile: whoever sent it knows its place, and pulls it itself.
+        // A batch of our own may have committed meanwhile: whoever sent it knows its place, and
+        // pulls it itself.
         let flies = self.identity.lock().parts > 0;
         if first.to <= since.at || self.since() != since || flies {
             return Ok(());

@@ -2,12 +2,13 @@
 //!
 //! # Guarantees
 //! 1. From three quarters of the cap on a flush is due at once.
-//! 2. At the cap, which one operation may pass, whoever writes waits for the server to take what there is: while it can be asked, and at most the usual deadline. Then it
-//!    is [`FsError::NoSpace`]. Nothing that was answered is given up, and removing and reading go on.
+//! 2. At the cap, which one operation may pass, whoever writes waits for the server to take what
+//!    there is: while it can be asked, and at most the usual deadline. Then it is
+//!    [`FsError::NoSpace`]. Nothing that was answered is given up, and removing and reading go on.
 //!
 //! # How
-//! What is written is counted as it comes, which is too much where something is overwritten or removed; so before anybody waits, and after a
-//! flush, the notes are counted.
+//! What is written is counted as it comes, which is too much where something is overwritten or
+//! removed; so before anybody waits, and after a flush, the notes are counted.
 
 use super::Replica;
 use std::sync::atomic::Ordering;

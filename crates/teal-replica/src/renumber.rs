@@ -1,8 +1,10 @@
-//! A store that is a copy of one that went on: what was made in it since has numbers that the other life may have used too.
+//! A store that is a copy of one that went on: what was made in it since has numbers that the other
+//! life may have used too.
 //!
 //! # Guarantees
-//! 1. Objects the server has never heard of get numbers of the new incarnation, with their content, names and attributes; nothing of them is
-//!    lost, and nothing is taken for what the other life made. The kernel forgets what it knows under the old numbers.
+//! 1. Objects the server has never heard of get numbers of the new incarnation, with their content,
+//!    names and attributes; nothing of them is lost, and nothing is taken for what the other life
+//!    made. The kernel forgets what it knows under the old numbers.
 
 use super::{Note, Replica, SyncError};
 use std::ops::ControlFlow;
@@ -15,7 +17,8 @@ use teal_volume::Invalidation;
 const STEP: usize = 1 << 20;
 
 impl Replica {
-    /// Gives new numbers to all that was made under the lease of the former life and has not reached the server.
+    /// Gives new numbers to all that was made under the lease of the former life and has not
+    /// reached the server.
     pub(crate) fn renumber(&self, lease: u32) -> Result<(), SyncError> {
         let first = ObjectNo::new(u64::from(lease) * LEASE);
         let last = (u64::from(lease) + 1) * LEASE;

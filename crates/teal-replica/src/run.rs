@@ -1,10 +1,13 @@
 //! When what happens between this replica and the server.
 //!
 //! # Guarantees
-//! 1. A change is on its way to the server when it is [`crate::UpstreamOptions::flush_age`] old, [`crate::UpstreamOptions::live_age`] while another client is
-//!    connected; whenever the first one goes, all go, but large content, which follows (`large`).
-//! 2. While nothing changes there are no requests but one that waits for news, renewed every [`crate::UpstreamOptions::keep_alive`].
-//! 3. A server out of reach is asked again at growing intervals, up to [`BACKOFF_MAX`](super::backoff::BACKOFF_MAX).
+//! 1. A change is on its way to the server when it is [`crate::UpstreamOptions::flush_age`] old,
+//!    [`crate::UpstreamOptions::live_age`] while another client is connected; whenever the first
+//!    one goes, all go, but large content, which follows (`large`).
+//! 2. While nothing changes there are no requests but one that waits for news, renewed every
+//!    [`crate::UpstreamOptions::keep_alive`].
+//! 3. A server out of reach is asked again at growing intervals, up to
+//!    [`BACKOFF_MAX`](super::backoff::BACKOFF_MAX).
 
 use super::backoff::Backoff;
 use super::fetch_ahead::{AT_ONCE, run_ahead};
@@ -18,7 +21,8 @@ use teal_device::UpstreamError;
 use teal_proto::{RefusalCode, Request};
 use teal_volume::FsError;
 
-/// How often a flush begins again with a new life: copies of a store that are all at work take each other's away.
+/// How often a flush begins again with a new life: copies of a store that are all at work take each
+/// other's away.
 const LIVES_MAX: u32 = 5;
 /// How often a flush says hello again to a server that has begun anew.
 const GREETINGS_MAX: u32 = 3;
@@ -81,8 +85,8 @@ impl Replica {
 }
 
 impl Replica {
-    /// One round with the server: hello if that is due, news, a flush if one is due. Says how long nothing will be due; `None`: until
-    /// something changes here or there.
+    /// One round with the server: hello if that is due, news, a flush if one is due. Says how long
+    /// nothing will be due; `None`: until something changes here or there.
     ///
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
@@ -247,7 +251,8 @@ fn run_pull(replica: &Replica) {
 }
 
 impl Replica {
-    /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time to stop.
+    /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time
+    /// to stop.
     fn pause(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
         self.changed

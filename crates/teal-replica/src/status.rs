@@ -33,7 +33,8 @@ pub struct Unsent {
     pub objects: u64,
     /// Bytes of content among that, at most.
     pub bytes: u64,
-    /// Not all that is here has been told to a new server, or compared with one that was restored: there may be more.
+    /// Not all that is here has been told to a new server, or compared with one that was restored:
+    /// there may be more.
     pub announcing: bool,
 }
 

@@ -1,8 +1,10 @@
-//! The list of what is stuck: changes that the server does not take, and states that cannot be installed here.
+//! The list of what is stuck: changes that the server does not take, and states that cannot be
+//! installed here.
 //!
 //! # Guarantees
 //! 1. What is stuck is tried again at growing intervals, from [`PAUSE_MIN`] to [`BACKOFF_MAX`].
-//! 2. While the cause of a refusal is searched for, each batch has half as many objects as the one before.
+//! 2. While the cause of a refusal is searched for, each batch has half as many objects as the one
+//!    before.
 
 use super::SyncError;
 use super::backoff::BACKOFF_MAX;
@@ -13,7 +15,8 @@ use teal_types::ObjectNo;
 /// The most objects of one batch; more wait for the next.
 pub(crate) const OBJECTS_MAX: usize = 100_000;
 
-/// So many objects may be refused by themselves, one after the other, before the server counts as taking nothing.
+/// So many objects may be refused by themselves, one after the other, before the server counts as
+/// taking nothing.
 const FAILURES_MAX: u32 = 8;
 
 /// The first pause before something that was held back is tried again.
@@ -65,7 +68,8 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct StuckList {
     entries: BTreeMap<(StuckWay, ObjectNo), Entry>,
-    /// The most objects of the next batch; less than [`OBJECTS_MAX`] while it is looked for what the server refuses.
+    /// The most objects of the next batch; less than [`OBJECTS_MAX`] while it is looked for what
+    /// the server refuses.
     pub(crate) limit: usize,
     /// Failures in a row that made no batch smaller.
     failures: u32,

@@ -1,12 +1,16 @@
 //! Files that are only appended to, while others append to them elsewhere.
 //!
 //! # Guarantees
-//! 1. What is sent as a tail is what its cut meant; whatever else is done to the content meanwhile makes it an ordinary change.
-//! 2. A life that may have sent some of it already (a copied store, a restored server) sends no tails: the server cannot tell an append that comes twice from two.
+//! 1. What is sent as a tail is what its cut meant; whatever else is done to the content meanwhile
+//!    makes it an ordinary change.
+//! 2. A life that may have sent some of it already (a copied store, a restored server) sends no
+//!    tails: the server cannot tell an append that comes twice from two.
 //!
 //! # How
-//! A tail that committed behind what others had appended lies elsewhere at the server than here. The server's content is installed from where the base ended, unless more
-//! was appended here meanwhile: that stays where it is, and only it is sent next, with the same base, until a batch ends with nothing dirty.
+//! A tail that committed behind what others had appended lies elsewhere at the server than here.
+//! The server's content is installed from where the base ended, unless more was appended here
+//! meanwhile: that stays where it is, and only it is sent next, with the same base, until a batch
+//! ends with nothing dirty.
 
 use super::committed::CommittedBatch;
 use super::note::{Components, Note, Tail};
@@ -31,7 +35,8 @@ pub(crate) enum ContentOutcome {
 }
 
 impl ContentOutcome {
-    /// `version`: the server's present state; `past`: that of the batch `seq`, where it was asked for.
+    /// `version`: the server's present state; `past`: that of the batch `seq`, where it was asked
+    /// for.
     pub(crate) fn of(
         part: &Components,
         version: &Version,
@@ -54,8 +59,9 @@ impl ContentOutcome {
     }
 }
 
-/// Where content is to be installed of a file whose tail lies elsewhere at the server: from the end of the base on, and where others have changed it since;
-/// `None`: anywhere. `seen`: the position that `ranges` begin at.
+/// Where content is to be installed of a file whose tail lies elsewhere at the server: from the end
+/// of the base on, and where others have changed it since; `None`: anywhere. `seen`: the position
+/// that `ranges` begin at.
 pub(crate) fn ranges_behind(
     tail: &Tail,
     version: &Version,
@@ -139,7 +145,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The state that a batch made of an object to which it brought a tail, if others have changed its content since: did it land?
+    /// The state that a batch made of an object to which it brought a tail, if others have changed
+    /// its content since: did it land?
     pub(crate) fn past_of_tail(
         &self,
         version: &Version,

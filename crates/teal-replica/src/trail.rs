@@ -1,8 +1,11 @@
-//! The way this replica has come through history: some of its positions with the digests of history there.
+//! The way this replica has come through history: some of its positions with the digests of history
+//! there.
 //!
 //! # Guarantees
-//! 1. *Only what was*: every step is a commit up to which history was applied here, as it was then, and the way behind it led on from there.
-//! 2. *Close where it matters*: the newest positions are there, and the farther back, the farther apart: by about a fifth of the distance.
+//! 1. *Only what was*: every step is a commit up to which history was applied here, as it was then,
+//!    and the way behind it led on from there.
+//! 2. *Close where it matters*: the newest positions are there, and the farther back, the farther
+//!    apart: by about a fifth of the distance.
 
 use teal_proto::EARLIER_MAX;
 use teal_types::CommitSeq;

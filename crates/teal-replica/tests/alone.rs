@@ -1,4 +1,5 @@
-//! A replica without a file system above it, through what lies below both: what it records, and what it says is here.
+//! A replica without a file system above it, through what lies below both: what it records, and
+//! what it says is here.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
@@ -177,12 +178,12 @@ fn readers_share_the_content_of_a_file_and_changes_shut_them_out() {
     let reading = replica.lock_for_reading(no);
     assert!(reading.is_some());
     let (other, changed) = (Arc::clone(&replica), std::sync::mpsc::channel());
-    let changing = std::thread::spawn(move || {
+    let changing = std::thread::Builder::new().spawn(move || {
         let _guard = other.lock_for_changing(no);
         changed.0.send(()).unwrap();
     });
     assert!(changed.1.recv_timeout(Duration::from_millis(20)).is_err());
     drop(reading);
     changed.1.recv().unwrap();
-    changing.join().unwrap();
+    changing.unwrap().join().unwrap();
 }

@@ -1,7 +1,9 @@
-//! Ageing: before a run's files are made, its file system is filled and thinned out again, so that free space is in pieces.
+//! Ageing: before a run's files are made, its file system is filled and thinned out again, so that
+//! free space is in pieces.
 //!
 //! # Guarantees
-//! 1. What is done depends on the percentage and the block's seed alone: it is the same for all cells of a block. How many files fit is the file system's own affair.
+//! 1. What is done depends on the percentage and the block's seed alone: it is the same for all
+//!    cells of a block. How many files fit is the file system's own affair.
 //! 2. Its files lie in a directory of their own, which no workload knows.
 
 use crate::testbed::{Mounted, Testbed};
@@ -69,7 +71,8 @@ impl PhaseEnvironment for Ageing<'_> {
     }
 }
 
-/// Ages a file system that has just been made to so many percent, if that is wanted; `false` if that was interrupted.
+/// Ages a file system that has just been made to so many percent, if that is wanted; `false` if
+/// that was interrupted.
 pub(crate) fn age(
     percent: Option<u64>,
     seed: u64,

@@ -1,8 +1,11 @@
-//! One run of one cell: a fresh file system, its files, a cold start, the workload, the drain. The same on this machine's kernel and in a guest.
+//! One run of one cell: a fresh file system, its files, a cold start, the workload, the drain. The
+//! same on this machine's kernel and in a guest.
 //!
 //! # Guarantees
-//! 1. The workload begins only when nothing of making its files is left to be written, and, unless a warm cache is wanted, on a mount of its own.
-//! 2. What is counted begins after that mount and ends in two steps: with the last operation, and when the file system has been unmounted.
+//! 1. The workload begins only when nothing of making its files is left to be written, and, unless
+//!    a warm cache is wanted, on a mount of its own.
+//! 2. What is counted begins after that mount and ends in two steps: with the last operation, and
+//!    when the file system has been unmounted.
 
 mod figures;
 mod here;

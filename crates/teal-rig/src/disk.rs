@@ -1,4 +1,5 @@
-//! Modelled disks: each is a process that serves a file over FUSE, and a loop device over that file; started, looked at and stopped by name.
+//! Modelled disks: each is a process that serves a file over FUSE, and a loop device over that
+//! file; started, looked at and stopped by name.
 
 mod backing;
 mod daemon;
@@ -29,7 +30,8 @@ use teal_env::{Clock as _, SystemClock, Timer as _};
 const NAME_MAX: usize = 32;
 /// How long the end of a disk may take: dirty data of its device is written first.
 const PATIENCE_SECS: i64 = 60;
-/// How long a device may be held that is mounted nowhere here: by a file system that is still closing, or in a namespace that had the mount and goes.
+/// How long a device may be held that is mounted nowhere here: by a file system that is still
+/// closing, or in a namespace that had the mount and goes.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Returns where a disk of that name is mounted, or would be.

@@ -1,8 +1,10 @@
-//! A limit on the memory of this process while a run goes on: a control group of its own, of cgroup version 1 or 2.
+//! A limit on the memory of this process while a run goes on: a control group of its own, of cgroup
+//! version 1 or 2.
 //!
 //! # Guarantees
 //! 1. Whatever has come in goes out when the limit is dropped, and its group is removed.
-//! 2. What this process held before does not count: only what it touches from then on, the kernel's caches for it included.
+//! 2. What this process held before does not count: only what it touches from then on, the kernel's
+//!    caches for it included.
 
 use crate::ownership;
 use anyhow::{Context, Result, bail};
@@ -27,7 +29,8 @@ struct MemoryController {
     limit: &'static str,
 }
 
-/// A limit that holds for this process as long as this is there: the process is in a control group of its own.
+/// A limit that holds for this process as long as this is there: the process is in a control group
+/// of its own.
 pub struct MemoryLimit {
     group: PathBuf,
     home: PathBuf,

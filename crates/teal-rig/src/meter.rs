@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. A meter that is not there is told before the first run.
-//! 2. Its thread ends when the watch is over, whatever has happened; a reading that fails is told then, and no joules are made up.
+//! 2. Its thread ends when the watch is over, whatever has happened; a reading that fails is told
+//!    then, and no joules are made up.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,16 @@
-//! Ownership of a directory of results: one process at a time measures into it, and takes away what a killed owner has left.
+//! Ownership of a directory of results: one process at a time measures into it, and takes away what
+//! a killed owner has left.
 //!
 //! # The file `owner`
-//! The file is there while a process measures, and that process holds a lock (`flock`) on it: one line of JSON, [`Owner`]. A file without a lock is of a process that was killed. What that
-//! has left has its token in its name (modelled disks, control groups), or is mounted at `mount` below the directory.
+//! The file is there while a process measures, and that process holds a lock (`flock`) on it: one
+//! line of JSON, [`Owner`]. A file without a lock is of a process that was killed. What that has
+//! left has its token in its name (modelled disks, control groups), or is mounted at `mount` below
+//! the directory.
 //!
 //! # Guarantees
 //! 1. A directory that has files and no results of this program is not written to.
-//! 2. What is cleared away is of the dead owner of this directory: a token is of one process for ever, a process's number is not.
+//! 2. What is cleared away is of the dead owner of this directory: a token is of one process for
+//!    ever, a process's number is not.
 //! 3. A directory that was made for nothing goes again.
 
 use crate::command;
@@ -26,11 +30,13 @@ use teal_command::{mount_table, paths};
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
 const FILE: &str = "owner";
-/// The beginning of the file, as far as it was written: other programs have files of that name, too.
+/// The beginning of the file, as far as it was written: other programs have files of that name,
+/// too.
 const HEAD: &[u8] = br#"{"version":1,"pid":"#;
 /// Where file systems are mounted, below the directory.
 const POINT: &str = "mount";
-/// Mounts on one another at most; each killed process of a version that did not clear up has left one.
+/// Mounts on one another at most; each killed process of a version that did not clear up has left
+/// one.
 const DEPTH: usize = 100;
 /// How long a control group may linger, and how often it is tried.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,4 +1,5 @@
-//! A cell of `teal lab phases`: a group of phases of scherlfs on a fresh file system. The same on this machine's kernel and in a guest.
+//! A cell of `teal lab phases`: a group of phases of scherlfs on a fresh file system. The same on
+//! this machine's kernel and in a guest.
 
 mod stage;
 mod tally;

@@ -1,4 +1,5 @@
-//! Scripts in Filebench's language by name or path, as text: with all that they load they can be read again where their files are not.
+//! Scripts in Filebench's language by name or path, as text: with all that they load they can be
+//! read again where their files are not.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};

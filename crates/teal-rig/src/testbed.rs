@@ -1,4 +1,5 @@
-//! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is dropped.
+//! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is
+//! dropped.
 
 use crate::command::{found, run, teal, this};
 use crate::disk::RequestSums;
@@ -225,7 +226,8 @@ impl Testbed {
         Ok(sums.watts())
     }
 
-    /// The kernel's own counts (Documentation/block/stat.rst): sectors read and written, milliseconds at work, flushes.
+    /// The kernel's own counts (Documentation/block/stat.rst): sectors read and written,
+    /// milliseconds at work, flushes.
     fn counted(&self) -> Result<Spent> {
         let file = self.queue("stat")?;
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;

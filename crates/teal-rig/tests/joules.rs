@@ -1,4 +1,5 @@
-//! What the log store costs a modelled Microdrive, phase by phase. `cargo test -p teal --test joules -- --nocapture` prints it.
+//! What the log store costs a modelled Microdrive, phase by phase. `cargo test -p teal --test
+//! joules -- --nocapture` prints it.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use teal_types::{Energy, FileType, Name, ObjectNo, SECTOR, Timestamp};
 
 const FILES: u64 = 200;
 const FILE: usize = 4096;
-/// The physical floor for 12,800 files of 4 KiB: written once, in sequence, with one seek; and the least that durable appends
-/// one by one can cost, each just ahead of the head. Of the independent model; cache on and off.
+/// The physical floor for 12,800 files of 4 KiB: written once, in sequence, with one seek; and the
+/// least that durable appends one by one can cost, each just ahead of the head. Of the independent
+/// model; cache on and off.
 const FLOOR: Energy = Energy::microjoules(10_100_000 / 12_800);
 const FLOOR_UNCACHED: Energy = Energy::microjoules(14_200_000 / 12_800);
 const FLOOR_DURABLE: Energy = Energy::microjoules(15_500_000 / 12_800);

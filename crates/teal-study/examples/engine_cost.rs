@@ -1,6 +1,8 @@
-//! What an operation of the workload engine costs: an empty flowop, and 4 KiB reads on a tmpfs beside a bare loop and beside fio's, one thread each.
+//! What an operation of the workload engine costs: an empty flowop, and 4 KiB reads on a tmpfs
+//! beside a bare loop and beside fio's, one thread each.
 //!
-//! `cargo run --release -p teal-study --example engine_cost [DIR [SECONDS]]`; DIR should be a tmpfs [default: /dev/shm].
+//! `cargo run --release -p teal-study --example engine_cost [DIR [SECONDS]]`; DIR should be a tmpfs
+//! [default: /dev/shm].
 
 #![allow(
     clippy::unwrap_used,

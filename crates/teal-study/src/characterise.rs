@@ -1,23 +1,34 @@
-//! A workload from a trace: what programs did becomes a script in Filebench's language that does the like.
+//! A workload from a trace: what programs did becomes a script in Filebench's language that does
+//! the like.
 //!
 //! # How
-//! 1. Events become *visits* (`visits`): what one thread does with one file, from its opening to its closing; where a file stays open for long, or nothing tells of
-//!    openings, from when the thread turns to it until it turns to another, or for 16 calls at random places.
-//! 2. Files become *sets* (`sets`): those below one directory at the top of what was recorded, apart from them those at whose places are read and written at random, and single
-//!    files that are visited much more often than their neighbours.
-//! 3. Threads that last and do alike are a *role* (`roles`): those that read, say, and those that write. Where threads come and go, all have one.
-//! 4. Visits that do the same kinds of things to files of the same set, in the same order, are one *shape* (`shapes`). The threads of a role do its shapes in turn: the
-//!    commonest once in a round, the others with the probability that makes them as frequent as they were met.
-//! 5. Roles become threads. After each round of the first it lets the others go on by as much as they did meanwhile, and waits when it is too far ahead: roles keep their
-//!    parts of the work, however fast each could be. The shapes become composite flowops (`script`), distributions random variables (`table`).
+//! 1. Events become *visits* (`visits`): what one thread does with one file, from its opening to
+//!    its closing; where a file stays open for long, or nothing tells of openings, from when the
+//!    thread turns to it until it turns to another, or for 16 calls at random places.
+//! 2. Files become *sets* (`sets`): those below one directory at the top of what was recorded,
+//!    apart from them those at whose places are read and written at random, and single files that
+//!    are visited much more often than their neighbours.
+//! 3. Threads that last and do alike are a *role* (`roles`): those that read, say, and those that
+//!    write. Where threads come and go, all have one.
+//! 4. Visits that do the same kinds of things to files of the same set, in the same order, are one
+//!    *shape* (`shapes`). The threads of a role do its shapes in turn: the commonest once in a
+//!    round, the others with the probability that makes them as frequent as they were met.
+//! 5. Roles become threads. After each round of the first it lets the others go on by as much as
+//!    they did meanwhile, and waits when it is too far ahead: roles keep their parts of the work,
+//!    however fast each could be. The shapes become composite flowops (`script`), distributions
+//!    random variables (`table`).
 //!
 //! # What is preserved
-//! The share of each kind of operation, sizes of calls and how many a visit has, bytes read and written; number, sizes and directories of the files at the beginning, how many
-//! come and go; how visits are spread over the files, if some are visited again and again; how many threads there are at a time, and which of up to four roles they have; visits a second.
+//! The share of each kind of operation, sizes of calls and how many a visit has, bytes read and
+//! written; number, sizes and directories of the files at the beginning, how many come and go; how
+//! visits are spread over the files, if some are visited again and again; how many threads there
+//! are at a time, and which of up to four roles they have; visits a second.
 //!
 //! # What is lost
-//! What sets threads of a role apart, and in which order files are visited; that sizes of calls depend on each other; bursts and pauses; renames, links, attributes, truncation: the
-//! language has no words for them. The script says in its first lines how much that was. Shapes with less than a thousandth of visits and of calls are left out.
+//! What sets threads of a role apart, and in which order files are visited; that sizes of calls
+//! depend on each other; bursts and pauses; renames, links, attributes, truncation: the language
+//! has no words for them. The script says in its first lines how much that was. Shapes with less
+//! than a thousandth of visits and of calls are left out.
 
 mod roles;
 mod script;
@@ -61,7 +72,8 @@ pub struct Character {
     pub threads: u64,
     /// What was met that the language has no words for, by the word of the trace.
     pub lost: BTreeMap<&'static str, u64>,
-    /// Whether the trace tells of openings, and so of all that programs asked; else of what the page cache did not answer.
+    /// Whether the trace tells of openings, and so of all that programs asked; else of what the
+    /// page cache did not answer.
     pub is_whole: bool,
 }
 
@@ -73,7 +85,8 @@ pub enum NoCharacter {
     Idle,
 }
 
-/// Characterises what the items of a trace at file level tell; `survey` is what was there before, if that is known.
+/// Characterises what the items of a trace at file level tell; `survey` is what was there before,
+/// if that is known.
 ///
 /// # Errors
 /// See [`NoCharacter`].

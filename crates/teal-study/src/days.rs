@@ -2,12 +2,14 @@
 //!
 //! # Guarantees
 //! 1. The same sessions, length and seed give the same day on every machine.
-//! 2. Within a step of a session times are as recorded; only where it says that somebody takes time, and between sessions, time
-//!    is added.
-//! 3. Files that a session made are its own; what was there before it is the same for all sessions of its kind.
+//! 2. Within a step of a session times are as recorded; only where it says that somebody takes
+//!    time, and between sessions, time is added.
+//! 3. Files that a session made are its own; what was there before it is the same for all sessions
+//!    of its kind.
 //!
-//! The pauses are [`THINK`] and [`APART`]: a pause twice as long is half as frequent, within bounds. So most of what is asked comes
-//! close together, and most of the time is in few pauses, of all lengths.
+//! The pauses are [`THINK`] and [`APART`]: a pause twice as long is half as frequent, within
+//! bounds. So most of what is asked comes close together, and most of the time is in few pauses, of
+//! all lengths.
 
 use crate::numbers::{Numbers, mix};
 use std::collections::HashSet;

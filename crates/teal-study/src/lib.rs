@@ -1,7 +1,8 @@
 //! The lab: what a file system does to a workload, in operations and joules.
 //!
 //! # Guarantees
-//! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through [`trace::Recorder`].
+//! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through
+//!    [`trace::Recorder`].
 
 pub mod characterise;
 pub mod days;

@@ -1,12 +1,17 @@
-//! Replay: a trace, a machine and a policy in; joules by device and state, delays and wake-ups out, in virtual time.
+//! Replay: a trace, a machine and a policy in; joules by device and state, delays and wake-ups out,
+//! in virtual time.
 //!
 //! # Guarantees
-//! 1. *Repeatable*: the same trace, machine, assumptions and policy give the same figures, to the microjoule.
-//! 2. *One trace for all*: who holds what when does not depend on the policy; every policy, and the bound, gets the same events.
+//! 1. *Repeatable*: the same trace, machine, assumptions and policy give the same figures, to the
+//!    microjoule.
+//! 2. *One trace for all*: who holds what when does not depend on the policy; every policy, and the
+//!    bound, gets the same events.
 //! 3. *Modelled*: every figure comes from a profile; [`Machine::profiles`] names them.
-//! 4. Whatever the bytes of a trace are: an error, never a panic; memory grows with the blocks it touches, not with what it claims.
+//! 4. Whatever the bytes of a trace are: an error, never a panic; memory grows with the blocks it
+//!    touches, not with what it claims.
 //!
-//! What is taken for granted (initial contents, caches, presence) is in [`Assumptions`] and `docs/energy.md`.
+//! What is taken for granted (initial contents, caches, presence) is in [`Assumptions`] and
+//! `docs/energy.md`.
 
 mod contents;
 mod events;
@@ -32,7 +37,8 @@ use teal_types::{Energy, Power, Span, Time};
 /// What a trace does not tell, and has to be taken for granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assumptions {
-    /// Bytes of page cache between the trace and the devices; 0 for traces that were recorded below one.
+    /// Bytes of page cache between the trace and the devices; 0 for traces that were recorded below
+    /// one.
     pub memory: u64,
     /// After so long without an event nobody is there; `None`: somebody always is.
     pub away: Option<Span>,

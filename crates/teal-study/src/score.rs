@@ -1,7 +1,8 @@
 //! Scores: what policies spend on a day, beside the floor and what foresight could have reached.
 //!
 //! # Guarantees
-//! 1. The bound is that of [`oracle`]: no policy spends less; a schedule with foresight, run by the simulator, spends `feasible`.
+//! 1. The bound is that of [`oracle`]: no policy spends less; a schedule with foresight, run by the
+//!    simulator, spends `feasible`.
 
 use crate::replay::{Named, Run, Scene};
 use teal_energy::oracle::{self, Problem, Unsolvable};
@@ -83,13 +84,15 @@ impl Score {
         )
     }
 
-    /// Time in which somebody waited, beyond what they wait with everything awake, of the day (goal: 50).
+    /// Time in which somebody waited, beyond what they wait with everything awake, of the day
+    /// (goal: 50).
     pub fn added(&self, report: &Report) -> Thousandths {
         let added = report.waiting.less(self.always_on().waiting);
         added.get().saturating_mul(1000) / report.elapsed.get().max(1)
     }
 
-    /// How far the bound may be too low: from it to the least that any run spent, with foresight or without (goal: 30).
+    /// How far the bound may be too low: from it to the least that any run spent, with foresight or
+    /// without (goal: 30).
     pub fn gap(&self) -> Thousandths {
         let runs = self.runs.iter().map(|run| run.report.total());
         let best = runs.fold(self.feasible.total(), Energy::min);

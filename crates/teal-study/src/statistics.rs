@@ -1,9 +1,11 @@
-//! Figures of repeated runs: intervals, paired comparisons, where a run becomes steady, how two figures go together.
+//! Figures of repeated runs: intervals, paired comparisons, where a run becomes steady, how two
+//! figures go together.
 //!
 //! # Guarantees
 //! 1. A sample is a run, never a second of one.
 //! 2. Nothing is said of fewer samples than the method needs: the functions give `None`.
-//! 3. Rates are compared on a log scale and in pairs of the same block, so that drift of the machine from block to block is in both.
+//! 3. Rates are compared on a log scale and in pairs of the same block, so that drift of the
+//!    machine from block to block is in both.
 
 #[cfg(test)]
 mod tests;
@@ -63,7 +65,8 @@ impl Interval {
     }
 }
 
-/// The two-sided 95 % quantile of Student's t with so many degrees of freedom (at least one); between the table's points linear in 1/degrees.
+/// The two-sided 95 % quantile of Student's t with so many degrees of freedom (at least one);
+/// between the table's points linear in 1/degrees.
 fn t95(degrees: usize) -> f64 {
     if let Some(t) = degrees.checked_sub(1).and_then(|at| T95.get(at)) {
         return *t;
@@ -91,7 +94,8 @@ pub struct Comparison {
     pub low: f64,
     /// See `low`.
     pub high: f64,
-    /// The ratio by Hodges and Lehmann: the median of the pairwise means, which an outlier does not move.
+    /// The ratio by Hodges and Lehmann: the median of the pairwise means, which an outlier does not
+    /// move.
     pub middle: f64,
     /// Wilcoxon's signed-rank test, two-sided; `None` with fewer than six pairs that differ.
     pub p: Option<f64>,
@@ -136,7 +140,8 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// Of figures above zero with the times at which they were taken; at least three, at different times. The line is that of least squares through the logarithms.
+    /// Of figures above zero with the times at which they were taken; at least three, at different
+    /// times. The line is that of least squares through the logarithms.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         let n = points.len();
         if n < 3 || points.iter().any(|(_, y)| *y <= 0.0) {
@@ -199,7 +204,8 @@ pub(crate) fn median(of: &mut [f64]) -> f64 {
     }
 }
 
-/// The two-sided p of Wilcoxon's signed-rank test; differences of zero are left out, ties share their rank.
+/// The two-sided p of Wilcoxon's signed-rank test; differences of zero are left out, ties share
+/// their rank.
 fn signed_rank(differences: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     let n = sorted.len();
@@ -250,7 +256,8 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
     Some((2.0 * upper_normal(z)).min(1.0))
 }
 
-/// The part of a normal distribution above `z` deviations (Abramowitz and Stegun 26.2.17: within 7.5e-8).
+/// The part of a normal distribution above `z` deviations (Abramowitz and Stegun 26.2.17: within
+/// 7.5e-8).
 fn upper_normal(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let powers = [
@@ -264,8 +271,10 @@ fn upper_normal(z: f64) -> f64 {
     (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt() * sum
 }
 
-/// How many of a run's seconds are warm-up, by MSER-5: the cut after which the mean of the rest is best known. `None`: the run does not become steady, for the best cut is
-/// in its second half, or a straight line through the rest rises or falls by more than a tenth of its mean (SNIA's rule for steady state), or it is too short.
+/// How many of a run's seconds are warm-up, by MSER-5: the cut after which the mean of the rest is
+/// best known. `None`: the run does not become steady, for the best cut is in its second half, or a
+/// straight line through the rest rises or falls by more than a tenth of its mean (SNIA's rule for
+/// steady state), or it is too short.
 pub fn steady_from(rates: &[f64]) -> Option<usize> {
     let means: Vec<f64> = rates
         .chunks_exact(BATCH)
@@ -285,7 +294,8 @@ pub fn steady_from(rates: &[f64]) -> Option<usize> {
     (best <= means.len() / 2 && slope(&means[best..]) <= SLOPE_MAX).then_some(best * BATCH)
 }
 
-/// By what part of its mean a straight line through a series rises or falls from its beginning to its end.
+/// By what part of its mean a straight line through a series rises or falls from its beginning to
+/// its end.
 fn slope(series: &[f64]) -> f64 {
     let n = series.len() as f64;
     let (mean_x, mean_y) = ((n - 1.0) / 2.0, series.iter().sum::<f64>() / n);
@@ -304,7 +314,8 @@ fn slope(series: &[f64]) -> f64 {
     }
 }
 
-/// Pearson's r of points; of at least three, and not when one of the figures is the same everywhere.
+/// Pearson's r of points; of at least three, and not when one of the figures is the same
+/// everywhere.
 pub fn correlation(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     if points.len() < 3 {

@@ -1,14 +1,16 @@
 //! Made-up traces with the totals that papers published of theirs.
 //!
 //! # Guarantees
-//! 1. *Exact*: operations, length, changes and the bytes of all files together are those of the paper, each to the last one; so are
-//!    requests to the server in windows of thirty seconds where the paper has them.
+//! 1. *Exact*: operations, length, changes and the bytes of all files together are those of the
+//!    paper, each to the last one; so are requests to the server in windows of thirty seconds where
+//!    the paper has them.
 //! 2. *Repeatable*: the same name, model of gaps and seed give the same trace, byte for byte.
 //!
 //! # What the papers do not say
-//! Totals fix neither pauses nor sizes nor which file is read again. Pauses come from three [models](Gaps); the rest is fixed here,
-//! the same for all: sizes spread over two to the eighth around their mean, half of what is no change and no first read asks for
-//! attributes, the other half reads a file again, rather one that was met lately than an old one.
+//! Totals fix neither pauses nor sizes nor which file is read again. Pauses come from three
+//! [models](Gaps); the rest is fixed here, the same for all: sizes spread over two to the eighth
+//! around their mean, half of what is no change and no first read asks for attributes, the other
+//! half reads a file again, rather one that was met lately than an old one.
 
 mod gaps;
 mod kinds;

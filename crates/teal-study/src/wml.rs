@@ -1,9 +1,13 @@
-//! The language of workloads: Filebench's, from its text to commands. `docs/wml.md` has each rule with its test.
+//! The language of workloads: Filebench's, from its text to commands. `docs/wml.md` has each rule
+//! with its test.
 //!
 //! # Guarantees
-//! 1. Pure: nothing is read, drawn or run here; files that a script loads come through a function that is given.
-//! 2. No text makes the parser panic; what it refuses, it refuses with file, line, column and a way out.
-//! 3. Names of flowops, attributes and their kinds are checked here, so that whatever runs a script need not.
+//! 1. Pure: nothing is read, drawn or run here; files that a script loads come through a function
+//!    that is given.
+//! 2. No text makes the parser panic; what it refuses, it refuses with file, line, column and a way
+//!    out.
+//! 3. Names of flowops, attributes and their kinds are checked here, so that whatever runs a script
+//!    need not.
 
 mod lex;
 mod parse;

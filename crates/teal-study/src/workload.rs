@@ -1,10 +1,11 @@
-//! The workload engine: runs scripts in Filebench's language on any file system and says what it took.
+//! The workload engine: runs scripts in Filebench's language on any file system and says what it
+//! took.
 //!
 //! # Guarantees
 //! 1. Nothing is done before the whole script is sound and its filesets fit.
 //! 2. Threads count for themselves; nobody else waits for that.
-//! 3. Time comes in through [`teal_env::Timer`]. Files are the world this is made to exercise: system calls go to them directly, because what they
-//!    cost is what is measured.
+//! 3. Time comes in through [`teal_env::Timer`]. Files are the world this is made to exercise:
+//!    system calls go to them directly, because what they cost is what is measured.
 
 mod aio;
 mod content;

@@ -1,4 +1,5 @@
-//! Whatever a trace holds can be replayed: refused with a word, or accounted to the microjoule, the same every time.
+//! Whatever a trace holds can be replayed: refused with a word, or accounted to the microjoule, the
+//! same every time.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 #[allow(dead_code, reason = "each test binary uses its own part")]
@@ -88,7 +89,8 @@ proptest! {
 
     #[test]
     fn a_longer_time_out_never_wakes_more_often(items in plausible(), times in prop::collection::vec(0_u64..2_000, 2..6)) {
-        // One disk alone: of several devices, what a time-out leaves awake is read instead of another.
+        // One disk alone: of several devices, what a time-out leaves awake is read instead of
+        // another.
         let profiles = ["ibm-microdrive-1gb"].map(|name| teal_energy::Profile::shipped(name).unwrap());
         let machine = Machine::of("disk", &profiles).unwrap();
         let Ok(scene) = Scene::of(items.into_iter().map(Ok), machine, &Assumptions::default()) else { return Ok(()) };

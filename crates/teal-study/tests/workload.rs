@@ -1,4 +1,5 @@
-//! Flowops on a real directory: what each does, what is counted, how runs end. Counts only: no time is looked at.
+//! Flowops on a real directory: what each does, what is counted, how runs end. Counts only: no time
+//! is looked at.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

@@ -1,8 +1,9 @@
 //! Two machines of one's own: network namespaces with a cable between them.
 //!
 //! # Guarantees
-//! 1. Nothing has a name that another run could have too, and nothing is left when whoever made it is killed: a namespace lives as long as
-//!    somebody lives in it, and who keeps it ends when the maker's end of a pipe closes.
+//! 1. Nothing has a name that another run could have too, and nothing is left when whoever made it
+//!    is killed: a namespace lives as long as somebody lives in it, and who keeps it ends when the
+//!    maker's end of a pipe closes.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -86,7 +87,8 @@ impl Cable {
     /// The machines' addresses.
     pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
-    /// Two machines, connected; `None` where there are no namespaces: that needs root, and the Debian package iproute2.
+    /// Two machines, connected; `None` where there are no namespaces: that needs root, and the
+    /// Debian package iproute2.
     ///
     /// # Errors
     /// When they cannot be connected.
@@ -117,7 +119,8 @@ impl Cable {
         &self.0[end]
     }
 
-    /// The end of one machine goes down: it has no way to the other any more, and what the other sends vanishes.
+    /// The end of one machine goes down: it has no way to the other any more, and what the other
+    /// sends vanishes.
     ///
     /// # Errors
     /// What `ip` says.
@@ -133,7 +136,8 @@ impl Cable {
         good(self.0[end].command("ip").args(["link", "set", END, "up"]))
     }
 
-    /// From now on so many megabits pass each way in a second, by a token bucket (tbf); what finds no room to wait is lost.
+    /// From now on so many megabits pass each way in a second, by a token bucket (tbf); what finds
+    /// no room to wait is lost.
     ///
     /// # Errors
     /// What `tc` says.

@@ -1,7 +1,9 @@
-//! What a simulated disk holds, in three layers, so that thousands of crash images share nearly everything.
+//! What a simulated disk holds, in three layers, so that thousands of crash images share nearly
+//! everything.
 //!
 //! # How
-//! 1. `base` is the whole disk, `middle` what became durable since `base` was shared, `top` this disk's own units.
+//! 1. `base` is the whole disk, `middle` what became durable since `base` was shared, `top` this
+//!    disk's own units.
 //! 2. An image takes `base` and `middle` by reference; only its own units are new.
 //! 3. The unit is the physical sector: the smallest thing a crash keeps or loses.
 
@@ -60,7 +62,8 @@ impl Content {
         }
     }
 
-    /// The units that hold `len` bytes from byte `at`: for each the range inside it and the offset in the transfer.
+    /// The units that hold `len` bytes from byte `at`: for each the range inside it and the offset
+    /// in the transfer.
     pub(crate) fn split(
         &self,
         at: u64,

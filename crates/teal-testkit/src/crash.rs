@@ -1,17 +1,23 @@
 //! The crash explorer: every disk that a crash at any point of a [`Trace`] may leave behind.
 //!
 //! # Guarantees
-//! 1. *Durable*: what was written before a good sync is in every image after it, unless overwritten.
-//! 2. *Any subset*: each physical sector written since is old, or holds any one of the contents written to it, on its own.
-//! 3. *Whole sectors*: a write smaller than a physical sector puts the whole physical sector, neighbours included, at risk.
-//! 4. *Unreadable*: with [`Policy::unreadable`], some images have one pending physical sector that gives `EIO`.
-//! 5. *No second chance*: what was pending when a sync failed stays pending, whatever later syncs return, until written again.
+//! 1. *Durable*: what was written before a good sync is in every image after it, unless
+//!    overwritten.
+//! 2. *Any subset*: each physical sector written since is old, or holds any one of the contents
+//!    written to it, on its own.
+//! 3. *Whole sectors*: a write smaller than a physical sector puts the whole physical sector,
+//!    neighbours included, at risk.
+//! 4. *Unreadable*: with [`Policy::unreadable`], some images have one pending physical sector that
+//!    gives `EIO`.
+//! 5. *No second chance*: what was pending when a sync failed stays pending, whatever later syncs
+//!    return, until written again.
 //! 6. Host space allocated since the last good sync is lost, except under sectors that were kept.
 //!
 //! # How
 //! [`Walk`] follows the trace and keeps the durable content up to date; an image shares it and holds only its own pending sectors.
-//! Small sets are enumerated (in mixed radix, since a sector may have been written more than once). Of large ones both extremes,
-//! prefixes in the order of writing and random subsets of different densities are taken.
+//! Small sets are enumerated (in mixed radix, since a sector may have been written more than once).
+//! Of large ones both extremes, prefixes in the order of writing and random subsets of different
+//! densities are taken.
 
 use crate::content::{Content, Unit};
 use crate::recording::{JUNK, RecordingDisk};
@@ -213,7 +219,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// One image of a crash now, by chance. `may_lose`: a sector that was being written may be unreadable in it.
+    /// One image of a crash now, by chance. `may_lose`: a sector that was being written may be
+    /// unreadable in it.
     pub fn any(&self, rng: &mut Rng, may_lose: bool) -> Image {
         let plan = match (self.order.len(), rng.below(8)) {
             (0, _) | (_, 0) => Plan::Prefix(0),
@@ -348,7 +355,8 @@ impl Trace {
         walk.any(rng, may_lose)
     }
 
-    /// Shows `visit` the images of a crash at each of the [points](Trace::points); returns how many there were.
+    /// Shows `visit` the images of a crash at each of the [points](Trace::points); returns how many
+    /// there were.
     pub fn explore(&self, rng: &mut Rng, policy: &Policy, mut visit: impl FnMut(Image)) -> u64 {
         let mut walk = Walk::new(self);
         let mut count = 0;

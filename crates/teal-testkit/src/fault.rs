@@ -1,9 +1,12 @@
 //! A disk that fails on command, around any other.
 //!
 //! # Guarantees
-//! 1. Calls are numbered from 0, per kind and over all kinds, failing ones included; the same run numbers them alike.
-//! 2. A failing call never reaches the disk inside, except that a failing write may pass on its first half ([`FaultDisk::tear`]).
-//! 3. Allocation beyond the [budget](FaultDisk::budget) is `StorageFull` and changes nothing; discarding gives room back.
+//! 1. Calls are numbered from 0, per kind and over all kinds, failing ones included; the same run
+//!    numbers them alike.
+//! 2. A failing call never reaches the disk inside, except that a failing write may pass on its
+//!    first half ([`FaultDisk::tear`]).
+//! 3. Allocation beyond the [budget](FaultDisk::budget) is `StorageFull` and changes nothing;
+//!    discarding gives room back.
 
 use crate::recording::medium_error;
 use parking_lot::Mutex;
@@ -123,7 +126,8 @@ impl<D: Disk> FaultDisk<D> {
         self.plan.lock().faults.clear();
     }
 
-    /// Lets failing writes reach the disk with their first half, rounded down to whole logical sectors.
+    /// Lets failing writes reach the disk with their first half, rounded down to whole logical
+    /// sectors.
     pub fn tear(&self) {
         self.plan.lock().does_tear = true;
     }
@@ -133,7 +137,8 @@ impl<D: Disk> FaultDisk<D> {
         self.plan.lock().on_failed_sync = Some(Box::new(hook));
     }
 
-    /// From now on the host has room for this many sectors that were not allocated through here yet.
+    /// From now on the host has room for this many sectors that were not allocated through here
+    /// yet.
     pub fn budget(&self, sectors: u64) {
         self.plan.lock().budget = Some(sectors);
     }

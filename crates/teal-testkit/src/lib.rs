@@ -1,8 +1,11 @@
-//! What tests need instead of the world: clock, randomness and disks that obey, a crash explorer, a reference file system.
+//! What tests need instead of the world: clock, randomness and disks that obey, a crash explorer, a
+//! reference file system.
 //!
 //! # Guarantees
-//! 1. *Repeatable*: the same seed gives the same run; nothing here reads a clock or draws true randomness.
-//! 2. *Adversarial*: what the contract of [`teal_env::Disk`] does not promise, the disks here take away.
+//! 1. *Repeatable*: the same seed gives the same run; nothing here reads a clock or draws true
+//!    randomness.
+//! 2. *Adversarial*: what the contract of [`teal_env::Disk`] does not promise, the disks here take
+//!    away.
 //! 3. *Sharp*: the kit has seeded bugs of its own, and its tests show that it catches them.
 
 mod cable;

@@ -1,13 +1,15 @@
 //! A reference file system in memory: what POSIX and Linux say, as plainly as possible.
 //!
 //! # Guarantees
-//! 1. Every operation gives the result and the error that Linux gives to root with umask 0, names and attributes included.
-//! 2. An object without names lives on until it is [forgotten](Model::forget) as often as it was [opened](Model::open).
+//! 1. Every operation gives the result and the error that Linux gives to root with umask 0, names
+//!    and attributes included.
+//! 2. An object without names lives on until it is [forgotten](Model::forget) as often as it was
+//!    [opened](Model::open).
 //! 3. Cloning is cheap: contents are shared until changed.
 //!
 //! # How
-//! Objects are addressed as a FUSE server would: by number, and by parent and name. Paths are in [`crate::ops`]. Times are known
-//! only where an operation set them: nothing here reads a clock.
+//! Objects are addressed as a FUSE server would: by number, and by parent and name. Paths are in
+//! [`crate::ops`]. Times are known only where an operation set them: nothing here reads a clock.
 
 mod attributes;
 mod bytes;
@@ -141,7 +143,8 @@ impl Model {
         self.inodes.get_mut(&ino).ok_or(Errno::STALE)
     }
 
-    /// The object at a path relative to the root. Symbolic links on the way are `ELOOP`; one at the end is the object.
+    /// The object at a path relative to the root. Symbolic links on the way are `ELOOP`; one at the
+    /// end is the object.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`.

@@ -32,8 +32,8 @@ impl Data {
     }
 }
 
-/// An operation. Paths are relative to the root; symbolic links are never followed: on the way they are `ELOOP`, at the end they
-/// are the object.
+/// An operation. Paths are relative to the root; symbolic links are never followed: on the way they
+/// are `ELOOP`, at the end they are the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     missing_docs,
@@ -65,7 +65,8 @@ pub enum FsOp {
         to: PathBuf,
         mode: RenameMode,
     },
-    /// `pwrite`. Here and below: `EISDIR` for a directory, `ELOOP` for a symbolic link, `EINVAL` for a special file.
+    /// `pwrite`. Here and below: `EISDIR` for a directory, `ELOOP` for a symbolic link, `EINVAL`
+    /// for a special file.
     Write {
         path: PathBuf,
         offset: u64,
@@ -79,7 +80,8 @@ pub enum FsOp {
         offset: u64,
         len: u64,
     },
-    /// `copy_file_range`, again and again until all is copied or the source, as long as it was, ends.
+    /// `copy_file_range`, again and again until all is copied or the source, as long as it was,
+    /// ends.
     Copy {
         from: PathBuf,
         offset: u64,
@@ -118,7 +120,8 @@ pub enum FsOp {
     Close { slot: u8 },
 }
 
-/// Someone who can carry out operations: the model, a mounted file system, a server without a kernel.
+/// Someone who can carry out operations: the model, a mounted file system, a server without a
+/// kernel.
 pub trait Target {
     /// Carries out one operation.
     ///

@@ -1,9 +1,12 @@
-//! A disk in memory that records what is done to it, so that it can be crashed afterwards at any point.
+//! A disk in memory that records what is done to it, so that it can be crashed afterwards at any
+//! point.
 //!
 //! # Guarantees
-//! 1. The [`Trace`] holds every write, sync, allocation and discard in the order in which they returned.
-//! 2. Breaking the contract is a panic: a write to a sparse disk's sectors that were not allocated; or an error where a real
-//!    device gives one: a write that is no whole number of logical sectors, an access beyond the end.
+//! 1. The [`Trace`] holds every write, sync, allocation and discard in the order in which they
+//!    returned.
+//! 2. Breaking the contract is a panic: a write to a sparse disk's sectors that were not allocated;
+//!    or an error where a real device gives one: a write that is no whole number of logical
+//!    sectors, an access beyond the end.
 //! 3. Discarded sectors read as junk.
 
 use crate::content::{Content, Unit};
@@ -101,7 +104,8 @@ impl RecordingDisk {
         self.state.lock().events.push(Event::Mark(note));
     }
 
-    /// Notes that a sync failed on its way here: what is pending now may be lost for ever, whatever later syncs say.
+    /// Notes that a sync failed on its way here: what is pending now may be lost for ever, whatever
+    /// later syncs say.
     pub fn sync_failed(&self) {
         self.state.lock().events.push(Event::SyncFailed);
     }
@@ -137,7 +141,8 @@ impl RecordingDisk {
         bytes
     }
 
-    /// Flips a bit at rest, as decay does: not a write, not in the trace; later images of this trace do not have it.
+    /// Flips a bit at rest, as decay does: not a write, not in the trace; later images of this
+    /// trace do not have it.
     ///
     /// # Panics
     /// If `bit` is not inside the sector.

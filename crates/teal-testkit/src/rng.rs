@@ -3,7 +3,8 @@
 use parking_lot::Mutex;
 use teal_env::Entropy;
 
-/// A generator of pseudo-random numbers. The same seed gives the same numbers for ever, on every machine.
+/// A generator of pseudo-random numbers. The same seed gives the same numbers for ever, on every
+/// machine.
 #[derive(Debug, Clone)]
 pub struct Rng([u64; 4]);
 
@@ -69,7 +70,8 @@ impl Rng {
         }
     }
 
-    /// A generator of its own for a part of the test, so that what other parts draw does not change it.
+    /// A generator of its own for a part of the test, so that what other parts draw does not change
+    /// it.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
@@ -100,7 +102,8 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_numbers_for_ever() {
         let mut rng = Rng::new(0);
-        // SplitMix64 of seed 0 fills the state; the first output is checked against the published algorithms.
+        // SplitMix64 of seed 0 fills the state; the first output is checked against the published
+        // algorithms.
         assert_eq!(rng.0[0], 0xe220_a839_7b1d_cdaf);
         assert_eq!(rng.next_u64(), 0x99ec_5f36_cb75_f2b4);
         let (a, b) = (SeededEntropy::new(7), SeededEntropy::new(7));

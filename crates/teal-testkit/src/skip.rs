@@ -2,10 +2,12 @@
 
 use rustix::fs::{Mode, OFlags};
 
-/// Says that the calling test cannot run here; the test returns afterwards. `cargo xtask test` counts it as skipped.
+/// Says that the calling test cannot run here; the test returns afterwards. `cargo xtask test`
+/// counts it as skipped.
 ///
 /// # Panics
-/// If the file that `TEAL_SKIPS` names cannot be written: a skip nobody sees would pass for a success.
+/// If the file that `TEAL_SKIPS` names cannot be written: a skip nobody sees would pass for a
+/// success.
 pub fn skip(test: &str, reason: &str) {
     eprintln!("skipped: {test}: {reason}");
     let Some(path) = std::env::var_os("TEAL_SKIPS") else {

@@ -56,7 +56,8 @@ impl Trace {
         &self.events
     }
 
-    /// The notes made before `point`, oldest first. A point is a number of events that have happened.
+    /// The notes made before `point`, oldest first. A point is a number of events that have
+    /// happened.
     pub fn marks(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
         self.events[..point].iter().filter_map(|event| match event {
             Event::Mark(note) => Some(*note),
@@ -64,8 +65,8 @@ impl Trace {
         })
     }
 
-    /// The points at which a crash shows something new: all but those that a note follows, since the disk is the same after the
-    /// note and more has been promised.
+    /// The points at which a crash shows something new: all but those that a note follows, since
+    /// the disk is the same after the note and more has been promised.
     pub fn points(&self) -> impl Iterator<Item = usize> + '_ {
         (0..=self.events.len())
             .filter(|&point| !matches!(self.events.get(point), Some(Event::Mark(_))))

@@ -10,7 +10,8 @@ use teal_types::{BLOCK, FileType, Timestamp};
 pub struct Content {
     /// Length in bytes.
     pub size: u64,
-    /// Digests of the 4 KiB blocks that are not all zero; the last block counts as filled up with zeros.
+    /// Digests of the 4 KiB blocks that are not all zero; the last block counts as filled up with
+    /// zeros.
     pub blocks: BTreeMap<u64, u64>,
 }
 
@@ -78,7 +79,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// What differs, a line each, `self` first; empty if the trees agree. An unknown time agrees with any.
+    /// What differs, a line each, `self` first; empty if the trees agree. An unknown time agrees
+    /// with any.
     pub fn diff(&self, other: &Self) -> Vec<String> {
         let mut out = Vec::new();
         let keys = |a: &Self, b: &Self| {

@@ -1,4 +1,5 @@
-//! Hiding names: the same name is the same hash within a trace, and nothing else can be told from it but its extension.
+//! Hiding names: the same name is the same hash within a trace, and nothing else can be told from
+//! it but its extension.
 
 use super::event::{Action, Event, Item, Text};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};

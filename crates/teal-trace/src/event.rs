@@ -90,7 +90,8 @@ pub struct Event {
     pub at: Duration,
     /// Who asked: a thread, as in [`Process::id`]; 0 is the kernel, or nobody known.
     pub process: u32,
-    /// What it is about: of an action with a name the directory, else the file; at block level the device. 0 where there is only one.
+    /// What it is about: of an action with a name the directory, else the file; at block level the
+    /// device. 0 where there is only one.
     pub object: u64,
     /// What was asked.
     pub action: Action,
@@ -105,7 +106,8 @@ pub struct Event {
 pub enum Outcome {
     /// Not known.
     Unknown,
-    /// It succeeded: bytes that were transferred, the object that was found or made, the offset that was found; else 0.
+    /// It succeeded: bytes that were transferred, the object that was found or made, the offset
+    /// that was found; else 0.
     Done(u64),
     /// It failed with this errno.
     Failed(u16),

@@ -1,8 +1,9 @@
 //! Every byte of a trace file: a header, then blocks of items.
 //!
-//! All integers are little-endian. A *varint* holds an unsigned 64-bit number in groups of seven bits, the lowest first, in at most ten
-//! bytes; every byte but the last has its highest bit set. A *text* is a varint length, at most 4096, and so many bytes.
-//! `docs/format-trace.md` is the same in prose; `tests/format_doc.rs` holds the two against each other.
+//! All integers are little-endian. A *varint* holds an unsigned 64-bit number in groups of seven
+//! bits, the lowest first, in at most ten bytes; every byte but the last has its highest bit set. A
+//! *text* is a varint length, at most 4096, and so many bytes. `docs/format-trace.md` is the same
+//! in prose; `tests/format_doc.rs` holds the two against each other.
 //!
 //! The header:
 //!

@@ -1,7 +1,8 @@
 //! Traces of others: `blktrace`, and the formats of cache research.
 //!
 //! # Guarantees
-//! 1. *Precise*: what is foreign, cut off or damaged is refused, with the record's number and its byte.
+//! 1. *Precise*: what is foreign, cut off or damaged is refused, with the record's number and its
+//!    byte.
 //! 2. *Bounded*: memory does not grow with the input.
 
 mod blktrace;

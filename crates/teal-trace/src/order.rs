@@ -1,7 +1,8 @@
 //! Bringing what ends out of order back into the order of its beginnings.
 //!
 //! # Guarantees
-//! 1. What comes out is in the order of the tickets, and nothing is held back but for something older that has not ended.
+//! 1. What comes out is in the order of the tickets, and nothing is held back but for something
+//!    older that has not ended.
 
 use std::collections::VecDeque;
 

@@ -67,7 +67,8 @@ impl Paths {
         self.of.get(&(dir, name.clone())).copied()
     }
 
-    /// The path of an object from the root of what was recorded; `None` where a part of it is not known.
+    /// The path of an object from the root of what was recorded; `None` where a part of it is not
+    /// known.
     pub fn path(&self, object: u64) -> Option<Vec<u8>> {
         let (mut parts, mut at) = (Vec::new(), object);
         loop {

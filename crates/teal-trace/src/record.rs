@@ -1,14 +1,16 @@
 //! Recording events as they happen: taken in by many threads, written by one.
 //!
 //! # Guarantees
-//! 1. *No waiting*: whoever hands in an event waits for no I/O; what comes faster than it can be written is dropped and counted, in the
-//!    trace, where it is missing.
+//! 1. *No waiting*: whoever hands in an event waits for no I/O; what comes faster than it can be
+//!    written is dropped and counted, in the trace, where it is missing.
 //! 2. *In order*: events are written in the order in which they began.
-//! 3. *A second at most*: what was handed in is written within a second, as whole blocks, so that a killed process loses no more.
+//! 3. *A second at most*: what was handed in is written within a second, as whole blocks, so that a
+//!    killed process loses no more.
 //! 4. *Harmless*: when writing fails, the recording ends and says why; nothing else notices.
 //!
 //! # Locks
-//! `queue` guards what was handed in and is held for a few instructions, never across I/O or a call of somebody else.
+//! `queue` guards what was handed in and is held for a few instructions, never across I/O or a call
+//! of somebody else.
 
 mod trace_writer;
 
@@ -42,7 +44,8 @@ pub struct Facts {
 
 /// What a recording asks about the things it records. Called by the recording's own thread.
 pub trait Surroundings: Send {
-    /// A directory that holds the object, and the object's name there; `None` for the root and for what has no name.
+    /// A directory that holds the object, and the object's name there; `None` for the root and for
+    /// what has no name.
     fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
     /// Who a thread is; `None` if it is gone.
     fn process(&mut self, id: u32) -> Option<Facts>;
@@ -212,8 +215,8 @@ impl fmt::Debug for Recording {
 }
 
 impl Recording {
-    /// Begins a recording into `out`, which is synced with `sync` at the end. `ended` is called once, by the recording's thread, when it
-    /// has ended, for whatever reason.
+    /// Begins a recording into `out`, which is synced with `sync` at the end. `ended` is called
+    /// once, by the recording's thread, when it has ended, for whatever reason.
     ///
     /// # Errors
     /// The header cannot be written, or there is no thread.
@@ -263,7 +266,8 @@ impl Recording {
         self.shared.queue.lock().progress.clone()
     }
 
-    /// Ends it, if it has not ended, and waits until everything is written. What was begun and not answered has no outcome.
+    /// Ends it, if it has not ended, and waits until everything is written. What was begun and not
+    /// answered has no outcome.
     pub fn end(&self) -> Progress {
         {
             let mut queue = self.shared.queue.lock();

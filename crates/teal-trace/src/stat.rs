@@ -90,7 +90,8 @@ pub struct Stat {
     pub dropped: u64,
     /// Marks, at most a thousand.
     pub marks: Vec<(Duration, Text)>,
-    /// Whether there were more objects than are remembered: then [`Stat::objects`] counts those since.
+    /// Whether there were more objects than are remembered: then [`Stat::objects`] counts those
+    /// since.
     pub forgot: bool,
     objects: HashMap<u64, Ends>,
     processes: HashMap<u32, u64>,

@@ -11,7 +11,8 @@
 //! | `dropped COUNT` | events are missing here |
 //! | `# …` | a remark, also behind an item |
 //!
-//! Times are seconds with up to nine decimals. In quotes, `\"`, `\\` and `\xNN` stand for a byte each.
+//! Times are seconds with up to nine decimals. In quotes, `\"`, `\\` and `\xNN` stand for a byte
+//! each.
 
 use super::event::{Action, Called, Event, Header, Item, Level, Outcome, Process, Text};
 use super::field::{Field, Show};

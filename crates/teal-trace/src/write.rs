@@ -11,7 +11,8 @@ const BLOCK_FULL: usize = 64 << 10;
 /// Why an item is not in the trace.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The trace cannot be written; nothing more is taken. What was written before can be read up to its last whole block.
+    /// The trace cannot be written; nothing more is taken. What was written before can be read up
+    /// to its last whole block.
     #[error("the trace cannot be written")]
     Io(#[from] io::Error),
     /// An earlier write failed.

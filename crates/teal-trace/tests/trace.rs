@@ -1,4 +1,5 @@
-//! Traces through the public interface: what is written is read again, in both forms; cut off, damaged, foreign and made-up input.
+//! Traces through the public interface: what is written is read again, in both forms; cut off,
+//! damaged, foreign and made-up input.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 #[path = "trace/any.rs"]
@@ -19,7 +20,8 @@ use teal_trace::{
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What reading may hold, whatever the input says: a block, and the rest. Tests of this binary run at the same time.
+/// What reading may hold, whatever the input says: a block, and the rest. Tests of this binary run
+/// at the same time.
 const READER_BYTES: usize = 64 << 20;
 
 pub(crate) fn write(header: &Header, items: &[Item]) -> Vec<u8> {

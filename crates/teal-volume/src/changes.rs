@@ -10,8 +10,9 @@ pub enum Base {
     Position,
     /// The state of this commit at the latest: no program here was given a later one.
     Given(CommitSeq),
-    /// The state of this commit, which is installed though the position may not have come to it yet. It counts only for the first
-    /// change since the object was last in agreement with the server.
+    /// The state of this commit, which is installed though the position may not have come to it
+    /// yet. It counts only for the first change since the object was last in agreement with the
+    /// server.
     Installed(CommitSeq),
 }
 
@@ -55,8 +56,8 @@ pub enum Change<'a> {
 
 /// Is told of every change, inside the operation that makes it.
 ///
-/// A record is written into the operation's batch under the object's lock, so it is durable exactly when the change is, and it cannot
-/// fail later than the change.
+/// A record is written into the operation's batch under the object's lock, so it is durable exactly
+/// when the change is, and it cannot fail later than the change.
 pub trait Changes: Send + Sync {
     /// Returns the cost of an operation with what recording its changes takes.
     fn with_record(&self, cost: Cost) -> Cost;
@@ -87,7 +88,8 @@ pub trait Changes: Send + Sync {
         self.record(locked, no, Change::Gone)
     }
 
-    /// Returns whether a locked object without a name waits for the one it has at the server, and so is not to be given back.
+    /// Returns whether a locked object without a name waits for the one it has at the server, and
+    /// so is not to be given back.
     ///
     /// # Errors
     /// What the store met.

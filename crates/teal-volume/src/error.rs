@@ -1,7 +1,8 @@
 //! Why an operation is refused, and the error number a program sees.
 //!
 //! # Guarantees
-//! 1. Every variant has exactly one error number, and damage is always `EIO`: never an empty file, a missing name or a deletion.
+//! 1. Every variant has exactly one error number, and damage is always `EIO`: never an empty file,
+//!    a missing name or a deletion.
 
 use rustix::io::Errno;
 use teal_log::StoreError;

@@ -1,13 +1,15 @@
-//! What POSIX semantics and the replica both need of a volume: the store, the namespace lock, references, orphans.
+//! What POSIX semantics and the replica both need of a volume: the store, the namespace lock,
+//! references, orphans.
 //!
-//! Two crates stand on this one. `teal-posix` carries out operations of programs; `teal-replica` installs what the server has and
-//! notes what it lacks. Both change names, count references and give objects back, and both must do it by the same rules, so the
-//! rules are here, below both. The crate is one layer below them, rather than a lower room of `teal-replica`, so that POSIX
+//! Two crates stand on this one. `teal-posix` carries out operations of programs; `teal-replica`
+//! installs what the server has and notes what it lacks. Both change names, count references and
+//! give objects back, and both must do it by the same rules, so the rules are here, below both. The
+//! crate is one layer below them, rather than a lower room of `teal-replica`, so that POSIX
 //! semantics can be built and tested without a replica.
 //!
 //! # Guarantees
-//! 1. *Kept*: an object that is referred to ([`Volume::hold`]) lives on without a name, and is given back at the last
-//!    [`Volume::release`], or after a crash.
+//! 1. *Kept*: an object that is referred to ([`Volume::hold`]) lives on without a name, and is
+//!    given back at the last [`Volume::release`], or after a crash.
 //! 2. *Told*: an object is given back, and a change is noted, in the same batch ([`Changes`]).
 //! 3. *Ordered*: the locks below are taken in the order of their [`Rank`]; debug builds assert it.
 //!
@@ -25,8 +27,9 @@
 //! | [`Reclaim`](Rank::Reclaim) | `OrphanQueue::reclaiming` | one step of giving space back at a time | that step |
 //! | | the store's | see [`teal_log::Store`] | |
 //!
-//! Every other lock of these crates is a *leaf*: it guards the fields beside it, is held for a few statements, and no lock of the
-//! table is taken under it. Nobody holds any of them while the kernel is told of a change ([`InvalidationSink`]).
+//! Every other lock of these crates is a *leaf*: it guards the fields beside it, is held for a few
+//! statements, and no lock of the table is taken under it. Nobody holds any of them while the
+//! kernel is told of a change ([`InvalidationSink`]).
 
 mod changes;
 mod error;
@@ -86,7 +89,8 @@ impl std::fmt::Debug for Volume {
 }
 
 impl Volume {
-    /// Returns the volume of an open store. One operation gives back at most `reclaim_step` bytes of an object's content.
+    /// Returns the volume of an open store. One operation gives back at most `reclaim_step` bytes
+    /// of an object's content.
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, reclaim_step: u64) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -173,7 +177,8 @@ impl Volume {
         Ok(self.store.commit()?)
     }
 
-    /// Runs an operation on `no` that holds no lock when it returns, and logs the path of the object if the operation met damage.
+    /// Runs an operation on `no` that holds no lock when it returns, and logs the path of the
+    /// object if the operation met damage.
     ///
     /// # Errors
     /// Those of the operation.
@@ -189,8 +194,8 @@ impl Volume {
         })
     }
 
-    /// Returns the cost of an operation in which these objects write their names and extended attributes again. An object that is gone
-    /// costs nothing.
+    /// Returns the cost of an operation in which these objects write their names and extended
+    /// attributes again. An object that is gone costs nothing.
     ///
     /// # Errors
     /// What reading the objects met.
@@ -215,7 +220,8 @@ pub fn touch_directory(locked: &mut Locked<'_>, dir: ObjectNo, now: Timestamp) {
     locked.set_attr(dir, times);
 }
 
-/// Moves the change time of a locked object. All that one operation changes gets one time, so that a replica can tell it to others.
+/// Moves the change time of a locked object. All that one operation changes gets one time, so that
+/// a replica can tell it to others.
 pub fn touch_object(locked: &mut Locked<'_>, no: ObjectNo, now: Timestamp) {
     let times = SetAttr {
         ctime: Some(now),

@@ -1,9 +1,10 @@
 //! Objects without a name: when they are given back, and in which steps.
 //!
 //! # Guarantees
-//! 1. An object leaves with its last name or its last reference, whichever goes later; one left over by a crash soon after the mount.
-//! 2. Giving back takes bounded operations: at most [`Volume::reclaim_step`] bytes of content each. The thread that released the object
-//!    carries out the first, the commit thread the others.
+//! 1. An object leaves with its last name or its last reference, whichever goes later; one left
+//!    over by a crash soon after the mount.
+//! 2. Giving back takes bounded operations: at most [`Volume::reclaim_step`] bytes of content each.
+//!    The thread that released the object carries out the first, the commit thread the others.
 //! 3. No operation is refused for want of space while orphans wait to be given back.
 
 use crate::{Changes, FsError, Rank, RankedMutex, Volume};
@@ -17,7 +18,8 @@ use teal_types::{ObjectNo, SECTOR};
 pub(crate) struct OrphanQueue {
     /// The oldest first. This is a leaf lock.
     waiting: Mutex<VecDeque<Orphan>>,
-    /// Is held for a step of one of them, with its I/O: an operation that needs the space waits for the step.
+    /// Is held for a step of one of them, with its I/O: an operation that needs the space waits for
+    /// the step.
     reclaiming: RankedMutex<()>,
 }
 
@@ -64,7 +66,8 @@ impl Volume {
         }
     }
 
-    /// Decides, under the object's lock and after one of its names was removed, what becomes of the object.
+    /// Decides, under the object's lock and after one of its names was removed, what becomes of the
+    /// object.
     ///
     /// # Errors
     /// What the store met.
@@ -89,7 +92,8 @@ impl Volume {
         Ok(Fate::Orphaned(no))
     }
 
-    /// Takes the first step of giving an orphan back, and leaves the others to the commit thread. The caller holds no lock.
+    /// Takes the first step of giving an orphan back, and leaves the others to the commit thread.
+    /// The caller holds no lock.
     pub fn reclaim(&self, fate: Fate, changes: &dyn Changes) {
         if let Fate::Orphaned(no) = fate {
             self.reclaim_step_of(Orphan { no, from: 0 }, changes);

@@ -1,8 +1,9 @@
-//! Locks with a rank: a thread takes them in ascending order, so no two threads wait for each other.
+//! Locks with a rank: a thread takes them in ascending order, so no two threads wait for each
+//! other.
 //!
 //! # Guarantees
-//! 1. In debug builds, a thread that takes a lock whose rank is not above all ranks it holds panics at once, whether or not another
-//!    thread is there to deadlock with.
+//! 1. In debug builds, a thread that takes a lock whose rank is not above all ranks it holds panics
+//!    at once, whether or not another thread is there to deadlock with.
 //! 2. In release builds the locks are those of `parking_lot` and cost nothing more.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -122,7 +123,8 @@ impl<T> RankedMutex<T> {
         }
     }
 
-    /// Takes the lock if it is free. Nothing waits, so the order does not matter here; it does for what is taken under this lock.
+    /// Takes the lock if it is free. Nothing waits, so the order does not matter here; it does for
+    /// what is taken under this lock.
     pub fn try_lock(&self) -> Option<RankedMutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
         Some(RankedMutexGuard {
@@ -171,8 +173,8 @@ impl<T> RankedRwLock<T> {
         }
     }
 
-    /// Takes exclusive access if it is free. Nothing waits, so the order does not matter here; it does for what is taken under this
-    /// lock.
+    /// Takes exclusive access if it is free. Nothing waits, so the order does not matter here; it
+    /// does for what is taken under this lock.
     pub fn try_write(&self) -> Option<RankedWriteGuard<'_, T>> {
         let inner = self.inner.try_write()?;
         Some(RankedWriteGuard {

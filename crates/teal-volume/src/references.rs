@@ -1,8 +1,9 @@
 //! How often the kernel refers to each object: its lookup counts.
 //!
 //! # Invariants
-//! 1. An object that is referred to is never given back: an operation that removes the last name asks [`References::keep_orphan`] under
-//!    the object's lock, and a lookup counts its reference before it looks whether the object is still there.
+//! 1. An object that is referred to is never given back: an operation that removes the last name
+//!    asks [`References::keep_orphan`] under the object's lock, and a lookup counts its reference
+//!    before it looks whether the object is still there.
 //! 2. The root is not counted: it is never given back.
 
 use parking_lot::Mutex;
@@ -39,7 +40,8 @@ fn clamp(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// The kernel knows of a million objects and tells nothing of forgetting them: each costs a byte or two, not a node of a tree.
+/// The kernel knows of a million objects and tells nothing of forgetting them: each costs a byte or
+/// two, not a node of a tree.
 #[derive(Debug, Default)]
 struct Shard {
     /// Counts of objects in a row; 0 for those nobody refers to. No group is without one.
@@ -168,7 +170,8 @@ impl References {
         count.orphan
     }
 
-    /// Notes that an object has no name any more. Returns `false` when it is not referred to: it can go at once.
+    /// Notes that an object has no name any more. Returns `false` when it is not referred to: it
+    /// can go at once.
     pub fn keep_orphan(&self, no: ObjectNo) -> bool {
         self.shard(no)
             .lock()

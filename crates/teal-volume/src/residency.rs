@@ -44,7 +44,8 @@ pub trait Residency: Send + Sync {
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     fn make_present(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), FsError>;
 
-    /// Reads absent content from a device nearby, if one has all of it and is cheaper than the server; without locks.
+    /// Reads absent content from a device nearby, if one has all of it and is cheaper than the
+    /// server; without locks.
     ///
     /// # Errors
     /// What the store met.
@@ -55,16 +56,19 @@ pub trait Residency: Send + Sync {
         to: u64,
     ) -> Result<Option<NearbyContent<'_>>, FsError>;
 
-    /// Keeps the content of an object from going away while it is read; `None` where content never goes away.
+    /// Keeps the content of an object from going away while it is read; `None` where content never
+    /// goes away.
     fn lock_for_reading(&self, no: ObjectNo) -> Option<RankedReadGuard<'_, ()>>;
 
-    /// Keeps readers away from the content of an object while it changes; `None` where content never goes away.
+    /// Keeps readers away from the content of an object while it changes; `None` where content
+    /// never goes away.
     fn lock_for_changing(&self, no: ObjectNo) -> Option<RankedWriteGuard<'_, ()>>;
 
     /// Hears that content up to `end` is read.
     fn used(&self, no: ObjectNo, end: u64);
 
-    /// Has space made for so many bytes that are about to be written, if that is needed and possible.
+    /// Has space made for so many bytes that are about to be written, if that is needed and
+    /// possible.
     fn make_space(&self, bytes: u64);
 
     /// Waits until so many bytes more may be written that the server does not have.

@@ -35,7 +35,8 @@ impl CommitSignal {
         self.changed.notify_one();
     }
 
-    /// Sleeps until the signal is raised or the time is over, if there is one. Returns `false` when it is time to stop.
+    /// Sleeps until the signal is raised or the time is over, if there is one. Returns `false` when
+    /// it is time to stop.
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         if !state.is_due && !state.stop {
@@ -48,8 +49,8 @@ impl CommitSignal {
         !state.stop
     }
 
-    /// Counts bytes that were written into a batch that may grow to `batch_bytes`, and wakes the thread now and then, so that it sees
-    /// whether the batch is large, or room short.
+    /// Counts bytes that were written into a batch that may grow to `batch_bytes`, and wakes the
+    /// thread now and then, so that it sees whether the batch is large, or room short.
     pub fn count_written(&self, bytes: u64, batch_bytes: u64) {
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         let limit = batch_bytes / LOOKS;

@@ -1,19 +1,23 @@
 //! Files of which the kernel may still hold an older state than the one that is here.
 //!
-//! The kernel keeps sizes and content without a time limit, takes the size it holds for the end of a file when a program appends, and
-//! hears of a change elsewhere a moment after it was installed. Programs act on what the kernel was last given; so does this module.
+//! The kernel keeps sizes and content without a time limit, takes the size it holds for the end of
+//! a file when a program appends, and hears of a change elsewhere a moment after it was installed.
+//! Programs act on what the kernel was last given; so does this module.
 //!
 //! # Rules
 //! 1. A file that is not listed has the size in the kernel that it has here.
-//! 2. A file is listed under its lock when its content is replaced, with the size it had. Sizes the kernel may take for the end of the
-//!    file are added until it is certain which one it holds: the kernel was told of a size and took it, or wrote beyond all of them.
-//! 3. A write *appends* if its file is open with `O_APPEND`, it does not come out of the page cache, and its offset is the end of the file
-//!    here or a listed size. It goes to the end of the file. Every other write goes where it says.
-//! 4. The base of a write that does not append is the state the kernel was last given: until the kernel asks for attributes or content
-//!    again, no program can have seen a newer one.
+//! 2. A file is listed under its lock when its content is replaced, with the size it had. Sizes the
+//!    kernel may take for the end of the file are added until it is certain which one it holds: the
+//!    kernel was told of a size and took it, or wrote beyond all of them.
+//! 3. A write *appends* if its file is open with `O_APPEND`, it does not come out of the page
+//!    cache, and its offset is the end of the file here or a listed size. It goes to the end of the
+//!    file. Every other write goes where it says.
+//! 4. The base of a write that does not append is the state the kernel was last given: until the
+//!    kernel asks for attributes or content again, no program can have seen a newer one.
 //!
 //! # Bounds
-//! At most [`FILES_MAX`] files are listed, those that changed last, and [`SIZES_MAX`] sizes of each.
+//! At most [`FILES_MAX`] files are listed, those that changed last, and [`SIZES_MAX`] sizes of
+//! each.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +29,8 @@ const FILES_MAX: usize = 1 << 16;
 /// Sizes kept of one file at most; the oldest makes way.
 const SIZES_MAX: usize = 4;
 
-/// A moment in the order of all replacements of content: a request that began at it knows of all that were before it.
+/// A moment in the order of all replacements of content: a request that began at it knows of all
+/// that were before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Moment(u64);
 
@@ -54,7 +59,8 @@ impl StaleFile {
 /// Where a write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// To the end of the file, which is where the kernel believes it to be, or was when it was last told.
+    /// To the end of the file, which is where the kernel believes it to be, or was when it was last
+    /// told.
     End,
     /// To its offset. With a commit: the write was made without knowing of any later one.
     Offset(Option<CommitSeq>),
@@ -116,13 +122,15 @@ impl StaleFiles {
         Moment(self.now.load(Ordering::Acquire))
     }
 
-    /// Lists a file whose content is being replaced, under its lock. `size`: the one it had. `given`: the last commit up to which the
-    /// kernel can have seen its content. `installed`: the commit of the new content.
+    /// Lists a file whose content is being replaced, under its lock. `size`: the one it had.
+    /// `given`: the last commit up to which the kernel can have seen its content. `installed`: the
+    /// commit of the new content.
     pub fn replaced(&self, no: ObjectNo, size: u64, given: CommitSeq, installed: CommitSeq) {
         self.list(no, size, Some(given), installed);
     }
 
-    /// The kernel may hold a size that the file has not any more: it was cut while the kernel was told of it.
+    /// The kernel may hold a size that the file has not any more: it was cut while the kernel was
+    /// told of it.
     pub fn may_hold(&self, no: ObjectNo, size: u64) {
         self.list(no, size, None, CommitSeq::default());
     }
@@ -143,7 +151,8 @@ impl StaleFiles {
             file.sizes.remove(0);
         }
         file.sizes.push(size);
-        // Of two replacements that the kernel has not heard of, the first one decides what programs have seen.
+        // Of two replacements that the kernel has not heard of, the first one decides what programs
+        // have seen.
         file.given = file.given.or(given);
         (file.installed, file.replaced) = (installed.max(file.installed), moment);
         if listed.files.len() == FILES_MAX
@@ -156,7 +165,8 @@ impl StaleFiles {
         self.changed(&listed);
     }
 
-    /// Decides where a write goes, under the file's lock. `size`: that of the file. `asks_for_end`: whether it is open with `O_APPEND`.
+    /// Decides where a write goes, under the file's lock. `size`: that of the file. `asks_for_end`:
+    /// whether it is open with `O_APPEND`.
     pub fn place(&self, no: ObjectNo, offset: u64, size: u64, asks_for_end: bool) -> Placement {
         let listed = self.listed();
         let file = listed.as_ref().and_then(|listed| listed.files.get(&no));
@@ -174,8 +184,8 @@ impl StaleFiles {
         self.listed()?.files.get(&no).map(|file| file.installed)
     }
 
-    /// The kernel holds at least `end` for the size of the file: it was told so, or it is the end of its own write. `size`: that of
-    /// the file here.
+    /// The kernel holds at least `end` for the size of the file: it was told so, or it is the end
+    /// of its own write. `size`: that of the file here.
     pub fn kernel_raised(&self, no: ObjectNo, end: u64, size: u64) {
         let Some(mut listed) = self.listed() else {
             return;
@@ -190,11 +200,11 @@ impl StaleFiles {
         }
     }
 
-    /// The kernel was given attributes or content of the file by the answer to a request that began at `since`. Says whether it may have
-    /// been of a state that is not here any more.
+    /// The kernel was given attributes or content of the file by the answer to a request that began
+    /// at `since`. Says whether it may have been of a state that is not here any more.
     ///
-    /// The kernel drops a size that comes after it was told of a change, and which of two it holds then cannot be known: the sizes stay
-    /// listed.
+    /// The kernel drops a size that comes after it was told of a change, and which of two it holds
+    /// then cannot be known: the sizes stay listed.
     pub fn was_given(&self, no: ObjectNo, since: Moment) -> bool {
         let Some(mut listed) = self.listed() else {
             return false;
@@ -209,7 +219,8 @@ impl StaleFiles {
         false
     }
 
-    /// The kernel has forgotten the file, or was given its size in the answer to its own change of it.
+    /// The kernel has forgotten the file, or was given its size in the answer to its own change of
+    /// it.
     pub fn is_known(&self, no: ObjectNo) {
         let Some(mut listed) = self.listed() else {
             return;

@@ -43,7 +43,8 @@ pub(crate) enum Command {
     Dump {
         /// The store: a file or block device
         path: PathBuf,
-        /// superblock, anchors, log, usage, imap, orphans, shared, notes, segment:N, object:N, dir:N
+        /// superblock, anchors, log, usage, imap, orphans, shared, notes, segment:N, object:N,
+        /// dir:N
         what: String,
     },
     /// What is mounted, how full it is, whether everything is safe
@@ -83,12 +84,14 @@ pub(crate) enum Command {
         /// On a mount
         path: PathBuf,
     },
-    /// Give back the room that a file, or all below a directory, takes on this machine; it comes again when it is needed
+    /// Give back the room that a file, or all below a directory, takes on this machine; it comes
+    /// again when it is needed
     Free {
         /// On a mount
         path: PathBuf,
     },
-    /// Where the content of a file is, and where it would be read from now; how much of a directory is here
+    /// Where the content of a file is, and where it would be read from now; how much of a directory
+    /// is here
     Where {
         /// A file or directory on a mount
         path: PathBuf,
@@ -145,13 +148,15 @@ pub(crate) struct Up {
     /// The store [default: in the XDG data directory, one for each mount point]
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,
-    /// The size of a new store, such as 20G [default: four fifths of the free space, at most 1T; it is taken only as it is used]
+    /// The size of a new store, such as 20G [default: four fifths of the free space, at most 1T; it
+    /// is taken only as it is used]
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     /// Stay in the foreground and log to the terminal
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// Mount it even if another machine has it open or did not close it: only if that one surely does not write to it any more
+    /// Mount it even if another machine has it open or did not close it: only if that one surely
+    /// does not write to it any more
     #[arg(long)]
     pub(crate) take_over: bool,
 }
@@ -177,7 +182,9 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
-    /// Of options that contradict each other the last one holds: ro, salvage, noatime, observed (all that programs ask comes as requests, for `teal lab record`), commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
+    /// Of options that contradict each other the last one holds: ro, salvage, noatime, observed
+    /// (all that programs ask comes as requests, for `teal lab record`), commit=SECONDS,
+    /// checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
     /// queue=SIZE, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) options: Vec<String>,
@@ -187,7 +194,8 @@ pub(crate) struct Mount {
     /// Tell the parent on standard output once mounted
     #[arg(long, hide = true)]
     pub(crate) tell: bool,
-    /// Mount it even if another machine has it open or did not close it: only if that one surely does not write to it any more
+    /// Mount it even if another machine has it open or did not close it: only if that one surely
+    /// does not write to it any more
     #[arg(long)]
     pub(crate) take_over: bool,
 }
@@ -297,7 +305,8 @@ pub(crate) enum Device {
         /// Its name [default: that of the file]
         #[arg(long)]
         name: Option<String>,
-        /// What it is, for its joules and times: the name of a device profile, such as samsung-850-pro or seagate-barracuda-es
+        /// What it is, for its joules and times: the name of a device profile, such as
+        /// samsung-850-pro or seagate-barracuda-es
         #[arg(long)]
         profile: Option<String>,
         /// It is meant to be carried around
@@ -380,7 +389,8 @@ pub(crate) enum Config {
     },
     /// Change one until the next unmount
     Set {
-        /// commit-seconds, checkpoint-seconds, checkpoint-bytes, batch-bytes, clean-below-percent, priority
+        /// commit-seconds, checkpoint-seconds, checkpoint-bytes, batch-bytes, clean-below-percent,
+        /// priority
         key: String,
         /// A number; sizes may end in K, M or G; the priority goes from 0 (joules) to 1 (speed)
         value: String,

@@ -73,7 +73,8 @@ pub(crate) fn ask(dir: &Path, ask: &Ask) -> Result<Option<Answer>> {
     ask_at(&socket_path(dir)?, ask)
 }
 
-/// Asks the daemon of a mount to end and waits until its process has: then the store's lock is free. `None` when there is no daemon.
+/// Asks the daemon of a mount to end and waits until its process has: then the store's lock is
+/// free. `None` when there is no daemon.
 pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
     let path = socket_path(dir)?;
     let Ok(stream) = UnixStream::connect(&path) else {

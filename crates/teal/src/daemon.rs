@@ -1,8 +1,10 @@
 //! The process that serves one mount: store, client, kernel, control socket, signals.
 //!
 //! # How it ends
-//! 1. `umount`, `teal down` or a signal takes the mount away; the workers return; everything is committed, checkpointed and closed.
-//! 2. `teal down` is answered only after that. When files are open, it is refused; a signal detaches the mount and does not wait for them.
+//! 1. `umount`, `teal down` or a signal takes the mount away; the workers return; everything is
+//!    committed, checkpointed and closed.
+//! 2. `teal down` is answered only after that. When files are open, it is refused; a signal
+//!    detaches the mount and does not wait for them.
 //!
 //! # Rooms, each of which uses those before it
 //! 1. `volume`: what the process holds while the mount lives, and the ways in which it ends.
@@ -28,7 +30,8 @@ use teal_command::READY;
 use teal_command::say::{say, with_causes};
 use volume::ServedVolume;
 
-/// Opens the store, mounts it and serves until the mount is gone. What was made for the mount is kept as soon as it is there.
+/// Opens the store, mounts it and serves until the mount is gone. What was made for the mount is
+/// kept as soon as it is there.
 pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Result<ExitCode> {
     match start::start(args, options) {
         Ok((volume, listener)) => {
@@ -56,7 +59,8 @@ pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Resul
     }
 }
 
-/// Serves the kernel, the control socket and signals until the mount is gone, then closes the store.
+/// Serves the kernel, the control socket and signals until the mount is gone, then closes the
+/// store.
 fn run(volume: &Arc<ServedVolume>, listener: Listener) -> Result<ExitCode> {
     volume.client.start().context("the background thread")?;
     volume.drives.start().context("a thread for drives")?;

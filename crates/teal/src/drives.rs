@@ -1,11 +1,14 @@
-//! The drives of a mount, in the daemon: what the control socket asks about them, and attaching those that appear.
+//! The drives of a mount: requests of the control socket about them, and attaching new ones.
 //!
 //! # Guarantees
-//! 1. A drive that was attached here once is attached again whenever its file is there, unless somebody has detached it: then not before the
-//!    file was away, or has changed, even if the volume is mounted anew meanwhile.
-//! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there; what is there and is no drive is not opened again before it
-//!    has changed. Where a drive was that the volume has forgotten, nobody looks any more.
-//! 3. A registered drive is attached wherever it appears: at the top of a file system that is mounted, or on a removable disk ([`Places`]).
+//! 1. A drive that was attached here once is attached again whenever its file is there, unless
+//!    somebody has detached it: then not before the file was away, or has changed, even if the
+//!    volume is mounted anew meanwhile.
+//! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there; what is
+//!    there and is no drive is not opened again before it has changed. Where a drive was that the
+//!    volume has forgotten, nobody looks any more.
+//! 3. A registered drive is attached wherever it appears: at the top of a file system that is
+//!    mounted, or on a removable disk ([`Places`]).
 //! 4. What appears and is no drive of this volume is never locked: it is only read.
 
 mod memory;
@@ -56,7 +59,8 @@ pub(crate) struct Drives {
     file: PathBuf,
     /// Guards only itself.
     state: Mutex<State>,
-    /// One attempt at a time: who is asked to attach what is just being looked at would find it in use. Under it a drive is opened, and the server asked.
+    /// One attempt at a time: who is asked to attach what is just being looked at would find it in
+    /// use. Under it a drive is opened, and the server asked.
     attaching: Mutex<()>,
     bell: std::sync::OnceLock<Bell>,
 }
@@ -91,21 +95,24 @@ impl Drives {
             .map_or_else(Vec::new, |replica| replica.drives())
     }
 
-    /// Returns the drives that are attached, with where they are and how many objects wait for each; asks none of them.
+    /// Returns the drives that are attached, with where they are and how many objects wait for
+    /// each; asks none of them.
     pub(crate) fn here(&self) -> Vec<(String, String, u64)> {
         self.client
             .replica()
             .map_or_else(Vec::new, |replica| replica.drives_here())
     }
 
-    /// Lets go of the drives that are not there any more. Returns their names, where they were, and what has become of them.
+    /// Lets go of the drives that are not there any more. Returns their names, where they were, and
+    /// what has become of them.
     fn lose_absent(&self) -> Vec<(String, String, String)> {
         self.client
             .replica()
             .map_or_else(Vec::new, |replica| replica.lose_absent_drives())
     }
 
-    /// Attaches what is there, and from now on what appears. A volume without a server has no drives, and nobody wakes when something is mounted.
+    /// Attaches what is there, and from now on what appears. A volume without a server has no
+    /// drives, and nobody wakes when something is mounted.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let Some(replica) = self.client.replica() else {
             return Ok(());
@@ -168,8 +175,8 @@ impl Drives {
         self.bell.get().iter().for_each(|bell| bell.ring());
     }
 
-    /// Attaches what is a drive of this volume, and is at a place that nobody has named; whether something is to be tried again: somebody else may let go
-    /// of it just now.
+    /// Attaches what is a drive of this volume, and is at a place that nobody has named; whether
+    /// something is to be tried again: somebody else may let go of it just now.
     fn attach_appeared(&self, places: Vec<PathBuf>) -> bool {
         let attached: BTreeSet<PathBuf> = self
             .attached()
@@ -229,7 +236,8 @@ impl Drives {
         !away.is_empty()
     }
 
-    /// Attaches what has appeared where somebody has named a place, unless it is known to be none of ours.
+    /// Attaches what has appeared where somebody has named a place, unless it is known to be none
+    /// of ours.
     fn attach_again(&self, place: &Path) {
         let looked = looks(place);
         {
@@ -268,7 +276,8 @@ impl Drives {
         }
     }
 
-    /// Looks whether a drive of this volume is there, without a lock: whoever else opens what is there finds it free.
+    /// Looks whether a drive of this volume is there, without a lock: whoever else opens what is
+    /// there finds it free.
     fn look(&self, path: &Path) -> Result<()> {
         is_fit(path)?;
         let disk = FileDisk::open(path, OpenMode::Look).map_err(|e| said(e.into(), path))?;
@@ -317,7 +326,8 @@ impl Drives {
             .map(|(name, ..)| name)
     }
 
-    /// Keeps in mind which drives are attached; and, if somebody has named it, that one is to be looked for at this place.
+    /// Keeps in mind which drives are attached; and, if somebody has named it, that one is to be
+    /// looked for at this place.
     fn remember(&self, path: &Path, is_named: bool) -> Result<()> {
         let attached = self.attached();
         let mut state = self.state();

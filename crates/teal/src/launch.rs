@@ -10,8 +10,8 @@ use std::process::{Command, ExitCode, Stdio};
 use teal_command::paths::{self, Point};
 use teal_command::{READY, fuse_is_there};
 
-/// Refuses a mount point that cannot be one, and a machine without FUSE. `true` when a dead mount was found there. It is repaired now, unless the
-/// new mount takes its place.
+/// Refuses a mount point that cannot be one, and a machine without FUSE. `true` when a dead mount
+/// was found there. It is repaired now, unless the new mount takes its place.
 pub(crate) fn prepare(dir: &Path, store: &Path) -> Result<bool> {
     let is_dead = match paths::look_at(dir)? {
         Point::Mounted => bail!(
@@ -34,7 +34,8 @@ pub(crate) fn prepare(dir: &Path, store: &Path) -> Result<bool> {
             "/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device"
         );
     }
-    // The new mount takes the place of the dead one, so that nobody writes into the bare directory; but a device is free only then.
+    // The new mount takes the place of the dead one, so that nobody writes into the bare directory;
+    // but a device is free only then.
     if is_dead && !is_replaced(store) {
         status::repair(dir)?;
     }
@@ -49,7 +50,8 @@ pub(crate) fn pretend(args: &Mount) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command. What was made for the mount is kept when the mount is there, and taken back otherwise.
+/// Runs the command. What was made for the mount is kept when the mount is there, and taken back
+/// otherwise.
 pub(crate) fn mount(mut args: Mount, made: Rollback) -> Result<ExitCode> {
     args.path = paths::absolute(&args.path)?;
     args.dir = paths::absolute(&args.dir)?;

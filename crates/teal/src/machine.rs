@@ -38,7 +38,8 @@ pub(crate) fn owner() -> Result<Owner> {
     Ok(Owner::new(hasher.finish128().as_bytes(), boot, &name))
 }
 
-/// The sixteen bytes that a file says in hexadecimal digits; `None`: it says something else, or nothing but zeros.
+/// The sixteen bytes that a file says in hexadecimal digits; `None`: it says something else, or
+/// nothing but zeros.
 fn number(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.trim().chars().filter(|digit| *digit != '-').collect();
     let value = u128::from_str_radix(&digits, 16).ok()?;

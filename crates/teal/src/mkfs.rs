@@ -25,7 +25,8 @@ pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a store; returns its size. What existed before is untouched when this fails before writing.
+/// Makes a store; returns its size. What existed before is untouched when this fails before
+/// writing.
 pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> Result<u64> {
     if label.len() > 64 {
         bail!("a label has at most 64 bytes");
@@ -54,7 +55,8 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
     Ok(bytes)
 }
 
-/// The disk that something is to be made on, and whether its file is new. What existed before is untouched.
+/// The disk that something is to be made on, and whether its file is new. What existed before is
+/// untouched.
 pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileDisk, bool)> {
     let meta = std::fs::metadata(path).ok();
     let is_block = meta

@@ -1,7 +1,9 @@
-//! What is mounted where, as the kernel tells: on whose mount a path lies, and which mounts are of TealFS.
+//! What is mounted where, as the kernel tells: on whose mount a path lies, and which mounts are of
+//! TealFS.
 //!
 //! # Guarantees
-//! 1. A path belongs to a mount if the kernel says so: neither what is mounted below a volume, or over it, nor `..` at its top, is taken for a part of it.
+//! 1. A path belongs to a mount if the kernel says so: neither what is mounted below a volume, or
+//!    over it, nor `..` at its top, is taken for a part of it.
 //! 2. The last part of a path is not followed if it lies on a mount of TealFS; all before it is.
 
 use crate::control;
@@ -31,8 +33,8 @@ fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
         .collect())
 }
 
-/// Whether a file, or the directory in which it would be made, lies on a mount of TealFS. Of a device it is where its node lies: modelled disks are loop
-/// devices over such mounts.
+/// Whether a file, or the directory in which it would be made, lies on a mount of TealFS. Of a
+/// device it is where its node lies: modelled disks are loop devices over such mounts.
 pub(crate) fn is_inside(path: &Path) -> Result<bool> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else {

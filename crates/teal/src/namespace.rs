@@ -1,15 +1,19 @@
-//! Whether this process's mount namespace is the one the machine began with, which no process takes with it when it dies.
+//! Whether this process's mount namespace is the one the machine began with, which no process takes
+//! with it when it dies.
 //!
 //! # Why it matters
-//! A daemon that is killed closes `/dev/fuse` last of all: the kernel puts that off until it has given back the daemon's namespaces. Is the
-//! daemon the last one in a mount namespace of its own, the namespace goes, and its mounts with it. For a `fuseblk` mount the kernel then
-//! sends `DESTROY` and waits, unkillably, for an answer of the very process that is dying; meanwhile it holds the lock that `sync(2)` needs for
-//! the whole machine. A second process that answers, or ends the connection, dies in the same moment where a container is killed, so that it
-//! cannot help. A plain `fuse` mount is sent no `DESTROY`, and is not told of `sync(2)` either.
+//! A daemon that is killed closes `/dev/fuse` last of all: the kernel puts that off until it has
+//! given back the daemon's namespaces. Is the daemon the last one in a mount namespace of its own,
+//! the namespace goes, and its mounts with it. For a `fuseblk` mount the kernel then sends
+//! `DESTROY` and waits, unkillably, for an answer of the very process that is dying; meanwhile it
+//! holds the lock that `sync(2)` needs for the whole machine. A second process that answers, or
+//! ends the connection, dies in the same moment where a container is killed, so that it cannot
+//! help. A plain `fuse` mount is sent no `DESTROY`, and is not told of `sync(2)` either.
 
 use std::path::Path;
 
-/// The number of the first mount namespace, where the kernel gives it a fixed one (since Linux 6.18). Others have larger numbers.
+/// The number of the first mount namespace, where the kernel gives it a fixed one (since Linux
+/// 6.18). Others have larger numbers.
 const FIRST_MOUNT: u64 = 0xEFFF_FFF8;
 /// The number of the first process namespace, in all kernels.
 const FIRST_PROCESS: u64 = 0xEFFF_FFFC;
@@ -20,7 +24,8 @@ pub(crate) fn is_first() -> bool {
     if ours == Some(FIRST_MOUNT) {
         return true;
     }
-    // A container has a process 1 of its own: it is the machine's first one only in the first process namespace.
+    // A container has a process 1 of its own: it is the machine's first one only in the first
+    // process namespace.
     let is_first_process = number("/proc/self/ns/pid") == Some(FIRST_PROCESS);
     ours.is_some() && is_first_process && number("/proc/1/ns/mnt") == ours
 }

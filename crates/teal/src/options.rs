@@ -76,7 +76,8 @@ pub(crate) struct MountOptions {
     pub(crate) delay: Duration,
 }
 
-/// Threads that answer requests; more wait for each other, and the kernel cannot have so many requests under way.
+/// Threads that answer requests; more wait for each other, and the kernel cannot have so many
+/// requests under way.
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 /// Has a store mounted that another machine has open.
 pub(crate) const TAKE_OVER: &str = "take-over";
@@ -285,7 +286,8 @@ pub(crate) enum Asked {
     Nothing(Mount),
 }
 
-/// The arguments mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]`.
+/// The arguments mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE] [-o
+/// OPTIONS]`.
 pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<Asked> {
     let mut places = Vec::new();
     let mut options = Vec::new();

@@ -1,9 +1,12 @@
-//! What belongs to the owner of a store alone: the directory beside it, the server's data, and the store file itself.
+//! What belongs to the owner of a store alone: the directory beside it, the server's data, and the
+//! store file itself.
 //!
 //! # Guarantees
-//! 1. Opening makes each directory 0700 and each file 0600 before anything in them is used, and fails if it cannot.
+//! 1. Opening makes each directory 0700 and each file 0600 before anything in them is used, and
+//!    fails if it cannot.
 //! 2. A directory that holds things of others is refused, and nothing of it is changed.
-//! 3. A store file loses the rights of others; those of its group stay, which somebody gave on purpose.
+//! 3. A store file loses the rights of others; those of its group stay, which somebody gave on
+//!    purpose.
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, chmod};
@@ -30,7 +33,8 @@ const OF_A_SERVER: &[&str] = &[
 pub(crate) struct PrivateFiles(Mode);
 
 impl PrivateFiles {
-    /// Begins; meant for a moment in which no other thread makes files, or for the rest of the process.
+    /// Begins; meant for a moment in which no other thread makes files, or for the rest of the
+    /// process.
     pub(crate) fn begin() -> Self {
         Self(rustix::process::umask(Mode::from_raw_mode(OTHERS)))
     }

@@ -200,7 +200,8 @@ impl Surroundings for Around {
 #[derive(Debug)]
 struct Eye {
     recorder: Recorder,
-    /// The mount is observed; else the kernel asks once whether a file may be opened, and is told that it need not ask.
+    /// The mount is observed; else the kernel asks once whether a file may be opened, and is told
+    /// that it need not ask.
     observed: bool,
 }
 

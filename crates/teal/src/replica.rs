@@ -6,7 +6,8 @@
 //! | `identity/` | of a joined volume: key and certificates |
 //!
 //! # Guarantees
-//! 1. `teal up` and `teal mount` of such a store serve the volume, or connect to its server, without being told again.
+//! 1. `teal up` and `teal mount` of such a store serve the volume, or connect to its server,
+//!    without being told again.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -118,7 +119,8 @@ pub(crate) fn identity_dir(store: &Path) -> Result<PathBuf> {
 pub(crate) struct Running {
     pub(crate) upstream: Arc<dyn Upstream>,
     pub(crate) device: String,
-    /// Whether a store that is no replica yet takes the volume over from the server, instead of bringing it there.
+    /// Whether a store that is no replica yet takes the volume over from the server, instead of
+    /// bringing it there.
     pub(crate) joins: bool,
     /// The server, if it is in this process.
     pub(crate) serving: Option<Serving>,
@@ -126,7 +128,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Ends the server, if it is here, and the network; what still waits for either is not waited for.
+    /// Ends the server, if it is here, and the network; what still waits for either is not waited
+    /// for.
     pub(crate) fn stop(self) {
         if let Some(serving) = self.serving {
             serving.stop();
@@ -138,7 +141,8 @@ impl Running {
 /// A thread that answers a request, or waits for news.
 const STACK: usize = 1 << 20;
 
-/// A runtime for the network and for object stores; everybody who asks something of a server has a thread.
+/// A runtime for the network and for object stores; everybody who asks something of a server has a
+/// thread.
 pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

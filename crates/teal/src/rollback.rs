@@ -1,7 +1,9 @@
-//! What a command has made or changed on the way to a mount, and takes back when the mount does not come about.
+//! What a command has made or changed on the way to a mount, and takes back when the mount does not
+//! come about.
 //!
 //! # Guarantees
-//! 1. What a step describes is undone in the reverse order of the steps, unless [`Rollback::keep`] was called.
+//! 1. What a step describes is undone in the reverse order of the steps, unless [`Rollback::keep`]
+//!    was called.
 //! 2. A directory is removed only if it is empty; a whole tree only if this command made its top.
 
 use crate::replica::{self, Setting};
@@ -82,7 +84,8 @@ impl Rollback {
         Ok(())
     }
 
-    /// Makes a directory that only its owner can look into, below which everything is this command's if it was not there before.
+    /// Makes a directory that only its owner can look into, below which everything is this
+    /// command's if it was not there before.
     pub(crate) fn make_private_tree(&mut self, dir: &Path) -> Result<()> {
         if dir.exists() {
             return Ok(());

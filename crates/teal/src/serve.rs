@@ -183,7 +183,8 @@ fn restart(
     })
 }
 
-/// Refuses an address at which nobody can listen. That of this volume's own server is free as soon as it ends.
+/// Refuses an address at which nobody can listen. That of this volume's own server is free as soon
+/// as it ends.
 fn check_address(listen: &str, own: Option<&str>) -> Result<()> {
     let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
     if own.is_some_and(|own| port(own) == port(listen)) {
@@ -192,7 +193,8 @@ fn check_address(listen: &str, own: Option<&str>) -> Result<()> {
     serving::bind(listen).map(drop)
 }
 
-/// Makes the server's data and the volume in it, if the volume is not served yet; what is to be written down beside the store.
+/// Makes the server's data and the volume in it, if the volume is not served yet; what is to be
+/// written down beside the store.
 fn prepare(
     args: &Serve,
     (store, dir): (&Path, &Path),
@@ -421,7 +423,8 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
         .create(&kept)
         .with_context(|| kept.display().to_string())?;
     identity.save(&kept)?;
-    // The token is used up: from here on this machine is known to the server, and `teal up` tries again.
+    // The token is used up: from here on this machine is known to the server, and `teal up` tries
+    // again.
     made.keep();
     up::say_made(&store, size);
     let code = up::bring_up(mount_of(&store, &dir, args.foreground), Rollback::default())?;

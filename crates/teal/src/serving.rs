@@ -1,4 +1,5 @@
-//! The server in this process: its two stores, its listener, and the way in for this machine's own mount.
+//! The server in this process: its two stores, its listener, and the way in for this machine's own
+//! mount.
 
 use crate::control::Answer;
 use crate::private;

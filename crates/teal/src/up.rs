@@ -81,7 +81,8 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Mounts a store, on a directory that is made if it is missing; what was made is taken back when that fails.
+/// Mounts a store, on a directory that is made if it is missing; what was made is taken back when
+/// that fails.
 pub(crate) fn bring_up(mount: Mount, mut made: Rollback) -> Result<ExitCode> {
     // A mount point whose daemon has died cannot be looked into, and is not missing.
     if paths::look_at(&mount.dir)? == Point::Missing {

@@ -1,4 +1,5 @@
-//! Two machines with a cable between them: killed while they work, cut off from each other, and left alone.
+//! Two machines with a cable between them: killed while they work, cut off from each other, and
+//! left alone.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -161,7 +162,8 @@ fn cut_off(
     library: &Library,
     time: Duration,
 ) {
-    // Files whose names are known on the laptop, and whose content is not; too large to come along with another.
+    // Files whose names are known on the laptop, and whose content is not; too large to come along
+    // with another.
     let far = format!("far {cut}");
     fs::create_dir(nas.path(&far)).unwrap();
     for n in 0..40 {

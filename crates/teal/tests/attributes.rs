@@ -1,4 +1,5 @@
-//! What belongs to a file besides its content: privileges, attributes at their limits, birth time, numbers and handles.
+//! What belongs to a file besides its content: privileges, attributes at their limits, birth time,
+//! numbers and handles.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -162,7 +163,8 @@ fn the_birth_time_stays_and_numbers_are_not_used_again() {
     }
 }
 
-/// Takes a handle of `$ARGV[1]`, or opens the one in `$ARGV[2]` on the mount `$ARGV[1]`: system calls that no shell has.
+/// Takes a handle of `$ARGV[1]`, or opens the one in `$ARGV[2]` on the mount `$ARGV[1]`: system
+/// calls that no shell has.
 const HANDLES: &str = r#"
     use POSIX;
     my ($take, $open) = $ENV{TEAL_ARCH} eq "x86_64" ? (303, 304) : (264, 265);
@@ -201,7 +203,8 @@ fn drop_caches(m: &Mounted) {
             .filter(|c| c[0].as_str().unwrap().ends_with("forget"));
         forgets.map(|c| c[1].as_u64().unwrap()).sum()
     };
-    // Something by name: what was opened by its handle alone is forgotten at once. What has pages is not.
+    // Something by name: what was opened by its handle alone is forgotten at once. What has pages
+    // is not.
     std::fs::metadata(m.path("a")).unwrap();
     for name in ["a/b/file", "moved"] {
         if let Ok(file) = std::fs::OpenOptions::new().read(true).open(m.path(name)) {

@@ -40,7 +40,8 @@ fn down(world: &World, point: &str) {
         .good();
 }
 
-/// Mounting is refused, and so is everything else that would take the store for itself; nothing is changed by that.
+/// Mounting is refused, and so is everything else that would take the store for itself; nothing is
+/// changed by that.
 #[track_caller]
 fn is_refused(world: &World, store: &Path) {
     let name = store.to_str().unwrap();
@@ -222,7 +223,8 @@ fn stores_in_partitions_of_a_loop_device_are_mounted_together_and_each_only_once
     parts_go_together_and_each_only_once(&world, &image, [&a, &b], [&c, &d]);
 }
 
-/// Runs a script where machine, boot and name are others: as on another machine that sees the same files.
+/// Runs a script where machine, boot and name are others: as on another machine that sees the same
+/// files.
 fn elsewhere(world: &World, machine: u32, boot: u32, script: &str, args: &[&Path]) -> Said {
     let id = |number: u32| format!("{number:032x}\n");
     for (file, number) in [("machine-id", machine), ("boot-id", boot)] {

@@ -1,4 +1,5 @@
-//! Matrices of `teal lab` with something in them that fails, by the real program: told beforehand, or in the report beside what came of the others.
+//! Matrices of `teal lab` with something in them that fails, by the real program: told beforehand,
+//! or in the report beside what came of the others.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

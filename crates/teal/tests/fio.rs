@@ -11,7 +11,8 @@ use std::io::Read as _;
 use std::path::Path;
 use support::{ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, Mounted, fio, is_long};
 
-/// Writes, verifies what the cache and the daemon hold, remounts, and verifies what the store holds.
+/// Writes, verifies what the cache and the daemon hold, remounts, and verifies what the store
+/// holds.
 fn written_and_verified(test: &str, jobs: &str) {
     let Some(mut m) = Mounted::new(test, "512M") else {
         return;
@@ -79,7 +80,8 @@ fn who_reads_through_the_cache_sees_asynchronous_direct_writes() {
         return;
     };
     let path = m.path("database");
-    // One or two blocks of each round were old for good while direct writes were sent one beside the other.
+    // One or two blocks of each round were old for good while direct writes were sent one beside
+    // the other.
     let rounds = if is_long() { 100 } else { 8 };
     for round in 0..rounds {
         let Some(said) = fio(test, &m, m.point(), (ASYNC_BESIDE_BUFFERED, "4m"), &[]) else {

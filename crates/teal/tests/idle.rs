@@ -1,4 +1,5 @@
-//! A mounted store that nobody uses: no I/O on whatever it lies on, and a daemon that does not even wake up.
+//! A mounted store that nobody uses: no I/O on whatever it lies on, and a daemon that does not even
+//! wake up.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -12,7 +13,8 @@ use support::{
     wait_until,
 };
 
-/// A number for everything that could move: I/O of the process and of the device below, wake-ups of each thread.
+/// A number for everything that could move: I/O of the process and of the device below, wake-ups of
+/// each thread.
 fn traces(pid: i32, device: Option<&Path>) -> Vec<(String, u64)> {
     let numbers = |path: String, wanted: fn(&str) -> bool| {
         let text = std::fs::read_to_string(&path).unwrap();
@@ -69,8 +71,9 @@ fn mounted_beside(m: &Mounted) -> Point {
     Point(point)
 }
 
-/// Lets `time` go by, with something in the middle that is not to concern the mount. The traces with `part` in their names are those of
-/// before, unless somebody asked the mount for something meanwhile; whether nobody did.
+/// Lets `time` go by, with something in the middle that is not to concern the mount. The traces
+/// with `part` in their names are those of before, unless somebody asked the mount for something
+/// meanwhile; whether nobody did.
 fn stays_silent(
     m: &Mounted,
     device: Option<&Path>,

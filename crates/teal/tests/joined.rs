@@ -1,4 +1,5 @@
-//! The outside suites on both machines of a volume, which are network namespaces of their own: a replica is a full file system.
+//! The outside suites on both machines of a volume, which are network namespaces of their own: a
+//! replica is a full file system.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

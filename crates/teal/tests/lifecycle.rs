@@ -247,7 +247,8 @@ fn what_is_older_than_the_commit_interval_survives_a_killed_daemon() {
     m.set("commit-seconds", "2");
     std::fs::create_dir(m.path("d")).unwrap();
     std::fs::write(m.path("d/f"), support::seeded(3, 200_000)).unwrap();
-    // The promise is about time, not about what the daemon says. A loaded machine takes some of it for the commit itself.
+    // The promise is about time, not about what the daemon says. A loaded machine takes some of it
+    // for the commit itself.
     let_pass(Duration::from_secs(8));
     m.kill();
     m.up();

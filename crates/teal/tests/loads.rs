@@ -1,4 +1,5 @@
-//! dbench and fs_mark on a mount: what a file server and a mail server do, with every way to make it durable.
+//! dbench and fs_mark on a mount: what a file server and a mail server do, with every way to make
+//! it durable.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -32,8 +33,9 @@ fn dbench_runs_with_and_without_syncing() {
             .arg("4");
         let said = run(m.world().furnish(&mut command)).good();
         assert!(said.contains("Throughput"), "{how:?}: {said}");
-        // It goes on after some errors, but tells them. Without the semaphore its clients only do not start together, and it has nothing
-        // to do with the mount: its key is a process number, which somebody else's semaphore may have.
+        // It goes on after some errors, but tells them. Without the semaphore its clients only do
+        // not start together, and it has nothing to do with the mount: its key is a process number,
+        // which somebody else's semaphore may have.
         let of_mount = |line: &&str| {
             line.contains("failed") && !line.contains("failed to create barrier semaphore")
         };

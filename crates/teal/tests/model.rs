@@ -1,4 +1,5 @@
-//! Random operations on a mount, compared with the reference file system and with ext4: the same errors, the same trees.
+//! Random operations on a mount, compared with the reference file system and with ext4: the same
+//! errors, the same trees.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -47,7 +48,8 @@ fn agree(
             let mut want = other
                 .as_mut()
                 .map_or_else(|| model.snapshot(), |o| o.snapshot());
-            // Two file systems do the same at different times; only the model knows which times somebody set.
+            // Two file systems do the same at different times; only the model knows which times
+            // somebody set.
             let known = model.snapshot();
             for (path, node) in &mut want.nodes {
                 node.mtime = known.nodes.get(path).and_then(|n| n.mtime);

@@ -1,4 +1,5 @@
-//! Random operations on the bytes of two files, cached, direct and by `fallocate` and `copy_file_range` in turn, against what they must hold.
+//! Random operations on the bytes of two files, cached, direct and by `fallocate` and
+//! `copy_file_range` in turn, against what they must hold.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

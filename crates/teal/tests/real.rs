@@ -1,4 +1,5 @@
-//! Real input: source trees, git, cargo, SQLite and PostgreSQL with their files on a mount that is unmounted or killed.
+//! Real input: source trees, git, cargo, SQLite and PostgreSQL with their files on a mount that is
+//! unmounted or killed.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

@@ -18,11 +18,13 @@ use std::thread::{Builder, JoinHandle};
 use support::{Mounted, PATIENCE, compare_trees, fill, wait_until};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
-/// Times each end of a mount is met; a hang that comes once in a hundred is met by running the test again.
+/// Times each end of a mount is met; a hang that comes once in a hundred is met by running the test
+/// again.
 const ROUNDS: u64 = 8;
 const CALLERS: u64 = 16;
 
-/// The kernel's switch in the position a test needs, as long as this lives. One test of the machine has it at a time.
+/// The kernel's switch in the position a test needs, as long as this lives. One test of the machine
+/// has it at a time.
 struct Switched {
     before: String,
     _alone: File,
@@ -149,7 +151,8 @@ impl Callers {
         assert_eq!(self.come_back(), [None; CALLERS as usize]);
     }
 
-    /// Of requests that were just on their way to workers which were `killed`, the kernel says how its copying ended.
+    /// Of requests that were just on their way to workers which were `killed`, the kernel says how
+    /// its copying ended.
     fn are_told_of_the_end(self, killed: bool) {
         for met in self.come_back() {
             let by_kill = killed && matches!(met, Some(Errno::CANCELED | Errno::INTR));
@@ -161,8 +164,8 @@ impl Callers {
     }
 }
 
-/// The directory in which the connection of the mount is controlled. Its name is the number of a loop device, which somebody else
-/// gets as soon as this one is free.
+/// The directory in which the connection of the mount is controlled. Its name is the number of a
+/// loop device, which somebody else gets as soon as this one is free.
 struct Connection(PathBuf, u64);
 
 impl Connection {

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use support::{Mounted, PrivateMounts, Said, is_long, program, run};
 
-/// Stressors of the class that do nothing here, with the reason. `docs/semantics.md` lists the same.
+/// Stressors of the class that do nothing here, with the reason. `docs/semantics.md` lists the
+/// same.
 const INAPPLICABLE: [(&str, &str); 8] = [
     (
         "bind-mount",
@@ -40,7 +41,8 @@ const ALSO: [&str; 9] = [
     "unlink",
 ];
 
-/// Runs it where no FUSE mount is but this one: some stressors sync every file system they see, and one of somebody else may be dead.
+/// Runs it where no FUSE mount is but this one: some stressors sync every file system they see, and
+/// one of somebody else may be dead.
 fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> Said {
     const SCRIPT: &str = r#"
         point="$1"; shift
@@ -58,7 +60,8 @@ fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> Said {
 
 /// Those of the class that this version has; each is run and must neither fail nor skip itself.
 fn stressors() -> Vec<String> {
-    // It says so on one of its outputs and ends with an error, because a class named `filesystem?` is none.
+    // It says so on one of its outputs and ends with an error, because a class named `filesystem?`
+    // is none.
     let said = run(Command::new("stress-ng").args(["--class", "filesystem?"]));
     let said = format!("{}{}", said.stdout, said.stderr);
     let (_, names) = said

@@ -133,7 +133,8 @@ fn a_store_on_a_block_device_is_mounted_on_it() {
         .good();
 }
 
-/// The ways in which a daemon comes to live in a mount namespace that ends with it, and the commands that make them.
+/// The ways in which a daemon comes to live in a mount namespace that ends with it, and the
+/// commands that make them.
 const NAMESPACES: &[(&str, &str)] = &[
     ("a mount namespace", "unshare --mount sh -e -c"),
     (
@@ -165,7 +166,8 @@ fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
         std::fs::create_dir(world.path(dir)).unwrap();
     }
     for (n, (what, command)) in NAMESPACES.iter().enumerate() {
-        // The namespace's first process kills the daemon, and all else in it, with its own end. On a device it would get stuck: not even tried.
+        // The namespace's first process kills the daemon, and all else in it, with its own end. On
+        // a device it would get stuck: not even tried.
         let script = r#"
             dir="${1%/}"; teal="$2"; store="$3"; n="$4"; point="$dir/point"
             "$teal" mount "$store" "$point"
@@ -187,7 +189,8 @@ fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
         ];
         shell.args(["-e", "-c", &whole, script]).args(args);
         let said = support::run(world.furnish(&mut shell)).good();
-        // A namespace of processes has ended only when all in it are dead. Elsewhere the number is the daemon's here, too.
+        // A namespace of processes has ended only when all in it are dead. Elsewhere the number is
+        // the daemon's here, too.
         let daemon = Path::new("/proc").join(said.trim());
         assert!(
             n > 0 || wait_until(PATIENCE, || !daemon.exists()),

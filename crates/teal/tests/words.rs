@@ -1,4 +1,5 @@
-//! What people are told: never that something is safe, done or there which is not, and never a step half done.
+//! What people are told: never that something is safe, done or there which is not, and never a step
+//! half done.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

@@ -1,13 +1,18 @@
-//! `cargo xtask bench andrew`: unpack, configure, build and clean OpenSSH on ext4 and on a replica whose server is near and far.
+//! `cargo xtask bench andrew`: unpack, configure, build and clean OpenSSH on ext4 and on a replica
+//! whose server is near and far.
 //!
 //! # How
-//! 1. Places are ext4 (a loop device with direct I/O on the disk that is measured) and, for each round trip, a replica with a store on the
-//!    same disk; its server is another mount on this machine, made anew for each.
-//! 2. Places take turns: each round goes through all of them, beginning one further each time. A ratio is taken within a round.
-//! 3. Between a replica and its server is a line of ours ([`road`]), with the round trip and the bandwidth that were asked for.
-//! 4. Counts decide: `waits` is how often an operation had to wait for the server. Times are printed beside processor time, which
-//!    others on the machine stretch less.
-//! 5. Then a tree is unpacked on the serving machine, and two machines join at the middle delay: one reads all of it, one builds it.
+//! 1. Places are ext4 (a loop device with direct I/O on the disk that is measured) and, for each
+//!    round trip, a replica with a store on the same disk; its server is another mount on this
+//!    machine, made anew for each.
+//! 2. Places take turns: each round goes through all of them, beginning one further each time. A
+//!    ratio is taken within a round.
+//! 3. Between a replica and its server is a line of ours ([`road`]), with the round trip and the
+//!    bandwidth that were asked for.
+//! 4. Counts decide: `waits` is how often an operation had to wait for the server. Times are
+//!    printed beside processor time, which others on the machine stretch less.
+//! 5. Then a tree is unpacked on the serving machine, and two machines join at the middle delay:
+//!    one reads all of it, one builds it.
 //! 6. With `--peers`, others do the same over the same line ([`peers`]).
 
 mod build;

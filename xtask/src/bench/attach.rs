@@ -1,11 +1,15 @@
-//! `cargo xtask bench attach`: what attaching a drive costs, by how many objects are on it and by how many commits it has missed.
+//! `cargo xtask bench attach`: what attaching a drive costs, by how many objects are on it and by
+//! how many commits it has missed.
 //!
 //! # How
-//! 1. A machine serves a volume, makes a drive for each count of objects, and writes files, whose content they get. Then objects are added to each drive that
-//!    the volume knows nothing of (`teal-device/examples/many.rs`): content of zeros, so that it is metadata that counts.
-//! 2. For each count of missed commits so many files are changed, then each drive is attached to another machine by `teal device attach` and detached again. A change is
-//!    one commit of one file.
-//! 3. Time is that of the command: it comes back when the drive is read from. Memory is what the daemon's peak has grown by.
+//! 1. A machine serves a volume, makes a drive for each count of objects, and writes files, whose
+//!    content they get. Then objects are added to each drive that the volume knows nothing of
+//!    (`teal-device/examples/many.rs`): content of zeros, so that it is metadata that counts.
+//! 2. For each count of missed commits so many files are changed, then each drive is attached to
+//!    another machine by `teal device attach` and detached again. A change is one commit of one
+//!    file.
+//! 3. Time is that of the command: it comes back when the drive is read from. Memory is what the
+//!    daemon's peak has grown by.
 
 use super::andrew::pair::{Line, Replica};
 use super::lab::{self, Facts, Site};

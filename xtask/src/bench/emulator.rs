@@ -1,8 +1,11 @@
-//! `cargo xtask bench emulator`: a modelled disk in virtual time beside a plain loop device, both over files of the same host.
+//! `cargo xtask bench emulator`: a modelled disk in virtual time beside a plain loop device, both
+//! over files of the same host.
 //!
 //! # How
-//! 1. fio runs each job on both devices, one after the other, in turns; a ratio is taken within a round, the report has the median.
-//! 2. The plain device is as fast as the host lets it: what the ratio shows is the price of being asked in user space.
+//! 1. fio runs each job on both devices, one after the other, in turns; a ratio is taken within a
+//!    round, the report has the median.
+//! 2. The plain device is as fast as the host lets it: what the ratio shows is the price of being
+//!    asked in user space.
 
 use super::lab::run;
 use super::undo::{self, Undo};

@@ -1,10 +1,12 @@
 //! The place of a run: images on one disk, what is mounted from them, and where.
 //!
 //! # How
-//! 1. The image of ext4 and the store of TealFS are files of the same size on the same host file system. Both are written out with
-//!    zeros first, so that neither pays for the host's allocation. ext4 reaches its image through a loop device with direct I/O,
-//!    TealFS opens its store itself, with direct I/O too.
-//! 2. The mirror passes requests to a directory of that ext4; juicefs keeps its metadata (SQLite) and its chunks there.
+//! 1. The image of ext4 and the store of TealFS are files of the same size on the same host file
+//!    system. Both are written out with zeros first, so that neither pays for the host's
+//!    allocation. ext4 reaches its image through a loop device with direct I/O, TealFS opens its
+//!    store itself, with direct I/O too.
+//! 2. The mirror passes requests to a directory of that ext4; juicefs keeps its metadata (SQLite)
+//!    and its chunks there.
 
 use super::meter::now;
 use super::subject::{Kind, Subject};
@@ -194,7 +196,8 @@ impl Drop for Lab {
     }
 }
 
-/// Where a run works, and where its figures go. What it leaves behind is undone when this is dropped.
+/// Where a run works, and where its figures go. What it leaves behind is undone when this is
+/// dropped.
 pub(super) struct Site {
     pub(super) target: PathBuf,
     /// Of this run alone.
@@ -205,7 +208,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Of the benchmark `name`: raw samples go to `json`, what is mounted lies below `dir`, or where they lie unless somebody says.
+    /// Of the benchmark `name`: raw samples go to `json`, what is mounted lies below `dir`, or
+    /// where they lie unless somebody says.
     pub(super) fn begin(name: &str, json: Option<&Path>, dir: Option<&Path>) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),
@@ -309,7 +313,8 @@ fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
     })
 }
 
-/// Drops the kernel's names and inodes, whose descriptors the mirror holds: it may not have many (`RLIMIT_NOFILE`).
+/// Drops the kernel's names and inodes, whose descriptors the mirror holds: it may not have many
+/// (`RLIMIT_NOFILE`).
 pub(super) fn forget_names() -> Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "2").context("drop_caches")
 }

@@ -1,4 +1,5 @@
-//! What one timed part took: wall time, processor time on both sides, requests and what reached the disk.
+//! What one timed part took: wall time, processor time on both sides, requests and what reached the
+//! disk.
 
 use anyhow::{Context as _, Result};
 use rustix::time::{ClockId, clock_gettime};
@@ -17,7 +18,8 @@ pub(super) struct Sample {
     pub(super) wall: f64,
     /// Seconds of the workload and its children.
     pub(super) client_cpu: f64,
-    /// Seconds of the serving process, in user space and in its system calls. Kernel threads are nobody's.
+    /// Seconds of the serving process, in user space and in its system calls. Kernel threads are
+    /// nobody's.
     pub(super) server_cpu: f64,
     pub(super) counts: Counts,
 }

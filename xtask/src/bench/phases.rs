@@ -1,15 +1,19 @@
-//! `cargo xtask bench phases`: every file system through the phases of scherlfs, `teal lab phases` with what it needs.
+//! `cargo xtask bench phases`: every file system through the phases of scherlfs, `teal lab phases`
+//! with what it needs.
 
 use anyhow::{Result, anyhow, ensure};
 use std::process::Command;
 
-/// Takes every file system through the phases of scherlfs and counts joules, here and in a guest (root).
+/// Takes every file system through the phases of scherlfs and counts joules, here and in a guest
+/// (root).
 ///
-/// Installs mkfs programs and user-mode Linux, and runs `teal lab phases` on the Microdrive with ext2, ext3, ext4, xfs, btrfs, teal here,
-/// reiserfs, nilfs2, f2fs, jfs, vfat in a guest; results lie in target/bench/phases.
+/// Installs mkfs programs and user-mode Linux, and runs `teal lab phases` on the Microdrive with
+/// ext2, ext3, ext4, xfs, btrfs, teal here, reiserfs, nilfs2, f2fs, jfs, vfat in a guest; results
+/// lie in target/bench/phases.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// Passed on to `teal lab phases`, such as --groups 4k --scale 0.1 --mode f --results DIR --systems teal,ext4
+    /// Passed on to `teal lab phases`, such as --groups 4k --scale 0.1 --mode f --results DIR
+    /// --systems teal,ext4
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -1,12 +1,17 @@
-//! `cargo xtask bench portable`: recorded activity replayed on a machine that has nothing, with and without a drive (BlueFS 5.4).
+//! `cargo xtask bench portable`: recorded activity replayed on a machine that has nothing, with and
+//! without a drive (BlueFS 5.4).
 //!
 //! # How
-//! 1. What happens is recorded from real activity ([`session`]): somebody searches this project's own sources, edits some, packs them all, on a mount. A
-//!    file that was read is read as a whole, one that was written is written as a whole, as BlueFS's traces have it.
-//! 2. The tree is on the serving machine and on a drive. For each line (Mbit/s, round trip) a machine joins over it, looks at all names, and
-//!    then replays: without the drive, with both, and once with the drive and no server.
-//! 3. Between the machines is a line of ours (`road`), with the round trip and the bandwidth that were asked for.
-//! 4. Then the first byte of small files is read that only a drive has, beside blocks of the drive itself ([`first`]): of drives of several kinds.
+//! 1. What happens is recorded from real activity ([`session`]): somebody searches this project's
+//!    own sources, edits some, packs them all, on a mount. A file that was read is read as a whole,
+//!    one that was written is written as a whole, as BlueFS's traces have it.
+//! 2. The tree is on the serving machine and on a drive. For each line (Mbit/s, round trip) a
+//!    machine joins over it, looks at all names, and then replays: without the drive, with both,
+//!    and once with the drive and no server.
+//! 3. Between the machines is a line of ours (`road`), with the round trip and the bandwidth that
+//!    were asked for.
+//! 4. Then the first byte of small files is read that only a drive has, beside blocks of the drive
+//!    itself ([`first`]): of drives of several kinds.
 //! 5. And the line's delay jumps while content is read that a slow drive has, too ([`jump`]).
 
 mod first;
@@ -168,7 +173,8 @@ struct Work {
 }
 
 impl Work {
-    /// Lays out the tree on the serving machine, as it was before, and on a drive, too; and records what is done with a copy of it.
+    /// Lays out the tree on the serving machine, as it was before, and on a drive, too; and records
+    /// what is done with a copy of it.
     fn record(&self, nas: &Replica, stick: &Path) -> Result<Trace> {
         let made = self.dir.join("usb.drive");
         nas.teal_device(&["add", text(&made)?, "--size", "512M", "--portable"])?;
@@ -233,8 +239,8 @@ impl Work {
         Ok(())
     }
 
-    /// A machine that joins, knows all names, and has none of the content; `drive`: what is attached to it, a copy of `stick`: what is left on one is not the
-    /// next one's.
+    /// A machine that joins, knows all names, and has none of the content; `drive`: what is
+    /// attached to it, a copy of `stick`: what is left on one is not the next one's.
     fn join(&self, line: &Line, name: &str, drive: Option<(&Path, &Path)>) -> Result<Replica> {
         let home = line.join(name)?;
         session::measure(&home.point().join("tree"))?;

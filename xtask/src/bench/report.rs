@@ -1,8 +1,10 @@
 //! The table for people and the raw samples for programs.
 //!
 //! # Guarantees
-//! 1. *Within a round*: a ratio is formed from two samples of the same round; over rounds comes the median with least and most.
-//! 2. *The rule*: a ratio is met at its goal, or at [`ALLOWANCE`] times the mirror's if that is larger; barriers only at their goal.
+//! 1. *Within a round*: a ratio is formed from two samples of the same round; over rounds comes the
+//!    median with least and most.
+//! 2. *The rule*: a ratio is met at its goal, or at [`ALLOWANCE`] times the mirror's if that is
+//!    larger; barriers only at their goal.
 
 use super::lab::Facts;
 use super::meter::Sample;
@@ -14,7 +16,8 @@ use std::fmt::Write as _;
 /// How much more than a bare mirror a file system may cost where the mirror itself misses the goal.
 const ALLOWANCE: f64 = 1.25;
 
-/// Barriers of the background (a commit after five seconds, a checkpoint) that no operation asked for.
+/// Barriers of the background (a commit after five seconds, a checkpoint) that no operation asked
+/// for.
 const BACKGROUND: f64 = 1.05;
 
 type Take = fn(&Sample) -> f64;

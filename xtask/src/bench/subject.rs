@@ -130,7 +130,8 @@ impl Subject {
     }
 
     fn start_mirror(&mut self) -> Result<()> {
-        // In a session of its own, as TealFS's daemon is: the kernel shares out processors among sessions.
+        // In a session of its own, as TealFS's daemon is: the kernel shares out processors among
+        // sessions.
         let mut child = Command::new("setsid")
             .arg(&self.program)
             .arg(self.ext4().join("mirrored"))
@@ -214,8 +215,9 @@ impl Subject {
         Ok(())
     }
 
-    /// Makes everything durable, in the way that reaches it: `syncfs` does not get through a FUSE mount. On TealFS an fsync of
-    /// anything commits everything; the data of mirror and juicefs lie on ext4 by the time their writes return.
+    /// Makes everything durable, in the way that reaches it: `syncfs` does not get through a FUSE
+    /// mount. On TealFS an fsync of anything commits everything; the data of mirror and juicefs lie
+    /// on ext4 by the time their writes return.
     pub(super) fn commit(&self) -> Result<()> {
         let dir = if self.kind == Kind::Teal {
             self.dir()

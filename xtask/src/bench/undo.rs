@@ -1,7 +1,8 @@
 //! What must be undone before the program ends, however it ends.
 //!
 //! # Guarantees
-//! 1. What was noted is undone once, in reverse order: at the drop of the guard (return, error, panic), or on SIGINT and SIGTERM.
+//! 1. What was noted is undone once, in reverse order: at the drop of the guard (return, error,
+//!    panic), or on SIGINT and SIGTERM.
 
 use anyhow::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};

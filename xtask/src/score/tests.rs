@@ -1,4 +1,5 @@
-//! A short day on every machine: ours stays near the bound, below what is always on, near the best time-out, and within the budget of starts.
+//! A short day on every machine: ours stays near the bound, below what is always on, near the best
+//! time-out, and within the budget of starts.
 
 use super::*;
 
@@ -6,8 +7,9 @@ use super::*;
 const SEED: u64 = 21;
 const HOURS: u64 = 1;
 
-/// Most that ours may spend, in thousandths: of the bound, and of the best time-out known afterwards. What it spends, and hardly more: an hour is
-/// too short to learn in, so that the goals for days (1150; 1000) are missed.
+/// Most that ours may spend, in thousandths: of the bound, and of the best time-out known
+/// afterwards. What it spends, and hardly more: an hour is too short to learn in, so that the goals
+/// for days (1150; 1000) are missed.
 const LIMITS: [(&str, u64, u64); 4] = [
     ("handheld", 1_110, 860),
     ("laptop", 1_180, 1_075),

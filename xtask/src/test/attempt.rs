@@ -1,12 +1,14 @@
 //! One run of one test program, with an end.
 //!
 //! # Guarantees
-//! 1. It ends: at the deadline the program and everything it started are killed, and what they wait for is taken away from them.
-//! 2. When it is over, nothing is left of it: processes, mounts, loop devices, network namespaces and temporary files are gone, or
-//!    what would not go is named.
+//! 1. It ends: at the deadline the program and everything it started are killed, and what they wait
+//!    for is taken away from them.
+//! 2. When it is over, nothing is left of it: processes, mounts, loop devices, network namespaces
+//!    and temporary files are gone, or what would not go is named.
 //! 3. A program that hangs is described before it is ended.
-//! 4. Programs may run beside each other: what one leaves is told by its mark, its process group and its directories, and nothing
-//!    of another is touched. The one look that cannot tell whose a thing is (`abort_hidden`) waits until no other program runs.
+//! 4. Programs may run beside each other: what one leaves is told by its mark, its process group
+//!    and its directories, and nothing of another is touched. The one look that cannot tell whose a
+//!    thing is (`abort_hidden`) waits until no other program runs.
 
 use super::bounded::{now, pause};
 use super::hung;
@@ -248,7 +250,8 @@ pub(super) fn run(
         .filter(|one| !left.contains(one))
         .collect::<Vec<_>>();
     left.extend(more);
-    // Only now may the number of the leader be used again. One that cannot be killed is not waited for.
+    // Only now may the number of the leader be used again. One that cannot be killed is not waited
+    // for.
     let status = child.try_wait()?;
     let drained = now() + DYING;
     while hearing.hear(drained.saturating_sub(now())) && now() < drained {}
@@ -267,7 +270,8 @@ pub(super) fn run(
     })
 }
 
-/// A new directory with the shortest name there is: the paths of sockets have a limit, and tests make some in there.
+/// A new directory with the shortest name there is: the paths of sockets have a limit, and tests
+/// make some in there.
 fn numbered(room: &Path) -> Result<PathBuf> {
     for number in 0.. {
         let place = room.join(format!("{number}"));
@@ -313,8 +317,8 @@ fn has_ended(leader: i32) -> bool {
         .is_none_or(|pid| waitid(WaitId::Pid(pid), how).map_or(true, |status| status.is_some()))
 }
 
-/// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE file system which its own process
-/// served cannot die before the connection is aborted.
+/// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE
+/// file system which its own process served cannot die before the connection is aborted.
 fn end(
     mark: &Mark,
     leader: i32,

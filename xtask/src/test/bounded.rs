@@ -1,7 +1,8 @@
 //! Waiting that ends: time since boot, pauses, and calls into the kernel that may never come back.
 //!
 //! # Guarantees
-//! 1. Nothing here waits longer than it was told, whatever the kernel does to the thread that works.
+//! 1. Nothing here waits longer than it was told, whatever the kernel does to the thread that
+//!    works.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::process::{Command, Stdio};

@@ -1,7 +1,8 @@
 //! What a test program that does not end is waiting for.
 //!
 //! # Guarantees
-//! 1. What could be learned is told even if one look hangs itself: it is told as it is found, and looks are given up in time.
+//! 1. What could be learned is told even if one look hangs itself: it is told as it is found, and
+//!    looks are given up in time.
 
 use super::bounded::gather;
 use super::libtest;
@@ -74,8 +75,8 @@ fn thread(dir: &str) -> String {
     said
 }
 
-/// Which of the `unfinished` tests a program runs at this moment: its threads have their names, and with a single thread the name is
-/// the last thing it said.
+/// Which of the `unfinished` tests a program runs at this moment: its threads have their names, and
+/// with a single thread the name is the last thing it said.
 pub(super) fn running(
     leader: i32,
     unfinished: &BTreeSet<String>,

@@ -1,7 +1,8 @@
 //! What runs left that were killed: they could not take it away themselves.
 //!
 //! # Guarantees
-//! 1. Processes, mounts and directories of runs that are over are taken away before the first program runs, and named.
+//! 1. Processes, mounts and directories of runs that are over are taken away before the first
+//!    program runs, and named.
 //! 2. Nothing of a run that goes on is touched, in this workspace or in another.
 
 use super::attempt::Rooms;
@@ -15,7 +16,8 @@ use std::time::Duration;
 
 /// How long killed processes may take to die.
 const DYING: Duration = Duration::from_secs(5);
-/// How the directories begin that runs have in the open place; the number of the program comes next.
+/// How the directories begin that runs have in the open place; the number of the program comes
+/// next.
 pub(super) const PREFIX: &str = "teal-";
 
 /// Held as long as runs have directories in a place.
@@ -91,7 +93,8 @@ fn is_numbered(dir: &Path) -> bool {
         .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a directory belonged to a program that makes runs and does not live any more: `teal-NUMBER-NUMBER`.
+/// Whether a directory belonged to a program that makes runs and does not live any more:
+/// `teal-NUMBER-NUMBER`.
 fn is_of_the_dead(dir: &Path) -> bool {
     let name = dir
         .file_name()

@@ -1,10 +1,11 @@
-//! What outlives processes: mounts, FUSE connections and loop devices. Network namespaces of tests have no names: they end with the last
-//! process in them.
+//! What outlives processes: mounts, FUSE connections and loop devices. Network namespaces of tests
+//! have no names: they end with the last process in them.
 //!
 //! # Guarantees
-//! 1. Only what appeared since the first look is taken away, and only if it is of the tests: mounts under their directories, loop
-//!    devices over files in there, connections of such mounts.
-//!    What a run that was killed left is taken away by the next: FUSE mounts there whose daemon is gone, which say so.
+//! 1. Only what appeared since the first look is taken away, and only if it is of the tests: mounts
+//!    under their directories, loop devices over files in there, connections of such mounts. What a
+//!    run that was killed left is taken away by the next: FUSE mounts there whose daemon is gone,
+//!    which say so.
 //! 2. No call that may wait for a dead file system is waited for without end.
 
 use super::bounded::{is_done, within};
@@ -58,7 +59,8 @@ impl Look {
         }
     }
 
-    /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets an error. Which mounts these are.
+    /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets
+    /// an error. Which mounts these are.
     pub(super) fn abort(&self, places: &[PathBuf]) -> Vec<String> {
         let all = mounts("self")
             .into_iter()
@@ -68,7 +70,8 @@ impl Look {
             .map(|mount| {
                 let said = mount.to_string();
                 abort(&mount.number.to_string());
-                // Forced, this aborts a connection even where it cannot unmount, and needs no control file system.
+                // Forced, this aborts a connection even where it cannot unmount, and needs no
+                // control file system.
                 within(PATIENCE, move || {
                     unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
                 });
@@ -77,7 +80,8 @@ impl Look {
         ours.collect()
     }
 
-    /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were unmounted lazily.
+    /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were
+    /// unmounted lazily.
     pub(super) fn abort_hidden(&self) {
         let all = mounts_of_all();
         let is_hidden = |number: &String| {
@@ -129,8 +133,8 @@ impl Look {
     }
 }
 
-/// Takes away the FUSE mounts under `places` that nobody serves any more, and with them the loop devices they are the last to hold; which
-/// mounts that were.
+/// Takes away the FUSE mounts under `places` that nobody serves any more, and with them the loop
+/// devices they are the last to hold; which mounts that were.
 pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
     let dead = mounts("self")
         .into_iter()
@@ -145,7 +149,8 @@ pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
     taken.collect()
 }
 
-/// Whether the file system there says that its daemon is gone. One that does not answer may have one.
+/// Whether the file system there says that its daemon is gone. One that does not answer may have
+/// one.
 fn is_dead(point: &Path) -> bool {
     let point = point.to_owned();
     within(PATIENCE, move || rustix::fs::statfs(&point).err())

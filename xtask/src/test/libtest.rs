@@ -54,7 +54,8 @@ impl Outcome {
     }
 }
 
-/// `name` and `how` of a line `test name ... how`; something that has nothing to do with it may stand before.
+/// `name` and `how` of a line `test name ... how`; something that has nothing to do with it may
+/// stand before.
 pub(super) fn result(line: &str) -> Option<(&str, &str)> {
     let (left, how) = line.rsplit_once(" ... ")?;
     let name = &left[left.rfind("test ")? + "test ".len()..];

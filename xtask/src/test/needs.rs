@@ -70,8 +70,9 @@ pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     if done { Ok(()) } else { Err(list) }
 }
 
-/// Mounts the file system through which FUSE connections are aborted, where it belongs, if nobody has. Without it, a process that
-/// waits for a file system of its own that was unmounted lazily cannot be ended.
+/// Mounts the file system through which FUSE connections are aborted, where it belongs, if nobody
+/// has. Without it, a process that waits for a file system of its own that was unmounted lazily
+/// cannot be ended.
 pub(super) fn mount_fuse_control() {
     let point = Path::new("/sys/fs/fuse/connections");
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();

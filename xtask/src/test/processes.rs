@@ -1,8 +1,9 @@
-//! The processes of a test program: itself, what it started, and what has left its session and its parents.
+//! The processes of a test program: itself, what it started, and what has left its session and its
+//! parents.
 //!
 //! # Guarantees
-//! 1. A process is ours if it carries the mark of the run in its environment, is in the program's process group, or descends from
-//!    one that is. No other is touched, and never ourselves.
+//! 1. A process is ours if it carries the mark of the run in its environment, is in the program's
+//!    process group, or descends from one that is. No other is touched, and never ourselves.
 //! 2. A signal reaches the process that was looked at, never one that got its number later.
 
 use super::bounded::{gather, now, pause};
@@ -19,7 +20,8 @@ const MARK: &[u8] = b"TEAL_TEST_RUN_";
 /// How the name of that program begins.
 const RUNNER: &str = "xtask";
 
-/// A variable that only the environment of one run has. Its name is the run's, so that runs inside of runs carry both marks.
+/// A variable that only the environment of one run has. Its name is the run's, so that runs inside
+/// of runs carry both marks.
 #[derive(Debug, Clone)]
 pub(super) struct Mark {
     name: String,
@@ -106,7 +108,8 @@ impl Process {
         })
     }
 
-    /// A process whose first thread is dead lives as long as another does: a killed one that waits in the kernel looks like this.
+    /// A process whose first thread is dead lives as long as another does: a killed one that waits
+    /// in the kernel looks like this.
     fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }

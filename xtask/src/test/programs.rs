@@ -37,8 +37,8 @@ const BUILDS: &[&[&str]] = &[
     &["--workspace"],
 ];
 
-/// Programs whose tests mostly wait, for time-outs and for other machines: they run more tests side by side than there are processors.
-/// With each stands how many.
+/// Programs whose tests mostly wait, for time-outs and for other machines: they run more tests side
+/// by side than there are processors. With each stands how many.
 const WAITING: &[(&str, &str)] = &[
     ("teal::apart", "--test-threads=6"),
     ("teal::machines", "--test-threads=4"),
@@ -55,9 +55,14 @@ const ALONE: &[(&str, &str)] = &[
     ("teal::sync", COPIES_MOUNTS),
     ("teal::words", COPIES_MOUNTS),
     ("teal-fuse::mount", COPIES_MOUNTS),
+    (
+        "teal-lab::traces",
+        "counts what threads that run side by side come to",
+    ),
     ("xtask", "ends file systems that no mount leads to"),
 ];
-/// A new mount namespace begins as a copy: what others have mounted and unmount meanwhile stays alive until the namespace ends.
+/// A new mount namespace begins as a copy: what others have mounted and unmount meanwhile stays
+/// alive until the namespace ends.
 const COPIES_MOUNTS: &str = "makes mount namespaces";
 
 /// A program that runs tests.
@@ -89,7 +94,8 @@ impl Program {
         }
     }
 
-    /// How many of its tests run side by side, as an argument; as many as there are processors, if nothing is said.
+    /// How many of its tests run side by side, as an argument; as many as there are processors, if
+    /// nothing is said.
     pub(super) fn side_by_side(&self) -> Option<&'static str> {
         let found = WAITING.iter().find(|(name, _)| *name == self.name);
         found.map(|(_, threads)| *threads)
@@ -101,7 +107,8 @@ impl Program {
         found.map(|(_, reason)| *reason)
     }
 
-    /// The program with everything in its environment that cargo would put there, and `more` arguments.
+    /// The program with everything in its environment that cargo would put there, and `more`
+    /// arguments.
     pub(super) fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.args).args(more).current_dir(&self.dir);

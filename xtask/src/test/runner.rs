@@ -1,12 +1,16 @@
-//! Runs test programs, each once, to its end or its deadline: most of them side by side, because they mostly wait.
+//! Runs test programs, each once, to its end or its deadline: most of them side by side, because
+//! they mostly wait.
 //!
 //! # Guarantees
-//! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; what does not come to run has failed.
-//! 2. Whatever happens to one program, the others run, and the results so far are told; also when somebody stops the run.
+//! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; what
+//!    does not come to run has failed.
+//! 2. Whatever happens to one program, the others run, and the results so far are told; also when
+//!    somebody stops the run.
 //! 3. The output of programs that did not pass is kept.
 //! 4. Nothing runs a second time: a test that passes only then hides a defect.
 //! 5. Beside a program that must be alone nothing runs (`Program::is_alone_because`).
-//! 6. The output of one program is shown in one piece: as it comes if it runs alone, at its end if others run beside it.
+//! 6. The output of one program is shown in one piece: as it comes if it runs alone, at its end if
+//!    others run beside it.
 
 use super::attempt::{self, Attempt, Course, Ending, Rooms};
 use super::bounded::now;
@@ -44,7 +48,8 @@ pub(super) struct Runner {
     pub(super) limits: Limits,
     /// Since boot.
     pub(super) start: Duration,
-    /// For every program: its environment, a part of the names of its tests if only some are to run, and other arguments.
+    /// For every program: its environment, a part of the names of its tests if only some are to
+    /// run, and other arguments.
     pub(super) env: Vec<(&'static str, OsString)>,
     pub(super) filter: Vec<String>,
     pub(super) args: Vec<String>,
@@ -146,7 +151,8 @@ impl Runner {
             transcript.say(&why);
             summary.add(Verdict::failure(why));
         }
-        // In one piece: what is written in one call under the lock of the channel is not mixed with what others say.
+        // In one piece: what is written in one call under the lock of the channel is not mixed with
+        // what others say.
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(&transcript.text).and_then(|()| out.flush());
         summary

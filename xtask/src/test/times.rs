@@ -1,11 +1,13 @@
 //! What test programs take: time, processors, and how busy the machine is meanwhile.
 //!
 //! # Guarantees
-//! 1. A table of every program, the longest first, ends with what the whole command takes, but for building: from the start of the
-//!    first program to the end of the last one. Programs run beside each other, so this is less than the sum of the lines above.
+//! 1. A table of every program, the longest first, ends with what the whole command takes, but for
+//!    building: from the start of the first program to the end of the last one. Programs run beside
+//!    each other, so this is less than the sum of the lines above.
 //!
-//! The processor time of a program is that of its own process and of the children it waited for, as the kernel adds it up.
-//! Daemons are not among them: what they take shows in the column of the machine, as does what runs beside the program.
+//! The processor time of a program is that of its own process and of the children it waited for, as
+//! the kernel adds it up. Daemons are not among them: what they take shows in the column of the
+//! machine, as does what runs beside the program.
 
 use super::bounded::now;
 use std::fmt::Write as _;
@@ -50,7 +52,8 @@ impl Stopwatch {
     }
 }
 
-/// Returns the processor time of a process and of its children that were waited for, as long as it has not been waited for itself.
+/// Returns the processor time of a process and of its children that were waited for, as long as it
+/// has not been waited for itself.
 pub(super) fn of_process(pid: i32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     of_stat(&stat).unwrap_or_default()
@@ -73,7 +76,8 @@ fn of_stat(stat: &str) -> Option<Duration> {
     Some(ticks(field(11)? + field(12)? + field(13)? + field(14)?))
 }
 
-/// The first line of `/proc/stat` without what was idle or waiting: `cpu user nice system idle iowait irq softirq …`.
+/// The first line of `/proc/stat` without what was idle or waiting: `cpu user nice system idle
+/// iowait irq softirq …`.
 fn of_machine(stat: &str) -> Option<Duration> {
     let fields: Vec<&str> = stat
         .lines()

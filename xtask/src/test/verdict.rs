@@ -1,10 +1,11 @@
 //! What the run of a test program means.
 //!
 //! # Guarantees
-//! 1. Each test counts once: as passed if the program said so, as skipped if it was ignored, as failed in any other case.
+//! 1. Each test counts once: as passed if the program said so, as skipped if it was ignored, as
+//!    failed in any other case.
 //! 2. Nothing is run to change a verdict: a test that failed has failed.
-//! 3. A program that did not come to its end fails with every test it owes a result. Those that were running are told apart from those
-//!    that had not begun.
+//! 3. A program that did not come to its end fails with every test it owes a result. Those that
+//!    were running are told apart from those that had not begun.
 //! 4. A program that ends badly without a test to blame is one failure.
 
 use super::attempt::{Attempt, Ending};

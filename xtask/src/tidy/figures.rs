@@ -1,10 +1,15 @@
-//! `cargo xtask tidy --figures`: measures how readable each crate's words are, and refuses what gets worse.
+//! `cargo xtask tidy --figures`: measures how readable each crate's words are, and refuses what
+//! gets worse.
 //!
 //! # Guarantees
-//! 1. Tests are left out of every figure: files of tests, and what follows a file's first `#[cfg(test)]` module.
-//! 2. A figure that is worse than `xtask/words.toml` says, by more than its tolerance, is a finding.
-//! 3. `--write` only ever improves what the file says, so that the tolerance can't be used up twice.
-//! 4. A crate the file doesn't name yet is held to the worst crate it does name: splitting and renaming a crate needs no ceremony.
+//! 1. Tests are left out of every figure: files of tests, and what follows a file's first
+//!    `#[cfg(test)]` module.
+//! 2. A figure that is worse than `xtask/words.toml` says, by more than its tolerance, is a
+//!    finding.
+//! 3. `--write` only ever improves what the file says, so that the tolerance can't be used up
+//!    twice.
+//! 4. A crate the file doesn't name yet is held to the worst crate it does name: splitting and
+//!    renaming a crate needs no ceremony.
 
 mod circles;
 mod measure;
@@ -45,7 +50,8 @@ enum Better {
     Higher,
 }
 
-/// What is fixed about a [`Figure`]: its names, its aim, and how much worse it may become before tidy objects.
+/// What is fixed about a [`Figure`]: its names, its aim, and how much worse it may become before
+/// tidy objects.
 struct FigureRule {
     figure: Figure,
     /// The key in `xtask/words.toml`.
@@ -53,7 +59,8 @@ struct FigureRule {
     /// The heading of the column in the printed table.
     heading: &'static str,
     aim: f64,
-    /// A merge of two branches may worsen a figure by this much: each branch was measured without the other's lines.
+    /// A merge of two branches may worsen a figure by this much: each branch was measured without
+    /// the other's lines.
     tolerance: f64,
     better: Better,
 }
@@ -215,7 +222,8 @@ pub(super) fn check_tree(root: &Path, mode: FiguresMode) -> Result<Vec<Finding>>
     Ok(findings)
 }
 
-/// Returns the figures of each crate by its name, and those of all crates together under [`WORKSPACE`].
+/// Returns the figures of each crate by its name, and those of all crates together under
+/// [`WORKSPACE`].
 fn rows_of(crates: &[CrateSources]) -> BTreeMap<String, CrateFigures> {
     let mut rows: BTreeMap<_, _> = crates
         .iter()
@@ -225,7 +233,8 @@ fn rows_of(crates: &[CrateSources]) -> BTreeMap<String, CrateFigures> {
     rows
 }
 
-/// Returns the table that `--figures` prints: a line for each crate, then the workspace, then the aims.
+/// Returns the table that `--figures` prints: a line for each crate, then the workspace, then the
+/// aims.
 fn table(rows: &BTreeMap<String, CrateFigures>) -> String {
     let mut text = format!("{:<15}", "crate");
     for rule in RULES {

@@ -1,4 +1,5 @@
-//! The crates of the workspace as cargo sees them, and what every manifest and the architecture page must say of them.
+//! The crates of the workspace as cargo sees them, and what every manifest and the architecture
+//! page must say of them.
 
 use super::Finding;
 use anyhow::{Context as _, Result};

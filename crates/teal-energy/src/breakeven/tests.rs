@@ -47,7 +47,8 @@ fn sizes_from_which_a_disk_is_cheaper_than_the_network() {
     let row = |disk| {
         ["greenfs-gigabit", "greenfs-100mb", "greenfs-802.11g"].map(|link| megabytes(disk, link))
     };
-    // In tenths of MB. "Reads as large as hundreds of megabytes can be more efficient over the network" (2.5.3).
+    // In tenths of MB. "Reads as large as hundreds of megabytes can be more efficient over the
+    // network" (2.5.3).
     assert_eq!(row("greenfs-server-hdd"), [None, None, Some(1531)]);
     assert_eq!(row("greenfs-desktop-hdd"), [None, None, Some(811)]);
     assert_eq!(row("greenfs-notebook-hdd"), [None, Some(933), Some(75)]);

@@ -1,8 +1,10 @@
 //! Reading on after a read, until the track buffer is full.
 //!
 //! # Guarantees
-//! 1. What was read ahead is there without the surface; what comes next is met without a turn while the disk still reads on.
-//! 2. The energy of reading on is handed out once: up to `told`, and not for time in which something was asked for.
+//! 1. What was read ahead is there without the surface; what comes next is met without a turn while
+//!    the disk still reads on.
+//! 2. The energy of reading on is handed out once: up to `told`, and not for time in which
+//!    something was asked for.
 
 use super::Mechanics;
 use crate::ledger::Phase;

@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. Runs never touch or overlap: writes of the same or neighbouring sectors become one run.
-//! 2. Runs are taken in the order of their addresses from the arm's place on, then from the beginning (an elevator).
+//! 2. Runs are taken in the order of their addresses from the arm's place on, then from the
+//!    beginning (an elevator).
 
 use std::collections::BTreeMap;
 

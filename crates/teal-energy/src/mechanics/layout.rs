@@ -1,9 +1,10 @@
 //! Where sectors lie on the surface, and when they pass under the head.
 //!
 //! # Guarantees
-//! 1. Every sector has one place; sectors that follow each other lie one after the other on a track, or at the end of one
-//!    and the beginning of the next.
-//! 2. A head that has read to the end of a track and moved to the next finds its first sector without a wait.
+//! 1. Every sector has one place; sectors that follow each other lie one after the other on a
+//!    track, or at the end of one and the beginning of the next.
+//! 2. A head that has read to the end of a track and moved to the next finds its first sector
+//!    without a wait.
 
 use crate::profile::Media;
 use teal_types::{SECTOR, Span, Time};

@@ -2,11 +2,13 @@
 //!
 //! # Guarantees
 //! 1. No distance takes no time; times grow with the distance.
-//! 2. Over pairs of places chosen at random, the mean is the given average; the shortest and longest seek are the given ones.
+//! 2. Over pairs of places chosen at random, the mean is the given average; the shortest and
+//!    longest seek are the given ones.
 //!
-//! With `x` the distance as a part of the whole surface, `t(x) = track + c1 sqrt(x) + c2 x`. Two random places are `x` apart
-//! with density `2 (1 - x)`, so that the means of `sqrt(x)` and `x` are 8/15 and 1/3, which gives both constants. Where only the
-//! average is known, every seek takes that.
+//! With `x` the distance as a part of the whole surface, `t(x) = track + c1 sqrt(x) + c2 x`. Two
+//! random places are `x` apart with density `2 (1 - x)`, so that the means of `sqrt(x)` and `x` are
+//! 8/15 and 1/3, which gives both constants. Where only the average is known, every seek takes
+//! that.
 
 use crate::profile::Seek;
 use teal_types::Span;
@@ -49,7 +51,8 @@ impl Curve {
         })
     }
 
-    /// To the next track in a stream. Nothing where it is not known: streams are then as fast as the surface.
+    /// To the next track in a stream. Nothing where it is not known: streams are then as fast as
+    /// the surface.
     pub(super) fn switch(&self) -> Span {
         self.switch
     }

@@ -1,4 +1,5 @@
-//! Table 3.1 of the scherlfs thesis, buffers and caches, and a second computation of the same requests in floating point.
+//! Table 3.1 of the scherlfs thesis, buffers and caches, and a second computation of the same
+//! requests in floating point.
 
 use super::*;
 use crate::ledger::{Ledger, Use};
@@ -270,7 +271,8 @@ proptest! {
         }
         for (ours, second) in ends.into_iter().zip(second_computation(&requests)) {
             let off = (ours as f64 / 1e9 - second).abs();
-            // Rounding adds up to less than a microsecond; a sector just met or just missed, to a turn.
+            // Rounding adds up to less than a microsecond; a sector just met or just missed, to a
+            // turn.
             let turn = 60.0 / 5400.0;
             prop_assert!(off < 2e-5 || (off - turn).abs() < 2e-5, "{ours} ns here, {second} s there");
         }
@@ -290,7 +292,8 @@ proptest! {
             prop_assert_eq!(&served, &twin.serve(asked, request));
             prop_assert!(served.start >= asked && served.done >= served.start);
             prop_assert_eq!(served.job.time(), served.done.since(served.start));
-            // Background work lies between the end of the last request and the beginning of this one.
+            // Background work lies between the end of the last request and the beginning of this
+            // one.
             prop_assert!(served.background.time() <= served.start.since(now), "{served:?}");
             accounted += served.job.time() + served.background.time();
             now = served.done;

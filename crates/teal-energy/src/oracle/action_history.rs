@@ -1,7 +1,8 @@
 //! The actions of many candidates: lists that share their beginnings.
 //!
 //! # Guarantees
-//! 1. Memory is some multiple of the actions of the candidates that are left, however many were tried.
+//! 1. Memory is some multiple of the actions of the candidates that are left, however many were
+//!    tried.
 
 /// The end of a list: there was no action before.
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,8 +1,10 @@
-//! A schedule near the [optimum](super::joint) of a long trace: the same search over all devices at once, with few ways of each name.
+//! A schedule near the [optimum](super::joint) of a long trace: the same search over all devices at
+//! once, with few ways of each name.
 //!
 //! # Guarantees
 //! 1. What is found can be done: ways are dropped, never made one.
-//! 2. Of ways of one name few stay: the cheaper of two that have written the same, or much the same, and are done at much the same time.
+//! 2. Of ways of one name few stay: the cheaper of two that have written the same, or much the
+//!    same, and are done at much the same time.
 
 use super::action_history::{ActionHistory, NONE};
 use super::device_search::{DeviceSchedule, ScheduledAction};
@@ -42,7 +44,8 @@ struct BeamSearch<'p, 'a> {
     deeds: ActionHistory<(u8, Time, ScheduledAction)>,
 }
 
-/// A schedule for up to three devices; `None` for more, or if none was found. Tokens are counted, and `stops` says what they are worth.
+/// A schedule for up to three devices; `None` for more, or if none was found. Tokens are counted,
+/// and `stops` says what they are worth.
 pub(super) fn beam(problem: &Problem<'_>, stops: &[Vec<Cost>]) -> Option<Plan> {
     if problem.sides.len() > DEVICES {
         return None;

@@ -2,8 +2,9 @@
 //!
 //! # Guarantees
 //! 1. A way is dropped only if another one is as good whatever follows.
-//! 2. Where there are too many, two become one that is as good as both: what is found is no more than the best costs. Of a plan,
-//!    which is to be done, the better of two is kept as it is: what is found is no less than the best costs.
+//! 2. Where there are too many, two become one that is as good as both: what is found is no more
+//!    than the best costs. Of a plan, which is to be done, the better of two is kept as it is: what
+//!    is found is no less than the best costs.
 
 use super::action_history::{ActionHistory, NONE};
 use super::subproblem::{CandidateStep, Cost, DeviceState, DeviceSubproblem, StopLimit};
@@ -40,7 +41,8 @@ pub(super) struct SubproblemTask<'t> {
     pub(super) claims: &'t [ReadDemand],
     /// The limit on the device's stops.
     pub(super) tokens: StopLimit<'t>,
-    /// Says whether the schedule is to be carried out: changes are written within their age, not later by as much as a run was late.
+    /// Says whether the schedule is to be carried out: changes are written within their age, not
+    /// later by as much as a run was late.
     pub(super) is_plan: bool,
 }
 
@@ -75,7 +77,8 @@ struct DeviceCandidate {
     is_new: bool,
 }
 
-/// The number of candidates in one power state that are kept apart. Of those, only ways that have written the same become one: what is written costs a start.
+/// The number of candidates in one power state that are kept apart. Of those, only ways that have
+/// written the same become one: what is written costs a start.
 const WAYS: usize = 24;
 /// Of a plan whose tokens are counted, which cannot be told from each other by less.
 const SPARED: usize = 96;
@@ -244,7 +247,8 @@ impl DeviceSearch<'_, '_> {
     }
 }
 
-/// What is as good as two ways of one name whatever follows; of a plan's, the better one, as far as can be told.
+/// What is as good as two ways of one name whatever follows; of a plan's, the better one, as far as
+/// can be told.
 fn both(
     side: &DeviceSubproblem<'_>,
     own: usize,

@@ -1,9 +1,11 @@
-//! The bound for long traces: the Lagrangian dual of the problem, its prices found by subgradient ascent.
+//! The bound for long traces: the Lagrangian dual of the problem, its prices found by subgradient
+//! ascent.
 //!
 //! # Guarantees
-//! 1. *Valid for any prices*: the optimum serves each read once and takes, from the beginning to any time, no more tokens than there
-//!    are by then. Paid for by the prices, that is the sum of the prices of reads, less those of the tokens that there are, and
-//!    of what the devices spend less what they earn; and no device can do better than it does alone.
+//! 1. *Valid for any prices*: the optimum serves each read once and takes, from the beginning to
+//!    any time, no more tokens than there are by then. Paid for by the prices, that is the sum of
+//!    the prices of reads, less those of the tokens that there are, and of what the devices spend
+//!    less what they earn; and no device can do better than it does alone.
 //! 2. The best bound over all rounds is kept; more rounds never make it worse.
 //! 3. The plan serves every read once: the optimum lies between the bound and what its run costs.
 //!
@@ -25,7 +27,8 @@ use teal_types::{Energy, Span, Time};
 pub struct Tightened {
     /// The bound: no policy spends less.
     pub energy: Energy,
-    /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator runs it.
+    /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator
+    /// runs it.
     pub plan: Plan,
 }
 
@@ -55,7 +58,8 @@ struct DualPrices {
     tokens: Vec<Vec<Cost>>,
 }
 
-/// A device's tokens: the end of each window and how many there are by then. None where they are not counted.
+/// A device's tokens: the end of each window and how many there are by then. None where they are
+/// not counted.
 struct TokenWindows(Vec<(Time, Cost)>);
 
 impl TokenWindows {
@@ -216,8 +220,9 @@ impl<'p, 'a> DualProblem<'p, 'a> {
     }
 }
 
-/// A price as it is looked for: its step is longer while it moves one way, and shorter where it turns (Riedmiller and Braun's Rprop), since
-/// what a read is worth alone and among a thousand others differs by as much.
+/// A price as it is looked for: its step is longer while it moves one way, and shorter where it
+/// turns (Riedmiller and Braun's Rprop), since what a read is worth alone and among a thousand
+/// others differs by as much.
 #[derive(Clone, Copy)]
 struct PriceStep {
     length: Cost,

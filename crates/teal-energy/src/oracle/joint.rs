@@ -1,8 +1,9 @@
 //! The exact optimum of the [problem](super), by dynamic programming over all devices at once.
 //!
 //! # Guarantees
-//! 1. A way is dropped only if another one, with the same states, has written no less, whose bucket is full no later, which is done
-//!    no later and costs no more: whatever can follow the one can follow the other at no greater cost.
+//! 1. A way is dropped only if another one, with the same states, has written no less, whose bucket
+//!    is full no later, which is done no later and costs no more: whatever can follow the one can
+//!    follow the other at no greater cost.
 
 use super::problem::{Kind, Problem, Unsolvable};
 use super::subproblem::{CandidateStep, Cost, DeviceState, StopLimit};

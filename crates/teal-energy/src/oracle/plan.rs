@@ -1,8 +1,8 @@
 //! A schedule that knows the future, as a policy that the simulator runs.
 //!
 //! # Guarantees
-//! 1. It only does what every policy may: choose a device, send devices to states, order bursts. What it costs is what the
-//!    simulator says, the hard limits kept.
+//! 1. It only does what every policy may: choose a device, send devices to states, order bursts.
+//!    What it costs is what the simulator says, the hard limits kept.
 
 use super::device_search::{DeviceSchedule, ScheduledAction};
 use super::problem::{Kind, Problem};

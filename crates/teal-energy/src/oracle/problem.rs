@@ -1,8 +1,8 @@
 //! A world and a trace as the bound sees them: points of time, and each device's part in them.
 //!
 //! # Guarantees
-//! 1. Points are in order; they hold the beginning, every event, the moment at which a change is of age and its last one, and the
-//!    end.
+//! 1. Points are in order; they hold the beginning, every event, the moment at which a change is of
+//!    age and its last one, and the end.
 
 use super::subproblem::DeviceSubproblem;
 use crate::device::{DeviceId, QueueLimits};
@@ -46,7 +46,8 @@ pub struct Problem<'a> {
     pub(super) sides: Vec<DeviceSubproblem<'a>>,
 }
 
-/// By device the longest by which any of these runs began a burst after its age, because the device was asleep or busy.
+/// By device the longest by which any of these runs began a burst after its age, because the device
+/// was asleep or busy.
 pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> {
     let mut late: Vec<Span> = Vec::new();
     for report in reports {
@@ -59,8 +60,8 @@ pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> 
 }
 
 impl<'a> Problem<'a> {
-    /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for each device by its entry
-    /// of `late` (none: nothing) longer than their age: see [`lateness`].
+    /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for
+    /// each device by its entry of `late` (none: nothing) longer than their age: see [`lateness`].
     pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
         let nothing = |at: Time| TracePoint {
             at,

@@ -1,7 +1,9 @@
-//! A schedule from what the devices did at some prices: every read to one device, then moves that help.
+//! A schedule from what the devices did at some prices: every read to one device, then moves that
+//! help.
 //!
 //! # Guarantees
-//! 1. Every read is served by exactly one device that holds it; each device does its best with its share.
+//! 1. Every read is served by exactly one device that holds it; each device does its best with its
+//!    share.
 
 use super::device_search::{DeviceSchedule, ReadDemand, SubproblemTask, solve_subproblem};
 use super::dual_prices::DualIterate;
@@ -92,8 +94,8 @@ impl ReadAssignment<'_, '_> {
     }
 }
 
-/// A schedule near to what the devices wanted at these prices of stops. What costs no more than `enough` is
-/// not made better.
+/// A schedule near to what the devices wanted at these prices of stops. What costs no more than
+/// `enough` is not made better.
 pub(super) fn repair(
     problem: &Problem<'_>,
     servers: &[Vec<u8>],

@@ -1,4 +1,5 @@
-//! The budget of starts as the bound keeps it: the moment at which the bucket will be full again says all about it.
+//! The budget of starts as the bound keeps it: the moment at which the bucket will be full again
+//! says all about it.
 //!
 //! # Guarantees
 //! 1. It refuses and grants what [`Budget`](crate::policy::budget::Budget) does.

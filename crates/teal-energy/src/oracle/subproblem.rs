@@ -1,23 +1,29 @@
 //! One device's subproblem: the steps it may take at each of its points, and their cost.
 //!
 //! # How a schedule is written down
-//! A device carries the name of one state at a time. Its name changes when a transition *begins*: from then on it is charged
-//! the rest power of the state it goes to, and the transition is charged what it needs more or less than that. Work is charged what it needs
-//! more than resting. So cost is rest power by name over time, plus a sum for each transition and each piece of work, and nothing
-//! else depends on when things happen but somebody's wait.
+//! A device carries the name of one state at a time. Its name changes when a transition *begins*:
+//! from then on it is charged the rest power of the state it goes to, and the transition is charged
+//! what it needs more or less than that. Work is charged what it needs more than resting. So cost
+//! is rest power by name over time, plus a sum for each transition and each piece of work, and
+//! nothing else depends on when things happen but somebody's wait.
 //!
 //! # Guarantees
-//! 1. Costs are exact, in femtojoules; they may be negative where time is given back that was counted before.
-//! 2. Every schedule of the simulator is, for this device, one of these ways at no greater cost. Every choice of a time has
-//!    cost that is linear in it between two bounds, so that one of them is best; where the choice also moves when the device is free, the way has
-//!    the lower cost of both bounds *and* the earlier of both times:
+//! 1. Costs are exact, in femtojoules; they may be negative where time is given back that was
+//!    counted before.
+//! 2. Every schedule of the simulator is, for this device, one of these ways at no greater cost.
+//!    Every choice of a time has cost that is linear in it between two bounds, so that one of them
+//!    is best; where the choice also moves when the device is free, the way has the lower cost of
+//!    both bounds *and* the earlier of both times:
 //!    - resting is charged as [`rest`] says;
 //!    - a way down begins as soon as what was asked for is done: the rest power falls with it;
-//!    - a way up for a read ends when the read comes, or begins then; a wanted device is never left asleep;
+//!    - a way up for a read ends when the read comes, or begins then; a wanted device is never left
+//!      asleep;
 //!    - a burst begins at a point: what lies between two points can be moved to one of them;
-//!    - work takes its turn, in the order in which it comes; so no device is done earlier than [`DeviceState::free`];
+//!    - work takes its turn, in the order in which it comes; so no device is done earlier than
+//!      [`DeviceState::free`];
 //!    - what a burst must at least hold is paid for when it comes to the queue.
-//! 3. What reads wait behind each other is their work's own time; behind a transition, its time. Behind a burst nothing.
+//! 3. What reads wait behind each other is their work's own time; behind a transition, its time.
+//!    Behind a burst nothing.
 
 mod points;
 mod rest;
@@ -41,11 +47,13 @@ pub(super) type Cost = i128;
 pub(super) struct DeviceState {
     /// The power state whose name the device has.
     pub(super) state: u8,
-    /// The time at which the device is there and has done what was asked for. Zero when that is past.
+    /// The time at which the device is there and has done what was asked for. Zero when that is
+    /// past.
     pub(super) free: Time,
     /// The number of the device's changes that are written.
     pub(super) written: u32,
-    /// The time at which the bucket of stops is full again. Zero where it is, and where stops are not counted.
+    /// The time at which the bucket of stops is full again. Zero where it is, and where stops are
+    /// not counted.
     pub(super) full: Time,
 }
 
@@ -76,7 +84,8 @@ pub(super) enum StopLimit<'t> {
     Counted,
     /// Each has a price, by the device's own points.
     Priced(&'t [Cost]),
-    /// By a bucket, and the prices tell what it is worth to keep one: of a plan, which cannot keep all ways apart.
+    /// By a bucket, and the prices tell what it is worth to keep one: of a plan, which cannot keep
+    /// all ways apart.
     Spared(&'t [Cost]),
 }
 
@@ -133,9 +142,11 @@ pub(super) struct DeviceSubproblem<'a> {
     base: Power,
     powers: Vec<Power>,
     serving: Vec<u8>,
-    /// Of each state that serves: how long bursts take, and what their first place needs beyond resting.
+    /// Of each state that serves: how long bursts take, and what their first place needs beyond
+    /// resting.
     bursts: Vec<(u8, BurstTime, Cost)>,
-    /// By state: the longest that it works at once for somebody who waits, if it can go up from there meanwhile.
+    /// By state: the longest that it works at once for somebody who waits, if it can go up from
+    /// there meanwhile.
     longest: Vec<Span>,
     /// By from and to.
     routes: Vec<Vec<Option<TransitionRoute>>>,
@@ -325,7 +336,8 @@ impl<'a> DeviceSubproblem<'a> {
             .min()
     }
 
-    /// From the point before to one of its own: it keeps its name, and what changes there comes to its queue.
+    /// From the point before to one of its own: it keeps its name, and what changes there comes to
+    /// its queue.
     pub(super) fn come(&self, own: usize, spot: DeviceState) -> CandidateStep {
         let here = &self.own[own];
         let (since, new) = match own.checked_sub(1).map(|before| &self.own[before]) {
@@ -350,7 +362,8 @@ impl<'a> DeviceSubproblem<'a> {
         }
     }
 
-    /// Whether some change should have been written by now: within its age, or as late as any run that is compared.
+    /// Whether some change should have been written by now: within its age, or as late as any run
+    /// that is compared.
     pub(super) fn is_late(&self, own: usize, spot: DeviceState, is_punctual: bool) -> bool {
         let here = &self.own[own];
         let first = self
@@ -370,8 +383,8 @@ impl<'a> DeviceSubproblem<'a> {
         }
     }
 
-    /// What the one needs to be as good as the other whatever follows, if it can be: both have the same name. A device that is
-    /// done earlier may have to go up earlier.
+    /// What the one needs to be as good as the other whatever follows, if it can be: both have the
+    /// same name. A device that is done earlier may have to go up earlier.
     pub(super) fn handicap(
         &self,
         own: usize,

@@ -305,8 +305,8 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (World, Trace)> {
     )
 }
 
-/// Checks the bound by prices against the exact optimum: where times are cut to nanoseconds the one may lose what the other
-/// does not.
+/// Checks the bound by prices against the exact optimum: where times are cut to nanoseconds the one
+/// may lose what the other does not.
 fn is_bound(problem: &Problem<'_>, exact: Energy, rounds: usize) -> Result<(), String> {
     let priced = bound(problem, rounds).unwrap();
     let is_one = priced.energy <= exact + Energy::microjoules(10);
@@ -415,7 +415,8 @@ fn devices_with_points_of_their_own_do_not_hide_each_others_ways() {
 
 #[test]
 fn what_is_still_to_be_written_is_no_way_to_make_a_pause_cheaper() {
-    // A pause that is just worth sleeping, with a change that can be written before it or in the next one.
+    // A pause that is just worth sleeping, with a change that can be written before it or in the
+    // next one.
     let mut world = world(Power::milliwatts(1190), Span::secs(16), 2);
     world
         .devices

@@ -1,7 +1,8 @@
-//! BlueFS: read from the cheapest, write to many (4.3), hints to self-tuning power management (4.3.9).
+//! BlueFS: read from the cheapest, write to many (4.3), hints to self-tuning power management
+//! (4.3.9).
 //!
-//! The paper leaves the sleeping to the operating system's STPM, a cost and benefit analysis that it describes elsewhere. Here
-//! a device sleeps after its break-even time.
+//! The paper leaves the sleeping to the operating system's STPM, a cost and benefit analysis that
+//! it describes elsewhere. Here a device sleeps after its break-even time.
 
 use super::choice::{Predictor, Weights};
 use super::flush::{self, FlushConfig};

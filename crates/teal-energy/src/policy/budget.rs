@@ -1,9 +1,10 @@
-//! The budget of starts: a token bucket filled by what the maker's rating gives over the wanted life.
+//! The budget of starts: a token bucket filled by what the maker's rating gives over the wanted
+//! life.
 //!
 //! # Guarantees
 //! 1. In any time of length `t` at most `burst + t / each` tokens are taken.
-//! 2. A token is taken when a device *stops*. The start that follows is paid for, so that it is never refused: data is not
-//!    endangered to save wear, and wear is not risked to save energy.
+//! 2. A token is taken when a device *stops*. The start that follows is paid for, so that it is
+//!    never refused: data is not endangered to save wear, and wear is not risked to save energy.
 
 use crate::device::BudgetLimits;
 use teal_types::Time;

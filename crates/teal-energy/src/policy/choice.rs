@@ -1,8 +1,8 @@
 //! The order in which devices are tried for a read: `w_t * latency + w_e * energy` (BlueFS 4.3.2).
 //!
 //! # Guarantees
-//! 1. Predictions use the device's present power state, and count the energy of the whole machine: the device's, that of
-//!    waking it, and the machine's while it waits.
+//! 1. Predictions use the device's present power state, and count the energy of the whole machine:
+//!    the device's, that of waking it, and the machine's while it waits.
 //! 2. A device that costs less in both comes first; ties go to the lower number.
 
 use super::{Ask, View};
@@ -80,8 +80,8 @@ impl Predictor {
         state: StateId,
         ask: &Ask,
     ) -> Option<Predicted> {
-        // Following blocks of a file are predicted as such on every device, as in BlueFS: whoever serves the ones that come
-        // has them follow each other.
+        // Following blocks of a file are predicted as such on every device, as in BlueFS: whoever
+        // serves the ones that come has them follow each other.
         let is_continued = !ask.continued.is_empty();
         let job = view
             .device(id)
@@ -155,7 +155,8 @@ impl Predictor {
     }
 }
 
-/// What it costs to take a device from a state to another: its energy, the machine's not counted, since nobody waits.
+/// What it costs to take a device from a state to another: its energy, the machine's not counted,
+/// since nobody waits.
 pub(super) fn transition(
     power: &crate::power::PowerModel,
     from: StateId,

@@ -1,5 +1,5 @@
-//! Coda's static hierarchy as BlueFS measured it (5.5): the cache on the client before the server, and each device with
-//! the power management it comes with.
+//! Coda's static hierarchy as BlueFS measured it (5.5): the cache on the client before the server,
+//! and each device with the power management it comes with.
 
 use super::timeout::sleep_idle;
 use super::{Action, Ask, Policy, Signal, Trigger, View};
@@ -7,8 +7,8 @@ use crate::device::DeviceId;
 use crate::profile::Kind;
 use teal_types::{Span, Time};
 
-/// Reads the first device of a fixed order that has the data; local caches are written at once, the server when its queue
-/// is old enough.
+/// Reads the first device of a fixed order that has the data; local caches are written at once, the
+/// server when its queue is old enough.
 #[derive(Debug)]
 pub struct Coda {
     timeouts: Vec<Option<Span>>,

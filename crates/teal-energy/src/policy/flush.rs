@@ -2,8 +2,9 @@
 //!
 //! # Guarantees
 //! 1. A queue is always written whole: one burst for all that has gathered.
-//! 2. What somebody asked for (a sync, a shutdown) and what keeps data safe (memory pressure, size) comes before comfort: only
-//!    age and quiet hours wait while somebody is there who would hear the disk.
+//! 2. What somebody asked for (a sync, a shutdown) and what keeps data safe (memory pressure, size)
+//!    comes before comfort: only age and quiet hours wait while somebody is there who would hear
+//!    the disk.
 
 use super::{Signal, Supply, View};
 use crate::device::DeviceId;

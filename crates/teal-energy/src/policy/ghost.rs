@@ -1,9 +1,11 @@
-//! Ghost hints: what a sleeping device would have saved had it been awake (BlueFS 4.3.9), and when that is enough to wake it.
+//! Ghost hints: what a sleeping device would have saved had it been awake (BlueFS 4.3.9), and when
+//! that is enough to wake it.
 //!
 //! # Guarantees
-//! 1. *Ski rental*: a device is woken when the cost that was lost equals what waking it costs; in the worst case twice the
-//!    least possible cost is spent.
-//! 2. Losses that lie apart are not added up: after a pause in which sleeping paid, counting starts again.
+//! 1. *Ski rental*: a device is woken when the cost that was lost equals what waking it costs; in
+//!    the worst case twice the least possible cost is spent.
+//! 2. Losses that lie apart are not added up: after a pause in which sleeping paid, counting starts
+//!    again.
 //! 3. While a device wakes up, the others go on serving.
 
 use super::choice::{Cost, Predicted, Predictor, Weights, transition};
@@ -25,8 +27,9 @@ pub struct Ghosts {
 }
 
 impl Ghosts {
-    /// Takes in a read that is about to be served at `cost`. Answers with the device to wake and the state to wake it to,
-    /// once what was lost there is worth it. Only the device that would be best of all counts, as in the paper.
+    /// Takes in a read that is about to be served at `cost`. Answers with the device to wake and
+    /// the state to wake it to, once what was lost there is worth it. Only the device that would be
+    /// best of all counts, as in the paper.
     pub fn hint(
         &mut self,
         view: &View<'_>,
@@ -43,8 +46,9 @@ impl Ghosts {
         self.lose(view, (ideal, id), served.0, weights, Energy::ZERO)
     }
 
-    /// The same for a device that would have served the read at an `ideal` cost in a state: woken once what was lost there is worth its
-    /// start, and what it spends before it `lingers` no longer.
+    /// The same for a device that would have served the read at an `ideal` cost in a state: woken
+    /// once what was lost there is worth its start, and what it spends before it `lingers` no
+    /// longer.
     pub fn lose(
         &mut self,
         view: &View<'_>,

@@ -1,8 +1,9 @@
-//! GreenFS: flash and server first, the local disk off; it starts for the reasons of section 2.2 and keeps turning for a
-//! while, so that starts stay few.
+//! GreenFS: flash and server first, the local disk off; it starts for the reasons of section 2.2
+//! and keeps turning for a while, so that starts stay few.
 //!
-//! Changes are sent to the server "and not to the disk" (2.2): it gets those that have gathered when it is synchronized, and a disk that
-//! turns for another reason, or still turns after that, is not written for each change that comes.
+//! Changes are sent to the server "and not to the disk" (2.2): it gets those that have gathered
+//! when it is synchronized, and a disk that turns for another reason, or still turns after that, is
+//! not written for each change that comes.
 
 use super::choice::Predictor;
 use super::flush::{self, FlushConfig};

@@ -1,10 +1,10 @@
 //! When an idle device is put to sleep, learnt from how long it has been idle before.
 //!
 //! # Guarantees
-//! 1. Until enough has been seen, a device sleeps when staying awake has cost what is lost if it is found asleep: at most twice the
-//!    least possible.
-//! 2. After that the time-out is the one that would have cost least on the idle times seen, older ones counting less; never
-//!    longer than four times that.
+//! 1. Until enough has been seen, a device sleeps when staying awake has cost what is lost if it is
+//!    found asleep: at most twice the least possible.
+//! 2. After that the time-out is the one that would have cost least on the idle times seen, older
+//!    ones counting less; never longer than four times that.
 //! 3. Only integers: buckets whose bounds grow by the square root of two.
 
 use crate::breakeven::RoundTrip;
@@ -45,8 +45,9 @@ fn bound(bucket: usize) -> u64 {
     }
 }
 
-/// What an idle time costs with a time-out after which the device goes down, if `lost` is what is lost when it is found asleep: the way down
-/// and up, somebody's wait for it, or what others spend in its place.
+/// What an idle time costs with a time-out after which the device goes down, if `lost` is what is
+/// lost when it is found asleep: the way down and up, somebody's wait for it, or what others spend
+/// in its place.
 fn cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
     if idle <= timeout {
         return trip.staying(idle);
@@ -70,8 +71,8 @@ impl IdleTimes {
         self.counts.iter().sum::<u32>() / 4
     }
 
-    /// The time-out before going down this way, and what it would have cost on the idle times seen. `lost` is what it costs to
-    /// find the device asleep. `None` if going down never pays.
+    /// The time-out before going down this way, and what it would have cost on the idle times seen.
+    /// `lost` is what it costs to find the device asleep. `None` if going down never pays.
     pub fn timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(Span, Energy)> {
         let saved = trip.awake.less(trip.asleep);
         if saved == Power::ZERO {
@@ -81,7 +82,8 @@ impl IdleTimes {
         let even = Span::nanos(extra.get().saturating_mul(1_000_000_000) / saved.get());
         let of = |timeout: Span| {
             let each = |bucket: usize| {
-                // The upper bound, which is a time-out too: one that outlasts all of the bucket can be chosen.
+                // The upper bound, which is a time-out too: one that outlasts all of the bucket can
+                // be chosen.
                 cost(trip, timeout, Span::nanos(bound(bucket + 1)), lost)
                     * u64::from(self.counts[bucket])
             };
@@ -101,8 +103,8 @@ impl IdleTimes {
             .map(|(energy, timeout)| (timeout, energy))
     }
 
-    /// The state to go down to from `awake` and the time-out before that; `None` if nothing below pays. `lost` is what it costs to
-    /// find the device in a state.
+    /// The state to go down to from `awake` and the time-out before that; `None` if nothing below
+    /// pays. `lost` is what it costs to find the device in a state.
     pub fn best(
         &self,
         power: &PowerModel,

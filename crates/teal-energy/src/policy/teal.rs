@@ -1,8 +1,9 @@
-//! Our policy: the cheapest device now, ghost hints, learnt time-outs, and bursts that ride on devices which are awake.
+//! Our policy: the cheapest device now, ghost hints, learnt time-outs, and bursts that ride on
+//! devices which are awake.
 //!
 //! # Guarantees
-//! 1. A device is put to sleep only if the budget pays for its next start, and only after its queue was written, so that it
-//!    is not woken again for what it could have taken while awake.
+//! 1. A device is put to sleep only if the budget pays for its next start, and only after its queue
+//!    was written, so that it is not woken again for what it could have taken while awake.
 //! 2. A device that was woken for a burst goes down again after it, unless somebody reads it.
 
 use super::choice::{Predicted, Predictor, Weights, transition};
@@ -49,11 +50,13 @@ struct Known {
     worth: Worth,
     /// The last time-out: how long it stays awake for nothing.
     timeout: Span,
-    /// It was woken for a burst, or told to write before it sleeps: it goes down as soon as nothing is left.
+    /// It was woken for a burst, or told to write before it sleeps: it goes down as soon as nothing
+    /// is left.
     is_leaving: bool,
 }
 
-/// What it costs at most to find a device in a state: the way there and back, and somebody's wait for it.
+/// What it costs at most to find a device in a state: the way there and back, and somebody's wait
+/// for it.
 fn start(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Energy {
     let trip = power
         .round_trip(awake, state)
@@ -61,8 +64,9 @@ fn start(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Ene
     trip + base * power.route(state, awake).unwrap_or_default().time
 }
 
-/// How long a device that has used tokens waits at least, so that some are left for the longest pauses: until staying awake has cost so many
-/// starts, somebody's wait for them included, whatever is lost if it is found asleep. A token is one start less for a longer pause.
+/// How long a device that has used tokens waits at least, so that some are left for the longest
+/// pauses: until staying awake has cost so many starts, somebody's wait for them included, whatever
+/// is lost if it is found asleep. A token is one start less for a longer pause.
 fn patience(device: &DeviceView<'_>, awake: StateId, below: StateId, start: Energy) -> Span {
     let used = device.device.budget.map_or(0, |limits| {
         u64::from(limits.burst).saturating_sub(device.tokens)
@@ -140,7 +144,8 @@ impl Teal {
         }
     }
 
-    /// What a device spends besides if it serves now: it goes to sleep so much later, or has to go to sleep again.
+    /// What a device spends besides if it serves now: it goes to sleep so much later, or has to go
+    /// to sleep again.
     fn lingers(&self, view: &View<'_>, id: DeviceId) -> Energy {
         let device = view.device(id);
         let power = &device.device.power;
@@ -279,7 +284,8 @@ impl Policy for Teal {
             .min()
             .map(|((_, state), id)| start(id, state))
             .unwrap_or_default();
-        // Of those that start more cheaply than the best one too: a radio is woken long before a disk that is a little better.
+        // Of those that start more cheaply than the best one too: a radio is woken long before a
+        // disk that is a little better.
         for (ideal, id) in ideals().filter(|((_, state), id)| start(*id, *state) <= dearest) {
             self.woken.extend(ghosts.lose(
                 view,

@@ -6,7 +6,8 @@ use super::{Action, Ask, Measured, Policy, Signal, View, sooner};
 use crate::device::DeviceId;
 use teal_types::{Span, Time};
 
-/// Puts each device to its lowest state after so much idle time, and reads the device that answers first.
+/// Puts each device to its lowest state after so much idle time, and reads the device that answers
+/// first.
 #[derive(Debug)]
 pub struct FixedTimeout {
     timeouts: Vec<Option<Span>>,

@@ -1,7 +1,8 @@
 //! What it is worth that a device is awake: what is lost each time it is found asleep.
 //!
 //! # Guarantees
-//! 1. Never more than a start costs with the wait for it: what others can serve for less is not worth a start.
+//! 1. Never more than a start costs with the wait for it: what others can serve for less is not
+//!    worth a start.
 //! 2. A device of which nothing was asked yet is taken to be worth the way down and up.
 
 use teal_types::{Energy, Span, Time};
@@ -20,8 +21,8 @@ pub struct Worth {
 }
 
 impl Worth {
-    /// Takes in a request that others would have served at so much more; `most` is what finding the device
-    /// asleep costs at most.
+    /// Takes in a request that others would have served at so much more; `most` is what finding the
+    /// device asleep costs at most.
     pub fn asked(&mut self, now: Time, more: Energy, apart: Span, most: Energy) {
         if self.last.is_some_and(|last| now.since(last) > apart) {
             let visits = self.visits + 1;
@@ -34,8 +35,8 @@ impl Worth {
         self.sum = self.sum.max((self.sum + more).min(most));
     }
 
-    /// What is lost when it is found asleep, on the average; the visit that goes on counts as one. `trip` is the
-    /// way down and up alone.
+    /// What is lost when it is found asleep, on the average; the visit that goes on counts as one.
+    /// `trip` is the way down and up alone.
     pub fn get(&self, trip: Energy, start: Energy) -> Energy {
         if self.last.is_none() {
             return trip;

@@ -1,8 +1,11 @@
-//! The states of a device and the ways between them, complete: nothing that a simulation needs is missing.
+//! The states of a device and the ways between them, complete: nothing that a simulation needs is
+//! missing.
 //!
 //! # Guarantees
-//! 1. Some state serves, and from every state a serving one can be reached, and the other way round where there is a way down.
-//! 2. Routes are the fastest, then the cheapest; ties go to the state that comes first in the profile.
+//! 1. Some state serves, and from every state a serving one can be reached, and the other way round
+//!    where there is a way down.
+//! 2. Routes are the fastest, then the cheapest; ties go to the state that comes first in the
+//!    profile.
 
 use crate::breakeven::RoundTrip;
 use crate::profile::{Profile, State, StateId, Transition};
@@ -113,7 +116,8 @@ impl PowerModel {
         self.routes[from.index()][to.index()].map(|(step, _)| step)
     }
 
-    /// How long after the beginning of that way its first step begins that uses up rated cycles; `None` if no step does.
+    /// How long after the beginning of that way its first step begins that uses up rated cycles;
+    /// `None` if no step does.
     pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<Span> {
         let (mut at, mut time) = (from, Span::ZERO);
         loop {

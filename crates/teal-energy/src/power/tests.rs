@@ -112,7 +112,8 @@ proptest! {
         let (profile, model, service) = microdrive();
         let (idle, standby) = (profile.state("idle").unwrap(), profile.state("standby").unwrap());
         let mut machine = Machine::new(&model, idle, Time::ZERO);
-        // The second account: microwatts times nanoseconds along the time line, kept apart from the first.
+        // The second account: microwatts times nanoseconds along the time line, kept apart from the
+        // first.
         let (mut now, mut exact, mut parts) = (Time::ZERO, 0_u128, 0_u64);
         for act in acts {
             let state = machine.state();

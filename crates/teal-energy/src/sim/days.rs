@@ -1,4 +1,5 @@
-//! Made-up days: sessions of small reads and some writes, with pauses from milliseconds to half an hour.
+//! Made-up days: sessions of small reads and some writes, with pauses from milliseconds to half an
+//! hour.
 
 use super::tests::device;
 use super::*;

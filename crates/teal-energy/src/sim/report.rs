@@ -30,7 +30,8 @@ pub struct DeviceReport {
     pub refused: u64,
     /// Bursts, by their reason.
     pub flushes: BTreeMap<Trigger, u64>,
-    /// The longest by which a burst began after the age of its oldest change: the device was asleep or busy.
+    /// The longest by which a burst began after the age of its oldest change: the device was asleep
+    /// or busy.
     pub late: Span,
 }
 

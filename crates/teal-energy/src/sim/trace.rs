@@ -1,9 +1,10 @@
-//! What happens to a machine: reads with the devices that hold the data, writes with the devices that want it, signals.
+//! What happens to a machine: reads with the devices that hold the data, writes with the devices
+//! that want it, signals.
 //!
 //! # Guarantees
 //! 1. Events are in the order of their times; the trace ends no earlier than its last event.
-//! 2. Who holds what does not depend on the policy: [`Contents`] works it out beforehand, by the longest that a change may
-//!    wait. So every policy, and the bound, is given the same reads.
+//! 2. Who holds what does not depend on the policy: [`Contents`] works it out beforehand, by the
+//!    longest that a change may wait. So every policy, and the bound, is given the same reads.
 
 use crate::device::{Device, DeviceId, DeviceSet};
 use crate::policy::Signal;
@@ -83,7 +84,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// At first every object is on the devices of `initial`; what is read elsewhere is copied to those of `keepers`.
+    /// At first every object is on the devices of `initial`; what is read elsewhere is copied to
+    /// those of `keepers`.
     pub fn new(devices: &[Device], initial: DeviceSet, keepers: DeviceSet) -> Self {
         let sinks = devices
             .iter()
@@ -150,7 +152,8 @@ impl Contents {
         events
     }
 
-    /// What a write of an object becomes. Until a device must have it, it is read elsewhere, at first from memory.
+    /// What a write of an object becomes. Until a device must have it, it is read elsewhere, at
+    /// first from memory.
     pub fn write(&mut self, at: Time, object: u64, bytes: u64) -> Event {
         let queues = self
             .sinks

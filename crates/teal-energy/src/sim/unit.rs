@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. Work is done in the order in which it came.
 //! 2. A stop that uses up a rated cycle takes a token first; without one the device stays awake.
-//! 3. Memory for the queue is one entry per object: later changes of an object take the place of earlier ones.
+//! 3. Memory for the queue is one entry per object: later changes of an object take the place of
+//!    earlier ones.
 
 use super::report::DeviceReport;
 use crate::device::Device;
@@ -223,7 +224,8 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Begins what is next, if the device rests. Says whether that was done at once, so that more can begin.
+    /// Begins what is next, if the device rests. Says whether that was done at once, so that more
+    /// can begin.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let Place::Resting { state, .. } = self.machine.place() else {
             return false;

@@ -43,7 +43,8 @@ pub(crate) enum Disk {
         /// The file given to `start --log`
         file: PathBuf,
     },
-    /// Serve a modelled disk over the network block device protocol, in virtual time, until it is interrupted
+    /// Serve a modelled disk over the network block device protocol, in virtual time, until it is
+    /// interrupted
     Nbd {
         #[command(flatten)]
         model: Model,

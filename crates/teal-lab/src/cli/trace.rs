@@ -16,7 +16,8 @@ pub(crate) enum Trace {
     },
     /// Read a trace of another format
     Import(Import),
-    /// Make a workload of a trace of file level, as `teal lab record --wml` does; files that were not touched are not in it
+    /// Make a workload of a trace of file level, as `teal lab record --wml` does; files that were
+    /// not touched are not in it
     Characterise {
         /// The trace
         file: PathBuf,
@@ -48,7 +49,8 @@ pub(crate) struct Import {
     /// Of blktrace: where requests begin
     #[arg(long, value_enum, default_value_t = At::Issue)]
     pub(crate) at: At,
-    /// Of oracle-general: objects are places on a device, in units of so many bytes [default: they are files]
+    /// Of oracle-general: objects are places on a device, in units of so many bytes [default: they
+    /// are files]
     #[arg(long, value_parser = parse_size)]
     pub(crate) unit: Option<u64>,
     /// A word on where it comes from, for the header [default: format and names of the input]
@@ -65,7 +67,8 @@ pub(crate) enum Format {
     Blktrace,
     /// CloudPhysics's traces of virtual disks, version 1 or 2
     Vscsi,
-    /// Accesses to objects of a cache, in the binary format that the simulator libCacheSim calls oracleGeneral; uncompressed
+    /// Accesses to objects of a cache, in the binary format that the simulator libCacheSim calls
+    /// oracleGeneral; uncompressed
     OracleGeneral,
 }
 

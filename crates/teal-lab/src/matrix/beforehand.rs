@@ -1,7 +1,8 @@
 //! What is looked at before the first run: whatever would make a matrix fail in the middle of it.
 //!
-//! A dry run asks for all that can be told without making a file system: the disk's size, its schedulers (of a modelled disk that is started for it). Before the first run each file system
-//! is made and mounted once; all that cannot be had are named together.
+//! A dry run asks for all that can be told without making a file system: the disk's size, its
+//! schedulers (of a modelled disk that is started for it). Before the first run each file system is
+//! made and mounted once; all that cannot be had are named together.
 
 use super::bench::MatrixBench;
 use anyhow::{Result, bail};

@@ -49,7 +49,8 @@ impl MatrixBench {
         })
     }
 
-    /// Before the first run: the guest is looked into, if one is needed, and what runs are made with from now on is kept.
+    /// Before the first run: the guest is looked into, if one is needed, and what runs are made
+    /// with from now on is kept.
     pub(super) fn begin(&self, runs: &[Run]) -> Result<()> {
         for (at, system) in self.matrix.systems.iter().enumerate() {
             let was = runs
@@ -85,7 +86,8 @@ impl MatrixBench {
         Ok(())
     }
 
-    /// Whether everything is there that it takes; and, if the device is to be touched, whether what is on it may go.
+    /// Whether everything is there that it takes; and, if the device is to be touched, whether what
+    /// is on it may go.
     pub(super) fn check(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
         for at in 0..self.scripts.len() {
             plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)

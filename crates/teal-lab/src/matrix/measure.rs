@@ -111,7 +111,8 @@ impl MatrixBench {
         }
     }
 
-    /// The kernel of guests, if a file system runs in one; schedulers that it lacks are refused. `None`, too, if that was interrupted.
+    /// The kernel of guests, if a file system runs in one; schedulers that it lacks are refused.
+    /// `None`, too, if that was interrupted.
     pub(super) fn guest_kernel(&self) -> Result<Option<String>> {
         let Some(first) = (0..self.matrix.systems.len()).find(|system| self.in_guest(*system))
         else {

@@ -1,4 +1,5 @@
-//! The files of a matrix's directory of results that are added to: runs, and cells that came to nothing.
+//! The files of a matrix's directory of results that are added to: runs, and cells that came to
+//! nothing.
 
 use super::bench::{FAILED, MARK, MatrixBench};
 use anyhow::{Context, Result, bail};

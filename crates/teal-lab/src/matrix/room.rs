@@ -7,7 +7,8 @@ use teal_command::size::human;
 use teal_rig::testbed::size_of;
 use teal_study::workload::{plan, preview};
 
-/// Bytes a second at which the slowest of ext4, xfs and teal was filled and thinned on a modelled disk of 1 GiB (two processors, shared). It is for a forecast only.
+/// Bytes a second at which the slowest of ext4, xfs and teal was filled and thinned on a modelled
+/// disk of 1 GiB (two processors, shared). It is for a forecast only.
 const RATE: f64 = 60.0 * (1 << 20) as f64;
 
 /// Bytes of the device that a matrix runs on.

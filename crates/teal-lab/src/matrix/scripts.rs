@@ -1,7 +1,9 @@
-//! The scripts of a directory of results: kept, so that they can be had again, and compared with those that a run would take now.
+//! The scripts of a directory of results: kept, so that they can be had again, and compared with
+//! those that a run would take now.
 //!
 //! # Form
-//! `scripts.json` in the directory of results: by the name of a workload its script and all that this loads ([`ScriptSources`]), as text. A matrix that lies beside such a file takes its scripts
+//! `scripts.json` in the directory of results: by the name of a workload its script and all that
+//! this loads ([`ScriptSources`]), as text. A matrix that lies beside such a file takes its scripts
 //! from there: `teal lab matrix matrix.toml` in a directory of results needs nothing else.
 
 use anyhow::{Context, Result, bail};
@@ -27,7 +29,8 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Scripts>> {
     }
 }
 
-/// Those of a matrix that lies in a directory: the ones that are kept there, or what they are called.
+/// Those of a matrix that lies in a directory: the ones that are kept there, or what they are
+/// called.
 pub(super) fn of(matrix: &Matrix, beside: &Path) -> Result<Vec<ScriptSources>> {
     let kept = read(beside)?.unwrap_or_default();
     let one = |workload: &Workload| match kept.get(&workload.name) {
@@ -52,7 +55,8 @@ pub(super) fn sources(name: &str, beside: &Path) -> Result<ScriptSources> {
     }
 }
 
-/// Keeps them before the first run, and refuses others afterwards. Results of a time when none were kept stay without.
+/// Keeps them before the first run, and refuses others afterwards. Results of a time when none were
+/// kept stay without.
 pub(super) fn keep(
     dir: &Path,
     matrix: &Matrix,

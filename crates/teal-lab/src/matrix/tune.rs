@@ -1,11 +1,14 @@
-//! `teal lab tune`: searches for the file system, options and scheduler that are best for a workload on a device.
+//! `teal lab tune`: searches for the file system, options and scheduler that are best for a
+//! workload on a device.
 //!
-//! The directory of results is that of a matrix (`matrix.toml`: the candidates; `runs.jsonl`), and `tune.md`: what was found.
+//! The directory of results is that of a matrix (`matrix.toml`: the candidates; `runs.jsonl`), and
+//! `tune.md`: what was found.
 //!
 //! # Guarantees
 //! 1. What cannot be made or mounted here is left out, and said.
 //! 2. The same command goes on where it was interrupted.
-//! 3. Combinations of the candidates' options are candidates, too, and measured when they are likely to be the best.
+//! 3. Combinations of the candidates' options are candidates, too, and measured when they are
+//!    likely to be the best.
 
 mod advice;
 mod candidates;
@@ -102,7 +105,8 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
 }
 
 impl MatrixBench {
-    /// Leaves out what cannot be made or mounted here. What earlier runs of this search have left out, too.
+    /// Leaves out what cannot be made or mounted here. What earlier runs of this search have left
+    /// out, too.
     fn narrow(&mut self) -> Result<()> {
         if let Ok(text) = std::fs::read_to_string(self.results.join("matrix.toml"))
             && let Ok(kept) = Matrix::parse(&text)

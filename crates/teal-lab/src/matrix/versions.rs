@@ -1,8 +1,9 @@
 //! What made the results: kernels, this program, and the programs that make file systems.
 //!
 //! # Form
-//! `versions.json` in the directory of results: a list of [`Versions`]. One is added whenever runs begin and it is another one than the last, so that results which were gone on with
-//! elsewhere say so.
+//! `versions.json` in the directory of results: a list of [`Versions`]. One is added whenever runs
+//! begin and it is another one than the last, so that results which were gone on with elsewhere say
+//! so.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,8 @@ fn machine() -> String {
     )
 }
 
-/// The first line that a program says of its version: some say it on standard error, and one has no such option and says it first of all.
+/// The first line that a program says of its version: some say it on standard error, and one has no
+/// such option and says it first of all.
 fn said(kind: Kind) -> Option<String> {
     let program = found(&format!("mkfs.{}", kind.name()))?;
     let said = Command::new(program)

@@ -1,4 +1,5 @@
-//! Modelled disks under the kernel's own file systems: what is logged, what comes back, what is left behind.
+//! Modelled disks under the kernel's own file systems: what is logged, what comes back, what is
+//! left behind.
 
 use crate::support::{PATIENCE, Said, World, has_loop_devices, program, run, wait_until};
 use rustix::mount::UnmountFlags;
@@ -7,7 +8,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A modelled disk in a world of its own; it goes with the test, and so does what is mounted from it.
+/// A modelled disk in a world of its own; it goes with the test, and so does what is mounted from
+/// it.
 struct Emulated {
     world: World,
     device: PathBuf,
@@ -133,8 +135,9 @@ impl Issued {
         Some(this)
     }
 
-    /// Without requests to zero, which a loop device announces and the disk refuses as one without that command would: the kernel
-    /// writes zeros then. Kind, sector, sectors, in the order of issue: `7,0 WS 4096 () 128 + 8 be,0,4 [fio]`.
+    /// Without requests to zero, which a loop device announces and the disk refuses as one without
+    /// that command would: the kernel writes zeros then. Kind, sector, sectors, in the order of
+    /// issue: `7,0 WS 4096 () 128 + 8 be,0,4 [fio]`.
     fn list(&self) -> Vec<(String, u64, u64)> {
         let text = std::fs::read_to_string(self.instance.join("trace")).unwrap();
         let lines = text

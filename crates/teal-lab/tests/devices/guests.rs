@@ -1,4 +1,5 @@
-//! `teal lab matrix` and `tune` with file systems in guests, by the real program: beside this kernel's, within a limit of memory, ended in the middle; what cannot be is refused.
+//! `teal lab matrix` and `tune` with file systems in guests, by the real program: beside this
+//! kernel's, within a limit of memory, ended in the middle; what cannot be is refused.
 
 use crate::support::{PATIENCE, World, guests_of, has_guests, has_loop_devices, wait_until};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! The laboratory's devices from end to end: modelled disks, loop devices, file systems on them, guests.
+//! The laboratory's devices from end to end: modelled disks, loop devices, file systems on them,
+//! guests.
 #![allow(
     clippy::unwrap_used,
     reason = "a test whose surroundings give way fails"

@@ -1,4 +1,5 @@
-//! `teal lab matrix` by the real program: cells on modelled disks, interrupted and gone on with, the report; matrices that are wrong.
+//! `teal lab matrix` by the real program: cells on modelled disks, interrupted and gone on with,
+//! the report; matrices that are wrong.
 
 use crate::support::{LoopDevice, PATIENCE, Point, World, has_loop_devices, wait_until};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Directories of results of `teal lab` by the real program: whose they are, what a killed run leaves, which devices options may not name.
+//! Directories of results of `teal lab` by the real program: whose they are, what a killed run
+//! leaves, which devices options may not name.
 
 use crate::support::{LoopDevice, PATIENCE, World, has_loop_devices, wait_until};
 use std::fs;

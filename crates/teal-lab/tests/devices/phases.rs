@@ -1,4 +1,5 @@
-//! `teal lab phases` by the real program: on this kernel, in a guest, interrupted and gone on with; what is wrong is said.
+//! `teal lab phases` by the real program: on this kernel, in a guest, interrupted and gone on with;
+//! what is wrong is said.
 
 use crate::support::{PATIENCE, World, guests_of, has_guests, has_loop_devices, wait_until};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! `teal lab tune` and `teal lab compare` by the real program: a small search on modelled disks, going on with it, the recorded study replayed; what has changed between two results.
+//! `teal lab tune` and `teal lab compare` by the real program: a small search on modelled disks,
+//! going on with it, the recorded study replayed; what has changed between two results.
 
 use crate::support::{World, has_loop_devices};
 use serde_json::Value;

@@ -4,7 +4,8 @@ use super::{program, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether loop devices can be had; if not, that is on record as the reason why the test is skipped.
+/// Whether loop devices can be had; if not, that is on record as the reason why the test is
+/// skipped.
 pub(crate) fn has_loop_devices(test: &str) -> bool {
     let can =
         program("losetup", &[]).is_some() && run(Command::new("losetup").arg("--find")).code == 0;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// No test takes longer, however slow the machine. Less than what
-/// `cargo xtask test` gives a whole program: the test that hangs fails by its name, and the others of its program go on.
+/// No test takes longer, however slow the machine. Less than what `cargo xtask test` gives a whole
+/// program: the test that hangs fails by its name, and the others of its program go on.
 const LONGEST: Duration = Duration::from_secs(480);
 
 /// A store that is mounted as long as this lives, in a world of its own.
@@ -54,7 +54,8 @@ impl Watchdog {
 }
 
 impl Mounted {
-    /// A fresh store of `size`, mounted; `None`, on record as skipped, where nothing can be mounted.
+    /// A fresh store of `size`, mounted; `None`, on record as skipped, where nothing can be
+    /// mounted.
     pub(crate) fn new(test: &str, size: &str) -> Option<Self> {
         Some(Self::of(World::new(test)?, size))
     }
@@ -153,7 +154,8 @@ impl Mounted {
             .collect()
     }
 
-    /// Unmounts it. A program that another test begins just now has all of this one's files open for a moment.
+    /// Unmounts it. A program that another test begins just now has all of this one's files open
+    /// for a moment.
     #[track_caller]
     pub(crate) fn down(&mut self) {
         let mut said = self.world.teal(&["down", self.point_str()]);
@@ -179,8 +181,9 @@ impl Mounted {
         self.up();
     }
 
-    /// Mounts it again where no `sync(2)` reaches it. Any program of the machine may call that at any time, and with it syncs every file
-    /// system: a test that counts commits, or tells what was not committed, is not to be reached.
+    /// Mounts it again where no `sync(2)` reaches it. Any program of the machine may call that at
+    /// any time, and with it syncs every file system: a test that counts commits, or tells what was
+    /// not committed, is not to be reached.
     #[track_caller]
     pub(crate) fn hide_from_sync(&mut self) {
         self.down();
@@ -217,7 +220,8 @@ pub(crate) fn is_daemon(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == teal())
 }
 
-/// Whether the process is gone, or waits for nothing but to be asked how it ended; all its threads with it.
+/// Whether the process is gone, or waits for nothing but to be asked how it ended; all its threads
+/// with it.
 pub(crate) fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 /// The laboratory's program, which is built for this test.
 const TEAL_LAB: &str = env!("CARGO_BIN_EXE_teal-lab");
 
-/// Returns the program teal, which starts the laboratory's beside it; a build of the whole workspace makes both.
+/// Returns the program teal, which starts the laboratory's beside it; a build of the whole
+/// workspace makes both.
 pub(crate) fn teal() -> PathBuf {
     let teal = Path::new(TEAL_LAB).with_file_name("teal");
     assert!(
@@ -48,7 +49,8 @@ impl World {
     }
 
     fn within(place: &Path) -> Self {
-        // Short, as pjdfstest binds sockets to long names in there. Without `cargo xtask test` the place is not the test's alone.
+        // Short, as pjdfstest binds sockets to long names in there. Without `cargo xtask test` the
+        // place is not the test's alone.
         let prefix = if std::env::var_os("CARGO_TARGET_TMPDIR").is_some() {
             "w"
         } else {

@@ -134,7 +134,8 @@ fn mean_size(dir: &Path) -> f64 {
     bytes as f64 / f64::from(files.max(1))
 }
 
-/// Runs a workload that comes along, characterises it, runs what came of that: both do the same operations in the same parts, with the same bytes, on files of the same size. The script.
+/// Runs a workload that comes along, characterises it, runs what came of that: both do the same
+/// operations in the same parts, with the same bytes, on files of the same size. The script.
 #[track_caller]
 fn is_alike(test: &str, workload: &str, sign: &str, kinds: &[&str], more: &[&str]) -> String {
     let Some(mut m) = Mounted::new(test, "400M") else {

@@ -1,4 +1,5 @@
-//! `teal lab compare` by the real program: what two results have different is said, and what did other work is refused.
+//! `teal lab compare` by the real program: what two results have different is said, and what did
+//! other work is refused.
 
 use crate::support::World;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! The laboratory's traces and workloads from end to end, and how its program and `teal` find each other.
+//! The laboratory's traces and workloads from end to end, and how its program and `teal` find each
+//! other.
 #![allow(
     clippy::unwrap_used,
     reason = "a test whose surroundings give way fails"

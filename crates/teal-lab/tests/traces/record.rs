@@ -1,4 +1,5 @@
-//! Recording at a real mount: what programs do is in the trace, in order; nothing that happens to the trace harms the mount.
+//! Recording at a real mount: what programs do is in the trace, in order; nothing that happens to
+//! the trace harms the mount.
 
 use crate::support::{Mounted, PATIENCE, Said, World, seeded, wait_until};
 use rustix::fs::{Mode, OFlags};

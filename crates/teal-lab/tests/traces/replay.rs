@@ -1,4 +1,5 @@
-//! Replays by the program: figures that add up, the same every time, and one line for everything that cannot be replayed.
+//! Replays by the program: figures that add up, the same every time, and one line for everything
+//! that cannot be replayed.
 
 use crate::support::{Mounted, PATIENCE, World, seeded, wait_until};
 use serde_json::Value;
@@ -463,7 +464,8 @@ fn a_trace_that_was_cut_off_is_replayed_as_far_as_it_goes_and_says_so() {
     let world = World::without_mounts();
     let file = trace(&world, "hour", &hour());
     let mut bytes = fs::read(&file).unwrap();
-    // The last block is cut: it is all there is of so short a trace, so a second copy of the text makes more.
+    // The last block is cut: it is all there is of so short a trace, so a second copy of the text
+    // makes more.
     bytes.truncate(bytes.len() - 1);
     let cut = world.path("cut");
     fs::write(&cut, &bytes).unwrap();

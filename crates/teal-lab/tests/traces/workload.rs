@@ -1,4 +1,5 @@
-//! `teal lab run`: every workload that comes along, by the real program; the mix of its operations; files that are wrong.
+//! `teal lab run`: every workload that comes along, by the real program; the mix of its operations;
+//! files that are wrong.
 
 use crate::support::World;
 use serde_json::Value;
@@ -67,7 +68,8 @@ fn counts(json: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Every flowop has been done as often in a round as its share says; a thread may be anywhere in its round when the time is over.
+/// Every flowop has been done as often in a round as its share says; a thread may be anywhere in
+/// its round when the time is over.
 #[track_caller]
 fn mix(counts: &BTreeMap<String, u64>, shares: &[(&str, u64)], threads: u64) {
     let rounds = counts[shares[0].0] as f64 / shares[0].1 as f64;
@@ -125,7 +127,8 @@ fn servers_do_their_operations_in_the_shares_of_their_scripts() {
     mix(&mail, &once.map(|name| (name, 1)), 8);
     let db = ran(&world, "db", &[]);
     let of = counts(&db);
-    // A hundred reads let ten writers write ten pages each; who is ahead is so by a high-water mark.
+    // A hundred reads let ten writers write ten pages each; who is ahead is so by a high-water
+    // mark.
     assert!(
         of["look"] + 210 >= of["page"] && of["look"] <= of["page"] + 100 + 100 + 210,
         "{of:?}"

@@ -10,9 +10,10 @@
 //! 5. *Silence*: without changes there is no I/O, and opening writes nothing.
 //!
 //! # Locks, in the order in which they may be taken
-//! 1. The committer's, of [`CommitLog`]. 2. The gate of the open batch. 3. (A client's lock for
-//!    moves of directories.) 4. Those of
-//! [`ObjectStore`](crate::object::objects::ObjectStore), in its order.
+//! 1. The committer's, of [`CommitLog`].
+//! 2. The gate of the open batch.
+//! 3. (A client's lock for moves of directories.)
+//! 4. Those of [`ObjectStore`](crate::object::objects::ObjectStore), in its order.
 
 use crate::commit::log::{CommitLog, Settings};
 use crate::counters::Counts;

@@ -114,7 +114,8 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
     );
 }
 
-/// A log of mail grows by less than a page, and is read again: the kernel has no whole page of its end.
+/// A log of mail grows by less than a page, and is read again: the kernel has no whole page of its
+/// end.
 #[test]
 fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
     let store = store();

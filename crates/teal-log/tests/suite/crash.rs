@@ -1,7 +1,9 @@
-//! The crash explorer: after a crash at any point the store is exactly the state after some batch, none promised is missing, and it lives on.
+//! The crash explorer: after a crash at any point the store is exactly the state after some batch,
+//! none promised is missing, and it lives on.
 //!
-//! `TEAL_CRASH_IMAGES` (images to look at, at least; default 50,000) and `TEAL_CRASH_SEED` (default 1) choose how much and which; the same
-//! seed explores the same images. A failure names seed, episode, point and image.
+//! `TEAL_CRASH_IMAGES` (images to look at, at least; default 50,000) and `TEAL_CRASH_SEED`
+//! (default 1) choose how much and which; the same seed explores the same images. A failure names
+//! seed, episode, point and image.
 
 use crate::explore::{Effort, Explorer, assert_checked, begun, shape};
 use crate::life::{Life, Plan};

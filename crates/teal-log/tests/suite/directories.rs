@@ -1,4 +1,5 @@
-//! Large directories: what names made one after the other cost, and stores that place names as they were placed before.
+//! Large directories: what names made one after the other cost, and stores that place names as they
+//! were placed before.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ fn check(store: &Store) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-/// Runs `step` for every name, with a checkpoint after each [`STEP`] of them; bytes of pages written for each name.
+/// Runs `step` for every name, with a checkpoint after each [`STEP`] of them; bytes of pages
+/// written for each name.
 fn pages(store: &Store, mut step: impl FnMut(&Store, usize)) -> u64 {
     let before = store.counts().bytes_pages;
     for n in 0..NAMES {

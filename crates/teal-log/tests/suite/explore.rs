@@ -112,10 +112,12 @@ pub(crate) fn assert_checked(store: &Store, verify_data: bool) -> Result<(), Str
 /// What is set aside for a batch that was redone, at most: two pages for each of ten changes.
 const ASIDE_FOR_BATCH: u64 = 10 * 2 * 4096;
 
-/// What a store said of its space when it had looked at no object, against what it says now that it has looked at all: it promised no
-/// more than there is, and not much less: `redone` batches wait to be looked at.
+/// What a store said of its space when it had looked at no object, against what it says now that it
+/// has looked at all: it promised no more than there is, and not much less: `redone` batches wait
+/// to be looked at.
 fn sums_held(first: &Space, now: &Space, redone: u64) -> Result<(), String> {
-    // Pages that the first life had taken into memory without need, and what is set aside until all is known: two pages for each change.
+    // Pages that the first life had taken into memory without need, and what is set aside until all
+    // is known: two pages for each change.
     let (pages, aside) = (64 << 10, (256 << 10).max(redone * ASIDE_FOR_BATCH));
     let near = first.objects == now.objects
         && first.live.abs_diff(now.live) <= pages
@@ -282,7 +284,8 @@ impl Explorer {
         Ok(())
     }
 
-    /// Flips a bit of both anchors of the newest checkpoint, as decay does; what was durable then must come from the one before.
+    /// Flips a bit of both anchors of the newest checkpoint, as decay does; what was durable then
+    /// must come from the one before.
     pub(crate) fn lose_newest_anchor(&mut self, image: &Image) {
         let Ok(sb) = teal_log::read_superblock(&image.disk) else {
             return;
@@ -369,7 +372,8 @@ impl Explorer {
         Ok(())
     }
 
-    /// SIGKILL first: what was written is still in the page cache when the store is opened; then a power cut.
+    /// SIGKILL first: what was written is still in the page cache when the store is opened; then a
+    /// power cut.
     pub(crate) fn kill_and_cut(&mut self, life: &Life, name: &str) {
         let trace = life.note.trace();
         let mut walk = Walk::new(&trace);

@@ -211,8 +211,9 @@ fn read_all(store: &Store, model: &Model, name: &str) -> bool {
     has_failed
 }
 
-/// A bit of any sector ever written flips at rest. What a store after a clean end cannot notice: decay of what nobody refers to any more. What
-/// it cannot notice without a clean end: decay of the very last record, which looks like a torn tail.
+/// A bit of any sector ever written flips at rest. What a store after a clean end cannot notice:
+/// decay of what nobody refers to any more. What it cannot notice without a clean end: decay of the
+/// very last record, which looks like a torn tail.
 #[test]
 fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
     let (mut flips, mut refused, mut unread, mut cut) = (0, 0, 0, 0);

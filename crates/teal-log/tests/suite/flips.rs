@@ -72,7 +72,8 @@ fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
     for block in 3..600 {
         write(&store, large, block * 8192, &content(large, 4096));
     }
-    // What the last checkpoint itself holds is read at every opening, which then refuses: let that be little.
+    // What the last checkpoint itself holds is read at every opening, which then refuses: let that
+    // be little.
     store.commit().unwrap();
     store.close().unwrap();
     (disk, files)

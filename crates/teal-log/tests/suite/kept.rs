@@ -1,4 +1,5 @@
-//! An object whose old state cannot be read after a crash: what the log says of it waits for as long as that lasts, and stops nothing else.
+//! An object whose old state cannot be read after a crash: what the log says of it waits for as
+//! long as that lasts, and stops nothing else.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -229,7 +230,8 @@ fn what_becomes_readable_while_a_checkpoint_is_made_is_neither_lost_nor_made_twi
 
         let store = open(&disk);
         std::thread::scope(|scope| {
-            // Asked for all the time, so that it is found readable in the middle of whatever the checkpoints do.
+            // Asked for all the time, so that it is found readable in the middle of whatever the
+            // checkpoints do.
             let asking = scope.spawn(|| while store.attr(small).is_err() {});
             for n in 0..10 + life % 5 {
                 write(&store, other, n * 4096, n as u8);

@@ -1,7 +1,9 @@
-//! A life of a store: random operations on it and on the oracle, with notes in the trace of what was submitted and promised.
+//! A life of a store: random operations on it and on the oracle, with notes in the trace of what
+//! was submitted and promised.
 //!
-//! The state that a crash may show is the oracle's after some batch. Batches end at commits, those that the store makes on its own while an
-//! operation waits for room included: the counter of batches tells.
+//! The state that a crash may show is the oracle's after some batch. Batches end at commits, those
+//! that the store makes on its own while an operation waits for room included: the counter of
+//! batches tells.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
@@ -726,7 +728,8 @@ impl Life {
         Ok(true)
     }
 
-    /// Runs until `ops` more operations are done, with commits, checkpoints, cleaning and time in between.
+    /// Runs until `ops` more operations are done, with commits, checkpoints, cleaning and time in
+    /// between.
     pub(crate) fn run(&mut self, ops: u64) -> Done {
         let until = self.ops + ops;
         for _ in 0..ops * 4 {
@@ -794,7 +797,8 @@ impl Life {
         self.model.differs(&self.store, true)
     }
 
-    /// Opens again what is as it was opened: nothing has been asked for yet, and all that the log says of objects waits.
+    /// Opens again what is as it was opened: nothing has been asked for yet, and all that the log
+    /// says of objects waits.
     pub(crate) fn open_anew(&mut self) -> Result<(), String> {
         self.store = open(&self.disk, &self.clock).map_err(|e| e.to_string())?;
         Ok(())

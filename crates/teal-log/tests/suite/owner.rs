@@ -132,7 +132,8 @@ fn the_same_machine_goes_on_without_a_word_and_its_clean_end_takes_an_old_mark_a
     add(&store, "a");
     store.checkpoint().unwrap();
     drop(store);
-    // After a reboot; and a container, which may say another number, in the same life of the machine.
+    // After a reboot; and a container, which may say another number, in the same life of the
+    // machine.
     drop(open(&disk, machine(1, 9)).unwrap());
     drop(open(&disk, machine(9, 1)).unwrap());
     is_refused(&disk, machine(2, 2));

@@ -1,4 +1,5 @@
-//! A range of the disk that holds again what it held earlier: as when a part of an old image was copied over it, or a disk lost writes.
+//! A range of the disk that holds again what it held earlier: as when a part of an old image was
+//! copied over it, or a disk lost writes.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -165,7 +166,8 @@ fn a_stale_range_of_some_megabytes_never_passes_for_an_older_state() {
             let (images, now) = life(states, end);
             let disk = Arc::new(MemDisk::from_bytes(now.clone()));
             let newest = states - 1;
-            // What a torn tail looks like cannot be told from it: batches behind the last checkpoint (docs/semantics.md, promise 5).
+            // What a torn tail looks like cannot be told from it: batches behind the last
+            // checkpoint (docs/semantics.md, promise 5).
             let least = if end == End::Committed {
                 newest - 1
             } else {

@@ -269,7 +269,8 @@ fn the_end_after_a_crash_writes_once_and_the_end_after_an_end_nothing() {
     let store = open(&disk);
     create(&store, ObjectNo::ROOT, &name(1), FileType::File);
     store.commit().unwrap();
-    // Left without a word: the next life, which changes nothing, redoes this and leaves a checkpoint behind.
+    // Left without a word: the next life, which changes nothing, redoes this and leaves a
+    // checkpoint behind.
     drop(store);
     let reopened = |disk: &Arc<MemDisk>| {
         let disk: Arc<dyn Disk> = disk.clone();

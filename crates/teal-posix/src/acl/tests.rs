@@ -1,4 +1,5 @@
-//! Access control lists against the definition in POSIX 1003.1e draft 17, sections 23.1.1 to 23.1.6.
+//! Access control lists against the definition in POSIX 1003.1e draft 17, sections 23.1.1 to
+//! 23.1.6.
 
 use super::*;
 use proptest::prelude::*;
@@ -157,7 +158,8 @@ proptest! {
         prop_assert_eq!(grants(&acl, 1, 9, user, &groups, wanted), class & wanted == wanted);
     }
 
-    /// Section 23.1.6: what is inherited grants nobody more than the default list, nor more than the bits the maker asked for.
+    /// Section 23.1.6: what is inherited grants nobody more than the default list, nor more than
+    /// the bits the maker asked for.
     #[test]
     fn nobody_inherits_more_than_was_given_or_asked_for(
         acl in well_formed(), mode in 0u16..0o1000, user in 0u32..8, groups in proptest::collection::btree_set(0u32..8, 0..4), wanted in 1u16..8

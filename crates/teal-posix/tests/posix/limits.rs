@@ -1,4 +1,5 @@
-//! The limits in `docs/semantics.md`, each reached and each passed by one; the kernel's share is tested through the mount.
+//! The limits in `docs/semantics.md`, each reached and each passed by one; the kernel's share is
+//! tested through the mount.
 
 use crate::fixture::{CALLER, ROOT, Volume, refused};
 use rustix::io::Errno;

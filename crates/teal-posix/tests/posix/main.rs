@@ -1,4 +1,5 @@
-//! The file system over a store on a disk in memory: each promise of its documentation, and a long comparison with the reference model.
+//! The file system over a store on a disk in memory: each promise of its documentation, and a long
+//! comparison with the reference model.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 

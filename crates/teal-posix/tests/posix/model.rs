@@ -1,4 +1,5 @@
-//! The client and the reference model agree on every error and on the tree, whatever happens to the store in between.
+//! The client and the reference model agree on every error and on the tree, whatever happens to the
+//! store in between.
 
 use crate::fixture::Volume;
 use crate::target::ClientTarget;

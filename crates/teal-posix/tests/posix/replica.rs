@@ -38,7 +38,8 @@ fn file_system() -> Arc<FileSystem> {
     FileSystem::replica_of(store, clock, options, Arc::new(Away), "here", of_upstream).unwrap()
 }
 
-/// Punching shared content in steps locks the content for each step: the truncation must not hold that lock already.
+/// Punching shared content in steps locks the content for each step: the truncation must not hold
+/// that lock already.
 #[test]
 fn a_large_file_of_shared_content_is_truncated_on_a_replica() {
     let fs = file_system();

@@ -106,7 +106,8 @@ fn forty_who_sync_while_the_disk_is_busy_share_one_barrier() {
         answers.recv().unwrap().unwrap();
     }
     let barriers = disk.barriers.load(Ordering::SeqCst) - before;
-    // One for those who came before the thread looked, one for those who came while it waited for the disk.
+    // One for those who came before the thread looked, one for those who came while it waited for
+    // the disk.
     assert!(barriers <= 2, "{barriers} barriers for 40 syncs");
     client.shutdown().unwrap();
 }

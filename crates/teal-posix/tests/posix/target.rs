@@ -1,4 +1,5 @@
-//! The client as a [`Target`] of operations on paths: what the kernel does around it, references included.
+//! The client as a [`Target`] of operations on paths: what the kernel does around it, references
+//! included.
 
 use crate::fixture::{CALLER, ROOT, Volume, errno};
 use rustix::io::Errno;

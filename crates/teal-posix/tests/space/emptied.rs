@@ -1,7 +1,8 @@
-//! A full store can be emptied: whatever fills it, however it came to be there, everything can be removed, always.
+//! A full store can be emptied: whatever fills it, however it came to be there, everything can be
+//! removed, always.
 //!
-//! Space may be refused to what makes the store fuller. Removing, opening, closing and committing are never refused, and in the end all
-//! space is back.
+//! Space may be refused to what makes the store fuller. Removing, opening, closing and committing
+//! are never refused, and in the end all space is back.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
@@ -273,7 +274,8 @@ impl Life {
         }
     }
 
-    /// Removes the last ones, as the kernel does it: a name is looked up, taken away, and its inode forgotten.
+    /// Removes the last ones, as the kernel does it: a name is looked up, taken away, and its inode
+    /// forgotten.
     fn remove(&mut self, count: usize) {
         for n in 0..count {
             let item = self.items.pop().unwrap();

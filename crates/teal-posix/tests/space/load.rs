@@ -1,10 +1,12 @@
-//! Loads that make a store work near its limits, driven through the client, the same for every seed.
+//! Loads that make a store work near its limits, driven through the client, the same for every
+//! seed.
 //!
 //! # How
-//! 1. The store is filled until this share of it lives. 2. It is overwritten until the cleaner has found its pace. 3. Then counters tell
-//!    what the device wrote for what the user wrote.
+//! 1. The store is filled until this share of it lives. 2. It is overwritten until the cleaner has
+//!    found its pace. 3. Then counters tell what the device wrote for what the user wrote.
 //!
-//! Time passes as on a device of 100 MB/s; the background thread gets a step for every 4 MiB, when the bell would ring.
+//! Time passes as on a device of 100 MB/s; the background thread gets a step for every 4 MiB, when
+//! the bell would ring.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
@@ -218,7 +220,8 @@ impl Run {
     pub(crate) fn write(&mut self, no: ObjectNo, at: u64, len: usize) -> Result<(), FsError> {
         let mut data = vec![0; len];
         for piece in data.chunks_mut(BLOCK as usize) {
-            // Enough that no two blocks are equal; filling all of it would take longer than the store does.
+            // Enough that no two blocks are equal; filling all of it would take longer than the
+            // store does.
             let n = piece.len().min(16);
             self.rng.fill(&mut piece[..n]);
         }

@@ -1,7 +1,8 @@
 //! A life at the edge: the store is as full as it gets nearly all the time.
 //!
-//! Whatever happens, room may be refused only to what makes the store fuller, and only if hardly any is left; commits, deletions,
-//! closing and opening always work, and no operation makes the device write without end.
+//! Whatever happens, room may be refused only to what makes the store fuller, and only if hardly
+//! any is left; commits, deletions, closing and opening always work, and no operation makes the
+//! device write without end.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 

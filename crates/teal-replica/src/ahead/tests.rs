@@ -89,7 +89,8 @@ fn more_comes_when_half_of_the_window_is_used_and_never_more_than_it_holds() {
         (150, 25),
         "of one object it is what came last"
     );
-    // Somebody had to wait elsewhere: what came before takes no room there, and has made the window smaller.
+    // Somebody had to wait elsewhere: what came before takes no room there, and has made the window
+    // smaller.
     assert_eq!(window.open(), 100);
     assert_eq!(window.room(), (100, 100));
     assert!(window.uses(no(4), 51), "used late is used");

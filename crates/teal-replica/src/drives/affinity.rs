@@ -1,12 +1,14 @@
 //! Affinity: what is always to be on a drive (BlueFS 4.3.5).
 //!
 //! # Guarantees
-//! 1. What has affinity is never evicted. It follows renames, since objects keep their numbers, and atomic saves that this client sees.
-//! 2. What comes into a directory with sticky affinity has affinity, and is sticky if it is a directory.
-//!    What was taken away from an object stays away, whatever else waits for the drive.
+//! 1. What has affinity is never evicted. It follows renames, since objects keep their numbers, and
+//!    atomic saves that this client sees.
+//! 2. What comes into a directory with sticky affinity has affinity, and is sticky if it is a
+//!    directory. What was taken away from an object stays away, whatever else waits for the drive.
 //! 3. What does not fit is said before anything is marked.
-//! 4. What has changed elsewhere is fetched again from the server at the latest [`REFETCH`] later, and before the drive is detached. What a drive that is
-//!    attached does not have all of is fetched, too.
+//! 4. What has changed elsewhere is fetched again from the server at the latest [`REFETCH`] later,
+//!    and before the drive is detached. What a drive that is attached does not have all of is
+//!    fetched, too.
 
 use super::super::{Replica, SyncError, unexpected};
 use super::attached::Attached;
@@ -28,7 +30,8 @@ use teal_volume::FsError;
 
 /// What has changed elsewhere is on the drive again after this time.
 pub(super) const REFETCH: Duration = Duration::from_secs(120);
-/// Of a drive's room, what has affinity takes so much at most, in percent: the rest is for what is used.
+/// Of a drive's room, what has affinity takes so much at most, in percent: the rest is for what is
+/// used.
 const SHARE: u64 = 85;
 
 /// Something with affinity.
@@ -46,7 +49,8 @@ pub struct Affinity {
     pub is_short: bool,
 }
 
-/// Returns an object and all that is here below it, with kinds and sizes; `visit` sees each directory before its entries are read.
+/// Returns an object and all that is here below it, with kinds and sizes; `visit` sees each
+/// directory before its entries are read.
 pub(super) fn tree_below(
     store: &Store,
     top: ObjectNo,
@@ -97,8 +101,8 @@ impl Replica {
         })
     }
 
-    /// Gives an object, and all below it, affinity to a drive that is attached; `sticky`: what comes into the directories among them, too. Says
-    /// how many files they are, and their bytes.
+    /// Gives an object, and all below it, affinity to a drive that is attached; `sticky`: what
+    /// comes into the directories among them, too. Says how many files they are, and their bytes.
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store met.
@@ -226,7 +230,8 @@ impl Replica {
         Ok(found)
     }
 
-    /// How many bytes of an object are on a drive, as it is here, and of how many; `None`: it was removed here.
+    /// How many bytes of an object are on a drive, as it is here, and of how many; `None`: it was
+    /// removed here.
     fn of_which_there(
         &self,
         attached: &Attached,
@@ -262,7 +267,8 @@ impl Replica {
         Ok(Some((if is_stale { 0 } else { there }, size)))
     }
 
-    /// Tells the drive what has happened to what has affinity to it; under `marking`. What has it since.
+    /// Tells the drive what has happened to what has affinity to it; under `marking`. What has it
+    /// since.
     pub(super) fn adopt(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
         let Heirs { successors, ended } = std::mem::take(&mut *attached.heirs.lock());
         let (drive, mut new) = (&attached.drive, Vec::new());
@@ -302,8 +308,9 @@ impl Replica {
         Ok(found)
     }
 
-    /// Has a drive get what has affinity and is not all on it: it was pulled out before that was copied. Of a drive with more objects than are known
-    /// ([`HAS_MAX`](super::HAS_MAX)) only what found no room: looking at all of them would take long.
+    /// Has a drive get what has affinity and is not all on it: it was pulled out before that was
+    /// copied. Of a drive with more objects than are known ([`HAS_MAX`](super::HAS_MAX)) only what
+    /// found no room: looking at all of them would take long.
     pub(super) fn want_incomplete(&self, attached: &Attached) -> Result<(), StoreError> {
         let now = self.monotonic();
         let short = attached.short_again(true);
@@ -364,7 +371,8 @@ impl Replica {
         Ok(false)
     }
 
-    /// Brings content of what has affinity from the server to the drive; how far it came from `from`.
+    /// Brings content of what has affinity from the server to the drive; how far it came from
+    /// `from`.
     pub(super) fn refetch(
         &self,
         attached: &Attached,

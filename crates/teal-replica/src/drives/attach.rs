@@ -1,13 +1,17 @@
 //! Drives come: they are registered, and attached.
 //!
 //! # Guarantees
-//! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its label, and the server knows the history it has
-//!    seen; a copy of a drive that is attached is refused.
-//! 2. What is said of an attachment is durable on the drive before the server hears of it, and one that may have been heard of is settled before the
-//!    next is begun, so that an answer that is lost makes no copy of it.
-//! 3. While the server is away a drive is attached only if its label proves that a machine of the volume wrote it, it is of the same life of the server, and nobody
-//!    else has attached it since it was attached here, or the history it has seen is on this replica's own way: then all that is on it is of the
-//!    history that the notes here mean. The server hears of it when it is there again.
+//! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its
+//!    label, and the server knows the history it has seen; a copy of a drive that is attached is
+//!    refused.
+//! 2. What is said of an attachment is durable on the drive before the server hears of it, and one
+//!    that may have been heard of is settled before the next is begun, so that an answer that is
+//!    lost makes no copy of it.
+//! 3. While the server is away a drive is attached only if its label proves that a machine of the
+//!    volume wrote it, it is of the same life of the server, and nobody else has attached it since
+//!    it was attached here, or the history it has seen is on this replica's own way: then all that
+//!    is on it is of the history that the notes here mean. The server hears of it when it is there
+//!    again.
 
 use super::super::{Identity, Replica, SyncError, unexpected};
 use super::attached::{Attached, Counters};
@@ -101,7 +105,8 @@ impl Replica {
         Ok(notes)
     }
 
-    /// Registers a drive, makes it on the disk, and attaches it. Whatever was on the disk is gone. `place`: where it is, for people.
+    /// Registers a drive, makes it on the disk, and attaches it. Whatever was on the disk is gone.
+    /// `place`: where it is, for people.
     ///
     /// # Errors
     /// [`DriveRefused`]; then nothing is registered.
@@ -187,7 +192,8 @@ impl Replica {
         }
     }
 
-    /// Attaches a drive. `place`: where it is, for people; `known`: those that were here, which are attached while the server is away, too.
+    /// Attaches a drive. `place`: where it is, for people; `known`: those that were here, which are
+    /// attached while the server is away, too.
     ///
     /// # Errors
     /// [`DriveRefused`].
@@ -247,7 +253,8 @@ impl Replica {
             });
         }
         if label.nonce != label.next && away.is_none() {
-            // Nobody knows whether the server has heard of the last one: it has, before another is begun.
+            // Nobody knows whether the server has heard of the last one: it has, before another is
+            // begun.
             sign(self, &drive, |label| label.is_clean = false)?;
             drive.sync()?;
             tell(self, &drive, [label.nonce, label.next])?;

@@ -120,7 +120,8 @@ impl Attached {
         self.rest.lock().iter_mut().for_each(|rest| rest.uses(now));
     }
 
-    /// Whether it is written to: a burst is under way, or its log writes for another reason, as when it is cleaned.
+    /// Whether it is written to: a burst is under way, or its log writes for another reason, as
+    /// when it is cleaned.
     pub(super) fn is_busy(&self) -> bool {
         self.flushing.is_locked() || self.drive.is_written()
     }
@@ -132,7 +133,8 @@ impl Attached {
         meter
     }
 
-    /// Something else serves at this cost what it would have at another, were it awake: it is woken if that pays. Nobody waits for it.
+    /// Something else serves at this cost what it would have at another, were it awake: it is woken
+    /// if that pays. Nobody waits for it.
     pub(super) fn sleeps(
         self: &Arc<Self>,
         (served, bytes): (Cost, u64),

@@ -1,11 +1,14 @@
-//! What reading from a source costs, and in which order sources are asked: `w_t * latency + w_e * energy` (BlueFS 4.3.2).
+//! What reading from a source costs, and in which order sources are asked: `w_t * latency + w_e *
+//! energy` (BlueFS 4.3.2).
 //!
 //! # Guarantees
 //! 1. A source nobody has measured yet comes first: it is measured by that.
-//! 2. What a source has told of its way and its width counts before it has sent any content: names come in bulk, too.
+//! 2. What a source has told of its way and its width counts before it has sent any content: names
+//!    come in bulk, too.
 //! 3. A flush under way is anticipated: what a source takes meanwhile is measured for itself.
-//! 4. A source that is not used is tried now and then, so that a change of it is noticed; that costs a thirty-second part of all the time
-//!    spent on reading at most, more only while hardly anything is known of it: a slow beginning is not believed for long.
+//! 4. A source that is not used is tried now and then, so that a change of it is noticed; that
+//!    costs a thirty-second part of all the time spent on reading at most, more only while hardly
+//!    anything is known of it: a slow beginning is not believed for long.
 
 use std::time::Duration;
 use teal_energy::Profile;
@@ -144,7 +147,8 @@ impl Meter {
         }
     }
 
-    /// An answer of so many bytes that is no content took so long, with the work on it: no block of content takes longer than one of it.
+    /// An answer of so many bytes that is no content took so long, with the work on it: no block of
+    /// content takes longer than one of it.
     pub(crate) fn bounded(&mut self, bytes: u64, time: Span) {
         if bytes > SHORT {
             self.telling = self.telling.saturating_sub(1);
@@ -223,7 +227,8 @@ impl Meter {
     }
 }
 
-/// The weights of a priority from 0 (joules) to 100 (speed); in between, a second and a joule count in its proportion.
+/// The weights of a priority from 0 (joules) to 100 (speed); in between, a second and a joule count
+/// in its proportion.
 pub(crate) fn weights(priority: u32) -> Weights {
     Weights {
         second: priority.min(100),
@@ -231,7 +236,8 @@ pub(crate) fn weights(priority: u32) -> Weights {
     }
 }
 
-/// The order in which sources are asked, by their places: the cheapest first, but for one whose turn it is to be tried.
+/// The order in which sources are asked, by their places: the cheapest first, but for one whose
+/// turn it is to be tried.
 pub(crate) fn order(meters: &[Meter], bytes: u64, weights: Weights) -> Vec<usize> {
     let mut order: Vec<usize> = (0..meters.len()).collect();
     order.sort_by_key(|at| (meters[*at].cost(bytes, weights), *at));

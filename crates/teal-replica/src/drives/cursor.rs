@@ -1,10 +1,13 @@
 //! What a drive is behind by, and how it catches up: in bursts.
 //!
 //! # Guarantees
-//! 1. A burst first takes in all commits since the drive's position, then copies what has come here since the last one, then is durable. The
-//!    position moves when all commits up to it are taken in, and nothing newer is copied.
-//! 2. Content is copied as the server has it, and only while nothing of it is dirty here and the position is the one it was compared at.
-//! 3. What cannot be copied now is not forgotten, while it waits for a source; what waits is bounded.
+//! 1. A burst first takes in all commits since the drive's position, then copies what has come here
+//!    since the last one, then is durable. The position moves when all commits up to it are taken
+//!    in, and nothing newer is copied.
+//! 2. Content is copied as the server has it, and only while nothing of it is dirty here and the
+//!    position is the one it was compared at.
+//! 3. What cannot be copied now is not forgotten, while it waits for a source; what waits is
+//!    bounded.
 
 use super::super::{Note, Replica, SyncError, unexpected};
 use super::affinity::REFETCH;
@@ -148,7 +151,8 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
 }
 
 impl Replica {
-    /// Writes what waits for the drives that are attached, and brings them up to date; for whoever runs no threads.
+    /// Writes what waits for the drives that are attached, and brings them up to date; for whoever
+    /// runs no threads.
     ///
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
@@ -226,7 +230,8 @@ impl Replica {
                 };
                 let is_affine = self.inherits(attached, &version)?;
                 if version.data_seq > position {
-                    // It has come since. What is not newer than the position is the newest as of it.
+                    // It has come since. What is not newer than the position is the newest as of
+                    // it.
                     self.drives.has_news_for(attached, version.object, 0, now);
                 } else if version.kind == FileType::File {
                     self.copy_to(attached, &version, (seen, is_affine))?;
@@ -316,7 +321,8 @@ impl Replica {
         super::label::sign(self, &attached.drive, change)
     }
 
-    /// Copies what is here of an object, as the server has it, where the drive does not have it; and what is not here, if it is always to be there.
+    /// Copies what is here of an object, as the server has it, where the drive does not have it;
+    /// and what is not here, if it is always to be there.
     fn copy_to(
         &self,
         attached: &Attached,
@@ -397,8 +403,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What is here of content that is as the server has it since `version`; `None`: it is not any more. `seen`: the position at which that was
-    /// looked at last.
+    /// What is here of content that is as the server has it since `version`; `None`: it is not any
+    /// more. `seen`: the position at which that was looked at last.
     #[allow(
         clippy::type_complexity,
         reason = "ranges, and what of them is not zeros"

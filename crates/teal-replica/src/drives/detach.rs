@@ -1,9 +1,13 @@
-//! Letting drives go: when somebody says so, when the volume forgets them, and at the end of a mount.
+//! Letting drives go: when somebody says so, when the volume forgets them, and at the end of a
+//! mount.
 //!
 //! # Guarantees
-//! 1. A drive that does not answer is waited for no longer than `GOODBYE`; a burst under way ends with the object it is at.
-//! 2. One that got everything, and one that did not, is closed alike: what it has is whole, and it is said to be clean.
-//! 3. What was changed here is sent to the server first, and copied to the drive then: drives get what the server has.
+//! 1. A drive that does not answer is waited for no longer than `GOODBYE`; a burst under way ends
+//!    with the object it is at.
+//! 2. One that got everything, and one that did not, is closed alike: what it has is whole, and it
+//!    is said to be clean.
+//! 3. What was changed here is sent to the server first, and copied to the drive then: drives get
+//!    what the server has.
 //! 4. What is left behind is said, with the reason; the drive is let go all the same.
 
 use super::super::{Replica, SyncError};
@@ -24,7 +28,8 @@ const BURSTS: u32 = 4;
 const TELLING: Duration = Duration::from_secs(2);
 
 impl Replica {
-    /// Detaches a drive, after the server got all that is only here, and the drive all that waits for it; unless it is to go at once.
+    /// Detaches a drive, after the server got all that is only here, and the drive all that waits
+    /// for it; unless it is to go at once.
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
@@ -53,7 +58,8 @@ impl Replica {
             .and(ended)
     }
 
-    /// Sends what is only here to the server, as [`flush_upstream`](Self::flush_upstream) does, and copies all that waits to the drive.
+    /// Sends what is only here to the server, as [`flush_upstream`](Self::flush_upstream) does, and
+    /// copies all that waits to the drive.
     ///
     /// # Errors
     /// Why something is left behind, for people.

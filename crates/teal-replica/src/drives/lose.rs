@@ -19,14 +19,14 @@ impl Replica {
         self.drives.priority.load(Ordering::Relaxed)
     }
 
-    /// Has this called whenever a drive is lost, from the thread that has found out: who attaches what comes looks again. The first
-    /// caller is kept.
+    /// Has this called whenever a drive is lost, from the thread that has found out: who attaches
+    /// what comes looks again. The first caller is kept.
     pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
         let _ = self.drives.lost.set(Told(Box::new(told)));
     }
 
-    /// Drives whose file was deleted, or cut short, are not used any more, as if they had been pulled out: their names, where they were, and what
-    /// has become of them.
+    /// Drives whose file was deleted, or cut short, are not used any more, as if they had been
+    /// pulled out: their names, where they were, and what has become of them.
     pub fn lose_absent_drives(&self) -> Vec<(String, String, String)> {
         let absent = |attached: Arc<Attached>| {
             let why = attached.drive.is_there().err()?.to_string();

@@ -1,9 +1,10 @@
 //! Reading content that is not here from a drive.
 //!
 //! # Guarantees
-//! 1. *The answer first*: who reads is answered with what the drive gave, before that is entered in the home log; what is entered, and
-//!    noted as being here, is checked against the note again.
-//! 2. *What is asked for*: a reader waits for that, and for what follows only where it reads on from what is here.
+//! 1. *The answer first*: who reads is answered with what the drive gave, before that is entered in
+//!    the home log; what is entered, and noted as being here, is checked against the note again.
+//! 2. *What is asked for*: a reader waits for that, and for what follows only where it reads on
+//!    from what is here.
 
 use super::super::Replica;
 use super::attached::Attached;
@@ -54,7 +55,8 @@ impl Fresh {
 }
 
 impl Replica {
-    /// What somebody reads who does not have it here, from a drive, if one is to be asked first and has it all; it is to be entered then.
+    /// What somebody reads who does not have it here, from a drive, if one is to be asked first and
+    /// has it all; it is to be entered then.
     pub(crate) fn read_fresh(
         &self,
         attr: &Attr,
@@ -78,7 +80,8 @@ impl Replica {
         Ok(None)
     }
 
-    /// Brings absent content from a drive, if one is to be asked before the server: `true` if some of it is here now.
+    /// Brings absent content from a drive, if one is to be asked before the server: `true` if some
+    /// of it is here now.
     pub(in super::super) fn read_drives(
         &self,
         no: ObjectNo,
@@ -98,7 +101,8 @@ impl Replica {
         Ok(!self.note(no)?.absent.touches(first.0, first.0 + 1))
     }
 
-    /// Asks drives for content, as long as one is to be asked before the server: what the first gave that has its beginning.
+    /// Asks drives for content, as long as one is to be asked before the server: what the first
+    /// gave that has its beginning.
     fn ask_drives(
         &self,
         no: ObjectNo,

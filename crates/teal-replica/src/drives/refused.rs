@@ -109,7 +109,8 @@ pub enum DriveRefused {
     /// The volume knows no drive of this name.
     #[error("this volume has no drive called {0}; see `teal device ls`")]
     Unknown(String),
-    /// The server knows better: such a drive there is not, any more or at all, or another has its name.
+    /// The server knows better: such a drive there is not, any more or at all, or another has its
+    /// name.
     #[error("{0}")]
     Refused(String),
     /// The server said no for now, or could not be asked.

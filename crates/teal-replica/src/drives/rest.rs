@@ -1,9 +1,12 @@
-//! Whether a drive sleeps, and when it is woken: ski rental, as BlueFS's ghost hints have it (4.3.9).
+//! Whether a drive sleeps, and when it is woken: ski rental, as BlueFS's ghost hints have it
+//! (4.3.9).
 //!
 //! # Guarantees
-//! 1. A drive whose profile knows a state in which it serves nothing is taken to be there once it has not been used for as long as going there pays.
-//! 2. *Ski rental*: it is woken when what was lost, because something else served in its place, is what its waking costs; so at most twice the least is
-//!    spent. What was lost before a pause in which sleeping paid does not count.
+//! 1. A drive whose profile knows a state in which it serves nothing is taken to be there once it
+//!    has not been used for as long as going there pays.
+//! 2. *Ski rental*: it is woken when what was lost, because something else served in its place, is
+//!    what its waking costs; so at most twice the least is spent. What was lost before a pause in
+//!    which sleeping paid does not count.
 //! 3. Nothing here waits: who reads is served by somebody else meanwhile.
 
 use super::choice::span;
@@ -59,7 +62,8 @@ impl Rest {
         span(now.saturating_sub(self.used)) > self.after
     }
 
-    /// Something else has served at this cost what would have cost `ideal` here; whether it is to be woken.
+    /// Something else has served at this cost what would have cost `ideal` here; whether it is to
+    /// be woken.
     pub(super) fn loses(
         &mut self,
         (served, ideal): (Cost, Cost),

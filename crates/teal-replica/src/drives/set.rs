@@ -84,7 +84,8 @@ impl Drives {
         self.attached.read().clone()
     }
 
-    /// The server has lost history: no drive is read before it has said again that it knows what the drive has seen.
+    /// The server has lost history: no drive is read before it has said again that it knows what
+    /// the drive has seen.
     pub(crate) fn distrust(&self) {
         self.all()
             .iter()
@@ -95,7 +96,8 @@ impl Drives {
         choice::weights(self.priority.load(Ordering::Relaxed))
     }
 
-    /// A batch of changes is on its way to the server, until the answer is dropped: who reads from there would wait behind it.
+    /// A batch of changes is on its way to the server, until the answer is dropped: who reads from
+    /// there would wait behind it.
     pub(crate) fn sends(&self) -> Sending<'_> {
         self.sending.fetch_add(1, Ordering::AcqRel);
         Sending(&self.sending)
@@ -106,7 +108,8 @@ impl Drives {
         self.sending.load(Ordering::Acquire) > 0
     }
 
-    /// Whether drives have content, too, and nobody knows how wide the way to the server is: who asks it for something asks for that alone.
+    /// Whether drives have content, too, and nobody knows how wide the way to the server is: who
+    /// asks it for something asks for that alone.
     pub(crate) fn is_server_unknown(&self) -> bool {
         !self.is_empty() && !self.server.lock().is_width_known()
     }
@@ -118,7 +121,8 @@ impl Drives {
         meter
     }
 
-    /// The server has answered, after this time; `is_busy`: a batch was on its way to it. Measures the way to it.
+    /// The server has answered, after this time; `is_busy`: a batch was on its way to it. Measures
+    /// the way to it.
     pub(crate) fn answered(
         &self,
         request: &Request,
@@ -154,7 +158,8 @@ impl Drives {
         }
     }
 
-    /// Who may be asked for content, in this order; for who does not only want to know it, what is passed over is counted, and woken.
+    /// Who may be asked for content, in this order; for who does not only want to know it, what is
+    /// passed over is counted, and woken.
     pub(super) fn order(
         &self,
         (no, data_seq): (ObjectNo, CommitSeq),
@@ -205,7 +210,8 @@ impl Drives {
         self.attached.read().is_empty()
     }
 
-    /// Takes away what a drive has that is to be asked before the server. A drive that does not answer soon is taken to have nothing.
+    /// Takes away what a drive has that is to be asked before the server. A drive that does not
+    /// answer soon is taken to have nothing.
     pub(crate) fn without_cheaper(&self, mut near: Vec<Near>, now: Duration) -> Vec<Near> {
         for drive in self.all() {
             let is_cheaper = {

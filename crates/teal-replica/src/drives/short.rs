@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. It is said: once in the log, and to whoever asks, until it is on the drive or is not to be.
-//! 2. It is tried again when there is more room than there was, when the drive is detached, and when it is attached.
+//! 2. It is tried again when there is more room than there was, when the drive is detached, and
+//!    when it is attached.
 
 use super::attached::Attached;
 use super::queue::QUEUE_MAX;

@@ -30,7 +30,8 @@ pub struct DriveShown {
     pub objects: u64,
     /// Nothing on it is older.
     pub seen: CommitSeq,
-    /// Objects that wait to be copied to it, also those of the burst under way; bytes of the others, as far as known.
+    /// Objects that wait to be copied to it, also those of the burst under way; bytes of the
+    /// others, as far as known.
     pub queued: (u64, u64),
     /// Files with affinity that found no room on it, and how many bytes of them.
     pub short: (u64, u64),
@@ -177,7 +178,8 @@ impl Whereabouts {
 }
 
 impl Replica {
-    /// The names of the drives that are attached here, where they are, and how many objects wait to be copied to each; asks none of them.
+    /// The names of the drives that are attached here, where they are, and how many objects wait to
+    /// be copied to each; asks none of them.
     pub fn drives_here(&self) -> Vec<(String, String, u64)> {
         let waits =
             |drive: &Attached| drive.queue.lock().objects.len() as u64 + drive.ahead.load(Relaxed);
@@ -193,7 +195,8 @@ impl Replica {
         all.iter().map(|attached| attached.shown()).collect()
     }
 
-    /// Where the content of an object is, and where it would be read from; of a directory, how much of what is known below it is here.
+    /// Where the content of an object is, and where it would be read from; of a directory, how much
+    /// of what is known below it is here.
     ///
     /// # Errors
     /// [`FsError::Stale`], [`FsError::Invalid`].

@@ -1,8 +1,11 @@
-//! A drive that has been attached to another machine since: what is here is a copy of it, or it was pulled out.
+//! A drive that has been attached to another machine since: what is here is a copy of it, or it was
+//! pulled out.
 //!
 //! # Guarantees
-//! 1. Who has attached a drive finds out that somebody else has attached it since: before a burst, when somebody asks for the volume's drives, and
-//!    with the news, every [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then nothing is read from it or written to it any more, and that is said.
+//! 1. Who has attached a drive finds out that somebody else has attached it since: before a burst,
+//!    when somebody asks for the volume's drives, and with the news, every
+//!    [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then nothing is read
+//!    from it or written to it any more, and that is said.
 //! 2. Nothing is lost by that: what is on a drive the server has.
 
 use super::super::{Replica, SyncError, unexpected};
@@ -28,7 +31,8 @@ pub(super) struct Superseded {
 }
 
 impl Drives {
-    /// Stops using a drive, if by these notes of the server it is another machine's now: what is said then. Nothing is being written to it.
+    /// Stops using a drive, if by these notes of the server it is another machine's now: what is
+    /// said then. Nothing is being written to it.
     fn leave_if_superseded(
         &self,
         ours: u32,
@@ -108,7 +112,8 @@ impl Replica {
         }
     }
 
-    /// With the news, and not much more often than those are renewed: whether the drives are still this machine's.
+    /// With the news, and not much more often than those are renewed: whether the drives are still
+    /// this machine's.
     pub(in super::super) fn look_after_drives(&self) {
         if self.drives.is_empty() {
             return;
@@ -126,7 +131,8 @@ impl Replica {
         }
     }
 
-    /// What is to be said of drives that were attached here and are another machine's since, by their numbers.
+    /// What is to be said of drives that were attached here and are another machine's since, by
+    /// their numbers.
     pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
         let superseded = self.drives.superseded.lock();
         superseded
@@ -136,7 +142,8 @@ impl Replica {
             .collect()
     }
 
-    /// Where those were that have been found out since this was asked last: what is there is not to be attached by itself.
+    /// Where those were that have been found out since this was asked last: what is there is not to
+    /// be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
         std::mem::take(&mut self.drives.superseded.lock().places)
     }

@@ -1,4 +1,5 @@
-//! The figures of a workload, wherever it ran: the part of a [`Run`] that does not come from the device.
+//! The figures of a workload, wherever it ran: the part of a [`Run`] that does not come from the
+//! device.
 
 use serde::{Deserialize, Serialize};
 use teal_study::matrix::{Meter, Run, Spent};

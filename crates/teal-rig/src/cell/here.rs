@@ -1,4 +1,5 @@
-//! Counting on this machine: what a modelled disk or the kernel says of the device, and what a meter measures.
+//! Counting on this machine: what a modelled disk or the kernel says of the device, and what a
+//! meter measures.
 
 use super::{CellCounter, CellTask, WorkloadFigures, perform};
 use crate::meter::{self, Meter, Watch};
@@ -127,7 +128,8 @@ impl CellCounter for HostCounter<'_> {
 }
 
 impl HostCounter<'_> {
-    /// Adds the joules of the meter, if there is one, to the run and the drain, which has ended now; and the power of that time, thinned.
+    /// Adds the joules of the meter, if there is one, to the run and the drain, which has ended
+    /// now; and the power of that time, thinned.
     fn add_measured_joules(&mut self) -> Result<()> {
         let (Some(meter), Some(reading)) = (&self.meter, self.watch.take()) else {
             return Ok(());

@@ -1,10 +1,12 @@
 //! The process behind a modelled disk: the model, its file system, and the loop device over it.
 //!
 //! # How it ends
-//! 1. `teal lab disk stop`: refused while something is mounted from the device; then the device goes, its last data is written, and
-//!    the file system goes with it.
-//! 2. SIGTERM and SIGINT: the same, but requests to the device are served until it is closed. The second signal ends at once.
-//! 3. Killed: the mount and, if it is in use, the device stay behind, dead; the next `start` or `stop` of the name clears them away.
+//! 1. `teal lab disk stop`: refused while something is mounted from the device; then the device
+//!    goes, its last data is written, and the file system goes with it.
+//! 2. SIGTERM and SIGINT: the same, but requests to the device are served until it is closed. The
+//!    second signal ends at once.
+//! 3. Killed: the mount and, if it is in use, the device stay behind, dead; the next `start` or
+//!    `stop` of the name clears them away.
 
 use super::backing::Backing;
 use super::report::{DiskReport, RequestSums};
@@ -27,7 +29,8 @@ use teal_types::Span;
 
 /// Bytes of a sector as the kernel sees it.
 const LOGICAL: u32 = 512;
-/// The largest request. With at most 128 segments it fits one FUSE request of 256 pages, however they are aligned.
+/// The largest request. With at most 128 segments it fits one FUSE request of 256 pages, however
+/// they are aligned.
 const LARGEST_KB: &str = "512";
 
 struct DiskDaemon {

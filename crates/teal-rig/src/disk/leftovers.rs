@@ -8,7 +8,8 @@ use std::path::Path;
 use teal_command::mount_table;
 use teal_fuse::LoopDevice;
 
-/// Takes away the file systems on the disk's device, the device, and the mount, in this order. None of them has a disk any more.
+/// Takes away the file systems on the disk's device, the device, and the mount, in this order. None
+/// of them has a disk any more.
 pub(super) fn clear(dir: &Path) -> Result<()> {
     for device in LoopDevice::all_over(&dir.join("disk.img")) {
         for point in mounted_from(&device)? {

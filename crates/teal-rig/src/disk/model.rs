@@ -8,7 +8,8 @@ use teal_emulator::log::{LogWriter, Sink};
 use teal_emulator::{EmulatedDisk, Pace, Setup};
 use teal_types::Span;
 
-/// Whether the drive has a write cache: with it, writes are answered before they are on the surface.
+/// Whether the drive has a write cache: with it, writes are answered before they are on the
+/// surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteCache {
     /// It has.

@@ -1,4 +1,5 @@
-//! Serving a disk over the network block device protocol: for guests, such as user-mode Linux, whose own virtual disks lose flushes.
+//! Serving a disk over the network block device protocol: for guests, such as user-mode Linux,
+//! whose own virtual disks lose flushes.
 
 use super::model::DiskModel;
 use super::report::RequestSums;

@@ -19,11 +19,13 @@ pub struct DiskStart {
     pub real_time: bool,
     /// What it is called.
     pub name: String,
-    /// This is the disk's own process: it serves, and tells its parent on standard output once it does.
+    /// This is the disk's own process: it serves, and tells its parent on standard output once it
+    /// does.
     pub is_daemon: bool,
 }
 
-/// Starts a disk and prints its block device; or, in its own process, serves it until it is stopped.
+/// Starts a disk and prints its block device; or, in its own process, serves it until it is
+/// stopped.
 ///
 /// # Errors
 /// Why there can be no such disk here.

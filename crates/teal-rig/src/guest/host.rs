@@ -1,8 +1,10 @@
-//! The host's side of a guest: the disk, its network, and when the guest ends. First process of namespaces of its own, so that everything in them ends with it.
+//! The host's side of a guest: the disk, its network, and when the guest ends. First process of
+//! namespaces of its own, so that everything in them ends with it.
 //!
 //! # Guarantees
-//! 1. *No guest is killed alone*: its programs are traced by its kernel, and would go on as programs of this machine if that were gone before them. The end of a first process takes
-//!    all of its namespace at once.
+//! 1. *No guest is killed alone*: its programs are traced by its kernel, and would go on as
+//!    programs of this machine if that were gone before them. The end of a first process takes all
+//!    of its namespace at once.
 
 use super::job::{
     ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, program,
@@ -23,7 +25,8 @@ use teal_env::{Clock as _, SystemClock, Timer as _};
 
 type GuestDisk = Arc<EmulatedDisk<Backing>>;
 
-/// A guest that asks nothing of its disk for so many looks hangs; beside the seconds that its task may be busy without.
+/// A guest that asks nothing of its disk for so many looks hangs; beside the seconds that its task
+/// may be busy without.
 const LOOKS_MAX: u64 = 300;
 /// How long one that is done may take to switch itself off, and how often it is looked.
 const OFF_MAX: Duration = Duration::from_secs(30);
@@ -247,7 +250,8 @@ fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
         .filter(|path| !path.contains([' ', '"', ',']))
         .context("this program's path has blanks")?;
     let mut command = Command::new(program("linux.uml", "user-mode-linux")?);
-    // A root and a console are said, as what is made up for them would come behind the arguments of the first program.
+    // A root and a console are said, as what is made up for them would come behind the arguments of
+    // the first program.
     command.arg(format!("mem={}M", memory.div_ceil(1 << 20)));
     command.args([
         "root=/dev/root",

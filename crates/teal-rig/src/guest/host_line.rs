@@ -1,4 +1,5 @@
-//! The line from a guest to its host: a word and perhaps more, and a line as the answer (`host.rs` has the table).
+//! The line from a guest to its host: a word and perhaps more, and a line as the answer (`host.rs`
+//! has the table).
 
 use super::job::{ADDRESSES, PORTS};
 use anyhow::{Context, Result};

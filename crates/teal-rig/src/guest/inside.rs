@@ -1,4 +1,5 @@
-//! The first program of a guest: it brings up what its task needs, does it, and switches the guest off.
+//! The first program of a guest: it brings up what its task needs, does it, and switches the guest
+//! off.
 
 use super::host_line::HostLine;
 use super::job::{ADDRESSES, DIR, GuestFeatures, GuestTask, MODULES, PORTS, program};
@@ -128,7 +129,8 @@ fn load(module: &str) -> Result<()> {
     rustix::system::finit_module(file, c"", 0).with_context(|| path)
 }
 
-/// Loads the schedulers that are not part of the kernel. Where one is not there, the disk does not have it.
+/// Loads the schedulers that are not part of the kernel. Where one is not there, the disk does not
+/// have it.
 fn schedulers() {
     if let Err(error) = load("block/bfq") {
         log::debug!("{error:#}");

@@ -50,7 +50,8 @@ pub struct GuestJob {
     pub task: GuestTask,
 }
 
-/// What the disk was asked in a part of a task: until its last operation, and until nothing was left to be written.
+/// What the disk was asked in a part of a task: until its last operation, and until nothing was
+/// left to be written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CountedPart {
     pub(crate) ran: RequestSums,

@@ -28,7 +28,8 @@ fn package(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns where a file system runs: where it is said to, else on this machine's kernel if that has it.
+/// Returns where a file system runs: where it is said to, else on this machine's kernel if that has
+/// it.
 pub fn place(system: &System) -> Place {
     let here = || {
         if system.kind.is_ours() || testbed::kernel_has(system.kind) {

@@ -1,4 +1,5 @@
-//! Runs in guests: what goes in, what is done there, what comes out. The steps are those of `cell` and `phases`; the host of the guest counts.
+//! Runs in guests: what goes in, what is done there, what comes out. The steps are those of `cell`
+//! and `phases`; the host of the guest counts.
 
 use super::host_line::HostLine;
 use super::job::{DIR, GuestJob, GuestTask};
@@ -24,7 +25,8 @@ impl CellCounter for HostLine {
     }
 }
 
-/// In the guest: runs a cell, and returns the figures of its workload. A guest is ended from outside, never by itself.
+/// In the guest: runs a cell, and returns the figures of its workload. A guest is ended from
+/// outside, never by itself.
 pub(super) fn cell_inside(
     task: &CellTask,
     testbed: &Testbed,
@@ -95,7 +97,8 @@ pub(super) fn phases_inside(
     Ok(std::mem::take(&mut stage.counter.operations))
 }
 
-/// Has a guest measure phases, on a modelled disk of this profile and size; returns its kernel, and what came of the phases.
+/// Has a guest measure phases, on a modelled disk of this profile and size; returns its kernel, and
+/// what came of the phases.
 ///
 /// # Errors
 /// There can be no guest here, the phases cannot be carried out, or that was interrupted.

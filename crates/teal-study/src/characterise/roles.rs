@@ -1,12 +1,15 @@
 //! Threads that do alike.
 //!
 //! # How
-//! A thread's mix is how its calls are spread over kinds of steps and sets of files. Threads are looked at with the busiest first: one is of the role whose mix is nearest, if
-//! more than half of its calls would be the same there; else, if it has enough calls to tell, it is the first of a new role.
+//! A thread's mix is how its calls are spread over kinds of steps and sets of files. Threads are
+//! looked at with the busiest first: one is of the role whose mix is nearest, if more than half of
+//! its calls would be the same there; else, if it has enough calls to tell, it is the first of a
+//! new role.
 //!
 //! # Guarantees
 //! 1. Every visit whose file is in a set is of one role.
-//! 2. There are [`ROLES_MAX`] roles at most; where threads come and go, so that none lasts, there is one.
+//! 2. There are [`ROLES_MAX`] roles at most; where threads come and go, so that none lasts, there
+//!    is one.
 
 use super::Step;
 use super::sets::Sets;
@@ -19,7 +22,8 @@ const ROLES_MAX: usize = 4;
 const TELLING: u64 = 32;
 /// A thread whose mix differs in less than this part of its calls is like another.
 const ALIKE: f64 = 0.5;
-/// Threads that were there for half of the time last. Of calls, so much is theirs where threads do not come and go.
+/// Threads that were there for half of the time last. Of calls, so much is theirs where threads do
+/// not come and go.
 const LASTING_PART: f64 = 0.8;
 
 /// A role.
@@ -111,7 +115,8 @@ pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
             .for_each(|(kind, n)| *mix.entry(kind).or_default() += n);
     }
     let mut roles: Vec<Role> = roles.into_iter().map(|(_, role)| role).collect();
-    // The first tells every thread of the others to go on after each of its rounds: that costs least where it has few rounds, or they have few threads.
+    // The first tells every thread of the others to go on after each of its rounds: that costs
+    // least where it has few rounds, or they have few threads.
     let all: u64 = roles.iter().map(|role| role.threads).sum();
     roles.sort_by_key(|role| role.visits.len() as u64 * (all - role.threads));
     roles

@@ -13,7 +13,8 @@ const SLOTS: usize = 127;
 
 /// Threads of a role at most.
 const THREADS_MAX: u64 = 4096;
-/// Tokens of the smaller of what is given and taken: the parts of roles are right to one in so many.
+/// Tokens of the smaller of what is given and taken: the parts of roles are right to one in so
+/// many.
 const FINE: f64 = 1000.0;
 
 /// Writes everything down.
@@ -120,7 +121,8 @@ fn threads_of(role: usize) -> String {
     }
 }
 
-/// How the first role lets another go on: tokens that each of its rounds gives to each thread of the other, those that a round of the other takes, how many may be left.
+/// How the first role lets another go on: tokens that each of its rounds gives to each thread of
+/// the other, those that a round of the other takes, how many may be left.
 struct Turn {
     posted: u64,
     taken: u64,
@@ -141,7 +143,8 @@ impl Turn {
         let each = rounds(other) / (rounds(first) * (*others).clamp(1, THREADS_MAX) as f64);
         let taken = (FINE / each.min(1.0)).ceil() as u64;
         let posted = ((taken as f64 * each).round() as u64).max(1);
-        // Room for some rounds: with none the threads of a role would wait for each other, with many the parts of the work would hold over long times only.
+        // Room for some rounds: with none the threads of a role would wait for each other, with
+        // many the parts of the work would hold over long times only.
         let ahead = taken + posted * (1 + (*threads).clamp(1, THREADS_MAX) / 4);
         Self {
             posted,

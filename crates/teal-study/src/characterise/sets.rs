@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Directories at the top that have sets of their own; what is below others is one.
 const TOPS_MAX: usize = 8;
-/// Single files that are sets of their own, how many times the visits of their neighbours they have at least, and which part of all.
+/// Single files that are sets of their own, how many times the visits of their neighbours they have
+/// at least, and which part of all.
 const HOT_MAX: usize = 4;
 const HOT_TIMES: u64 = 10;
 const HOT_PART: u64 = 50;
@@ -265,7 +266,8 @@ fn set(
     }
 }
 
-/// Which of the files is visited, if few are much more often than others: their places by tenths of the visits.
+/// Which of the files is visited, if few are much more often than others: their places by tenths of
+/// the visits.
 fn pick(files: &[u64], uses: &BTreeMap<u64, Use>) -> Option<Value> {
     let mut visits: Vec<u64> = files
         .iter()

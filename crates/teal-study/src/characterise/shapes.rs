@@ -31,7 +31,8 @@ pub(super) struct Shape {
     pub(super) parts: Vec<Part>,
     /// Visits.
     pub(super) count: u64,
-    /// How often in a round, and each of these times. The commonest is done once, so that rounds are short and shapes are mixed from the beginning.
+    /// How often in a round, and each of these times. The commonest is done once, so that rounds
+    /// are short and shapes are mixed from the beginning.
     pub(super) times: [Value; 2],
 }
 

@@ -1,4 +1,5 @@
-//! What is below a directory before a workload is recorded: how many files, how large, in how many directories.
+//! What is below a directory before a workload is recorded: how many files, how large, in how many
+//! directories.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -53,7 +54,8 @@ impl Survey {
     }
 }
 
-/// The directory at the top of a path, which begins with `/`; empty for what lies at the top itself.
+/// The directory at the top of a path, which begins with `/`; empty for what lies at the top
+/// itself.
 pub(super) fn top(path: &[u8]) -> Vec<u8> {
     let mut parts = path
         .strip_prefix(b"/")

@@ -12,7 +12,8 @@ pub(super) enum Value {
     Table(Vec<[u64; 3]>),
 }
 
-/// Rows of a table of sizes: the largest samples have rows of their own, as they hold most of the bytes.
+/// Rows of a table of sizes: the largest samples have rows of their own, as they hold most of the
+/// bytes.
 const CUTS: [usize; 9] = [0, 10, 25, 50, 75, 90, 95, 99, 100];
 
 /// By how much of itself a part may be wrong for want of a second table.
@@ -63,7 +64,8 @@ impl Value {
         }
     }
 
-    /// At most once, with this mean: if what is drawn first says so, then the second is drawn. A table alone tells whole percents only.
+    /// At most once, with this mean: if what is drawn first says so, then the second is drawn. A
+    /// table alone tells whole percents only.
     pub(super) fn part(mean: f64) -> [Self; 2] {
         let other = |one: u64| ((mean * 10_000.0 / one as f64).round() as u64).clamp(1, 100);
         let error = |one: u64| ((one * other(one)) as f64 / 10_000.0 / mean - 1.0).abs();

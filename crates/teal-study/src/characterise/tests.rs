@@ -355,7 +355,8 @@ fn threads_that_read_and_threads_that_write_come_back_as_two_kinds() {
         assert!(script.contains(words), "{words}: {script}");
     }
     assert_eq!(character.visits[0], character.visits[1], "{script}");
-    // The visits of a thread's round by tokens: each of eight readers' rounds lets two writers go on.
+    // The visits of a thread's round by tokens: each of eight readers' rounds lets two writers go
+    // on.
     let visits = |role: &str| -> f64 {
         let line = script
             .lines()

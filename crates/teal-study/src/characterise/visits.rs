@@ -1,7 +1,8 @@
 //! Events to visits: what one thread does with one file, until it closes it or turns to another.
 //!
 //! # Guarantees
-//! 1. Every read, write, creation, removal, sync and listing that succeeded is in exactly one visit; what else succeeded is counted as lost, but for names that were looked up.
+//! 1. Every read, write, creation, removal, sync and listing that succeeded is in exactly one
+//!    visit; what else succeeded is counted as lost, but for names that were looked up.
 
 mod calls;
 
@@ -14,9 +15,11 @@ use teal_trace::{Action, Event, Item, Outcome, Paths, Text};
 
 /// Visits that are remembered; what comes after is not looked at.
 const VISITS_MAX: usize = 4_000_000;
-/// A file that a thread comes back to more often after others is kept open; from then on each return is a visit of its own.
+/// A file that a thread comes back to more often after others is kept open; from then on each
+/// return is a visit of its own.
 const RETURNS_MAX: u32 = 4;
-/// Where nothing tells of openings, a longer pause ends a visit, and so many calls at random places do: else one that goes on for hours would be one visit.
+/// Where nothing tells of openings, a longer pause ends a visit, and so many calls at random places
+/// do: else one that goes on for hours would be one visit.
 const PAUSE: Duration = Duration::from_secs(1);
 const RANDOM_MAX: u64 = 16;
 
@@ -398,7 +401,8 @@ impl<'a> Follower<'a> {
         {
             self.alone(event, object, Step::Delete);
         } else if matches!(event.action, Action::Unlink { .. }) {
-            // A file that nobody had turned to, or another thing with a name: somewhere in this directory.
+            // A file that nobody had turned to, or another thing with a name: somewhere in this
+            // directory.
             self.dirs.insert(dir);
             self.alone(event, dir, Step::Delete);
         }

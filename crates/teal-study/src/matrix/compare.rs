@@ -1,7 +1,9 @@
-//! Two results of the same cells: what has changed from one to the other, and whether that is more than noise.
+//! Two results of the same cells: what has changed from one to the other, and whether that is more
+//! than noise.
 //!
 //! # Guarantees
-//! 1. Cells are compared in pairs of the same block, on a log scale; a workload as the mean of its cells, with one figure for each block, so that a sample is a block.
+//! 1. Cells are compared in pairs of the same block, on a log scale; a workload as the mean of its
+//!    cells, with one figure for each block, so that a sample is a block.
 //! 2. What only one of them has is named, and counts for nothing.
 
 use super::run::Run;

@@ -1,10 +1,13 @@
-//! What follows from scores: the best and what cannot be told from it, the front of two goals, the indicators of seed 002.
+//! What follows from scores: the best and what cannot be told from it, the front of two goals, the
+//! indicators of seed 002.
 //!
 //! # The indicators
-//! AI is performance by energy of the disk. Performance has three forms: operations a second, MB/s, and the reciprocal of the mean latency in seconds. Energy is given as the joules
-//! of the run and, beside it, as watts (joules by the time the device worked).
-//! Cemp compares, between two cells, the change of energy with the change of performance: ((E_y - E_x) / E_x) / ((F_y - F_x) / F_x). The study's exact formula is not known to us: this
-//! definition is ours, and both changes are printed beside it.
+//! AI is performance by energy of the disk. Performance has three forms: operations a second, MB/s,
+//! and the reciprocal of the mean latency in seconds. Energy is given as the joules of the run and,
+//! beside it, as watts (joules by the time the device worked). Cemp compares, between two cells,
+//! the change of energy with the change of performance: ((E_y - E_x) / E_x) / ((F_y - F_x) / F_x).
+//! The study's exact formula is not known to us: this definition is ours, and both changes are
+//! printed beside it.
 
 use crate::statistics::Comparison;
 use std::collections::BTreeMap;
@@ -29,11 +32,13 @@ pub struct Choice {
     pub best: Score,
     /// Those that cannot be told from it, each with the best by it.
     pub ties: Vec<(Score, Comparison)>,
-    /// The best by the worst and by the best of the systems without options, all schedulers: the range of what choosing gains.
+    /// The best by the worst and by the best of the systems without options, all schedulers: the
+    /// range of what choosing gains.
     pub gain: Option<(f64, f64)>,
 }
 
-/// The best of the cells of one workload; `None` if fewer than two have runs in two blocks that they share.
+/// The best of the cells of one workload; `None` if fewer than two have runs in two blocks that
+/// they share.
 pub fn choose(scores: &[Score]) -> Option<Choice> {
     let known: Vec<&Score> = scores
         .iter()
@@ -92,7 +97,8 @@ pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
         .collect()
 }
 
-/// Cemp between two of the cells with the largest AI (a), the least power (p) and the best performance (h).
+/// Cemp between two of the cells with the largest AI (a), the least power (p) and the best
+/// performance (h).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cemp {
     /// The change of energy, as a part of it at the first.

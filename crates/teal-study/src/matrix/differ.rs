@@ -1,7 +1,8 @@
 //! What two matrices have different, and whether their figures can be compared all the same.
 //!
 //! # Guarantees
-//! 1. Whoever did other work is not comparable: another scale, other variables, another number of operations, another length. Scripts are the caller's, who has their text.
+//! 1. Whoever did other work is not comparable: another scale, other variables, another number of
+//!    operations, another length. Scripts are the caller's, who has their text.
 //! 2. Whoever did the same work elsewhere is: another device, another state. That is named.
 
 use super::file::{Device, Matrix, Runs, Workload};
@@ -41,7 +42,8 @@ fn tell(list: &mut Vec<String>, what: &str, a: String, b: String) {
     }
 }
 
-/// What two matrices have different. Workloads and file systems that only one of them has are not looked at.
+/// What two matrices have different. Workloads and file systems that only one of them has are not
+/// looked at.
 pub fn differences(before: &Matrix, after: &Matrix) -> Differences {
     let Differences {
         mut remarks,

@@ -41,7 +41,8 @@ use std::collections::BTreeSet;
 
 /// The version of the form.
 const VERSION: u32 = 1;
-/// Memory below which a run would be one of the kernel looking for memory, or be killed for the want of it.
+/// Memory below which a run would be one of the kernel looking for memory, or be killed for the
+/// want of it.
 const MEMORY_LEAST: u64 = 24 << 20;
 /// How full a file system is aged to at most, in percent: the workload's files need the rest.
 const AGED_MAX: u64 = 80;
@@ -100,7 +101,8 @@ pub struct Metering {
     /// Milliseconds from one reading to the next.
     #[serde(default = "tenth")]
     pub every_ms: u64,
-    /// Seconds before each run in which nothing is done; the mean watts of that time are taken off. 0: none are.
+    /// Seconds before each run in which nothing is done; the mean watts of that time are taken off.
+    /// 0: none are.
     #[serde(default)]
     pub idle_seconds: u64,
 }
@@ -184,7 +186,8 @@ pub struct Runs {
     /// What the kernel remembers when a run begins.
     #[serde(default)]
     pub cache: Cache,
-    /// Bytes of memory that a run has beside what its threads hold for themselves: for the kernel's caches, above all. `None`: whatever is there.
+    /// Bytes of memory that a run has beside what its threads hold for themselves: for the kernel's
+    /// caches, above all. `None`: whatever is there.
     #[serde(
         default,
         deserialize_with = "size",
@@ -192,7 +195,9 @@ pub struct Runs {
         skip_serializing_if = "Option::is_none"
     )]
     pub memory: Option<u64>,
-    /// Before a run's files are made, its file system is filled ([`ageing`](crate::phases::ageing)), and so many percent of the files stay. `None`: it is fresh.
+    /// Before a run's files are made, its file system is filled
+    /// ([`ageing`](crate::phases::ageing)), and so many percent of the files stay. `None`: it is
+    /// fresh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged: Option<u64>,
 }

@@ -28,7 +28,8 @@ pub struct Row {
     pub drained: f64,
     /// Watts while the device worked.
     pub watts: Option<f64>,
-    /// Performance in its three forms: operations a second that the device worked, MB/s of it, 1 by the mean latency in seconds.
+    /// Performance in its three forms: operations a second that the device worked, MB/s of it, 1 by
+    /// the mean latency in seconds.
     pub performance: [f64; 3],
     /// AI in those forms: by the joules of a thousand operations.
     pub ai: [Option<f64>; 3],
@@ -51,15 +52,18 @@ pub struct Verdict {
     pub by_device: Option<Choice>,
     /// By operations for each joule.
     pub by_joule: Option<Choice>,
-    /// Pearson's r of operations for each joule with operations for each second that the device worked, over its cells.
+    /// Pearson's r of operations for each joule with operations for each second that the device
+    /// worked, over its cells.
     pub r: Option<f64>,
     /// The lowest and the highest power of its cells, in watts.
     pub watts: Option<(f64, f64)>,
     /// Cells that no other beats in both, by their places in [`Findings::rows`].
     pub front: Vec<usize>,
-    /// From the largest AI to the best performance, from the least power to the largest AI, from the least power to the best performance.
+    /// From the largest AI to the best performance, from the least power to the largest AI, from
+    /// the least power to the best performance.
     pub cemp: Option<[Cemp; 3]>,
-    /// How the machine drifted: operations a second on the clock of the first system, all schedulers, from the first block to the last.
+    /// How the machine drifted: operations a second on the clock of the first system, all
+    /// schedulers, from the first block to the last.
     pub drift: Option<Trend>,
 }
 
@@ -74,11 +78,13 @@ pub struct Findings {
     pub runs: usize,
     /// Blocks that have every cell.
     pub blocks: u32,
-    /// Processes that wanted to run before runs began, by the load of the minute before: least, median, most.
+    /// Processes that wanted to run before runs began, by the load of the minute before: least,
+    /// median, most.
     pub load: Option<[f64; 3]>,
     /// Cells that came to nothing.
     pub failures: Vec<Failure>,
-    /// Runs that ended before as many operations as were asked for: one of each cell, with how many of its runs did.
+    /// Runs that ended before as many operations as were asked for: one of each cell, with how many
+    /// of its runs did.
     pub short: Vec<String>,
 }
 
@@ -165,7 +171,8 @@ impl Findings {
         Self::with(matrix, runs, &[])
     }
 
-    /// What these runs of a matrix say. Runs of cells that the matrix does not have are left out, and nobody waits for those that came to nothing.
+    /// What these runs of a matrix say. Runs of cells that the matrix does not have are left out,
+    /// and nobody waits for those that came to nothing.
     pub fn with(matrix: &Matrix, runs: &[Run], failures: &[Failure]) -> Self {
         let cells = matrix.cells();
         let mut by_cell: BTreeMap<Cell, Vec<&Run>> =
@@ -228,7 +235,8 @@ impl Findings {
         }
     }
 
-    /// The widest relative interval of what is compared by device, or of the rates where there is none; `None` while a cell has fewer than two runs.
+    /// The widest relative interval of what is compared by device, or of the rates where there is
+    /// none; `None` while a cell has fewer than two runs.
     pub fn widest(&self) -> Option<f64> {
         let relative = |row: &Row| {
             let of = row.joules_per_thousand.or(row.rate)?;
@@ -244,7 +252,8 @@ impl Findings {
     }
 }
 
-/// Of a cell with runs that were short of what was asked for: the first of them, and how many there are.
+/// Of a cell with runs that were short of what was asked for: the first of them, and how many there
+/// are.
 fn short(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Option<String> {
     let asked = matrix.workloads[cell.workload].operations;
     let all: Vec<String> = runs.iter().filter_map(|run| run.shortfall(asked)).collect();
@@ -257,7 +266,8 @@ fn short(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Option<String> {
     ))
 }
 
-/// Runs of a workload that did alike much: where some were short of what was asked for, those that did the most.
+/// Runs of a workload that did alike much: where some were short of what was asked for, those that
+/// did the most.
 fn alike<'a>(
     matrix: &Matrix,
     at: usize,
@@ -341,7 +351,8 @@ fn verdict(
     }
 }
 
-/// The drift of the first system of a workload. Blocks that lack one of its cells would compare others than the rest.
+/// The drift of the first system of a workload. Blocks that lack one of its cells would compare
+/// others than the rest.
 fn drift(at: usize, by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Option<Trend> {
     let mine: Vec<_> = by_cell
         .iter()

@@ -1,11 +1,15 @@
 //! What may be among the options of a file system: nothing that names a device or a file.
 //!
-//! The device that a file system is made on is the matrix's, and mkfs and mount get it from the program. mkfs of some kinds takes more devices (Btrfs), or one for its journal (ext, JFS,
-//! ReiserFS, XFS), and mount finds some by its options: all of that would be written to, although nobody has said that what is on it may be lost.
+//! The device that a file system is made on is the matrix's, and mkfs and mount get it from the
+//! program. mkfs of some kinds takes more devices (Btrfs), or one for its journal (ext, JFS,
+//! ReiserFS, XFS), and mount finds some by its options: all of that would be written to, although
+//! nobody has said that what is on it may be lost.
 //!
 //! # Guarantees
-//! 1. Every argument of mkfs that comes through is an option, or the value of one that is known to take a value: no operand is.
-//! 2. None has a `/`, and none is or has an option that names a device: `/dev/sdX` does not come through, and neither does `sdX` in `/dev`.
+//! 1. Every argument of mkfs that comes through is an option, or the value of one that is known to
+//!    take a value: no operand is.
+//! 2. None has a `/`, and none is or has an option that names a device: `/dev/sdX` does not come
+//!    through, and neither does `sdX` in `/dev`.
 
 use super::system::{Kind, System};
 

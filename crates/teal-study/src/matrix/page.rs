@@ -1,4 +1,5 @@
-//! Findings as one HTML page that needs nothing else: figures, plots, and what to type to have them again.
+//! Findings as one HTML page that needs nothing else: figures, plots, and what to type to have them
+//! again.
 //!
 //! # Guarantees
 //! 1. The page refers to nothing outside of it: no scripts, no fonts, no pictures.

@@ -1,8 +1,10 @@
 //! Joules from what a meter says now and then.
 //!
 //! # Guarantees
-//! 1. Between two readings watts go straight from one to the other (trapezoid rule), and so do the edges of what is asked for; a counter of joules may begin anew at its end.
-//! 2. Nothing is said of a time with fewer than [`LEAST`] readings, or of one that reaches beyond the readings.
+//! 1. Between two readings watts go straight from one to the other (trapezoid rule), and so do the
+//!    edges of what is asked for; a counter of joules may begin anew at its end.
+//! 2. Nothing is said of a time with fewer than [`LEAST`] readings, or of one that reaches beyond
+//!    the readings.
 
 /// Readings that a figure needs.
 pub const LEAST: usize = 30;
@@ -20,7 +22,8 @@ impl Power {
         Self { readings }
     }
 
-    /// Of a counter of joules that begins anew after `range`. The watts between two readings stand at their middle.
+    /// Of a counter of joules that begins anew after `range`. The watts between two readings stand
+    /// at their middle.
     pub fn of_counter(readings: &[(f64, f64)], range: f64) -> Self {
         let watts = readings.windows(2).filter_map(|pair| {
             let [(from, before), (to, after)] = pair else {
@@ -103,7 +106,8 @@ impl Power {
         self.joules(from, to).map(|joules| joules / (to - from))
     }
 
-    /// Watts at a time, between the readings before and after it; up to one distance of readings beyond the first and the last they are those.
+    /// Watts at a time, between the readings before and after it; up to one distance of readings
+    /// beyond the first and the last they are those.
     fn at(&self, time: f64) -> Option<f64> {
         let after = self.readings.partition_point(|(at, _)| *at < time);
         match (

@@ -88,9 +88,11 @@ pub struct Run {
     pub run: Spent,
     /// Of the device from then on until nothing was left to be written.
     pub drain: Spent,
-    /// Processes that wanted to run beside this, by the load of the last minute before it: interference.
+    /// Processes that wanted to run beside this, by the load of the last minute before it:
+    /// interference.
     pub load_before: f64,
-    /// Seconds from the first operation, and watts: of a meter, thinned; of a modelled disk the means of at most 64 parts of its virtual time. Run and drain.
+    /// Seconds from the first operation, and watts: of a meter, thinned; of a modelled disk the
+    /// means of at most 64 parts of its virtual time. Run and drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power: Vec<[f64; 2]>,
     /// The kernel of the guest it was in; then its clock does not compare with that of others.
@@ -116,7 +118,8 @@ impl Run {
     /// The version of the form.
     pub const VERSION: u32 = 1;
 
-    /// Whether it ended before as many operations as were asked for. One in a thousand may be missing: those that were on their way.
+    /// Whether it ended before as many operations as were asked for. One in a thousand may be
+    /// missing: those that were on their way.
     pub fn is_short_of(&self, operations: Option<u64>) -> bool {
         operations
             .is_some_and(|asked| self.operations.saturating_mul(1000) < asked.saturating_mul(999))
@@ -140,14 +143,15 @@ impl Run {
         self.run.with(&self.drain)
     }
 
-    /// Operations for each second that the device worked, run and drain: what it would do if nothing else took time. It does not depend on this
-    /// machine's processors.
+    /// Operations for each second that the device worked, run and drain: what it would do if
+    /// nothing else took time. It does not depend on this machine's processors.
     pub fn rate_of_device(&self) -> Option<f64> {
         let busy = self.spent().busy;
         (busy > 0.0).then(|| self.operations as f64 / busy)
     }
 
-    /// Operations a second by which cells are told apart: those of a modelled disk's own time, those of the clock on a real device.
+    /// Operations a second by which cells are told apart: those of a modelled disk's own time,
+    /// those of the clock on a real device.
     pub fn rate_to_compare(&self) -> Option<f64> {
         match self.meter {
             Meter::Model(_) => self.rate_of_device(),

@@ -1,8 +1,11 @@
-//! What `teal lab tune` chooses from: file systems with options that make a difference, and combinations of these options.
+//! What `teal lab tune` chooses from: file systems with options that make a difference, and
+//! combinations of these options.
 //!
 //! # Guarantees
-//! 1. Whatever is not marked as a risk keeps what the file system promises without options; a combination has the risks of its options.
-//! 2. No combination says two things of the same, or has options that are known to exclude each other.
+//! 1. Whatever is not marked as a risk keeps what the file system promises without options; a
+//!    combination has the risks of its options.
+//! 2. No combination says two things of the same, or has options that are known to exclude each
+//!    other.
 
 use super::system::{Kind, System};
 
@@ -102,7 +105,8 @@ const OPTIONS: &[Options] = &[
     (Kind::Teal, &[], "", None),
 ];
 
-/// Every file system of these kinds with its options; those at a risk, if they are wanted. The first is the first kind as it comes.
+/// Every file system of these kinds with its options; those at a risk, if they are wanted. The
+/// first is the first kind as it comes.
 pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
     let wanted = OPTIONS
         .iter()
@@ -122,7 +126,8 @@ pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
         .collect()
 }
 
-/// What is lost by a file system's options, with a semicolon between; `None`: nothing that is known here.
+/// What is lost by a file system's options, with a semicolon between; `None`: nothing that is known
+/// here.
 pub fn risk(system: &System) -> Option<String> {
     let mine = Choices::of(&system.mkfs, &system.mount);
     let is_in = |(kind, mkfs, mount, _): &&Options| {
@@ -141,7 +146,8 @@ pub fn risk(system: &System) -> Option<String> {
     (!risks.is_empty()).then(|| risks.join("; "))
 }
 
-/// Options that exclude each other, by how they begin: together they mean nothing, or cannot be had.
+/// Options that exclude each other, by how they begin: together they mean nothing, or cannot be
+/// had.
 const EXCLUDED: &[[&str; 2]] = &[
     ["nodatacow", "compress="],
     ["-O ^has_journal", "data="],
@@ -245,7 +251,8 @@ impl Choices {
     }
 }
 
-/// Combinations of the options that file systems of one kind have, of up to three of them, that are none of these themselves. In all else they are as the first of them.
+/// Combinations of the options that file systems of one kind have, of up to three of them, that are
+/// none of these themselves. In all else they are as the first of them.
 pub fn combinations(systems: &[System]) -> Vec<System> {
     let rows: Vec<(&System, Choices)> = systems
         .iter()
@@ -277,7 +284,8 @@ pub fn combinations(systems: &[System]) -> Vec<System> {
         .collect()
 }
 
-/// What each pair of a file system and a scheduler consists of, as numbers that pairs share: the kind, each option of that kind, the scheduler, the kind under the scheduler.
+/// What each pair of a file system and a scheduler consists of, as numbers that pairs share: the
+/// kind, each option of that kind, the scheduler, the kind under the scheduler.
 pub fn features(pairs: &[(&System, &str)]) -> Vec<Vec<u32>> {
     let mut known = std::collections::HashMap::new();
     let mut all = Vec::new();

@@ -60,7 +60,8 @@ pub enum Kind {
 }
 
 impl System {
-    /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file system is made whole: else the kernel would go on with it during the runs.
+    /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file
+    /// system is made whole: else the kernel would go on with it during the runs.
     pub fn format(&self) -> Vec<String> {
         const WHOLE: &str = "lazy_itable_init=0,lazy_journal_init=0";
         let force: &[&str] = match self.kind {

@@ -548,7 +548,8 @@ proptest! {
 fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
     let matrix = Matrix::parse(&TEXT.replacen("seed = 7", "aged = 60", 1)).unwrap();
     assert_eq!(Matrix::parse(&matrix.text()), Ok(matrix.clone()));
-    // The first system gets a tenth slower from block to block, under both schedulers; the other does not count.
+    // The first system gets a tenth slower from block to block, under both schedulers; the other
+    // does not count.
     let runs: Vec<Run> = (0..4)
         .flat_map(|block| {
             [("ext4", "none"), ("ext4", "bfq"), ("xfs noatime", "none")].map(

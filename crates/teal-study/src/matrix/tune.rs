@@ -1,18 +1,24 @@
 //! The search for the best candidate with few runs: screening, then a race, block by block.
 //!
 //! A block measures every candidate that is left once, in an order of its own. After each block
-//! - *screening* keeps the best third, while there are more than `MANY`, then the best two thirds, down to `FEW`;
-//! - the *race* drops whoever another beats in every goal: in pairs of the same block, on a log scale, with 95 %.
+//! - *screening* keeps the best third, while there are more than `MANY`, then the best two thirds,
+//!   down to `FEW`;
+//! - the *race* drops whoever another beats in every goal: in pairs of the same block, on a log
+//!   scale, with 95 %.
 //!
-//! Then, while few are left, *proposals* join the race: candidates that nobody has measured yet, of which a model (`surrogate`) says, from what their options have done elsewhere, that they may well
-//! beat the best.
+//! Then, while few are left, *proposals* join the race: candidates that nobody has measured yet, of
+//! which a model (`surrogate`) says, from what their options have done elsewhere, that they may
+//! well beat the best.
 //!
-//! One candidate is the *reference*, measured in every block whether it is still in the race or not: what the best gains is told against it, in the blocks of both.
+//! One candidate is the *reference*, measured in every block whether it is still in the race or
+//! not: what the best gains is told against it, in the blocks of both.
 //!
 //! # Guarantees
-//! 1. Pure: runs come from the caller. The same answers and the same seed lead the same way, so that a search that was interrupted goes on where it was.
+//! 1. Pure: runs come from the caller. The same answers and the same seed lead the same way, so
+//!    that a search that was interrupted goes on where it was.
 //! 2. Whoever is dropped by the race is beaten in every goal, with 95 %.
-//! 3. There are no more runs than are allowed: a block is begun only if all of it may be run. A block that the caller breaks off does not count.
+//! 3. There are no more runs than are allowed: a block is begun only if all of it may be run. A
+//!    block that the caller breaks off does not count.
 
 mod replay;
 mod surrogate;
@@ -32,13 +38,15 @@ const FEW: usize = 4;
 const JOIN: usize = 3;
 /// ..., in all, ...
 const JOIN_MAX: u32 = 24;
-/// ... and by how much, as a logarithm, one must be able to beat the best: by its mean and one standard deviation.
+/// ... and by how much, as a logarithm, one must be able to beat the best: by its mean and one
+/// standard deviation.
 const WORTH: f64 = 0.01;
 
 /// What may be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it consists of: numbers of features that others may have, too. Only proposals need them, and those they are judged by.
+    /// What it consists of: numbers of features that others may have, too. Only proposals need
+    /// them, and those they are judged by.
     pub features: Vec<u32>,
     /// It is measured only if it is likely to be the best.
     pub is_proposal: bool,
@@ -322,7 +330,8 @@ impl Found {
         left.into_iter().map(|(at, _)| at).collect()
     }
 
-    /// Candidates that have not been measured and may well beat the best: the most promising, so many at most.
+    /// Candidates that have not been measured and may well beat the best: the most promising, so
+    /// many at most.
     fn proposals(&self, candidates: &[Candidate], most: usize) -> Vec<usize> {
         let is_new = |at: &usize| {
             let Standing { runs, gone, .. } = &self.standings[*at];

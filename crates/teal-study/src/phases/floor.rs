@@ -1,8 +1,10 @@
 //! What a phase would cost if nothing but its user bytes moved.
 //!
 //! # Definition
-//! 1. What is written, and what is read in order: one seek, half a turn at most, and the bytes in one run.
-//! 2. What is read in random order: the files, or pieces, lie in one run in the order in which they were made; each is fetched where it lies, in the order that is asked for. A better layout
+//! 1. What is written, and what is read in order: one seek, half a turn at most, and the bytes in
+//!    one run.
+//! 2. What is read in random order: the files, or pieces, lie in one run in the order in which they
+//!    were made; each is fetched where it lies, in the order that is asked for. A better layout
 //!    would know that order.
 //!
 //! The drive takes no time to take in a command and reads nothing ahead.

@@ -1,10 +1,13 @@
 //! Doing what the phases say, on real files.
 //!
 //! # Guarantees
-//! 1. Each phase begins on a file system that was mounted anew; what it left to be written is written by its unmounting, which counts.
-//! 2. In mode T all of the file system is synced after each write call, and what was read or written is forgotten after each operation: a file, or a piece of one.
-//! 3. Each write call that is synced comes in a tick of its own of the kernel's clock, as on a disk that takes longer than that: else files' times would not change, and
-//!    their inodes would not be written.
+//! 1. Each phase begins on a file system that was mounted anew; what it left to be written is
+//!    written by its unmounting, which counts.
+//! 2. In mode T all of the file system is synced after each write call, and what was read or
+//!    written is forgotten after each operation: a file, or a piece of one.
+//! 3. Each write call that is synced comes in a tick of its own of the kernel's clock, as on a disk
+//!    that takes longer than that: else files' times would not change, and their inodes would not
+//!    be written.
 //! 4. What is written differs from file to file and from phase to phase.
 
 use super::orders;
@@ -66,7 +69,8 @@ pub trait PhaseEnvironment {
     /// # Errors
     /// See [`PhaseEnvironment::mount`].
     fn forget(&self, file: &File) -> Result<(), PhaseError>;
-    /// Returns in the next tick of the kernel's clock, in which times of files differ from those of this one.
+    /// Returns in the next tick of the kernel's clock, in which times of files differ from those of
+    /// this one.
     fn next_tick(&self);
     /// Whether somebody wants it to end.
     fn is_over(&self) -> bool;

@@ -1,8 +1,10 @@
 //! What the phases are: sets of files, and what is done with them. Pure.
 //!
 //! # Sizes
-//! As the thesis has them, in MiB where it says MB: 50 MB of files of one size, in directories of at most 200; 24 MB of accesses of 8 KB in a file of 100 MB; 156 photos of
-//! 145.8 MB; 35 pieces of music of 138.4 MB. A scale takes that part of the number of files and accesses; of the one large file, of its size.
+//! As the thesis has them, in MiB where it says MB: 50 MB of files of one size, in directories of
+//! at most 200; 24 MB of accesses of 8 KB in a file of 100 MB; 156 photos of 145.8 MB; 35 pieces of
+//! music of 138.4 MB. A scale takes that part of the number of files and accesses; of the one large
+//! file, of its size.
 
 use super::orders;
 use serde::{Deserialize, Serialize};
@@ -14,13 +16,15 @@ const BLOCK: u64 = 4 * KIB;
 pub(super) const PIECE: u64 = 8 * KIB;
 /// Files of a directory at most.
 const PER_DIRECTORY: u64 = 200;
-/// How full a file system is with free space in pieces, in percent; thinned out from the fullest down.
+/// How full a file system is with free space in pieces, in percent; thinned out from the fullest
+/// down.
 const LEVELS: [u64; 4] = [80, 60, 40, 20];
 
 /// When what was written has to be on the disk, and what is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
-    /// As in the thesis: all of the file system synced after each write call, the page cache dropped after each operation.
+    /// As in the thesis: all of the file system synced after each write call, the page cache
+    /// dropped after each operation.
     T,
     /// Each write call followed by an fsync of its file.
     F,
@@ -128,8 +132,9 @@ impl Filling {
     }
 }
 
-/// Phases that make a fresh file system one that has been lived on: files of 4 to 60 KiB, 32 in the mean, until there is no room; then so many percent of them stay, whichever this
-/// seed draws. (Of smaller ones an ext file system would run out of inodes before it is full.)
+/// Phases that make a fresh file system one that has been lived on: files of 4 to 60 KiB, 32 in the
+/// mean, until there is no room; then so many percent of them stay, whichever this seed draws. (Of
+/// smaller ones an ext file system would run out of inodes before it is full.)
 pub fn ageing(percent: u64, seed: u64) -> Vec<Phase> {
     let filling = Filling {
         least: BLOCK,

@@ -33,7 +33,8 @@ const WARM: &str = "the figures hang on when Coda's disk sleeps: see the last ro
 const COLD: &str = "over the whole stream (1.1 s between operations instead of 0.26 s) with even gaps ours saves 74 and 53 %, so the pauses decide; a \
                     radio of a tenth of the rate in power saving does not bring ours nearer to the paper (60 and 34 %)";
 
-/// The handheld of section 5.5, with so much more latency to the server. Files have their own places on the disk.
+/// The handheld of section 5.5, with so much more latency to the server. Files have their own
+/// places on the disk.
 pub(super) fn handheld(more: Span, mut profiles: Vec<Profile>) -> Machine {
     profiles.extend(
         ["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"]
@@ -92,7 +93,8 @@ const CODA: Named = Named::Coda(Span::secs(2));
 /// The papers' reductions: latency to the server, of the delay, of the energy.
 pub(super) type Reductions = [(u64, u64, u64); 2];
 
-/// What Coda's disk does decides: rows for disks that sleep sooner and later than was taken for granted.
+/// What Coda's disk does decides: rows for disks that sleep sooner and later than was taken for
+/// granted.
 fn sensitivity(table: &mut Table, scene: impl Fn() -> Scene) {
     let scene = scene();
     let ours = scene.run(&Named::BlueFs);

@@ -8,8 +8,9 @@ use teal_energy::device::QueueLimits;
 use teal_energy::profile::Kind;
 use teal_types::Span;
 
-/// The iPAQ's NOR flash under jffs2. The paper has three words on it: reading 4 KB takes less than 1 ms and negligible energy,
-/// writing is slower than to the Microdrive, erasing blocks reads for up to several hundred milliseconds.
+/// The iPAQ's NOR flash under jffs2. The paper has three words on it: reading 4 KB takes less than
+/// 1 ms and negligible energy, writing is slower than to the Microdrive, erasing blocks reads for
+/// up to several hundred milliseconds.
 const NOR: &str = r#"
 name = "ipaq-nor-assumed"
 title = "NOR flash of the HP iPAQ 3870 under jffs2, assumed"

@@ -1,8 +1,8 @@
 //! Who holds which block when: the same for every policy, and for the bound.
 //!
 //! # Guarantees
-//! 1. *Independent of the policy*: a change is on a device from the time on at which it must be there at the latest. Before,
-//!    it is read elsewhere, at first from memory.
+//! 1. *Independent of the policy*: a change is on a device from the time on at which it must be
+//!    there at the latest. Before, it is read elsewhere, at first from memory.
 //! 2. *No foresight*: a device gets what was written, or read elsewhere, and nothing else.
 //! 3. What has no room any more is what was not used for longest.
 

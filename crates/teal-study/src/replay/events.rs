@@ -1,9 +1,12 @@
-//! What a trace becomes in a simulation: reads with the devices that hold the data, changes with the devices that want them.
+//! What a trace becomes in a simulation: reads with the devices that hold the data, changes with
+//! the devices that want them.
 //!
 //! # Guarantees
-//! 1. Nothing but the trace, the machine and the assumptions goes in: every policy is given the same events.
+//! 1. Nothing but the trace, the machine and the assumptions goes in: every policy is given the
+//!    same events.
 //! 2. What failed in the trace moves nothing here.
-//! 3. Changes of a file that is removed before they must be anywhere cost no device anything more than the removal.
+//! 3. Changes of a file that is removed before they must be anywhere cost no device anything more
+//!    than the removal.
 
 use super::contents::{ATTRIBUTES, BLOCK, Contents, Where};
 use super::machine::Machine;
@@ -229,8 +232,8 @@ impl<'a> Converter<'a> {
         self.blocks(at, file, first, last, (offset, bytes));
     }
 
-    /// Reads blocks: one read for each run of them that lies in the same places. `asked` is where the request begins and how
-    /// long it is.
+    /// Reads blocks: one read for each run of them that lies in the same places. `asked` is where
+    /// the request begins and how long it is.
     fn blocks(&mut self, at: Time, file: u64, first: u64, last: u64, asked: (u64, u64)) {
         self.taken.reads += 1;
         let mut runs: Vec<(DeviceSet, u64)> = Vec::new();

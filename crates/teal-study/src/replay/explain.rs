@@ -4,8 +4,9 @@
 //! 1. *Watching changes nothing*: a watched policy decides as it does unwatched.
 //! 2. Costs are computed by the policies' own [`Predictor`], which has seen the same measurements.
 //!
-//! Decisions are numbered from 1 in the order in which they are made: each read that a device is chosen for, and each time at which
-//! the policy does something with a device. That it does nothing is no decision.
+//! Decisions are numbered from 1 in the order in which they are made: each read that a device is
+//! chosen for, and each time at which the policy does something with a device. That it does nothing
+//! is no decision.
 
 use super::machine::Machine;
 use super::policies::Named;

@@ -1,7 +1,8 @@
 //! Machines on which traces are replayed: their devices, and what is where at the beginning.
 //!
 //! # Guarantees
-//! 1. A [`Machine`] is complete: every device of it can be simulated, and some device holds everything at the beginning.
+//! 1. A [`Machine`] is complete: every device of it can be simulated, and some device holds
+//!    everything at the beginning.
 //! 2. Labels are unique: devices with one profile are numbered.
 
 use teal_energy::Profile;
@@ -129,8 +130,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine of these profiles. Flash, or the first disk where there is none, takes copies of what is read elsewhere; disks and
-    /// links hold everything at the beginning, and flash where there is nothing else.
+    /// A machine of these profiles. Flash, or the first disk where there is none, takes copies of
+    /// what is read elsewhere; disks and links hold everything at the beginning, and flash where
+    /// there is nothing else.
     ///
     /// # Errors
     /// [`MachineError`].

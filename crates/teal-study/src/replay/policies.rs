@@ -26,7 +26,8 @@ pub enum Named {
     TimeOut(Span),
     /// The fixed time-out that costs least on the trace, of ten: nobody knows it beforehand.
     BestTimeOut,
-    /// Coda's static hierarchy, as BlueFS measured it; its disk sleeps after this time, its radio saves power always.
+    /// Coda's static hierarchy, as BlueFS measured it; its disk sleeps after this time, its radio
+    /// saves power always.
     Coda(Span),
     /// BlueFS.
     BlueFs,
@@ -56,7 +57,8 @@ pub const TIMES: [Span; 10] = [
     Span::secs(64),
     Span::secs(128),
 ];
-/// When Coda's disk sleeps, if nothing is said: the drive's own management is adaptive and unpublished.
+/// When Coda's disk sleeps, if nothing is said: the drive's own management is adaptive and
+/// unpublished.
 const CODA: Span = Span::secs(2);
 
 fn show(f: &mut fmt::Formatter<'_>, name: &str, time: Span) -> fmt::Result {

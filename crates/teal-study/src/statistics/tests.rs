@@ -35,7 +35,8 @@ fn quantiles_between_the_tables_points_are_near_the_true_ones() {
 
 #[test]
 fn wilcoxons_test_gives_the_published_probabilities() {
-    // All six of one sign: 2 / 2^6. Of ten, the sum of the negative ranks 8: p = 0.048828125 (tables: 8 is significant at 5 %).
+    // All six of one sign: 2 / 2^6. Of ten, the sum of the negative ranks 8: p = 0.048828125
+    // (tables: 8 is significant at 5 %).
     assert_eq!(
         signed_rank(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
         Some(2.0 / 64.0)
@@ -119,7 +120,8 @@ fn a_trend_is_the_line_through_the_logarithms() {
             && !trend.is_none(),
         "{trend:?}"
     );
-    // By hand: logarithms 0, 0.1, -0.1, 0 at 0, 1, 2, 4. Means 1.75 and 0; spread 8.75; rise -0.1 / 8.75; rest (0.02 - 0.01 / 8.75) / 2; t(2) = 4.303.
+    // By hand: logarithms 0, 0.1, -0.1, 0 at 0, 1, 2, 4. Means 1.75 and 0; spread 8.75; rise -0.1 /
+    // 8.75; rest (0.02 - 0.01 / 8.75) / 2; t(2) = 4.303.
     let logs = [(0.0, 0.0_f64), (1.0, 0.1), (2.0, -0.1), (4.0, 0.0)].map(|(x, y)| (x, y.exp()));
     let trend = Trend::of(&logs).unwrap();
     let half = 4.303 * ((0.02_f64 - 0.01 / 8.75) / 2.0 / 8.75).sqrt() * 4.0;

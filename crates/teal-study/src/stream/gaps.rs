@@ -13,8 +13,8 @@ pub enum Gaps {
     Even,
     /// Each operation comes at any time, whatever the others do: pauses as of a Poisson process.
     Random,
-    /// Sessions: a pause twice as long is half as frequent (a Pareto distribution with exponent 1), so that most operations come
-    /// close together and most of the time is in few pauses.
+    /// Sessions: a pause twice as long is half as frequent (a Pareto distribution with exponent 1),
+    /// so that most operations come close together and most of the time is in few pauses.
     Sessions,
 }
 

@@ -83,7 +83,8 @@ impl Published {
         };
         let requests = requests(spikes, length, gaps, numbers);
         let others = gaps.times(left.others, length, numbers);
-        // First those that reach the server, then those that do not: the kinds of each are drawn apart.
+        // First those that reach the server, then those that do not: the kinds of each are drawn
+        // apart.
         left.others = 0;
         let kinds = |(n, at)| {
             (

@@ -9,7 +9,8 @@ pub struct Spikes {
     pub window: Span,
     /// All requests.
     pub requests: u64,
-    /// So many windows with so many requests, at least and less than; all other windows have fewer than the least.
+    /// So many windows with so many requests, at least and less than; all other windows have fewer
+    /// than the least.
     pub classes: &'static [(u64, u64, u64)],
 }
 
@@ -64,7 +65,8 @@ const fn bluefs(
 
 /// All that can be made up.
 ///
-/// JEFF's files are what its server saw: 1.3 requests a second over 26.48 hours are 123,926; less the 111,327 changes, 12,599 first reads.
+/// JEFF's files are what its server saw: 1.3 requests a second over 26.48 hours are 123,926; less
+/// the 111,327 changes, 12,599 first reads.
 pub const PUBLISHED: &[Published] = &[
     Published {
         name: "jeff",

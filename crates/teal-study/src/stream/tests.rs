@@ -1,4 +1,5 @@
-//! Streams have the totals of the papers, to the last operation and byte, whatever the gaps and the seed.
+//! Streams have the totals of the papers, to the last operation and byte, whatever the gaps and the
+//! seed.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -136,7 +137,8 @@ fn the_same_seed_gives_the_same_bytes_and_gaps_differ_as_they_should() {
         pauses.sort_unstable();
         medians.push(pauses[pauses.len() / 2].as_millis());
     }
-    // 1.58 s on average; the median of a Poisson process is 0.69 of that; of sessions it is far less.
+    // 1.58 s on average; the median of a Poisson process is 0.69 of that; of sessions it is far
+    // less.
     assert!(
         (1570..1590).contains(&medians[0])
             && (1040..1140).contains(&medians[1])

@@ -106,7 +106,8 @@ impl Kind {
         matches!(self, Read | ReadWholeFile)
     }
 
-    /// Whether it counts as a write in the summary. That aiowait is one is Filebench's word: it is not, here.
+    /// Whether it counts as a write in the summary. That aiowait is one is Filebench's word: it is
+    /// not, here.
     pub fn is_write(self) -> bool {
         matches!(
             self,

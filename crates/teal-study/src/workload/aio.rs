@@ -1,7 +1,9 @@
-//! Writes that nobody waits for at once: what POSIX's `aio_write` does in the C library, by threads of the run.
+//! Writes that nobody waits for at once: what POSIX's `aio_write` does in the C library, by threads
+//! of the run.
 //!
 //! # Guarantees
-//! 1. A write belongs to the thread that asked for it; it learns of its failure at the next `aiowait`.
+//! 1. A write belongs to the thread that asked for it; it learns of its failure at the next
+//!    `aiowait`.
 //! 2. When the run ends, what has not begun is dropped.
 
 use super::waiting::Stop;

@@ -1,4 +1,5 @@
-//! What is written: bytes that neither compress nor repeat, made at the cost of one store for each block.
+//! What is written: bytes that neither compress nor repeat, made at the cost of one store for each
+//! block.
 
 use super::random::Stream;
 use teal_env::{Buffer, Buffers};

@@ -1,7 +1,8 @@
 //! A set of files while it is used: which exist, which are busy, whose turn it is.
 //!
 //! # Guarantees
-//! 1. What is picked is nobody else's until it is released; what is busy is neither in the existing nor in the missing.
+//! 1. What is picked is nobody else's until it is released; what is busy is neither in the existing
+//!    nor in the missing.
 //! 2. Without an index the turn goes round: the next that fits from the rotor on.
 //! 3. Picking looks at a few words, however many entries there are, and makes nothing on the heap.
 
@@ -181,7 +182,8 @@ impl Files {
         pool.existing.insert(index);
     }
 
-    /// One that exists or does not, which is busy from now on. Nothing, if there is none and nobody holds one that might become one.
+    /// One that exists or does not, which is busy from now on. Nothing, if there is none and nobody
+    /// holds one that might become one.
     pub(super) fn pick(
         &self,
         what: What,

@@ -1,4 +1,5 @@
-//! A set of indices that finds the next one at or after another in a few steps, however thin the set is.
+//! A set of indices that finds the next one at or after another in a few steps, however thin the
+//! set is.
 
 /// A tree of bits: a bit above is set when any of the sixty-four below it is.
 #[derive(Debug, Clone)]

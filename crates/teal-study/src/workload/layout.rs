@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. The same fileset and seed give the same tree, sizes included.
-//! 2. There are exactly as many files and empty leaf directories as were asked for; none lies in the root.
+//! 2. There are exactly as many files and empty leaf directories as were asked for; none lies in
+//!    the root.
 
 use super::plan::Fileset;
 use super::random::{Number, Random, Stream};
@@ -70,7 +71,8 @@ struct Builder<'a> {
     layout: Layout,
 }
 
-/// The mean of the depths that are drawn: what Filebench calls a set's average depth. Directories that come out deep hold more, so files lie deeper.
+/// The mean of the depths that are drawn: what Filebench calls a set's average depth. Directories
+/// that come out deep hold more, so files lie deeper.
 pub(super) fn depth(set: &Fileset, randoms: &[Random]) -> f64 {
     let all = (set.entries + set.leafdirs) as f64;
     let width = match set.dirwidth {

@@ -1,4 +1,5 @@
-//! From commands to what is to be done: variables resolved, composite flowops written out, everything checked.
+//! From commands to what is to be done: variables resolved, composite flowops written out,
+//! everything checked.
 //!
 //! # Guarantees
 //! 1. Pure: nothing in the world changes before the whole script has been found sound.
@@ -28,7 +29,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Ends the run after this many seconds, whatever the script says.
     pub seconds: Option<u64>,
-    /// Ends the run when so many operations have been done, whatever the script says; or when its time is over.
+    /// Ends the run when so many operations have been done, whatever the script says; or when its
+    /// time is over.
     pub operations: Option<u64>,
     /// Factor on the number of files; on sizes, where there are few.
     pub scale: f64,
@@ -243,7 +245,8 @@ impl Plan {
             .sum()
     }
 
-    /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer from and to, and their figures.
+    /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer
+    /// from and to, and their figures.
     pub fn memory(&self) -> u64 {
         self.memory_by_kind()
             .into_iter()

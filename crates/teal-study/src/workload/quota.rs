@@ -2,7 +2,8 @@
 //!
 //! # Guarantees
 //! 1. No more are handed out than there are.
-//! 2. The quota is met when the last one is in the figures, not before: whoever has it may be kept from the processor in between.
+//! 2. The quota is met when the last one is in the figures, not before: whoever has it may be kept
+//!    from the processor in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

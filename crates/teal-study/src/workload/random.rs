@@ -1,7 +1,8 @@
 //! Random variables: what they are, and drawing them.
 //!
 //! # Guarantees
-//! 1. The same seed gives the same values; who draws has a stream of its own, so that no thread waits for another and the order of threads changes nothing.
+//! 1. The same seed gives the same values; who draws has a stream of its own, so that no thread
+//!    waits for another and the order of threads changes nothing.
 //! 2. What is drawn is never negative and never not a number.
 
 use crate::numbers::{Numbers, mix};
@@ -153,7 +154,8 @@ impl Random {
         self.settle(value)
     }
 
-    /// Slot and position are drawn evenly; then the table is stretched to the mean and least value asked for.
+    /// Slot and position are drawn evenly; then the table is stretched to the mean and least value
+    /// asked for.
     fn tabular(&self, slots: &[(f64, f64)], from: &mut Stream) -> f64 {
         let Some((low, high)) = slots.get(from.below(slots.len() as u64) as usize) else {
             return self.min;

@@ -2,8 +2,10 @@
 //!
 //! # Guarantees
 //! 1. All threads begin together; none has done anything before.
-//! 2. A run ends: by its time, by the number of its operations, by its end rule, or by the first thing that goes wrong. A thread that panics ends it, too.
-//! 3. Figures are those between the common start and the end; what is on its way then is not in them.
+//! 2. A run ends: by its time, by the number of its operations, by its end rule, or by the first
+//!    thing that goes wrong. A thread that panics ends it, too.
+//! 3. Figures are those between the common start and the end; what is on its way then is not in
+//!    them.
 
 use super::aio::{WRITERS, WRITERS_MAX};
 use super::error::RunError;
@@ -111,7 +113,8 @@ impl Summary {
 
 /// What the caller hears while a run goes on.
 pub trait Listener: Sync {
-    /// All files are made and none is open: whoever wants to begin without what the kernel remembers mounts anew here.
+    /// All files are made and none is open: whoever wants to begin without what the kernel
+    /// remembers mounts anew here.
     ///
     /// # Errors
     /// What makes a run impossible.
@@ -312,7 +315,8 @@ fn start_all<'scope, T: Timer>(
     Ok(shared.threads.len())
 }
 
-/// Waits for the end, with a look at each second. The figures are taken before the end is announced.
+/// Waits for the end, with a look at each second. The figures are taken before the end is
+/// announced.
 fn watch<T: Timer>(
     shared: &Shared<'_, T>,
     roll: &Roll,

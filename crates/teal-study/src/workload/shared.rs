@@ -236,7 +236,8 @@ impl<'a, T: Timer> Shared<'a, T> {
         lines
     }
 
-    /// Operations, reads, writes, bytes and nanoseconds of everything that counts, so far: cheap, for each second.
+    /// Operations, reads, writes, bytes and nanoseconds of everything that counts, so far: cheap,
+    /// for each second.
     pub(super) fn sums(&self) -> [u64; 5] {
         let mut sums = [0; 5];
         for state in &self.threads {

@@ -1,7 +1,8 @@
 //! Workloads that come with the program, stated anew in the language.
 //!
 //! # Guarantees
-//! 1. Each is sound, lies wholly in the directory of the run, and says in its first line what it is.
+//! 1. Each is sound, lies wholly in the directory of the run, and says in its first line what it
+//!    is.
 
 /// A workload that comes with the program.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +15,8 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-/// All of them: four servers (parameters of the study of 248 benchmarks), then phases of a thesis on energy.
+/// All of them: four servers (parameters of the study of 248 benchmarks), then phases of a thesis
+/// on energy.
 pub const SHIPPED: &[Shipped] = &[
     Shipped {
         name: "web",

@@ -1,7 +1,8 @@
 //! Figures of a run: counted by each thread for itself, added up when they are read.
 //!
 //! # Guarantees
-//! 1. Counting takes no lock and no instruction that other processors wait for: one thread writes a tally, whoever reads it sees each number whole.
+//! 1. Counting takes no lock and no instruction that other processors wait for: one thread writes a
+//!    tally, whoever reads it sees each number whole.
 //! 2. A percentile is at most 1/16 above the latency it stands for, and never below it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -184,7 +185,8 @@ impl Figures {
             .for_each(|(sum, n)| *sum += n);
     }
 
-    /// What has been added since `before`. Its extremes are those of its buckets, and one operation's own.
+    /// What has been added since `before`. Its extremes are those of its buckets, and one
+    /// operation's own.
     pub fn since(&self, before: &Self) -> Self {
         let buckets: Vec<u64> = self
             .buckets
@@ -220,7 +222,8 @@ impl Figures {
         }
     }
 
-    /// The latency in nanoseconds that `share` (0 to 1) of the operations did not exceed; 0 if there was none.
+    /// The latency in nanoseconds that `share` (0 to 1) of the operations did not exceed; 0 if
+    /// there was none.
     pub fn percentile(&self, share: f64) -> u64 {
         let all: u64 = self.buckets.iter().sum();
         let wanted = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
@@ -243,7 +246,8 @@ impl Figures {
         }
     }
 
-    /// Filebench's histogram: how many operations took less than 2^i nanoseconds, and not less than the half.
+    /// Filebench's histogram: how many operations took less than 2^i nanoseconds, and not less than
+    /// the half.
     pub fn powers(&self) -> [u64; 64] {
         let mut powers = [0; 64];
         for (at, n) in self.buckets.iter().enumerate() {

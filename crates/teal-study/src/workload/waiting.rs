@@ -173,7 +173,8 @@ impl Gate {
 /// The event source: one for the run.
 #[derive(Debug)]
 pub(super) struct Events {
-    /// When it was looked at, in nanoseconds, and the events then; below 0 are those that have been promised.
+    /// When it was looked at, in nanoseconds, and the events then; below 0 are those that have been
+    /// promised.
     held: Mutex<(u64, f64)>,
 }
 
@@ -189,7 +190,8 @@ impl Events {
         *self.held.lock() = (now, 0.0);
     }
 
-    /// Takes `n` events and says how long to wait until they have happened. Who comes first is served first.
+    /// Takes `n` events and says how long to wait until they have happened. Who comes first is
+    /// served first.
     pub(super) fn take(&self, n: u64, rate: f64, now: u64) -> Duration {
         let mut held = self.held.lock();
         let (then, events) = *held;

@@ -1,7 +1,8 @@
 //! One thread of a run: its flowops, top to bottom, for ever.
 //!
 //! # Guarantees
-//! 1. Between two operations it looks at one flag; it takes a lock only where the language makes threads meet: filesets, semaphores, events.
+//! 1. Between two operations it looks at one flag; it takes a lock only where the language makes
+//!    threads meet: filesets, semaphores, events.
 //! 2. Latencies cover system calls and waiting, not picks or the making of content.
 //! 3. What is on its way when the run ends is not counted.
 

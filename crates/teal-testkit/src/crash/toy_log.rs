@@ -1,4 +1,5 @@
-//! The explorer itself is tested: a toy log with seeded bugs, each of which must be caught, and a correct one that must not.
+//! The explorer itself is tested: a toy log with seeded bugs, each of which must be caught, and a
+//! correct one that must not.
 
 use super::*;
 use std::io::IoSlice;
@@ -12,7 +13,8 @@ enum Bug {
     NoSync,
     /// The checksum covers the header only.
     PayloadUncovered,
-    /// A record does not name the one before: leftovers of an earlier life line up behind a new record.
+    /// A record does not name the one before: leftovers of an earlier life line up behind a new
+    /// record.
     NoChain,
     /// An unreadable sector is an error instead of the end.
     UnreadableIsFatal,
@@ -29,7 +31,8 @@ fn sum(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(seed ^ 0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Records of a header sector (checksum, epoch, sequence number, payload length) and payload sectors.
+/// Records of a header sector (checksum, epoch, sequence number, payload length) and payload
+/// sectors.
 struct ToyLog {
     disk: RecordingDisk,
     bug: Bug,

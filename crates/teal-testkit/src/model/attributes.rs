@@ -183,7 +183,8 @@ impl Model {
         Ok(())
     }
 
-    /// Sets owner and group. What is no directory loses its set-user-id bit, and its set-group-id bit if the group may execute it.
+    /// Sets owner and group. What is no directory loses its set-user-id bit, and its set-group-id
+    /// bit if the group may execute it.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
@@ -212,7 +213,8 @@ impl Model {
     /// Sets an extended attribute of the namespace `user` or `trusted`.
     ///
     /// # Errors
-    /// `ERANGE`, `E2BIG`, `EOPNOTSUPP` (namespace), `EPERM` (`user` on what is neither file nor directory), `EEXIST`, `ENODATA`.
+    /// `ERANGE`, `E2BIG`, `EOPNOTSUPP` (namespace), `EPERM` (`user` on what is neither file nor
+    /// directory), `EEXIST`, `ENODATA`.
     pub fn setxattr(
         &mut self,
         ino: Ino,

@@ -98,7 +98,8 @@ impl Model {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// `ENOENT` if the target is empty, `ENAMETOOLONG` if it is too long, and as [`create`](Self::create).
+    /// `ENOENT` if the target is empty, `ENAMETOOLONG` if it is too long, and as
+    /// [`create`](Self::create).
     pub fn symlink(&mut self, parent: Ino, name: &[u8], target: &[u8]) -> Result<Ino, Errno> {
         match target.len() {
             0 => Err(Errno::NOENT),
@@ -179,7 +180,8 @@ impl Model {
     /// Gives an object one more name.
     ///
     /// # Errors
-    /// `EEXIST`, `EPERM` for a directory, `ENOENT` for an object without names, and as [`lookup`](Self::lookup).
+    /// `EEXIST`, `EPERM` for a directory, `ENOENT` for an object without names, and as
+    /// [`lookup`](Self::lookup).
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<(), Errno> {
         self.is_free(parent, name)?;
         if self.is_dir(ino) {
@@ -238,7 +240,8 @@ impl Model {
     /// Moves a name, or exchanges two.
     ///
     /// # Errors
-    /// `EEXIST`, `EINVAL` for moving a directory below itself, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, and as [`lookup`](Self::lookup).
+    /// `EEXIST`, `EINVAL` for moving a directory below itself, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`,
+    /// and as [`lookup`](Self::lookup).
     pub fn rename(
         &mut self,
         from: (Ino, &[u8]),

@@ -1,4 +1,5 @@
-//! Random operations that are likely to meet: few names, small trees, offsets around block boundaries.
+//! Random operations that are likely to meet: few names, small trees, offsets around block
+//! boundaries.
 
 use super::{Data, FsOp};
 use crate::model::{Model, RenameMode, XattrMode};

@@ -94,7 +94,8 @@ fn golden_bytes_of_a_trace() {
     let items: &[&[u8]] = &[
         b"\xc1\xac\x02\x01\x00\x02cp",
         b"\xc0\x09\x01\x01a",
-        // Read, done with latency: time, process, object, offset 128, length 5, value 4, latency 200.
+        // Read, done with latency: time, process, object, offset 128, length 5, value 4, latency
+        // 200.
         b"\x03\x05\xe8\x07\xac\x02\x09\x80\x01\x05\x04\xc8\x01",
         // Fsync of the data, failed, same process and object, 1 ns later.
         b"\x05\x1a\x01\x01\x05",

@@ -1,4 +1,5 @@
-//! `blktrace`: what a Linux block device was asked, as the kernel told it (`struct blk_io_trace` of `linux/blktrace_api.h`).
+//! `blktrace`: what a Linux block device was asked, as the kernel told it (`struct blk_io_trace` of
+//! `linux/blktrace_api.h`).
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -17,9 +18,11 @@
 //! In the byte order of the machine, which the magic shows.
 //!
 //! # How
-//! 1. The files of the processors are merged by time; what is out of order by less than a window (65,536 records) is put right.
-//! 2. A request begins where it is issued to the driver (or, if asked for, where it is queued) and ends with the completion for the same
-//!    device, sector and direction. Requests without a completion have no outcome.
+//! 1. The files of the processors are merged by time; what is out of order by less than a window
+//!    (65,536 records) is put right.
+//! 2. A request begins where it is issued to the driver (or, if asked for, where it is queued) and
+//!    ends with the completion for the same device, sector and direction. Requests without a
+//!    completion have no outcome.
 
 use super::records::{Records, packed};
 use super::window::{TooLate, WINDOW, Window};
@@ -63,7 +66,8 @@ pub enum Stage {
     /// Where it is given to the driver: after merging and scheduling. What the device sees.
     #[default]
     Issue,
-    /// Where it is queued: what the file system asks. The only one on stacked devices, which have no driver.
+    /// Where it is queued: what the file system asks. The only one on stacked devices, which have
+    /// no driver.
     Queue,
 }
 

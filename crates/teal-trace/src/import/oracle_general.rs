@@ -7,7 +7,8 @@
 //! | 12 | 4 | its size |
 //! | 16 | 8 | number of the record in which it is wanted next, signed; -1 never |
 //!
-//! Little-endian, without a header. The last field is checked, so that a foreign file is noticed, and not kept: it follows from the rest.
+//! Little-endian, without a header. The last field is checked, so that a foreign file is noticed,
+//! and not kept: it follows from the rest.
 
 use super::records::{Records, packed};
 use super::{ImportError, Imported, Origin};
@@ -23,8 +24,8 @@ const NEVER: i64 = -1;
 /// No trace has that many records; text, taken for a number, is larger.
 const RECORDS_MAX: u64 = 1 << 48;
 
-/// Imports accesses as reads. Without `unit`, each reads a whole object, at file level; with it, objects are places on a device, in
-/// units of so many bytes (a multiple of 512), at block level.
+/// Imports accesses as reads. Without `unit`, each reads a whole object, at file level; with it,
+/// objects are places on a device, in units of so many bytes (a multiple of 512), at block level.
 ///
 /// # Errors
 /// [`ImportError`].

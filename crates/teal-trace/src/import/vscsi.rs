@@ -11,7 +11,8 @@
 //! | time, microseconds | 8 | 24 | 24 |
 //! | response time, microseconds | 8 | | 32 |
 //!
-//! Little-endian, without a header. libCacheSim does not use the response time; that it is in microseconds like the time is taken for granted.
+//! Little-endian, without a header. libCacheSim does not use the response time; that it is in
+//! microseconds like the time is taken for granted.
 
 use super::records::{Records, packed};
 use super::window::{TooLate, WINDOW, Window};
@@ -75,7 +76,8 @@ fn version_2(bytes: &[u8]) -> Option<Command> {
     })
 }
 
-/// Imports a `vscsi` trace of version 1 or 2 as a trace at block level. Requests may be out of order by up to 65,536 records.
+/// Imports a `vscsi` trace of version 1 or 2 as a trace at block level. Requests may be out of
+/// order by up to 65,536 records.
 ///
 /// # Errors
 /// [`ImportError`].
@@ -91,7 +93,8 @@ pub fn vscsi(
         at: 0,
         source,
     })?;
-    // In a record of the other version, that field is the upper half of a number which is small in one of the first two.
+    // In a record of the other version, that field is the upper half of a number which is small in
+    // one of the first two.
     let is = |decode: Decode, size, version| {
         let mut whole = begins
             .chunks_exact(size)

@@ -1,4 +1,5 @@
-//! The thread of a recording that writes: takes events off the queue, says who is who, and keeps blocks no longer than a second.
+//! The thread of a recording that writes: takes events off the queue, says who is who, and keeps
+//! blocks no longer than a second.
 
 use super::super::anonymous::Anonymous;
 use super::super::event::{Action, Called, Event, Item, Outcome, Process, Text};
@@ -14,7 +15,8 @@ use std::time::Duration;
 const GULP: usize = 1024;
 /// How old an event gets before its block is written.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
-/// How long events wait for others while something is going on. Short: soon a process is gone and a file is renamed.
+/// How long events wait for others while something is going on. Short: soon a process is gone and a
+/// file is renamed.
 const TICK: Duration = Duration::from_millis(20);
 /// Objects and processes whose names are remembered as told; beyond, all are told again.
 const TOLD_MAX: usize = 1 << 20;
@@ -129,7 +131,8 @@ impl<W: Write> TraceWriter<W> {
                     is_last: queue.ending && queue.order.is_empty(),
                 };
             }
-            // While something is going on, looking now and then is cheaper than being woken by every event.
+            // While something is going on, looking now and then is cheaper than being woken by
+            // every event.
             let tick = self.oldest.map(|_| now + TICK);
             queue.asleep = tick.is_none();
             match tick.into_iter().chain(self.limit).min() {

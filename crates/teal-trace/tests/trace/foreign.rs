@@ -1,4 +1,5 @@
-//! Importing: made-up records of every format, real output of `blktrace`, cut off, damaged and foreign files.
+//! Importing: made-up records of every format, real output of `blktrace`, cut off, damaged and
+//! foreign files.
 
 use super::{MEMORY, READER_BYTES, read};
 use proptest::prelude::*;
@@ -312,7 +313,8 @@ fn requests_of_both_byte_orders_are_paired_with_their_completions() {
             Blk::new(2600, REQUEUE | WRITE | FLUSH, 0, 0),
             Blk::new(2700, ISSUE | WRITE | FLUSH, 0, 0),
             Blk::new(4000, COMPLETE | WRITE, 8, 4096),
-            // A control group's number in front, and a flush that ends at the place where the disk thinks it is.
+            // A control group's number in front, and a flush that ends at the place where the disk
+            // thinks it is.
             Blk {
                 text: b"12345678",
                 ..Blk::new(6000, COMPLETE | WRITE | FLUSH | 1 << 8, 77, 0)
@@ -449,8 +451,9 @@ proptest! {
     }
 }
 
-/// What Linux 6.18 said of a loop device (`trace_pipe` of the tracer `blk`, option `bin`) when it was written to, synced, read from,
-/// trimmed and written to with `O_DSYNC`. `blkparse` 1.2.0 shows the same requests and times.
+/// What Linux 6.18 said of a loop device (`trace_pipe` of the tracer `blk`, option `bin`) when it
+/// was written to, synced, read from, trimmed and written to with `O_DSYNC`. `blkparse` 1.2.0 shows
+/// the same requests and times.
 const LOOP: &[u8] = include_bytes!("loop.blktrace");
 
 #[test]

@@ -1,4 +1,5 @@
-//! How many operations a server commits: batches over TLS, each durable before its client makes the next.
+//! How many operations a server commits: batches over TLS, each durable before its client makes the
+//! next.
 
 use crate::machine::{Machine, channel};
 use crate::town::Town;

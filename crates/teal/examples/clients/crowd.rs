@@ -1,4 +1,5 @@
-//! All clients at once: each asks when the paper's clients do, and waits for news beside that, as the program does.
+//! All clients at once: each asks when the paper's clients do, and waits for news beside that, as
+//! the program does.
 
 use crate::Plan;
 use crate::load::{self, Ask};
@@ -86,7 +87,8 @@ struct Client {
 }
 
 impl Client {
-    /// Lives through `span`: requests of half a minute are spread over it, those of a spike come one upon the other.
+    /// Lives through `span`: requests of half a minute are spread over it, those of a spike come
+    /// one upon the other.
     fn live(mut self, span: Span) -> Met {
         let phase = Duration::from_nanos(self.rng.below(load::WINDOW.as_nanos() as u64));
         let (mut window, mut flushed, mut gathered) = (span.from, span.from, 0);

@@ -1,11 +1,13 @@
 //! When a client of GreenFS asks its server for something (Joukov and Sipek 2008, 4.2).
 //!
 //! # Guarantees
-//! 1. *The paper's day*: of the 2,880 half minutes of a day 3 have 10,000 to 15,000 requests, 17 have 1,000 to 10,000, 505 have 100 to
-//!    1,000, and all together make [`MEAN`] requests a second.
+//! 1. *The paper's day*: of the 2,880 half minutes of a day 3 have 10,000 to 15,000 requests, 17
+//!    have 1,000 to 10,000, 505 have 100 to 1,000, and all together make [`MEAN`] requests a
+//!    second.
 //! 2. *Repeatable*: the same seed makes the same requests.
 //!
-//! The paper gives ranges, not sizes; the sizes here are the ones in the ranges that lead to its mean with next to nothing in between.
+//! The paper gives ranges, not sizes; the sizes here are the ones in the ranges that lead to its
+//! mean with next to nothing in between.
 
 use std::time::Duration;
 use teal_testkit::Rng;

@@ -1,8 +1,11 @@
-//! What one server bears: `clients --program TEAL --dir DIR [--clients N] [--volumes N] [--seconds N] [--commits] [--in-root] [--everything]`.
+//! What one server bears: `clients --program TEAL --dir DIR [--clients N] [--volumes N] [--seconds
+//! N] [--commits] [--in-root] [--everything]`.
 //!
-//! A real `teal` serves over TLS on this machine; every client has a connection and a certificate of its own and speaks the protocol. With
-//! `--commits` a few of them commit as fast as they are answered; without it all of them ask as GreenFS's clients do (`load`), and wait
-//! for news. Prints one line of JSON. Server and clients share this machine's processors: the server's own time is shown.
+//! A real `teal` serves over TLS on this machine; every client has a connection and a certificate
+//! of its own and speaks the protocol. With `--commits` a few of them commit as fast as they are
+//! answered; without it all of them ask as GreenFS's clients do (`load`), and wait for news. Prints
+//! one line of JSON. Server and clients share this machine's processors: the server's own time is
+//! shown.
 
 mod commits;
 mod crowd;
@@ -26,7 +29,8 @@ struct Plan {
     volumes: usize,
     seconds: u64,
     commits: bool,
-    /// All files of a volume are in one directory; otherwise each client has a directory of its own.
+    /// All files of a volume are in one directory; otherwise each client has a directory of its
+    /// own.
     in_root: bool,
     /// Nobody says what it keeps: everybody is told everything.
     everything: bool,

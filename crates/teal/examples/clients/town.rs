@@ -2,7 +2,8 @@
 //!
 //! # How
 //! 1. `teal serve` makes the server's data and is taken down again.
-//! 2. Volumes and machines are enrolled by the same server in this process, whose door lets more of them in per second.
+//! 2. Volumes and machines are enrolled by the same server in this process, whose door lets more of
+//!    them in per second.
 //! 3. `teal up` then serves the same data with the limits it always has.
 
 use anyhow::{Context as _, Result, ensure};
@@ -48,7 +49,8 @@ impl Service for Registry {
 }
 
 impl Town {
-    /// Makes it in `dir`, with `volumes` volumes of `each` machines; the identities are in the order of the volumes.
+    /// Makes it in `dir`, with `volumes` volumes of `each` machines; the identities are in the
+    /// order of the volumes.
     pub(crate) fn found(
         program: &Path,
         dir: &Path,

@@ -1,6 +1,7 @@
 //! What is asked through a control socket, and answered, as JSON.
 //!
-//! A request names what to do (`do`), an answer names its kind (`answer`); the other fields belong to that.
+//! A request names what to do (`do`), an answer names its kind (`answer`); the other fields belong
+//! to that.
 //!
 //! | request | answer |
 //! |---|---|
@@ -168,7 +169,8 @@ pub(crate) struct SourceLine {
     /// The commit whose content it has.
     pub(crate) version: Option<u64>,
     pub(crate) bytes: u64,
-    /// Until the first block, as predicted; this and what follows is `null` where nothing is known yet.
+    /// Until the first block, as predicted; this and what follows is `null` where nothing is known
+    /// yet.
     pub(crate) microseconds: Option<u64>,
     /// Whether that was measured; otherwise it is of the drive's profile.
     pub(crate) is_measured: Option<bool>,

@@ -6,7 +6,8 @@ use crate::control::{DriveHere, Status, UpstreamShown};
 use crate::replica;
 use teal_posix::FsError;
 
-/// Returns the state of the mount, its store, its server and its drives, as this process knows it; no device is read.
+/// Returns the state of the mount, its store, its server and its drives, as this process knows it;
+/// no device is read.
 pub(super) fn status(volume: &ServedVolume) -> Status {
     let store = volume.client.store();
     let space = store.space();

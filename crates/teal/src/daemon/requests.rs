@@ -1,6 +1,7 @@
 //! The requests of the control socket, and their answers.
 //!
-//! Requests that may wait for the server or a drive are answered on a thread of their own, so that `teal status` never waits.
+//! Requests that may wait for the server or a drive are answered on a thread of their own, so that
+//! `teal status` never waits.
 
 use super::report;
 use super::volume::ServedVolume;
@@ -152,7 +153,8 @@ fn flush(volume: &ServedVolume) -> Result<()> {
     })
 }
 
-/// Returns what keeps content on this machine and gives it back; a volume without a server keeps all of it.
+/// Returns what keeps content on this machine and gives it back; a volume without a server keeps
+/// all of it.
 fn keeping(client: &FileSystem) -> Result<&Arc<Replica>, PinRefused> {
     client.replica().ok_or(PinRefused::Alone)
 }

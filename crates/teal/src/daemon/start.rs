@@ -19,7 +19,8 @@ use teal_mount::{Mount, MountSettings};
 use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 
-/// The least threads of a mount whose requests may wait for the server: others are to be answered meanwhile.
+/// The least threads of a mount whose requests may wait for the server: others are to be answered
+/// meanwhile.
 const THREADS_THAT_WAIT: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
 /// Opens the store, connects it to its server, and mounts it.
@@ -140,7 +141,8 @@ fn open_store(
     Ok(store)
 }
 
-/// Returns how a volume is mounted. `is_shared`: it has a server, so that what other machines make is in its tree.
+/// Returns how a volume is mounted. `is_shared`: it has a server, so that what other machines make
+/// is in its tree.
 fn mount_settings(
     args: &Args,
     options: &MountOptions,

@@ -1,7 +1,8 @@
 //! What the process of a mount holds, and how it lets go.
 //!
 //! # Guarantees
-//! 1. *Closed once*: the store is closed by one thread, whichever comes first; the others wait for the process to end.
+//! 1. *Closed once*: the store is closed by one thread, whichever comes first; the others wait for
+//!    the process to end.
 //! 2. *Answered last*: requests for the end (`teal down`) are answered after the store is closed.
 //!
 //! # Locks
@@ -127,7 +128,8 @@ impl ServedVolume {
         Ok(())
     }
 
-    /// Takes the mount away unless it is in use; the connection is answered when the store is closed.
+    /// Takes the mount away unless it is in use; the connection is answered when the store is
+    /// closed.
     ///
     /// # Errors
     /// The connection, and why the mount stays.
@@ -136,7 +138,8 @@ impl ServedVolume {
         stream: UnixStream,
     ) -> Result<(), (UnixStream, UnmountError)> {
         let mut waiting = lock(&self.ending.waiting);
-        // The list stays locked across the unmount: the end, which empties it, may come before this thread runs again.
+        // The list stays locked across the unmount: the end, which empties it, may come before this
+        // thread runs again.
         if let Err(error) = self.unmounter.unmount(Unmount::IfIdle) {
             return Err((stream, error));
         }
@@ -158,7 +161,8 @@ impl ServedVolume {
             if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
                 log::error!("{error}");
             }
-            // Programs that have files open go on without them: the store is closed and the process ends.
+            // Programs that have files open go on without them: the store is closed and the process
+            // ends.
             self.leave();
         }
         self.leave_copies();
@@ -211,7 +215,8 @@ impl ServedVolume {
         }
     }
 
-    /// Ends the process without waiting for the programs that still use the mount: what they have written is on the disk.
+    /// Ends the process without waiting for the programs that still use the mount: what they have
+    /// written is on the disk.
     fn leave(&self) -> ! {
         let closed = self.close();
         if let Err(error) = &closed {
@@ -222,8 +227,8 @@ impl ServedVolume {
 
     /// Ends the process in a while if the mount, which was taken away, lives on.
     ///
-    /// The kernel ends a mount at once, unless another mount namespace has a copy of it. A copy does not keep the process
-    /// alive: for its users it is as if the disk had gone.
+    /// The kernel ends a mount at once, unless another mount namespace has a copy of it. A copy
+    /// does not keep the process alive: for its users it is as if the disk had gone.
     fn leave_copies(self: &Arc<Self>) {
         let this = Arc::clone(self);
         let watch = move || {

@@ -30,7 +30,8 @@ pub(super) struct Known {
     pub(super) places: BTreeSet<PathBuf>,
     #[serde(default)]
     drives: Vec<Had>,
-    /// Detached by somebody, as they looked then: until their file was away, or somebody else has used it.
+    /// Detached by somebody, as they looked then: until their file was away, or somebody else has
+    /// used it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) left: BTreeMap<PathBuf, String>,
     /// The drive that was in a place last, by its number.

@@ -2,8 +2,10 @@
 //!
 //! # Guarantees
 //! 1. Nobody looks while nothing is mounted or taken away: the kernel wakes whoever waits.
-//! 2. Only file systems that lie on a disk of this machine, or in its memory, are looked at: never one over a network, and never a mount of TealFS, which would wait for itself.
-//! 3. Of a file system only what lies at its top is looked at, at most [`LOOKED_MAX`] entries, and of a file only its first bytes.
+//! 2. Only file systems that lie on a disk of this machine, or in its memory, are looked at: never
+//!    one over a network, and never a mount of TealFS, which would wait for itself.
+//! 3. Of a file system only what lies at its top is looked at, at most [`LOOKED_MAX`] entries, and
+//!    of a file only its first bytes.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
@@ -26,8 +28,9 @@ const KINDS: &[&str] = &[
     "vfat", "xfs",
 ];
 
-/// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device, number, seconds and nanoseconds of its last change. A disk:
-/// which it is, how often something was put into it, how large that is.
+/// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device,
+/// number, seconds and nanoseconds of its last change. A disk: which it is, how often something was
+/// put into it, how large that is.
 pub(super) fn looks(place: &Path) -> Option<String> {
     let meta = std::fs::metadata(place).ok()?;
     if !meta.file_type().is_block_device() {

@@ -8,7 +8,8 @@ use teal_replica::{Price, SourceShown};
 use teal_types::ObjectNo;
 
 impl Drives {
-    /// All drives of the volume; without the server those that are attached here, and why it cannot be asked.
+    /// All drives of the volume; without the server those that are attached here, and why it cannot
+    /// be asked.
     pub(super) fn list(&self) -> Result<Answer> {
         self.lose_absent();
         let mut here = self.attached();

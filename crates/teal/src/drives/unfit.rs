@@ -1,7 +1,8 @@
 //! Why something is no drive, in one line that says what to do about it.
 //!
 //! # Guarantees
-//! 1. Nothing is opened for writing before it has been looked at: a file or disk on which a store begins, and outside of every volume ([`is_fit`]).
+//! 1. Nothing is opened for writing before it has been looked at: a file or disk on which a store
+//!    begins, and outside of every volume ([`is_fit`]).
 //! 2. Advice fits drives, of which nothing is lost, and never overwrites what may be no drive.
 
 use super::places::{self, begins_a_store};

@@ -8,7 +8,8 @@ use std::path::Path;
 const FILES: u64 = 14;
 const EACH: usize = 3 << 20;
 
-/// What grows beyond the drive `usb` is said wherever somebody may look, once in the log; and comes when there is room.
+/// What grows beyond the drive `usb` is said wherever somebody may look, once in the log; and comes
+/// when there is room.
 fn outgrows(m: &Mounted, drive: &Path) {
     let dir = m.path("st");
     fs::create_dir(&dir).unwrap();

@@ -1,4 +1,5 @@
-//! Drives between real machines: written at work, carried home, read there; forgotten, changed elsewhere, pulled out, damaged, refused.
+//! Drives between real machines: written at work, carried home, read there; forgotten, changed
+//! elsewhere, pulled out, damaged, refused.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -77,7 +78,8 @@ fn sent(nas: &Nas) -> u64 {
     count(&nas.0.status()["upstream"]["server_counts"], "sent_bytes")
 }
 
-/// Work, where the server is, and home, far away from it: machines in network namespaces of their own, with a cable between them; a drive at work.
+/// Work, where the server is, and home, far away from it: machines in network namespaces of their
+/// own, with a cable between them; a drive at work.
 fn work_and_home(test: &str) -> Option<(Cable, Nas, Mounted, PathBuf)> {
     let worlds = [World::new(test)?, World::new(test)?];
     let (cable, nas, mut home) = apart_in(test, worlds, |_| {})?;
@@ -200,7 +202,8 @@ fn a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away() {
         return;
     };
     nas.serve();
-    // Places are looked at in the order of their names: when the last is attached, all others have been seen.
+    // Places are looked at in the order of their names: when the last is attached, all others have
+    // been seen.
     let [first, last] = ["a.drive", "z.drive"].map(|name| nas.0.world().path(name));
     [&first, &last]
         .iter()

@@ -45,7 +45,8 @@ impl Stick {
         .good();
     }
 
-    /// It is taken out in the middle of anything: the disk has no medium any more, and all it is asked for fails. What was on it.
+    /// It is taken out in the middle of anything: the disk has no medium any more, and all it is
+    /// asked for fails. What was on it.
     fn pull(&self) -> Vec<u8> {
         let bytes = fs::read(&self.image).unwrap();
         self.is_size(0);
@@ -126,7 +127,8 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     stick.plug(&bytes, SIZE);
     is_there(&home, stick.device(), true);
     is_from_it(4);
-    // Detached by somebody, it comes back when another one has been put in, even if nobody saw it away.
+    // Detached by somebody, it comes back when another one has been put in, even if nobody saw it
+    // away.
     device(&home, &["detach", "usb"]);
     let bytes = stick.pull();
     stick.plug(&bytes, SIZE + (1 << 20));

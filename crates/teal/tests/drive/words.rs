@@ -1,4 +1,5 @@
-//! What people are told around drives: paths that are not what they seem, what is no drive, and what became of one.
+//! What people are told around drives: paths that are not what they seem, what is no drive, and
+//! what became of one.
 
 use crate::support::{
     LoopDevice, Mounted, Nas, PATIENCE, Point, Said, World, check, end, has_loop_devices,

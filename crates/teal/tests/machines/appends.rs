@@ -1,4 +1,5 @@
-//! Two machines that write to the same file, each on what it has seen: what a program acted on decides where its bytes go.
+//! Two machines that write to the same file, each on what it has seen: what a program acted on
+//! decides where its bytes go.
 
 mod many;
 
@@ -460,7 +461,8 @@ fn a_mapping_shows_what_came_from_elsewhere() {
     end(vec![pair.laptop, pair.nas.0]);
 }
 
-/// Writes through a ring at the descriptor's position, which is the offset -1: `open` says with which flags.
+/// Writes through a ring at the descriptor's position, which is the offset -1: `open` says with
+/// which flags.
 const THROUGH_A_RING: &str = r#"
 import ctypes, mmap, os, struct, sys
 def step():

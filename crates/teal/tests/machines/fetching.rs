@@ -1,4 +1,5 @@
-//! What comes from the server when it is needed, and what comes with it: real mounts, a real server, loopback.
+//! What comes from the server when it is needed, and what comes with it: real mounts, a real
+//! server, loopback.
 
 use crate::support::{Mounted, Nas, World, converge, end, flush, join, run, seeded, wait_until};
 use std::fs;
@@ -33,7 +34,8 @@ fn a_tree_of_small_files_comes_with_few_requests() {
         laptop.exchanged("counts", "waits"),
         laptop.exchanged("counts", "request_list"),
     );
-    // 260 entries, and 800 KiB of content: 256 KiB, then twice as much, then the rest; not one request for each directory.
+    // 260 entries, and 800 KiB of content: 256 KiB, then twice as much, then the rest; not one
+    // request for each directory.
     assert!(
         lists <= 2 && waits <= lists + 5,
         "{}",
@@ -54,7 +56,8 @@ fn who_enters_a_directory_that_has_just_come_knows_where_he_is() {
     let with = nas.serve();
     nas.flush();
     let laptop = join(test, &with);
-    // The names of a directory all come at once, and what the kernel is told of them comes a little later.
+    // The names of a directory all come at once, and what the kernel is told of them comes a little
+    // later.
     let often = "for dir in d7 below; do cd $dir; for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do /bin/pwd -P; done; done";
     let said = run(Command::new("sh")
         .args(["-ec", often])
@@ -100,7 +103,8 @@ fn who_reads_on_finds_the_next_files_there_and_who_does_not_has_no_more_come() {
             "after {read} bytes: {}",
             laptop.status()["upstream"]
         );
-        // As who builds goes on when he has thought: half of the least window, or all there is, is there by then.
+        // As who builds goes on when he has thought: half of the least window, or all there is, is
+        // there by then.
         let due = (read + (128 << 10) - SIZE).min(FILES * SIZE);
         assert!(
             wait_until(Duration::from_secs(60), || fetched() >= due),

@@ -1,4 +1,5 @@
-//! Files on demand: what is pinned is here, and stays; what is given back comes again; what is only here is not given back.
+//! Files on demand: what is pinned is here, and stays; what is given back comes again; what is only
+//! here is not given back.
 
 use crate::support::{Mounted, Nas, PATIENCE, end, flush, join, seeded, wait_until};
 use serde_json::Value;

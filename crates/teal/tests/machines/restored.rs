@@ -1,4 +1,5 @@
-//! A server that was put back from an older copy, on real machines: what it lost comes back to it, and nothing else is lost.
+//! A server that was put back from an older copy, on real machines: what it lost comes back to it,
+//! and nothing else is lost.
 
 use crate::support::{Mounted, Nas, compare_trees, converge, end, fill, join, run, seeded};
 use std::fs;

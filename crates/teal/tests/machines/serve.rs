@@ -1,4 +1,5 @@
-//! One volume on two machines: served here, joined there, with real mounts, a real server and a real network on loopback.
+//! One volume on two machines: served here, joined there, with real mounts, a real server and a
+//! real network on loopback.
 
 use crate::support::{
     Mounted, Nas, PATIENCE, World, converge, end, fill, join, run, seeded, try_join, wait_until,
@@ -8,7 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Reads whole files at a time, and gives up in time: what hangs in a mount cannot be ended by the test itself.
+/// Reads whole files at a time, and gives up in time: what hangs in a mount cannot be ended by the
+/// test itself.
 fn read(path: &Path) -> Result<Vec<u8>, std::io::Error> {
     fs::read(path)
 }
@@ -21,7 +23,8 @@ fn a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_way
     };
     let laptop = join(test, &nas.serve());
     converge(&nas.0, &laptop);
-    // What the kernel of one machine remembers is forgotten when another changes it: names that were not there, sizes, content.
+    // What the kernel of one machine remembers is forgotten when another changes it: names that
+    // were not there, sizes, content.
     assert!(fs::metadata(laptop.path("new")).is_err());
     fs::write(nas.0.path("new"), "from the nas").unwrap();
     fs::write(nas.0.path("d0/f0"), "longer than before, or shorter").unwrap();
@@ -132,7 +135,8 @@ fn no_time_changes_when_changes_are_sent() {
                 .filter(|path| path.exists());
             all.map(|path| times(&path)).collect::<Vec<_>>()
         };
-        // Of a directory that the server knows already, too: as when unpacking takes longer than until the next flush.
+        // Of a directory that the server knows already, too: as when unpacking takes longer than
+        // until the next flush.
         fs::create_dir(made("long untarred")).unwrap();
         converge(&nas.0, &laptop);
         fs::write(made("long untarred").join("file"), "content").unwrap();
@@ -171,7 +175,8 @@ fn both_sides_of_a_conflict_are_kept_shown_and_settled() {
     laptop.down();
     fs::write(nas.0.path("report.txt"), "of the nas").unwrap();
     nas.flush();
-    // The laptop comes up without its server, so that it writes before it hears of the other change.
+    // The laptop comes up without its server, so that it writes before it hears of the other
+    // change.
     let away = laptop.store().with_extension("teal.d");
     let hidden = away.with_extension("away");
     fs::rename(&away, &hidden).unwrap();
@@ -586,7 +591,8 @@ fn a_queue_at_its_cap_makes_writers_wait_for_the_server_and_is_full_without_it()
     let mut laptop = join(test, &nas.serve_for_good());
     laptop.down();
     laptop.mount("queue=4M,flush=3600");
-    // Through the needle's eye: far more than the cap, and nothing is due for an hour but for its sake.
+    // Through the needle's eye: far more than the cap, and nothing is due for an hour but for its
+    // sake.
     let large = seeded(3, 20_000_000);
     fs::write(laptop.path("large"), &large).unwrap();
     let only_here = |m: &Mounted| m.status()["upstream"]["only_here_bytes"].as_u64().unwrap();

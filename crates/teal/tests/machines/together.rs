@@ -1,4 +1,5 @@
-//! Two machines change one file, and neither has seen the other's change: in place, by an atomic save, by appending. Real mounts, a real server.
+//! Two machines change one file, and neither has seen the other's change: in place, by an atomic
+//! save, by appending. Real mounts, a real server.
 
 use crate::support::{Mounted, Nas, PATIENCE, converge, end, join, wait_until};
 use std::fs::{self, OpenOptions};

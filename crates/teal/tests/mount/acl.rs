@@ -1,5 +1,5 @@
-//! Access control lists on a mount: what setfacl, getfacl, chmod and the makers of files do there is what they do in a directory of the
-//! file system below.
+//! Access control lists on a mount: what setfacl, getfacl, chmod and the makers of files do there
+//! is what they do in a directory of the file system below.
 
 use crate::support::{Script, behaves_as_below};
 

@@ -1,4 +1,5 @@
-//! Copies through the kernel: `cp` of a large file moves no content, and what comes of it behaves like any two files.
+//! Copies through the kernel: `cp` of a large file moves no content, and what comes of it behaves
+//! like any two files.
 
 use crate::support::{Mounted, digest, seeded, shell};
 use rustix::fs;

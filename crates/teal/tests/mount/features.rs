@@ -1,4 +1,5 @@
-//! What programs expect of a file system, through the mount: names, links, attributes, holes, locks, limits.
+//! What programs expect of a file system, through the mount: names, links, attributes, holes,
+//! locks, limits.
 
 use crate::support::{Mounted, PATIENCE, World, is_user_able, run, seeded, wait_until};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
@@ -20,7 +21,8 @@ fn create(path: &Path) -> std::fs::File {
         .unwrap()
 }
 
-/// Runs one of these tests again as another process on the same mount: the test sees `ROLE` and does its part.
+/// Runs one of these tests again as another process on the same mount: the test sees `ROLE` and
+/// does its part.
 fn another(test: &str, point: &Path, role: &str) -> Child {
     let (_, module) = module_path!().split_once("::").unwrap();
     Command::new(std::env::current_exe().unwrap())

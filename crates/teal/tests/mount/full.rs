@@ -1,4 +1,5 @@
-//! A full store: filled to the last block and emptied, again and again; nothing wedges, nothing is lost, `df` is right.
+//! A full store: filled to the last block and emptied, again and again; nothing wedges, nothing is
+//! lost, `df` is right.
 
 use crate::support::{Mounted, PATIENCE, seeded, wait_until};
 use std::io::{self, Write as _};
@@ -7,7 +8,8 @@ use std::path::Path;
 use teal_testkit::Rng;
 
 const SIZE: &str = "64M";
-/// How much less may be free after everything was deleted: what a checkpoint and the cleaner have in hand.
+/// How much less may be free after everything was deleted: what a checkpoint and the cleaner have
+/// in hand.
 const TOLERANCE: u64 = 4 << 20;
 
 fn free(m: &Mounted) -> u64 {
@@ -32,7 +34,8 @@ fn sync(m: &Mounted) {
     rustix::fs::fsync(dir).unwrap();
 }
 
-/// Fills the mount with files of mixed sizes; the seeds and lengths of those that were written whole, by number.
+/// Fills the mount with files of mixed sizes; the seeds and lengths of those that were written
+/// whole, by number.
 fn fill_up(m: &Mounted, rng: &mut Rng) -> Vec<(u64, usize)> {
     let mut whole = Vec::new();
     let mut misses = 0;

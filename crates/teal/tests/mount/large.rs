@@ -1,4 +1,5 @@
-//! Large directories and large files cost in proportion to what is in them, in device bytes and pages, not in time.
+//! Large directories and large files cost in proportion to what is in them, in device bytes and
+//! pages, not in time.
 
 use crate::support::{Mounted, is_long, run};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -27,8 +28,8 @@ fn done(m: &Mounted) -> Done {
     }
 }
 
-/// Device bytes for each entry of a directory of `count`: written for making them, read for listing and looking at them after a remount,
-/// written for removing them.
+/// Device bytes for each entry of a directory of `count`: written for making them, read for listing
+/// and looking at them after a remount, written for removing them.
 fn costs(m: &mut Mounted, count: usize) -> [u64; 3] {
     // Commits and checkpoints come by size, so that a slow machine writes no more than a fast one,
     // and one on which others call sync(2) no more than one on which nobody does.

@@ -1,4 +1,5 @@
-//! The limits in `docs/semantics.md` as programs meet them: each reached on a mount, and each passed by one.
+//! The limits in `docs/semantics.md` as programs meet them: each reached on a mount, and each
+//! passed by one.
 
 use crate::support::Mounted;
 use rustix::fs::{CWD, Mode, OFlags, fstat, ftruncate, mkdirat, openat, symlinkat};

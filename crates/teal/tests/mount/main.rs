@@ -1,4 +1,5 @@
-//! One mount as programs meet it: what they expect of a file system, its limits, and what large things cost.
+//! One mount as programs meet it: what they expect of a file system, its limits, and what large
+//! things cost.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

@@ -15,7 +15,8 @@ fn peak(pid: i32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// In one directory: makes them, mounts again, lists, looks at each, removes. What the daemon held at most after each.
+/// In one directory: makes them, mounts again, lists, looks at each, removes. What the daemon held
+/// at most after each.
 fn peaks_of_files(m: &mut Mounted, count: usize) -> Vec<(&'static str, u64)> {
     let dir = m.path("dir");
     let mut peaks = Vec::new();

@@ -1,10 +1,12 @@
-//! What can be wrong with a drive beside being pulled out: it is full, slow, write-protected, damaged where content is.
+//! What can be wrong with a drive beside being pulled out: it is full, slow, write-protected,
+//! damaged where content is.
 //!
 //! # Guarantees
 //! 1. *Full*: what may not make way stays, whole, and what makes way is not there any more.
 //! 2. *Slow*: who reads waits for it once; it is not asked again before it has come back.
 //! 3. *Write-protected*: it is not attached, and the server hears of nothing new.
-//! 4. *Damaged*: what is read is right all the same, and what was met is whole again after the next burst.
+//! 4. *Damaged*: what is read is right all the same, and what was met is whole again after the next
+//!    burst.
 
 use crate::drives::{SHAPE, Stick};
 use crate::power::PoweredDisk;

@@ -1,8 +1,10 @@
 //! Lives near the limits of objects, and with a change that the server refuses.
 //!
 //! # Guarantees
-//! 1. Whatever names and extended attributes two machines make of one object, nothing is stuck in the end.
-//! 2. While the server refuses one file, everything else of its author and of all others goes both ways, and that file is named.
+//! 1. Whatever names and extended attributes two machines make of one object, nothing is stuck in
+//!    the end.
+//! 2. While the server refuses one file, everything else of its author and of all others goes both
+//!    ways, and that file is named.
 
 use crate::hand::PENDING;
 use crate::run::{Run, Stage};
@@ -27,8 +29,8 @@ fn find(client: &FileSystem, dir: ObjectNo, name: &[u8]) -> Option<ObjectNo> {
     Some(attr.object)
 }
 
-/// A server that merges more than a client can have: what it has beyond that stays as it was at each client, is named, and stops nothing else; with
-/// fewer names it comes.
+/// A server that merges more than a client can have: what it has beyond that stays as it was at
+/// each client, is named, and stops nothing else; with fewer names it comes.
 #[allow(dead_code, reason = "where bugs can be switched on")]
 pub(crate) fn an_older_server_stops_nobody() {
     let (mut world, mut rng) = (World::new(5, false), Rng::new(5));

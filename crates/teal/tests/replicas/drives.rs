@@ -1,7 +1,9 @@
-//! Drives that are carried between the machines of a life: attached, pulled out, copied, failing, and what [`ails`](crate::ails) them.
+//! Drives that are carried between the machines of a life: attached, pulled out, copied, failing,
+//! and what [`ails`](crate::ails) them.
 //!
 //! # Guarantees
-//! 1. What a drive has of an object's content, as of some commit, is what history has there; and whatever it has is the newest as of the position it tells.
+//! 1. What a drive has of an object's content, as of some commit, is what history has there; and
+//!    whatever it has is the newest as of the position it tells.
 //! 2. Nothing that happens to a drive is an error of a machine.
 //! 3. A copy is refused while the drive itself is in another machine that is there.
 
@@ -160,7 +162,8 @@ impl Run {
         }
     }
 
-    /// Reads all that is in the root of a machine that has just heard of everything: some of it comes from drives, which may not have.
+    /// Reads all that is in the root of a machine that has just heard of everything: some of it
+    /// comes from drives, which may not have.
     pub(crate) fn read_all(&mut self, who: usize) {
         let (client, hand) = (self.client(who), self.hand(who));
         if client.replica().unwrap().upstream_step().is_err() {
@@ -240,7 +243,8 @@ impl Run {
         ));
     }
 
-    /// The machine that has the drive of which this is a copy, if it is there, and the server knows that the drive is in it.
+    /// The machine that has the drive of which this is a copy, if it is there, and the server knows
+    /// that the drive is in it.
     fn is_elsewhere(&self, which: usize, who: usize) -> Option<usize> {
         let name = &self.world.sticks[which].name;
         let is_it = |drive: &teal_replica::DriveShown| drive.name == *name && drive.is_told;

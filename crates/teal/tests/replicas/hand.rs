@@ -1,7 +1,8 @@
 //! Who operates on a machine, and what he must see.
 //!
 //! # Guarantees
-//! 1. What is read here, and has not been changed here, is what the server's history has at the commit up to which it is applied here.
+//! 1. What is read here, and has not been changed here, is what the server's history has at the
+//!    commit up to which it is applied here.
 
 use crate::ledger::Eyes;
 use crate::logs::Kernel;
@@ -46,7 +47,8 @@ impl Hand {
         }
     }
 
-    /// What is nobody's but the server's is as it was at the commit up to which history is applied here.
+    /// What is nobody's but the server's is as it was at the commit up to which history is applied
+    /// here.
     pub(crate) fn is_as_at_the_position(
         &self,
         client: &FileSystem,

@@ -2,9 +2,11 @@
 //!
 //! # Guarantees
 //! 1. All replicas have the same tree, a new one too; their stores are whole.
-//! 2. All are told the same conflicts, and each is at the places it names, on every replica. Nobody conflicts with himself.
+//! 2. All are told the same conflicts, and each is at the places it names, on every replica. Nobody
+//!    conflicts with himself.
 //! 3. What is pinned is here (`pins`), and drives have what history has (`drives`, `ails`).
-//! 4. No write is lost (`tags`), and nothing that was acknowledged is missing in history (`ledger`).
+//! 4. No write is lost (`tags`), and nothing that was acknowledged is missing in history
+//!    (`ledger`).
 
 use crate::ledger::Eyes;
 use crate::run::{Run, Stage};

@@ -2,8 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *Once*: a batch has one place in history, however often it is asked for.
-//! 2. *Whole*: each operation of an acknowledged batch is found in the state of its commit, content byte for byte, or in a conflict of that
-//!    commit, whose copy then has the content.
+//! 2. *Whole*: each operation of an acknowledged batch is found in the state of its commit, content
+//!    byte for byte, or in a conflict of that commit, whose copy then has the content.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,7 +26,8 @@ struct Batch {
 pub(crate) struct Ledger {
     domain: Option<Domain>,
     chunks: HashMap<ChunkId, Vec<u8>>,
-    /// What came under each name of a batch: copied stores use the same. Batches here have one part.
+    /// What came under each name of a batch: copied stores use the same. Batches here have one
+    /// part.
     staged: BTreeMap<Stamp, Vec<Vec<Op>>>,
     committed: BTreeMap<(Stamp, [u8; 32]), Batch>,
 }
@@ -132,8 +133,9 @@ impl Ledger {
         found
     }
 
-    /// Whether between the base of what lost and its commit somebody else has changed the content. Who appends goes on behind what has come from
-    /// elsewhere, without having seen it, and may write over the beginning then.
+    /// Whether between the base of what lost and its commit somebody else has changed the content.
+    /// Who appends goes on behind what has come from elsewhere, without having seen it, and may
+    /// write over the beginning then.
     fn has_met_another(&self, eyes: &Eyes<'_>, note: &ConflictNote) -> bool {
         let batch = self.committed.iter().find(|(_, of)| of.seq == note.seq);
         let Some(((stamp, _), batch)) = batch else {
@@ -393,7 +395,8 @@ impl Eyes<'_> {
                 self.past(note.object, note.seq)
                     .and_then(|first| self.author(note.object, first.data_seq))
             };
-            // Of a file that was replaced it is the renaming that came first, whoever wrote what it put there.
+            // Of a file that was replaced it is the renaming that came first, whoever wrote what it
+            // put there.
             let first = self.ended_by(copy, note.seq).or_else(content);
             first.is_some() && first == self.author(copy, note.seq)
         });

@@ -1,9 +1,11 @@
 //! Programs that append to logs through descriptors they hold, and act on the size they saw.
 //!
 //! # The kernel
-//! A kernel holds one size for each file that is open. It adds what it appends to that size, raises it to the end of what it wrote, and replaces it by what an answer says. It asks for it only
-//! now and then, and it may hear late that a file has changed elsewhere. A file stays known to it for as long as a program holds it. The client must tell from the offset alone what appends:
-//! nothing here says it in another way than a mount does.
+//! A kernel holds one size for each file that is open. It adds what it appends to that size, raises
+//! it to the end of what it wrote, and replaces it by what an answer says. It asks for it only now
+//! and then, and it may hear late that a file has changed elsewhere. A file stays known to it for
+//! as long as a program holds it. The client must tell from the offset alone what appends: nothing
+//! here says it in another way than a mount does.
 
 use crate::hand::seen;
 use crate::steps::Steps;
@@ -24,7 +26,8 @@ const LOGS: [&str; 2] = ["log", "log.2"];
 /// Words of files that have grown that may wait to be heard. A kernel hears within moments.
 const LATE_MAX: usize = 3;
 
-/// The files that programs of a machine hold, and the size that its kernel holds of each. Clones are the same.
+/// The files that programs of a machine hold, and the size that its kernel holds of each. Clones
+/// are the same.
 #[derive(Clone)]
 pub(crate) struct Kernel(Arc<Mutex<Held>>);
 
@@ -89,7 +92,8 @@ impl Kernel {
         self.0.lock().is_prompt
     }
 
-    /// Hears all that it was told. Nothing is locked here while the client is asked, which may tell more.
+    /// Hears all that it was told. Nothing is locked here while the client is asked, which may tell
+    /// more.
     fn hear(&self) {
         loop {
             let (client, word) = {

@@ -1,7 +1,9 @@
-//! Whole clients and a server in one process, under seeds: in the end all have the same tree, and no update is lost.
+//! Whole clients and a server in one process, under seeds: in the end all have the same tree, and
+//! no update is lost.
 //!
 //! # Guarantees
-//! 1. *Repeatable*: a seed of a stage always gives the same messages; `TEAL_SEED=n` runs one and prints it, `TEAL_SEEDS=n` says how many.
+//! 1. *Repeatable*: a seed of a stage always gives the same messages; `TEAL_SEED=n` runs one and
+//!    prints it, `TEAL_SEEDS=n` says how many.
 //! 2. *Ending*: a seed that hangs fails.
 //! 3. *Sharp*: `seeded.rs` shows that bugs are caught.
 

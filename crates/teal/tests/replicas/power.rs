@@ -1,8 +1,11 @@
-//! Power that fails between any two things a machine or the server does, also in the middle of an operation.
+//! Power that fails between any two things a machine or the server does, also in the middle of an
+//! operation.
 //!
 //! # Guarantees
-//! 1. *Nothing after*: once it is off, nothing reaches a disk, the metadata, the chunks or the network; reading goes on, to no effect.
-//! 2. *The last one*: of what was being done when it failed, all or nothing may have happened, and on a disk any part.
+//! 1. *Nothing after*: once it is off, nothing reaches a disk, the metadata, the chunks or the
+//!    network; reading goes on, to no effect.
+//! 2. *The last one*: of what was being done when it failed, all or nothing may have happened, and
+//!    on a disk any part.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -97,7 +100,8 @@ impl Disk for PoweredDisk {
     }
 }
 
-/// The server's metadata: the last transaction happens whole, and durably if it was to, or not at all.
+/// The server's metadata: the last transaction happens whole, and durably if it was to, or not at
+/// all.
 pub(crate) struct PoweredMeta {
     pub(crate) memory: Memory,
     pub(crate) power: Power,

@@ -1,7 +1,8 @@
 //! A server that is restored from an older copy of it.
 //!
 //! # Guarantees
-//! 1. What the server lost, and a machine has whole, is there again in the end; so is what was changed there and had not been sent.
+//! 1. What the server lost, and a machine has whole, is there again in the end; so is what was
+//!    changed there and had not been sent.
 //! 2. In the end all agree, as without that.
 
 use crate::run::Run;
@@ -12,7 +13,8 @@ use std::collections::BTreeSet;
 use teal_types::CommitSeq;
 
 impl Run {
-    /// The server's disks are lost and put back from the copy, if there is one. What nobody has any more is lost with them.
+    /// The server's disks are lost and put back from the copy, if there is one. What nobody has any
+    /// more is lost with them.
     pub(crate) fn restore(&mut self) {
         if !self.world.restore() {
             return;
@@ -58,7 +60,8 @@ impl Run {
     }
 }
 
-/// The tags that a machine could give back: those in files that are whole on it, and what nobody else has ever had.
+/// The tags that a machine could give back: those in files that are whole on it, and what nobody
+/// else has ever had.
 fn tags_here(machine: &Machine, tags: &Tags) -> BTreeSet<u64> {
     machine.wire.cut(true);
     let files = here(&machine.client);

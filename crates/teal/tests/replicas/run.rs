@@ -1,9 +1,12 @@
 //! One life of a volume: what happens to its machines and its server, by seed.
 //!
 //! # Stages
-//! The first two and the two after the limits each have what the one before has: two machines that take turns; then both at once, each with other threads that go on while it waits for the
-//! server; then a network with faults and clocks that somebody sets; then power cuts in the middle of anything. Then, beside all that, each machine in a directory of its own, while it looks at
-//! those of others; or drives that are carried around, and files on demand; or stores that are copied, and go on; or a server that is restored from a copy, without copied stores; or both.
+//! The first two and the two after the limits each have what the one before has: two machines that
+//! take turns; then both at once, each with other threads that go on while it waits for the server;
+//! then a network with faults and clocks that somebody sets; then power cuts in the middle of
+//! anything. Then, beside all that, each machine in a directory of its own, while it looks at those
+//! of others; or drives that are carried around, and files on demand; or stores that are copied,
+//! and go on; or a server that is restored from a copy, without copied stores; or both.
 
 use crate::hand::Hand;
 use crate::power::Power;
@@ -19,8 +22,9 @@ use teal_testkit::Rng;
 
 /// Rounds of everybody after which nothing may be pending any more.
 pub(crate) const ROUNDS: usize = 16;
-/// In the first of them a batch may meet what will never be: that is said once, and it is sent anew in the next round. Each copy of a store
-/// takes the life of the others away, as long as it has something to send.
+/// In the first of them a batch may meet what will never be: that is said once, and it is sent anew
+/// in the next round. Each copy of a store takes the life of the others away, as long as it has
+/// something to send.
 const ROUGH: usize = 8;
 /// Copies of stores in one life.
 const COPIES: u64 = 2;

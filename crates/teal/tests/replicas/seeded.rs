@@ -1,4 +1,5 @@
-//! The simulation is tested itself: each bug of [`teal_posix::seeded`], [`teal_server::seeded`] and [`teal_device::seeded`], switched on, is caught.
+//! The simulation is tested itself: each bug of [`teal_posix::seeded`], [`teal_server::seeded`] and
+//! [`teal_device::seeded`], switched on, is caught.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 

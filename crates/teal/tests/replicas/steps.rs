@@ -108,7 +108,8 @@ impl Steps<'_> {
         Ok(Some((name, no)))
     }
 
-    /// A file; rarely one that others append to, of which all would be excused that somebody writes over.
+    /// A file; rarely one that others append to, of which all would be excused that somebody writes
+    /// over.
     fn file(&mut self) -> Result<Option<ObjectNo>, FsError> {
         let found = self.there(Some(FileType::File))?;
         Ok(found
@@ -308,7 +309,8 @@ impl Steps<'_> {
 
     /// Notes that an object loses a name, perhaps the last.
     ///
-    /// No program holds it from here on: what has no name after a power cut is given back by a thread that machines here do not have.
+    /// No program holds it from here on: what has no name after a power cut is given back by a
+    /// thread that machines here do not have.
     fn loses_name(&mut self, no: ObjectNo) -> Result<(), FsError> {
         self.hand.kernel.closes(&self.client, no);
         let attr = self.client().getattr(no)?;

@@ -1,9 +1,12 @@
 //! The account of what was written: no update is lost.
 //!
 //! # Guarantees
-//! 1. Content is written as a tag of 16 bytes, again and again; each write has a tag of its own. What is appended may be lines, and may come to lie anywhere.
-//! 2. A tag is excused from being found in the end only if somebody who wrote it, or may have seen it, has since changed that part of an
-//!    object it was in, or removed the object (or several have removed all its names, one each); or if its author's power failed before it was durable or at the server.
+//! 1. Content is written as a tag of 16 bytes, again and again; each write has a tag of its own.
+//!    What is appended may be lines, and may come to lie anywhere.
+//! 2. A tag is excused from being found in the end only if somebody who wrote it, or may have seen
+//!    it, has since changed that part of an object it was in, or removed the object (or several
+//!    have removed all its names, one each); or if its author's power failed before it was durable
+//!    or at the server.
 
 use crate::ledger::Eyes;
 use crate::tree::Tree;
@@ -32,7 +35,8 @@ struct Tag {
     /// The first commit with it.
     committed: Option<CommitSeq>,
     is_durable: bool,
-    /// Machines that had it without having written it, or seen it in history: copies of others, and all when the server is restored.
+    /// Machines that had it without having written it, or seen it in history: copies of others, and
+    /// all when the server is restored.
     holders: BTreeSet<usize>,
     /// Somebody took one of several names away; others may have taken the rest.
     lost_name: bool,
@@ -62,7 +66,8 @@ impl Tag {
 /// The account.
 struct Account {
     tags: BTreeMap<u64, Tag>,
-    /// Since the last look: what had been committed by then, and in which objects (copies of what met a conflict), is found at the next one only.
+    /// Since the last look: what had been committed by then, and in which objects (copies of what
+    /// met a conflict), is found at the next one only.
     changes: Vec<Changed>,
     seen: CommitSeq,
     digest: [u8; 32],
@@ -223,13 +228,15 @@ impl Tags {
         });
     }
 
-    /// Which of the tags found on a machine, in a file of which not all is there, were never at the server.
+    /// Which of the tags found on a machine, in a file of which not all is there, were never at the
+    /// server.
     pub(crate) fn only_there(&self, found: &mut BTreeSet<u64>) {
         let account = self.account.lock();
         found.retain(|id| account.tags[id].committed.is_none());
     }
 
-    /// The server has history up to `head` only, and what the machines have is what there is besides: the rest was lost with its disks.
+    /// The server has history up to `head` only, and what the machines have is what there is
+    /// besides: the rest was lost with its disks.
     pub(crate) fn begin_again(
         &self,
         server: &Arc<Server>,

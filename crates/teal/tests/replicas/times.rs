@@ -6,7 +6,8 @@ use std::time::Duration;
 use teal_proto::Request;
 use teal_testkit::Rng;
 
-/// `make` and `unlink` look at change times right after an operation, whatever is being sent at that moment.
+/// `make` and `unlink` look at change times right after an operation, whatever is being sent at
+/// that moment.
 #[test]
 fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
     let (mut world, mut rng) = (World::new(1, false), Rng::new(1));

@@ -83,7 +83,8 @@ pub(crate) fn walk(client: &FileSystem) -> Result<Tree, FsError> {
     Ok(tree)
 }
 
-/// The files in the directories that are listed here, with what of their content is here, and whether that is all. The server is out of reach.
+/// The files in the directories that are listed here, with what of their content is here, and
+/// whether that is all. The server is out of reach.
 pub(crate) fn here(client: &FileSystem) -> BTreeMap<String, (bool, Vec<u8>)> {
     let (mut files, store) = (BTreeMap::new(), client.store());
     let mut dirs = vec![(String::new(), ROOT)];
@@ -139,8 +140,8 @@ fn node(client: &FileSystem, no: ObjectNo) -> Result<Node, FsError> {
     })
 }
 
-/// What differs, a line each. `times`: of directories too. (One in which something came and went between two flushes, of which the server
-/// never hears, keeps its own time.)
+/// What differs, a line each. `times`: of directories too. (One in which something came and went
+/// between two flushes, of which the server never hears, keeps its own time.)
 pub(crate) fn differences(one: &Tree, other: &Tree, times: bool) -> Vec<String> {
     let shown = |node: Option<&Node>| {
         node.map(|node| Node {

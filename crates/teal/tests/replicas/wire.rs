@@ -1,8 +1,10 @@
 //! The way between a client and the server, which loses, repeats and delays by seed.
 //!
 //! # Guarantees
-//! 1. *Repeatable*: the same seed and the same requests give the same faults; every message is in the trace's digest.
-//! 2. *As a network*: what the client is told has not arrived may have; what arrived may arrive once more, later too.
+//! 1. *Repeatable*: the same seed and the same requests give the same faults; every message is in
+//!    the trace's digest.
+//! 2. *As a network*: what the client is told has not arrived may have; what arrived may arrive
+//!    once more, later too.
 //! 3. *Meanwhile*: while an answer is on its way, other threads of the same machine go on.
 
 use crate::bounds::POISON;
@@ -193,7 +195,8 @@ impl Wire {
     }
 }
 
-/// Whether a part of a batch has a file in it that is refused: as with the server, all of the part is.
+/// Whether a part of a batch has a file in it that is refused: as with the server, all of the part
+/// is.
 fn is_poisoned(request: &Request) -> bool {
     let Request::Stage { ops, .. } = request else {
         return false;

@@ -48,7 +48,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Whether the server knows it, and has all it had when it lived alone: a copy can be told from it then.
+    /// Whether the server knows it, and has all it had when it lived alone: a copy can be told from
+    /// it then.
     pub(crate) fn is_known(&self) -> bool {
         let status = self.client.replica().unwrap().upstream_status().unwrap();
         let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| {
@@ -135,7 +136,8 @@ fn serve(
     Arc::new(Server::open(meta, chunks.unwrap().0, clock, Arc::clone(entropy) as _).unwrap())
 }
 
-/// Some send at once, and interrupt each file for anything else; for some every file of a few KiB is large; to some little or nothing comes ahead.
+/// Some send at once, and interrupt each file for anything else; for some every file of a few KiB
+/// is large; to some little or nothing comes ahead.
 fn options(rng: &mut Rng) -> UpstreamOptions {
     let mut options = UpstreamOptions::default();
     if rng.chance(0.5) {
@@ -197,7 +199,8 @@ impl World {
             .for_each(|clock| clock.advance(by));
     }
 
-    /// Somebody sets the clock of a machine, or of the server (`None`): hours back, a year ahead, or right.
+    /// Somebody sets the clock of a machine, or of the server (`None`): hours back, a year ahead,
+    /// or right.
     pub(crate) fn set_clock(&self, whose: Option<usize>, rng: &mut Rng) -> String {
         let clock = whose.map_or(&self.server_clock, |at| &self.machines[at].clock);
         let now = clock.civil();
@@ -245,7 +248,8 @@ impl World {
         .0
     }
 
-    /// The volume as it was before it had a server: filled by `fill`, then served by the machine it is on.
+    /// The volume as it was before it had a server: filled by `fill`, then served by the machine it
+    /// is on.
     pub(crate) fn found(&mut self, rng: &mut Rng, fill: impl FnOnce(&FileSystem)) {
         let disk = self.mkfs();
         let clock = Arc::new(self.clock.clone());
@@ -326,7 +330,8 @@ impl World {
         .unwrap()
     }
 
-    /// The machine's power fails, if it has not, and comes back: of what was not flushed, any sectors are there, or torn, or unreadable.
+    /// The machine's power fails, if it has not, and comes back: of what was not flushed, any
+    /// sectors are there, or torn, or unreadable.
     pub(crate) fn cut_power(&mut self, at: usize, rng: &mut Rng) {
         let Machine {
             name,
@@ -350,7 +355,8 @@ impl World {
         (self.machines[at].client, self.machines[at].disk) = (client, image.disk);
     }
 
-    /// The server's power fails, if it has not, and comes back: what was to be durable soon is, or is not. `power`: that of its next life.
+    /// The server's power fails, if it has not, and comes back: what was to be durable soon is, or
+    /// is not. `power`: that of its next life.
     pub(crate) fn cut_server(&mut self, rng: &mut Rng) {
         if rng.chance(0.5) {
             self.kept.meta = self.kept.meta.crash();

@@ -1,8 +1,9 @@
-//! A machine that was let in and means ill: it uses the protocol as it is, without end. The others go on meanwhile, and nothing is stuck
-//! afterwards.
+//! A machine that was let in and means ill: it uses the protocol as it is, without end. The others
+//! go on meanwhile, and nothing is stuck afterwards.
 //!
-//! With `TEAL_LONG`, each misuse lasts ten minutes, and the others' flush and first read are measured against those before it; `TEAL_MISUSE=words`
-//! takes only those whose name has these words.
+//! With `TEAL_LONG`, each misuse lasts ten minutes, and the others' flush and first read are
+//! measured against those before it; `TEAL_MISUSE=words` takes only those whose name has these
+//! words.
 
 use super::Volume;
 use super::support::stranger::{DEADLINE, Stranger, days_ago};
@@ -224,7 +225,8 @@ const MISUSES: [(&str, Turn); 9] = [
     }),
 ];
 
-/// How long the others take for a flush, and for the first read of what it brought, each the median of so many rounds.
+/// How long the others take for a flush, and for the first read of what it brought, each the median
+/// of so many rounds.
 fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Duration; 2] {
     let mut all = [Vec::new(), Vec::new()];
     for round in 0.. {
@@ -269,7 +271,8 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
             let (ends, turns) = (&ends, &turns);
             let channel = stranger.channel();
             let rng = Rng::new(n);
-            // Each with a file of its own; batches of one machine are in order, so that only one commits many.
+            // Each with a file of its own; batches of one machine are in order, so that only one
+            // commits many.
             let mut hostile = Hostile {
                 channel,
                 incarnation,
@@ -361,7 +364,8 @@ fn silent_connections_hold_back_neither_machines_nor_newcomers() {
         return;
     };
     let with = volume.nas.serve();
-    // More than there are places: some that never begin, some that stop within the handshake, some that have gone through it.
+    // More than there are places: some that never begin, some that stop within the handshake, some
+    // that have gone through it.
     let mut raw: Vec<TcpStream> = (0..100)
         .map(|_| TcpStream::connect(&with.0).unwrap())
         .collect();

@@ -111,7 +111,8 @@ fn a_certificate_that_ended_is_renewed_and_one_that_ended_long_ago_is_refused() 
     };
     let dir = server_identity(&volume.nas.0);
     let of_age = |days: i64| Office::new(&dir, days_ago(days), peer, Vec::new()).identity;
-    // As when this machine's clock, or the server's, is off by a year: the certificate ended half a year ago.
+    // As when this machine's clock, or the server's, is off by a year: the certificate ended half a
+    // year ago.
     of_age(365).save(&identity_dir(&other)).unwrap();
     other.up();
     let words = [
@@ -171,7 +172,8 @@ fn certificates_of_others_are_refused() {
             Office::new(&foreign, now, peer, Vec::new()).identity,
             &["not the expected server", "fingerprint"][..],
         ),
-        // Of this server, for another volume; for a machine that nobody has enrolled; for the other machine.
+        // Of this server, for another volume; for a machine that nobody has enrolled; for the other
+        // machine.
         (
             Office::new(&dir, now, strange, Vec::new()).identity,
             &["enrol"],

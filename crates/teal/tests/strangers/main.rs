@@ -1,5 +1,6 @@
-//! Machines that should not be there, or do what the program never does; servers that cannot go on: each is told in words what is wrong
-//! and what to do, nothing is lost, and the other machines do not notice.
+//! Machines that should not be there, or do what the program never does; servers that cannot go on:
+//! each is told in words what is wrong and what to do, nothing is lost, and the other machines do
+//! not notice.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -40,7 +41,8 @@ impl Volume {
         })
     }
 
-    /// What the laptop writes is at the server and on the other mount in time, and the other way round.
+    /// What the laptop writes is at the server and on the other mount in time, and the other way
+    /// round.
     #[track_caller]
     pub(crate) fn is_undisturbed(&mut self) {
         let before = SystemClock.monotonic();

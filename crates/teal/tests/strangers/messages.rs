@@ -47,7 +47,8 @@ fn messages_of_any_size_and_kind_are_refused_in_words() {
         .call(&huge, DEADLINE * 4)
         .unwrap_err();
     drop(huge);
-    // The server ends the request when its length is announced: the answer may be lost behind what is still being sent.
+    // The server ends the request when its length is announced: the answer may be lost behind what
+    // is still being sent.
     let is_said = matches!(&error, NetError::TooLarge(_) | NetError::Unreachable { .. });
     assert!(is_said, "{error}");
     let after = resident(volume.nas.0.pid());
@@ -219,7 +220,8 @@ fn one_way(to: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, to) = (listener.local_addr().unwrap().to_string(), to.to_owned());
     let forward = move || {
-        // As long as the client lives. What the server says is read until it begins to speak of content, and then no more.
+        // As long as the client lives. What the server says is read until it begins to speak of
+        // content, and then no more.
         for client in listener.incoming() {
             let (Ok(client), Ok(server)) = (client, TcpStream::connect(&to)) else {
                 return;
@@ -282,7 +284,8 @@ fn machines_that_never_listen_do_not_keep_others_from_being_heard() {
     let channels: Vec<_> = (0..6)
         .map(|_| stranger.channel_to(&way, MESSAGE_MAX))
         .collect();
-    // Many at a time that hear nothing, and say it again and again; and pulls whose answers nobody waits for.
+    // Many at a time that hear nothing, and say it again and again; and pulls whose answers nobody
+    // waits for.
     let (incarnation, since, digest) = (1, CommitSeq::new(1 << 40), [0; 32]);
     let pull = Request::Pull {
         incarnation,

@@ -1,4 +1,5 @@
-//! Who may read what: the server's data on its machine, the tree on a machine that was shut out, and what other machines put into the tree.
+//! Who may read what: the server's data on its machine, the tree on a machine that was shut out,
+//! and what other machines put into the tree.
 
 use super::support::{Mounted, Nas, PATIENCE, World, converge, end, join, run, wait_until};
 use super::{flush_fails, trouble};

@@ -288,7 +288,8 @@ fn an_upload_that_failed_gives_its_space_back_to_others() {
         &["no space left for", "make room", data.to_str().unwrap()],
     );
     assert!(packs(&data).0 > 20 << 20, "it came far: {:?}", packs(&data));
-    // It is given up; what has been sent of it has no name, and makes way when another machine needs the room.
+    // It is given up; what has been sent of it has no name, and makes way when another machine
+    // needs the room.
     fs::remove_file(laptop.path("large")).unwrap();
     for n in 0..6 {
         fs::write(nas.0.path(format!("other{n}")), seeded(100 + n, 4_000_000)).unwrap();

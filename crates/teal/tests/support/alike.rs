@@ -1,4 +1,5 @@
-//! Shell scripts that must say the same in a directory of the file system below and on a mount, and leave the same behind.
+//! Shell scripts that must say the same in a directory of the file system below and on a mount, and
+//! leave the same behind.
 
 use super::{Mounted, World, is_user_able, program, run};
 use std::path::Path;
@@ -7,9 +8,9 @@ use std::process::Command;
 /// What it is about, and the script.
 pub(crate) type Script = (&'static str, &'static str);
 
-/// Shows everything in the current directory: modes, owners, lists as programs and as the kernel see them. `as N command` runs one as
-/// user and group N; `with N M command` as user N in group M besides; `nameless D N` makes a file without
-/// a name in D and then calls it N.
+/// Shows everything in the current directory: modes, owners, lists as programs and as the kernel
+/// see them. `as N command` runs one as user and group N; `with N M command` as user N in group M
+/// besides; `nameless D N` makes a file without a name in D and then calls it N.
 const WORDS: &str = r#"
 show() {
     find . | LC_ALL=C sort | while read -r path; do
@@ -28,7 +29,8 @@ chmod 755 .
 umask 022
 "#;
 
-/// What scripts use. (Not `xfs_io`: it asks every mount of the machine for its size, and waits for those that do not answer.)
+/// What scripts use. (Not `xfs_io`: it asks every mount of the machine for its size, and waits for
+/// those that do not answer.)
 const PROGRAMS: [&str; 4] = ["setfacl", "getfattr", "perl", "setcap"];
 
 fn outcome(script: &str, place: &Path) -> String {
@@ -40,7 +42,8 @@ fn outcome(script: &str, place: &Path) -> String {
     .stdout
 }
 
-/// Runs each script in an empty directory of its own, in both places, and looks again after a remount.
+/// Runs each script in an empty directory of its own, in both places, and looks again after a
+/// remount.
 #[track_caller]
 pub(crate) fn behaves_as_below(test: &str, scripts: &[Script]) {
     if !is_user_able() || PROGRAMS.iter().any(|name| program(name, &[]).is_none()) {

@@ -1,4 +1,5 @@
-//! Programs of others, other users, and mount namespaces in which the machine can be changed without changing it.
+//! Programs of others, other users, and mount namespaces in which the machine can be changed
+//! without changing it.
 
 use super::{Said, World, run};
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,7 +35,8 @@ pub(crate) fn is_user_able() -> bool {
     is_root() && program("setpriv", &[]).is_some()
 }
 
-/// The directory above `path` that other users may not pass through, as root's own home, which mostly has the mode 0700.
+/// The directory above `path` that other users may not pass through, as root's own home, which
+/// mostly has the mode 0700.
 pub(crate) fn closed_to_others(path: &Path) -> Option<PathBuf> {
     let is_closed = |dir: &&Path| {
         std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
@@ -75,8 +77,8 @@ impl<'w> PrivateMounts<'w> {
         can.then_some(Self(world))
     }
 
-    /// Runs a script in which `mount.teal` and `mount.fuseblk.teal` are where mount(8) looks for them. The daemons it starts live
-    /// in the namespace: the script ends them.
+    /// Runs a script in which `mount.teal` and `mount.fuseblk.teal` are where mount(8) looks for
+    /// them. The daemons it starts live in the namespace: the script ends them.
     pub(crate) fn with_mount_programs(&self, script: &str, args: &[&Path]) -> Said {
         const PREPARE: &str = r#"
             new="$1"; teal="$2"; shift 2

@@ -1,4 +1,5 @@
-//! One volume on two machines: served by one daemon, joined by another, on loopback or over a cable.
+//! One volume on two machines: served by one daemon, joined by another, on loopback or over a
+//! cable.
 
 use super::cable::ADDRESSES;
 use super::{Cable, Mounted, PATIENCE, Said, World, are_alike, compare_replicas, wait_until};

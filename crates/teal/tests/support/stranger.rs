@@ -1,4 +1,5 @@
-//! Clients that are not the program: built from the protocol and the transport, to do what the program never would.
+//! Clients that are not the program: built from the protocol and the transport, to do what the
+//! program never would.
 
 use super::{Mounted, Nas};
 use std::net::TcpListener;

@@ -1,7 +1,9 @@
-//! What the end-to-end tests share: the program in a world of its own, mounts that go away with the test, waiting.
+//! What the end-to-end tests share: the program in a world of its own, mounts that go away with the
+//! test, waiting.
 //!
 //! # Guarantees
-//! 1. Nothing outside the test's own temporary directory is written: home, data, sockets, logs and stores are in there.
+//! 1. Nothing outside the test's own temporary directory is written: home, data, sockets, logs and
+//!    stores are in there.
 //! 2. However a test ends, its mounts are gone, its daemons are dead and its directory is removed.
 //! 3. Only processes that the test started are ended, by number, after a look at what they are.
 

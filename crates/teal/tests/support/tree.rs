@@ -70,7 +70,8 @@ fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
 enum Times {
     /// All, in seconds.
     Seconds,
-    /// Those of files, to the nanosecond: a directory in which something came and went between two flushes has a time of its own.
+    /// Those of files, to the nanosecond: a directory in which something came and went between two
+    /// flushes has a time of its own.
     OfFiles,
 }
 
@@ -117,7 +118,8 @@ fn describe(root: &Path, times: Times) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Two trees are the same: names, types, modes, owners, times in seconds, extended attributes, bytes. How many entries there are.
+/// Two trees are the same: names, types, modes, owners, times in seconds, extended attributes,
+/// bytes. How many entries there are.
 #[track_caller]
 pub(crate) fn compare_trees(one: &Path, other: &Path) -> usize {
     compare(one, other, Times::Seconds)

@@ -1,4 +1,5 @@
-//! Work that goes on while machines are killed and cables pulled: a C library that is unpacked, built and thrown away, again and again.
+//! Work that goes on while machines are killed and cables pulled: a C library that is unpacked,
+//! built and thrown away, again and again.
 
 use super::{Mounted, PATIENCE, World, digest, run, wait_until};
 use std::os::unix::process::CommandExt as _;
@@ -42,7 +43,8 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// From what this program was built of; `None`, on record as skipped, where that is not at hand or no compiler is.
+    /// From what this program was built of; `None`, on record as skipped, where that is not at hand
+    /// or no compiler is.
     pub(crate) fn new(test: &str, world: &World) -> Option<Self> {
         let place = world.path("library");
         std::fs::create_dir(&place).unwrap();

@@ -16,8 +16,9 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const TEAL: &str = env!("CARGO_BIN_EXE_teal");
 
-/// No test takes longer, however slow the machine; in their long forms, none takes longer than the second. Less than what
-/// `cargo xtask test` gives a whole program: the test that hangs fails by its name, and the others of its program go on.
+/// No test takes longer, however slow the machine; in their long forms, none takes longer than the
+/// second. Less than what `cargo xtask test` gives a whole program: the test that hangs fails by
+/// its name, and the others of its program go on.
 const LONGEST: [Duration; 2] = [Duration::from_secs(480), Duration::from_secs(4 * 3600)];
 
 /// A temporary directory with everything the program keeps outside of its stores.
@@ -56,7 +57,8 @@ impl World {
     }
 
     fn within(place: &Path) -> Self {
-        // Short, as pjdfstest binds sockets to long names in there. Without `cargo xtask test` the place is not the test's alone.
+        // Short, as pjdfstest binds sockets to long names in there. Without `cargo xtask test` the
+        // place is not the test's alone.
         let prefix = if std::env::var_os("CARGO_TARGET_TMPDIR").is_some() {
             "w"
         } else {
@@ -160,7 +162,8 @@ impl Watchdog {
 }
 
 impl Mounted {
-    /// A fresh store of `size`, mounted; `None`, on record as skipped, where nothing can be mounted.
+    /// A fresh store of `size`, mounted; `None`, on record as skipped, where nothing can be
+    /// mounted.
     pub(crate) fn new(test: &str, size: &str) -> Option<Self> {
         Some(Self::of(World::new(test)?, size))
     }
@@ -250,7 +253,8 @@ impl Mounted {
         all[0].take()
     }
 
-    /// What has passed between replica and server (`counts`), or what the server here has done (`server_counts`), under this name.
+    /// What has passed between replica and server (`counts`), or what the server here has done
+    /// (`server_counts`), under this name.
     pub(crate) fn exchanged(&self, list: &str, name: &str) -> u64 {
         let upstream = &self.status()["upstream"];
         let found = upstream[list]
@@ -322,7 +326,8 @@ impl Mounted {
             .collect()
     }
 
-    /// Unmounts it. A program that another test begins just now has all of this one's files open for a moment.
+    /// Unmounts it. A program that another test begins just now has all of this one's files open
+    /// for a moment.
     #[track_caller]
     pub(crate) fn down(&mut self) {
         let mut said = self.world.teal(&["down", self.point_str()]);
@@ -348,8 +353,9 @@ impl Mounted {
         self.up();
     }
 
-    /// Mounts it again where no `sync(2)` reaches it. Any program of the machine may call that at any time, and with it syncs every file
-    /// system: whoever counts commits, or tells what was not committed, is not to be reached.
+    /// Mounts it again where no `sync(2)` reaches it. Any program of the machine may call that at
+    /// any time, and with it syncs every file system: whoever counts commits, or tells what was not
+    /// committed, is not to be reached.
     #[track_caller]
     pub(crate) fn hide_from_sync(&mut self) {
         self.down();
@@ -420,7 +426,8 @@ pub(crate) fn is_daemon(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(TEAL))
 }
 
-/// Whether the process is gone, or waits for nothing but to be asked how it ended; all its threads with it.
+/// Whether the process is gone, or waits for nothing but to be asked how it ended; all its threads
+/// with it.
 pub(crate) fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);

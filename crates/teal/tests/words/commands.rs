@@ -1,4 +1,5 @@
-//! Every command by its name: those that are named exist, and each says with its exit status when it has failed.
+//! Every command by its name: those that are named exist, and each says with its exit status when
+//! it has failed.
 
 use crate::str;
 use crate::support::{Said, World, digest, is_user_able, run};
@@ -201,7 +202,8 @@ const WITH_A_FILE: &[&str] = &[
     "lab disk log {}",
 ];
 
-/// Commands that take no file that is there already: nothing to be wrong with it. `mkfs` has its own tests.
+/// Commands that take no file that is there already: nothing to be wrong with it. `mkfs` has its
+/// own tests.
 const WITHOUT_A_FILE: &[&str] = &[
     "mkfs",
     "lab generate",

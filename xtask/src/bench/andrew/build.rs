@@ -34,7 +34,8 @@ impl Phase {
         }
     }
 
-    /// Runs it in `dir`, at most so many seconds; what it says goes to `said`. Whether it came to its end.
+    /// Runs it in `dir`, at most so many seconds; what it says goes to `said`. Whether it came to
+    /// its end.
     pub(super) fn run(
         self,
         archive: &Path,
@@ -94,7 +95,8 @@ pub(super) struct Read {
     pub(super) is_capped: bool,
 }
 
-/// Reads every file below `dir`, one after the other as they are listed; begins none after `end` (monotonic seconds).
+/// Reads every file below `dir`, one after the other as they are listed; begins none after `end`
+/// (monotonic seconds).
 pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
     let (mut all, mut buffer) = (Read::default(), vec![0; 128 << 10]);
     for entry in std::fs::read_dir(dir)? {
@@ -125,7 +127,8 @@ pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
     Ok(all)
 }
 
-/// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and kept.
+/// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and
+/// kept.
 pub(super) fn source(home: &Path) -> Result<PathBuf> {
     crate::test::needs::install(PACKAGES)
         .map_err(|list| anyhow!("as root: apt-get install {list}"))?;

@@ -1,12 +1,15 @@
 //! Others over the same line, once: sshfs, and juicefs whose metadata and objects are in a Redis.
 //!
 //! # How
-//! 1. What is far is on this machine: an SSH server with keys and a configuration of its own, or a Redis server (database 0 has the metadata, 1
-//!    the objects) with its usual durability. Everything reaches it through a [`Road`] of the same delay and bandwidth as TealFS.
-//! 2. The unpacked source is put there over a line without delay. Then, far away and with an empty cache, all of it is read; then, mounted anew,
-//!    it is unpacked, configured, built and cleaned.
-//! 3. Reading and building may take [`CAP`] each; what does not end by then is said with the phase it was in.
-//! 4. As mounted by default: neither of them writes back later (`--writeback` of juicefs would, and lose what has not been sent).
+//! 1. What is far is on this machine: an SSH server with keys and a configuration of its own, or a
+//!    Redis server (database 0 has the metadata, 1 the objects) with its usual durability.
+//!    Everything reaches it through a [`Road`] of the same delay and bandwidth as TealFS.
+//! 2. The unpacked source is put there over a line without delay. Then, far away and with an empty
+//!    cache, all of it is read; then, mounted anew, it is unpacked, configured, built and cleaned.
+//! 3. Reading and building may take [`CAP`] each; what does not end by then is said with the phase
+//!    it was in.
+//! 4. As mounted by default: neither of them writes back later (`--writeback` of juicefs would, and
+//!    lose what has not been sent).
 
 use super::super::meter::now;
 use super::super::undo::{self, Undo};

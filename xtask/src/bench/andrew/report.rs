@@ -1,8 +1,10 @@
 //! The table for people and the raw samples for programs.
 //!
 //! # Guarantees
-//! 1. *Within a round*: a ratio is formed from two samples of the same round; over rounds comes the median with least and most.
-//! 2. *Whose time*: processor time is that of the build and of the daemon it runs on; the server is another machine, its time apart.
+//! 1. *Within a round*: a ratio is formed from two samples of the same round; over rounds comes the
+//!    median with least and most.
+//! 2. *Whose time*: processor time is that of the build and of the daemon it runs on; the server is
+//!    another machine, its time apart.
 
 use super::super::lab::Facts;
 use super::super::statistics::{Spread, spread};

@@ -1,10 +1,12 @@
-//! A long line between two machines that are one: a TCP proxy on loopback that delays, and lets through so much a second.
+//! A long line between two machines that are one: a TCP proxy on loopback that delays, and lets
+//! through so much a second.
 //!
 //! # Guarantees
-//! 1. What goes in comes out in its order, half a round trip later, and not before the line had time for it and for all that went before it
-//!    that way, on any connection.
+//! 1. What goes in comes out in its order, half a round trip later, and not before the line had
+//!    time for it and for all that went before it that way, on any connection.
 //! 2. A connection costs one round trip before its first byte, as it does over a real line.
-//! 3. At most [`QUEUE`] pieces of a connection are under way in one direction: who sends faster waits.
+//! 3. At most [`QUEUE`] pieces of a connection are under way in one direction: who sends faster
+//!    waits.
 
 use super::super::meter::now;
 use anyhow::{Context as _, Result};
@@ -62,7 +64,8 @@ pub(in super::super) struct Road {
 }
 
 impl Road {
-    /// A line to `target`, of so many milliseconds there and back, and so many megabits a second each way.
+    /// A line to `target`, of so many milliseconds there and back, and so many megabits a second
+    /// each way.
     pub(in super::super) fn to(target: &str, delay: u64, mbit: f64) -> Result<Self> {
         Self::beginning(TcpListener::bind("127.0.0.1:0")?, target, delay, mbit)
     }

@@ -1,10 +1,12 @@
-//! The first byte of small files that are on a drive and not here, beside a block of the drive itself.
+//! The first byte of small files that are on a drive and not here, beside a block of the drive
+//! itself.
 //!
 //! # How
-//! 1. The files lie apart on the drive, with as much between them as nobody reads along, and are read in an order that jumps: each costs the drive a
-//!    read of its own.
-//! 2. In turns a block of the drive is read past the page cache, the first byte of a file through the mount, and that of the file before again, which the
-//!    kernel has been made to forget: it comes from the home log, and is what asking a mount costs at all.
+//! 1. The files lie apart on the drive, with as much between them as nobody reads along, and are
+//!    read in an order that jumps: each costs the drive a read of its own.
+//! 2. In turns a block of the drive is read past the page cache, the first byte of a file through
+//!    the mount, and that of the file before again, which the kernel has been made to forget: it
+//!    comes from the home log, and is what asking a mount costs at all.
 //! 3. Drives: a file of this machine's disk, and modelled ones in real time.
 
 use super::super::emulator::Modelled;
@@ -28,7 +30,8 @@ const BLOCK: usize = 4096;
 /// And large files, whose first byte is read, too.
 const LARGE: usize = 8;
 const LARGE_BYTES: usize = 2 << 20;
-/// The way to the server, in milliseconds and Mbit/s: nobody would rather ask there, even if a drive begins slowly.
+/// The way to the server, in milliseconds and Mbit/s: nobody would rather ask there, even if a
+/// drive begins slowly.
 const FAR: u64 = 400;
 const WIDE: f64 = 11.0;
 

@@ -1,9 +1,11 @@
 //! How soon another source is chosen when the way to the server becomes long.
 //!
 //! # How
-//! 1. Content is on the server and on a slow drive, a Microdrive that is modelled in real time. The server is near, and so it is asked.
-//! 2. Then the line's delay jumps. Files are read one after the other, in an order that nothing comes ahead for, and the requests for content that the machine
-//!    sends are counted until the drive serves.
+//! 1. Content is on the server and on a slow drive, a Microdrive that is modelled in real time. The
+//!    server is near, and so it is asked.
+//! 2. Then the line's delay jumps. Files are read one after the other, in an order that nothing
+//!    comes ahead for, and the requests for content that the machine sends are counted until the
+//!    drive serves.
 
 use super::super::emulator::Modelled;
 use super::first::{open, reads_of};

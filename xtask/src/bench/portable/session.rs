@@ -1,7 +1,8 @@
 //! The activity: recorded on a mount, and replayed on another.
 //!
 //! # Guarantees
-//! 1. What is replayed is what a recording says was asked of the mount, in its order: nothing is made up but the bytes of what is written.
+//! 1. What is replayed is what a recording says was asked of the mount, in its order: nothing is
+//!    made up but the bytes of what is written.
 
 use super::super::andrew::pair::Replica;
 use super::super::lab::run;
@@ -12,7 +13,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Somebody looks for something in all files, changes some, and packs all of them. Most comes from what the kernel remembers, by then.
+/// Somebody looks for something in all files, changes some, and packs all of them. Most comes from
+/// what the kernel remembers, by then.
 const SCRIPT: &str = "grep -rc TODO . > /dev/null || true
 for name in $(find . -name '*.rs' | sort | awk 'NR % 20 == 0'); do sed -i 's/ the / the  /' \"$name\"; done
 find . -type f | sort | xargs wc -l > /dev/null
@@ -127,7 +129,8 @@ fn value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
         .map(|value| value.trim_matches('"'))
 }
 
-/// What a trace in words did with files whose paths are known at its beginning by their numbers. Of several reads of a file in a row, and of several writes, one is left.
+/// What a trace in words did with files whose paths are known at its beginning by their numbers. Of
+/// several reads of a file in a row, and of several writes, one is left.
 fn steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut read = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Ten thousand small files in a hundred directories: made durable, removed, and read for the first time.
+//! Ten thousand small files in a hundred directories: made durable, removed, and read for the first
+//! time.
 
 use super::noise;
 use crate::bench::stage::{Stage, Work, ops};

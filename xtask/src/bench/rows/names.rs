@@ -1,4 +1,5 @@
-//! Names: listing, making, renaming, removing ten thousand in one directory, and what git does with them.
+//! Names: listing, making, renaming, removing ten thousand in one directory, and what git does with
+//! them.
 
 use super::noise;
 use crate::bench::lab::run;
@@ -27,7 +28,8 @@ fn directory(path: &Path) -> Result<OwnedFd> {
     )?)
 }
 
-/// Lists a directory anew, with or without the attributes of everything in it; gives back how many names there are.
+/// Lists a directory anew, with or without the attributes of everything in it; gives back how many
+/// names there are.
 fn list(path: &Path, with_attributes: bool) -> Result<u64> {
     let dir = directory(path)?;
     let mut count = 0;

@@ -1,4 +1,5 @@
-//! A real wedge: a process that waits for a file system which it serves itself and does not answer. No signal ends it.
+//! A real wedge: a process that waits for a file system which it serves itself and does not answer.
+//! No signal ends it.
 
 use super::super::bounded::now;
 use super::*;
@@ -40,7 +41,8 @@ fn wedge(is_hidden: bool) {
     let _ = rustix::fs::statat(&root, "never", AtFlags::empty());
 }
 
-/// Lets the test `name` wedge itself in a process of its own, and what is left of it; `None` if it is that process.
+/// Lets the test `name` wedge itself in a process of its own, and what is left of it; `None` if it
+/// is that process.
 fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
     if std::env::var_os(ROLE).is_some() {
         wedge(is_hidden);

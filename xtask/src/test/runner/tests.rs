@@ -33,7 +33,8 @@ fn runner(dir: &TempDir, program: Duration) -> Runner {
 const LONG: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_millis(1500);
 
-/// A program in the shape of a test program: with tests `a` and `b`; `body` runs them, `$HERE` is where it can keep things.
+/// A program in the shape of a test program: with tests `a` and `b`; `body` runs them, `$HERE` is
+/// where it can keep things.
 fn program(dir: &TempDir, body: &str) -> Program {
     let path = dir.path().join("program");
     let here = dir.path().display();

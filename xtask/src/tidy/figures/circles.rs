@@ -1,4 +1,5 @@
-//! Finds import circles: sets of modules of one crate that reach each other through their `use` paths.
+//! Finds import circles: sets of modules of one crate that reach each other through their `use`
+//! paths.
 
 use super::measure::CrateSources;
 use super::pattern::pattern;
@@ -154,7 +155,8 @@ impl NameTable {
         self.used.insert(module.clone(), used);
     }
 
-    /// Returns `path`, as written in `module`, as a path from the crate's root; none if it leads to another crate.
+    /// Returns `path`, as written in `module`, as a path from the crate's root; none if it leads to
+    /// another crate.
     fn resolve_from_root(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let first = path.first()?;
         match first.as_str() {

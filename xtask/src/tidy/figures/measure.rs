@@ -87,7 +87,8 @@ impl SourceFile {
 }
 
 impl CrateSources {
-    /// Returns the names of the crate's structures, enumerations and traits, in the order of its files.
+    /// Returns the names of the crate's structures, enumerations and traits, in the order of its
+    /// files.
     pub(super) fn type_names(&self) -> Vec<&str> {
         pattern!(
             TYPES,
@@ -311,7 +312,8 @@ fn tokens_of_functions(text: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Returns how many of `tokens`, which begin with `fn`, belong to that function; none if it has no body.
+/// Returns how many of `tokens`, which begin with `fn`, belong to that function; none if it has no
+/// body.
 fn function_length(tokens: &[&str]) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {

@@ -52,7 +52,8 @@ impl Ratchet {
         std::fs::write(root.join(PATH), text).context(PATH)
     }
 
-    /// Records the figures of `rows` that are better than recorded, those of new crates, and forgets crates that are gone.
+    /// Records the figures of `rows` that are better than recorded, those of new crates, and
+    /// forgets crates that are gone.
     pub(super) fn improve(&mut self, rows: &BTreeMap<String, CrateFigures>) {
         self.crates.retain(|name, _| rows.contains_key(name));
         for (name, figures) in rows {
@@ -67,7 +68,8 @@ impl Ratchet {
         }
     }
 
-    /// Returns a finding for each figure that is worse than its limit, and for each exception that says nothing.
+    /// Returns a finding for each figure that is worse than its limit, and for each exception that
+    /// says nothing.
     pub(super) fn check(&self, rows: &BTreeMap<String, CrateFigures>) -> Vec<Finding> {
         let mut findings = self.check_exceptions();
         for (name, figures) in rows {
@@ -103,7 +105,8 @@ impl Ratchet {
         findings.collect()
     }
 
-    /// Returns the worst figure that crate `name` may have. A crate that isn't recorded may be as bad as the worst that is.
+    /// Returns the worst figure that crate `name` may have. A crate that isn't recorded may be as
+    /// bad as the worst that is.
     fn limit(&self, name: &str, rule: &FigureRule) -> Option<f64> {
         let exception = self
             .exceptions
@@ -136,7 +139,8 @@ impl FigureRule {
         }
     }
 
-    /// Returns `recorded` made worse by the tolerance. A figure that has reached its aim may go back to the aim.
+    /// Returns `recorded` made worse by the tolerance. A figure that has reached its aim may go
+    /// back to the aim.
     fn with_tolerance(&self, recorded: f64) -> f64 {
         match self.better {
             Better::Lower => (recorded + self.tolerance).max(self.aim),

@@ -1,4 +1,5 @@
-//! Every figure counted in a text made for it, and every rule of the ratchet and of the vocabulary broken once.
+//! Every figure counted in a text made for it, and every rule of the ratchet and of the vocabulary
+//! broken once.
 
 use super::measure::SourceFile;
 use super::ratchet::figures_at_aim;
@@ -23,7 +24,8 @@ fn rules(findings: &[Finding]) -> Vec<&'static str> {
     findings.iter().map(|finding| finding.rule).collect()
 }
 
-/// Returns the rows of one crate, `teal-log`, whose only figure off its aim is the share of one-word types.
+/// Returns the rows of one crate, `teal-log`, whose only figure off its aim is the share of
+/// one-word types.
 fn rows(one_word_types: f64) -> BTreeMap<String, CrateFigures> {
     let figures = figures_at_aim(&[(Figure::OneWordTypes, one_word_types)]);
     BTreeMap::from([("teal-log".to_owned(), figures)])

@@ -81,7 +81,8 @@ impl Vocabulary {
         findings
     }
 
-    /// Returns a finding for each type the glossary names that doesn't exist, and for each term that it explains twice.
+    /// Returns a finding for each type the glossary names that doesn't exist, and for each term
+    /// that it explains twice.
     fn check_glossary(&self, crates: &[CrateSources]) -> Vec<Finding> {
         pattern!(ENTRY, r"^- \*\*([^*]+)\*\*([^:]*):");
         pattern!(TYPE, r"`([A-Z]\w*)`");

@@ -1,8 +1,8 @@
 //! What the points of a problem are to one device.
 //!
 //! # Guarantees
-//! 1. A point is the device's own if something is read there that it holds, changes come to it, or some of its changes are of age or must
-//!    be written; so are the beginning and the end.
+//! 1. A point is the device's own if something is read there that it holds, changes come to it, or
+//!    some of its changes are of age or must be written; so are the beginning and the end.
 
 use super::{DevicePoint, DeviceSubproblem, QueuedChange, WriteLoad};
 use crate::device::DeviceId;
@@ -73,7 +73,8 @@ impl DeviceSubproblem<'_> {
         self.device.queue.is_some() && sinks.has(id)
     }
 
-    /// The changes in their order; says bytes of each, and whether it must be written: no other takes its place in time.
+    /// The changes in their order; says bytes of each, and whether it must be written: no other
+    /// takes its place in time.
     fn queue(
         &mut self,
         trace: &Trace,

@@ -2,9 +2,11 @@
 //!
 //! # Guarantees
 //! 1. A state is charged no more than it draws.
-//! 2. A schedule in which more than one read is still to be served in a slow state when a read comes that waits for a faster one is no
-//!    cheaper, so charged, than one that goes up at once and serves them all there. Each of them takes less time there, in which somebody
-//!    waits, and what the faster state draws at rest meanwhile is charged at most what that saves. So the bound need not look at queues in slow states.
+//! 2. A schedule in which more than one read is still to be served in a slow state when a read
+//!    comes that waits for a faster one is no cheaper, so charged, than one that goes up at once
+//!    and serves them all there. Each of them takes less time there, in which somebody waits, and
+//!    what the faster state draws at rest meanwhile is charged at most what that saves. So the
+//!    bound need not look at queues in slow states.
 
 use super::{Cost, cost_of};
 use crate::device::{Device, DeviceId};
@@ -16,7 +18,8 @@ use teal_types::{Power, Span};
 /// What is charged for resting, by state, and how long a state may keep a faster one waiting.
 pub(super) struct RestCharges {
     pub(super) powers: Vec<Power>,
-    /// By state: the longest work there, and way there. For ever where it does not serve, or none is faster.
+    /// By state: the longest work there, and way there. For ever where it does not serve, or none
+    /// is faster.
     pub(super) longest: Vec<Span>,
 }
 

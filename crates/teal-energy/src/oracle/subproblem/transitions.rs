@@ -11,7 +11,8 @@ use crate::oracle::stop_bucket::StopBucket;
 use teal_types::{Power, Time};
 
 impl DeviceSubproblem<'_> {
-    /// Begins the way to another state at a time: where it is then, and what that costs as seen from a point.
+    /// Begins the way to another state at a time: where it is then, and what that costs as seen
+    /// from a point.
     pub(super) fn change(
         &self,
         own: usize,
@@ -53,7 +54,8 @@ impl DeviceSubproblem<'_> {
         })
     }
 
-    /// What going up later from a state saves at most. Who waits for a device that sleeps is charged for, behind reads only once.
+    /// What going up later from a state saves at most. Who waits for a device that sleeps is
+    /// charged for, behind reads only once.
     pub(super) fn gains(&self, state: u8) -> Power {
         let rise = self.rise(state);
         if self.serving.contains(&state) {
@@ -68,8 +70,8 @@ impl DeviceSubproblem<'_> {
         self.top.less(self.power(state))
     }
 
-    /// When it may begin to go to a state that serves and draws no less, for what comes at a point: so that it is there then, or
-    /// then.
+    /// When it may begin to go to a state that serves and draws no less, for what comes at a point:
+    /// so that it is there then, or then.
     pub(super) fn begins(&self, own: usize, spot: DeviceState, to: u8) -> Option<(Time, Time)> {
         let now = self.own[own].at;
         let route = self.routes[usize::from(spot.state)][usize::from(to)]?;
@@ -80,7 +82,8 @@ impl DeviceSubproblem<'_> {
         may.then_some((just_in_time, spot.free.max(now)))
     }
 
-    /// The way to a state that serves for a read at a point: the cheaper of both bounds, done as early as in the other.
+    /// The way to a state that serves for a read at a point: the cheaper of both bounds, done as
+    /// early as in the other.
     pub(super) fn wake(
         &self,
         own: usize,
@@ -123,7 +126,8 @@ impl DeviceSubproblem<'_> {
         })
     }
 
-    /// The ways to a state that serves for a burst that begins at a point, or as soon as it can then.
+    /// The ways to a state that serves for a burst that begins at a point, or as soon as it can
+    /// then.
     pub(super) fn wakes(
         &self,
         own: usize,

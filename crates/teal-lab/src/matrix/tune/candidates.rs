@@ -98,7 +98,8 @@ fn systems(args: &Args) -> Result<Vec<System>> {
     Ok(all)
 }
 
-/// The schedulers of a device, the one it is under first. Modelled disks have those that loop devices have.
+/// The schedulers of a device, the one it is under first. Modelled disks have those that loop
+/// devices have.
 fn schedulers(device: &Device) -> Result<Vec<String>> {
     if let Some(path) = &device.path {
         return Testbed::real(Path::new(path))?.schedulers();

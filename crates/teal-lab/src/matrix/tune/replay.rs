@@ -1,4 +1,5 @@
-//! Searches replayed on the runs of a whole matrix: how often they would have found what all runs say.
+//! Searches replayed on the runs of a whole matrix: how often they would have found what all runs
+//! say.
 
 use crate::cli::Tune as Args;
 use crate::matrix::results::read_runs;

@@ -124,7 +124,8 @@ impl Calls {
         let step = match size {
             _ if self.truncated => Step::Write,
             Some(size) if size == offset => Step::Append,
-            // Where a file ends that nobody has told of is not known: what lies on a multiple of its length is taken for a place.
+            // Where a file ends that nobody has told of is not known: what lies on a multiple of
+            // its length is taken for a place.
             None if offset > 0 && length > 0 && !offset.is_multiple_of(length) => Step::Append,
             _ if follows || offset == 0 => Step::Write,
             _ => Step::WriteRandom,

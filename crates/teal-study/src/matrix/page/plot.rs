@@ -64,7 +64,8 @@ fn axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f6
     out
 }
 
-/// Operations for each second of the device by operations for each joule; what nothing beats in both is joined by a line.
+/// Operations for each second of the device by operations for each joule; what nothing beats in
+/// both is joined by a line.
 pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
     let points = rows.iter().filter_map(|(at, row)| {
         let (rate, joules) = (row.rate_of_device?.mean, row.joules_per_thousand?.mean);
@@ -146,7 +147,8 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
     out
 }
 
-/// Joules of a thousand operations with their intervals, the most frugal first; on devices without joules operations a second. Those that cannot be told from the best are dark.
+/// Joules of a thousand operations with their intervals, the most frugal first; on devices without
+/// joules operations a second. Those that cannot be told from the best are dark.
 pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
     let has_joules = rows
         .iter()
@@ -224,7 +226,8 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
     out
 }
 
-/// Watts over the time of a run, if they are known. `modelled`: they are a model's, and so is the time.
+/// Watts over the time of a run, if they are known. `modelled`: they are a model's, and so is the
+/// time.
 pub(super) fn power(row: &Row, modelled: bool) -> String {
     let (Some(first), Some(last)) = (row.power.first(), row.power.last()) else {
         return String::new();

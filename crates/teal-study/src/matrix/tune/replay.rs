@@ -1,7 +1,9 @@
-//! A recorded matrix, replayed with its noise: how often would a search have found what all of its runs say?
+//! A recorded matrix, replayed with its noise: how often would a search have found what all of its
+//! runs say?
 //!
-//! A cell's figures are the mean of its recorded runs, on a log scale, times the noise of one of these runs, drawn; the operations a second and for each joule of a run stay together. Noise
-//! is widened by sqrt(n / (n - 1)), as runs are nearer to their own mean than to the truth.
+//! A cell's figures are the mean of its recorded runs, on a log scale, times the noise of one of
+//! these runs, drawn; the operations a second and for each joule of a run stay together. Noise is
+//! widened by sqrt(n / (n - 1)), as runs are nearer to their own mean than to the truth.
 
 use super::super::{Findings, Matrix, Run};
 use super::{Aim, Answer, Candidate, Limits, Measured, search};

@@ -1,15 +1,20 @@
-//! What a candidate that nobody has measured will probably show, from those that were: a linear model of logarithms.
+//! What a candidate that nobody has measured will probably show, from those that were: a linear
+//! model of logarithms.
 //!
 //! # The model
-//! A candidate is a set of features (its file system, each of its options, its scheduler, ...). The logarithm of its figure by the reference's of the same block is the sum of its features'
-//! weights, plus something of its own that no feature explains, plus noise. Weights are normal about zero: nothing is believed to make a difference before it has made one. All of that is
-//! normal, so what is known after measurements is, too, in closed form (Bishop, Pattern Recognition and Machine Learning, 3.3.1).
+//! A candidate is a set of features (its file system, each of its options, its scheduler, ...). The
+//! logarithm of its figure by the reference's of the same block is the sum of its features'
+//! weights, plus something of its own that no feature explains, plus noise. Weights are normal
+//! about zero: nothing is believed to make a difference before it has made one. All of that is
+//! normal, so what is known after measurements is, too, in closed form (Bishop, Pattern Recognition
+//! and Machine Learning, 3.3.1).
 //!
 //! # Guarantees
 //! 1. It depends on the measurements only, not on their order.
 //! 2. What shares no feature with anything measured has the spread that was believed before.
 
-/// Standard deviation of a feature's weight, as a logarithm: what an option usually makes of a figure.
+/// Standard deviation of a feature's weight, as a logarithm: what an option usually makes of a
+/// figure.
 const WEIGHT: f64 = 0.3;
 /// Of what is a candidate's own: options that meet.
 const OWN: f64 = 0.03;

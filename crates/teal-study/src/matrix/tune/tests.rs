@@ -134,7 +134,8 @@ fn a_search_that_is_broken_off_tells_what_whole_blocks_say() {
     assert_eq!(failed, Err("the disk is gone"));
 }
 
-/// Options of a file system, each of which does something, and all sets of up to three of them; those of one or none are measured, the others may be.
+/// Options of a file system, each of which does something, and all sets of up to three of them;
+/// those of one or none are measured, the others may be.
 fn sets(options: u32) -> Vec<Candidate> {
     let sets = (0_u32..1 << options).filter(|set| set.count_ones() <= 3);
     sets.map(|set| Candidate {
@@ -146,7 +147,8 @@ fn sets(options: u32) -> Vec<Candidate> {
     .collect()
 }
 
-/// Searches among them. `does`: what each option does, as a logarithm; `cannot`: this candidate cannot be had.
+/// Searches among them. `does`: what each option does, as a logarithm; `cannot`: this candidate
+/// cannot be had.
 fn among_sets(
     candidates: &[Candidate],
     does: &[f64],

@@ -148,7 +148,8 @@ impl Maker<'_> {
         })
     }
 
-    /// Percent of the files that are there from the beginning: `true` is all of them, 1 is one percent.
+    /// Percent of the files that are there from the beginning: `true` is all of them, 1 is one
+    /// percent.
     fn prealloc(&self, attributes: &Attributes) -> Result<u64, WmlError> {
         let Some(found) = attributes.get("prealloc") else {
             return Ok(0);
@@ -166,7 +167,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Where a fileset lies; nowhere but below the directory of the run, because what is there before is removed.
+    /// Where a fileset lies; nowhere but below the directory of the run, because what is there
+    /// before is removed.
     fn root(
         &self,
         place: Place,

@@ -19,7 +19,8 @@ impl<T: Timer> Worker<'_, T> {
         let slot = self.slot_of(op);
         if self.slots[slot].is_none() {
             let began = self.open_existing(op, slot)?;
-            // In Filebench's figures this is an operation of the flowop; in ours it stands beside them.
+            // In Filebench's figures this is an operation of the flowop; in ours it stands beside
+            // them.
             if self.shared.plan.options.strict {
                 self.did(at, began, 0);
             } else {
@@ -38,7 +39,8 @@ impl<T: Timer> Worker<'_, T> {
         }
     }
 
-    /// Where in memory a transfer of this length begins: anywhere in the thread's own, else at the start of what there is.
+    /// Where in memory a transfer of this length begins: anywhere in the thread's own, else at the
+    /// start of what there is.
     fn place(&mut self, op: &Op, len: usize) -> Went<usize> {
         if self.memsize == 0 {
             self.memory.grow(len, self.seed);

@@ -106,7 +106,8 @@ fn keep_a_log(m: &Mounted, who: &str, time: Duration, seed: u64) -> Vec<String> 
         log.write_all(line.as_bytes()).unwrap();
         log.sync_data().unwrap();
         lines.push(line);
-        // Long enough, now and then, for a line to be sent and for one of the other machine to come here.
+        // Long enough, now and then, for a line to be sent and for one of the other machine to come
+        // here.
         let pause = if rng.below(5) == 0 {
             1500 + rng.below(1500)
         } else {

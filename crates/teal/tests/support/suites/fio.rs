@@ -13,7 +13,8 @@ randseed=7
 allrandrepeat=1
 ";
 
-/// Runs jobs of `size` each in a directory on a mount; `None`, on record as skipped, where it is not installed.
+/// Runs jobs of `size` each in a directory on a mount; `None`, on record as skipped, where it is
+/// not installed.
 #[track_caller]
 pub(crate) fn fio(
     test: &str,
@@ -80,7 +81,8 @@ ioengine=mmap
 end_fsync=1
 ";
 
-/// A database that writes past the cache, many blocks at once, and two backups that read the same file through it meanwhile.
+/// A database that writes past the cache, many blocks at once, and two backups that read the same
+/// file through it meanwhile.
 pub(crate) const ASYNC_BESIDE_BUFFERED: &str = "
 [database]
 filename=database

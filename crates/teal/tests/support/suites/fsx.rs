@@ -3,8 +3,8 @@
 use super::super::{Mounted, digest, run, tool};
 use std::process::Command;
 
-// At least a byte: the suite asks for empty ranges otherwise, which are EINVAL everywhere. It has no O_DIRECT and no FALLOC_FL_ZERO_RANGE:
-// those are mixed with all the rest in `one_file.rs`.
+// At least a byte: the suite asks for empty ranges otherwise, which are EINVAL everywhere. It has
+// no O_DIRECT and no FALLOC_FL_ZERO_RANGE: those are mixed with all the rest in `one_file.rs`.
 const CONFIG: &str = "
 flen = 262144
 [opsize]
@@ -26,15 +26,16 @@ copy_file_range = 10
 posix_fallocate = 2
 ";
 
-/// On whole blocks, so that copies share them. Ranges of less than a block become empty, which posix_fallocate refuses.
+/// On whole blocks, so that copies share them. Ranges of less than a block become empty, which
+/// posix_fallocate refuses.
 const WHOLE_BLOCKS: [(&str, &str); 3] = [
     ("max = 65536", "max = 262144\nalign = 4096"),
     ("flen = 262144", "flen = 1048576"),
     ("posix_fallocate = 2", "posix_fallocate = 0"),
 ];
 
-/// Runs it on a new file of a mount, in `whole blocks` or not; the digest of what it leaves. `None`, on record as skipped, where it is
-/// not installed.
+/// Runs it on a new file of a mount, in `whole blocks` or not; the digest of what it leaves.
+/// `None`, on record as skipped, where it is not installed.
 #[track_caller]
 pub(crate) fn fsx(
     test: &str,

@@ -3,8 +3,8 @@
 use super::super::{Mounted, program, shell};
 use super::sources::sources;
 
-/// Makes one of about `bytes` of sources on a mount, and looks whether it is whole after a remount and after the daemon was killed;
-/// `false`, on record as skipped, where git is not installed.
+/// Makes one of about `bytes` of sources on a mount, and looks whether it is whole after a remount
+/// and after the daemon was killed; `false`, on record as skipped, where git is not installed.
 #[track_caller]
 pub(crate) fn git(test: &str, m: &mut Mounted, bytes: u64) -> bool {
     if program("git", &[]).is_none() {
@@ -40,7 +40,8 @@ pub(crate) fn git(test: &str, m: &mut Mounted, bytes: u64) -> bool {
         m,
         "cd repo; git checkout -q side; test ! -e more; git checkout -q -; test -e more; git clone -q . ../clone",
     );
-    // Killed after one file was synced, which takes everything before it along: the repository is as it was.
+    // Killed after one file was synced, which takes everything before it along: the repository is
+    // as it was.
     git(m, "sync clone/.git/HEAD");
     m.kill();
     m.up();

@@ -4,7 +4,8 @@ use super::super::{Mounted, PrivateMounts, closed_to_others, tool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Cases that cannot apply, as the suite names them, with the reason. `docs/semantics.md` lists the same.
+/// Cases that cannot apply, as the suite names them, with the reason. `docs/semantics.md` lists the
+/// same.
 const INAPPLICABLE: &[(&str, &str)] = &[(
     "link::link_count_max",
     "the suite asks pathconf(_PC_LINK_MAX), which Linux answers for no FUSE file system",
@@ -45,8 +46,8 @@ enum Outcome {
     Failed,
 }
 
-/// Runs every case on a mount in a [`World::open_to_all`](super::super::World::open_to_all), since some become other users; `false`, on
-/// record as skipped, where it cannot run.
+/// Runs every case on a mount in a [`World::open_to_all`](super::super::World::open_to_all), since
+/// some become other users; `false`, on record as skipped, where it cannot run.
 #[track_caller]
 pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
     let Some(suite) = tool("pjdfstest") else {
@@ -93,7 +94,8 @@ pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
         assert!(said.code == 0 && failed.is_empty(), "{failed:?}\n{said}");
         found
     };
-    // Other cases leave files open, on any file system: remounting read-only needs a run of its own.
+    // Other cases leave files open, on any file system: remounting read-only needs a run of its
+    // own.
     let remounted = run(true, "erofs");
     let mut all = run(false, "");
     all.extend(remounted);

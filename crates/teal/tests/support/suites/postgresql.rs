@@ -129,8 +129,8 @@ fn postgres_programs() -> Option<PathBuf> {
         .find(|place| needs.iter().all(|name| place.join(name).is_file()))
 }
 
-/// A cluster on a mount in a [`World::open_to_all`] keeps every acknowledged transaction over `rounds` crashes; `false`, on record as
-/// skipped, where it cannot run.
+/// A cluster on a mount in a [`World::open_to_all`] keeps every acknowledged transaction over
+/// `rounds` crashes; `false`, on record as skipped, where it cannot run.
 #[track_caller]
 pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
     if !super::super::is_user_able() {
@@ -141,7 +141,8 @@ pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
         teal_testkit::skip(test, "PostgreSQL is not installed");
         return false;
     };
-    // A world of its own for the sockets and the home: the mount is borrowed mutably while the cluster lives.
+    // A world of its own for the sockets and the home: the mount is borrowed mutably while the
+    // cluster lives.
     let outer = World::open_to_all();
     rustix::fs::chmod(m.point(), rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
     let mut cluster = Cluster {
