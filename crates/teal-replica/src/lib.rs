@@ -6,11 +6,11 @@
 //! 2. *Nothing is mixed*: a state of the server is installed component by component, and never over
 //!    one that is dirty or in flight here.
 //! 3. *Absent is not unreachable*: what only the server has is noted as absent; reading it fetches
-//!    it or fails with [`FsError::Unreachable`], and is never an empty file or a missing name.
+//!    it or fails with `Unreachable`, and is never an empty file or a missing name.
 //! 4. *Nobody waits for the server* who does not need something that only it has.
 //!
 //! # How
-//! 1. [`note`] beside each object says what is dirty, what is in flight in a batch, what is absent.
+//! 1. `note` beside each object says what is dirty, what is in flight in a batch, what is absent.
 //!    `changes` sets it as operations change objects.
 //! 2. A flush (`flush`) takes a cut: under the exclusive namespace lock, what is dirty goes in
 //!    flight, and becomes operations (`cut`); then content is read and sent in chunks (`content`),

@@ -3,7 +3,7 @@
 //!
 //! # The file `owner`
 //! The file is there while a process measures, and that process holds a lock (`flock`) on it: one
-//! line of JSON, [`Owner`]. A file without a lock is of a process that was killed. What that has
+//! line of JSON, `Owner`. A file without a lock is of a process that was killed. What that has
 //! left has its token in its name (modelled disks, control groups), or is mounted at `mount` below
 //! the directory.
 //!

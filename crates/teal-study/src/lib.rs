@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through
-//!    [`trace::Recorder`].
+//!    `teal_trace::Recorder`.
 
 pub mod characterise;
 pub mod days;

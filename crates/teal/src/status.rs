@@ -125,7 +125,10 @@ fn show_upstream(u: &UpstreamShown) {
             "  server   connected; history applied up to commit {}",
             u.seen
         ),
-        (_, Some(why)) if u.denied => say!("  server   REFUSES this machine: {why}"),
+        (_, Some(why)) if u.denied => {
+            let why = why.strip_prefix("the server refuses: ").unwrap_or(why);
+            say!("  server   REFUSES this machine: {why}");
+        }
         (_, Some(why)) => say!("  server   out of reach: {why}"),
     }
     if let Some(why) = &u.stuck {

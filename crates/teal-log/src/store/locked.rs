@@ -194,7 +194,7 @@ impl Locked<'_> {
     }
 
     /// Makes a new object with a number of the caller's choice, which no object has, nor
-    /// [leaves](Store::is_leaving).
+    /// leaves (`Store::is_leaving`).
     ///
     /// # Errors
     /// What reading what is left of an object that had the number met; nothing has changed then.

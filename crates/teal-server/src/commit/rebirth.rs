@@ -141,16 +141,38 @@ impl Work<'_> {
         let Some((_, Some(row))) = self.txn.object_at(object, seen)? else {
             return Ok(None);
         };
-        // Not as it was at its end: whoever replaced it had seen that.
-        self.restore(
-            object,
-            &Last {
-                row,
-                at: seen,
-                link: None,
-            },
-        )?;
+        // Not as it was at its end: the machine that replaced it had seen that.
+        let mut as_seen = Last {
+            row,
+            at: seen,
+            link: None,
+        };
+        self.differs_from_its_end(object, &mut as_seen)?;
+        self.restore(object, &as_seen)?;
         Ok(Some(successor))
+    }
+
+    /// Notes what of a state that is about to be restored differs from the last one in history, so
+    /// that history at this commit says what is restored, and no replica takes content that it has
+    /// of the last state for this one.
+    fn differs_from_its_end(&mut self, object: ObjectNo, restored: &mut Last) -> Outcome<()> {
+        let Some(end) = self.last(object)? else {
+            return Ok(());
+        };
+        if end.row.data_seq != restored.row.data_seq {
+            let size = end.row.size.max(restored.row.size);
+            restored.row.data_seq = self.seq;
+            self.changed.entry(object).or_default().add(0, size);
+        }
+        let at_end = self.txn.xattrs_at(object, end.at)?;
+        let as_seen = self.txn.xattrs_at(object, restored.at)?;
+        for (name, _, value) in at_end {
+            self.xattrs.entry((object, name)).or_insert(value);
+        }
+        for (name, ..) in as_seen {
+            self.xattrs.entry((object, name)).or_insert(None);
+        }
+        Ok(())
     }
 
     fn beside(&mut self, object: ObjectNo, (successor, name): (ObjectNo, &Name)) {

@@ -11,6 +11,7 @@ on_both! {
     the_copy_is_where_the_saved_file_is_now
     a_name_in_the_root_for_want_of_a_better_one_is_not_taken_up
     the_copy_has_what_its_author_had_seen
+    history_has_the_copy_as_its_author_had_seen_it
     what_was_saved_and_removed_leaves_the_change_under_its_name
 }
 
@@ -189,6 +190,21 @@ fn the_copy_has_what_its_author_had_seen(mut world: World) {
     assert_eq!(world.desk.read_named(dir, COPY), b"x");
     assert_eq!(world.desk.look(file).unwrap().attributes.perm, 0o600);
     assert_eq!(world.desk.conflict_kinds(), [Content]);
+}
+
+fn history_has_the_copy_as_its_author_had_seen_it(mut world: World) {
+    let (dir, file) = shared(&mut world);
+    let ops = [world.laptop.write(file, b"92345678")];
+    world.laptop.commit(&ops);
+    world.laptop.pull();
+    save(&mut world.laptop, file, &link(dir, "a"), b"saved");
+    // The copy keeps the first byte, which was another one when the file was saved over.
+    let ops = [world.desk.overwrite(file, 3, 1, b"xy")];
+    world.desk.commit(&ops);
+    let copy = world.desk.look(file).unwrap();
+    assert_eq!(world.desk.read_named(dir, COPY), b"1xy");
+    let (_, past) = world.desk.past(file, copy.data_seq).unwrap();
+    assert_eq!(past, b"1xy");
 }
 
 fn what_was_saved_and_removed_leaves_the_change_under_its_name(mut world: World) {

@@ -77,6 +77,8 @@ fn mount_options_that_mean_nothing_are_refused_with_their_range() {
         ("uring=maybe", &["uring=auto|on|off"]),
         ("ro=1", &["takes no value"]),
         ("noatime=yes", &["takes no value"]),
+        ("suid=1", &["takes no value"]),
+        ("dev=yes", &["takes no value"]),
         ("threads=0", &["whole number", "threads=4"]),
         ("threads=many", &["whole number"]),
     ] {
