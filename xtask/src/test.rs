@@ -105,7 +105,7 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     Ok(summary.is_good())
 }
 
-/// Where programs get their directories.
+/// Returns where programs get their directories.
 fn rooms(target: &Path) -> Result<Rooms> {
     // On a disk also where /tmp is memory.
     let open = Some(PathBuf::from("/var/tmp"))

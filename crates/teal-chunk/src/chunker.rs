@@ -51,8 +51,8 @@ impl Sizes {
         self.max
     }
 
-    /// Where the first chunk of `bytes` ends. The answer is final if `bytes` reaches the end of the
-    /// content or holds `max` bytes.
+    /// Returns where the first chunk of `bytes` ends. The answer is final if `bytes` reaches the
+    /// end of the content or holds `max` bytes.
     fn first_cut(self, bytes: &[u8]) -> usize {
         let mut cutter = FastCDC::new(bytes, self.min, self.avg, self.max);
         cutter.next().map_or(0, |chunk| chunk.length)
@@ -92,7 +92,7 @@ impl<R: Read> ChunkStream<R> {
         }
     }
 
-    /// What it reads from.
+    /// Returns what it reads from.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }

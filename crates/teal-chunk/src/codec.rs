@@ -44,7 +44,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
     out.extend(sum.to_le_bytes());
 }
 
-/// Whether the bytes end with the CRC32C of those before.
+/// Returns whether the bytes end with the CRC32C of those before.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk()

@@ -158,7 +158,7 @@ impl ChunkStore {
         })
     }
 
-    /// Whether there are so many small packs that a merge would leave fewer.
+    /// Returns whether there are so many small packs that a merge would leave fewer.
     pub fn is_scattered(&self) -> bool {
         !scattered(&self.0.state.read(), self.0.pack_target).is_empty()
     }

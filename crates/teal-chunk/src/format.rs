@@ -83,7 +83,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Where header and payload lie. The codecs keep entries inside `u32`.
+    /// Returns where header and payload lie. The codecs keep entries inside `u32`.
     pub(crate) fn span(&self) -> std::ops::Range<u64> {
         let start = u64::from(self.offset);
         start..start + chunk::BYTES as u64 + u64::from(self.stored)

@@ -164,7 +164,7 @@ impl Opening {
     }
 }
 
-/// What the object of this pack is.
+/// Returns what the object of this pack is.
 fn look(shelf: &dyn Shelf, domain: &Domain, id: PackId, bytes: u64) -> Result<Found, ChunkError> {
     if bytes > PACK_MAX {
         return Ok(Found::Stranger("too long for a pack"));

@@ -31,8 +31,8 @@ impl PackBuilder {
         }
     }
 
-    /// Whether a chunk of this encoded length still fits a pack of about `target` bytes. Into an
-    /// empty one every chunk fits.
+    /// Returns whether a chunk of this encoded length still fits a pack of about `target` bytes.
+    /// Into an empty one every chunk fits.
     pub(crate) fn has_room(&self, encoded: usize, target: usize) -> bool {
         let end =
             self.bytes.len() + encoded + (self.entries.len() + 1) * table::ROW + table::FOOTER;
@@ -40,7 +40,7 @@ impl PackBuilder {
             || (end <= target && end as u64 <= PACK_MAX && self.entries.len() < PACK_CHUNKS_MAX)
     }
 
-    /// Whether all of these still fit, as [`has_room`](Self::has_room).
+    /// Returns whether all of these still fit, as [`has_room`](Self::has_room).
     pub(crate) fn has_room_for(&self, chunks: &[Entry], target: usize) -> bool {
         let bytes: u64 = chunks
             .iter()

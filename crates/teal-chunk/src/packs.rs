@@ -61,8 +61,8 @@ impl Packs {
         }
     }
 
-    /// Whether a client may still name a chunk of the pack that was here, or that it was told of,
-    /// after `since`.
+    /// Returns whether a client may still name a chunk of the pack that was here, or that it was
+    /// told of, after `since`.
     pub(crate) fn is_young(&self, slot: Slot, since: Duration) -> bool {
         self.last_use(slot) > since
     }

@@ -83,12 +83,12 @@ impl Pin {
         Ok(())
     }
 
-    /// How many pins these are; a chunk may be among them more than once.
+    /// Returns how many pins these are; a chunk may be among them more than once.
     pub fn len(&self) -> usize {
         self.halves.len()
     }
 
-    /// Whether it pins nothing.
+    /// Returns whether it pins nothing.
     pub fn is_empty(&self) -> bool {
         self.halves.is_empty()
     }

@@ -144,7 +144,7 @@ impl ChunkStore {
         packs
     }
 
-    /// What a pack holds; `None` if it has been collected.
+    /// Returns what a pack holds; `None` if it has been collected.
     fn entries_of(&self, pack: PackId) -> Result<Option<Vec<Entry>>, ChunkError> {
         let Some(found) = self.pack(pack) else {
             return Ok(None);

@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Whether the chunk can be had, as far as is known.
+    /// Returns whether the chunk can be had, as far as is known.
     pub(crate) fn has(&self, half: &Half) -> bool {
         self.index.get(half).is_some_and(|known| !known.is_bad())
     }
@@ -102,8 +102,8 @@ impl ChunkStore {
         &self.0.domain
     }
 
-    /// Which of these chunks are here. What is said to be here stays for the grace of a collection;
-    /// after that, until it is [pinned](Self::pin), it may go.
+    /// Returns which of these chunks are here. What is said to be here stays for the grace of a
+    /// collection; after that, until it is [pinned](Self::pin), it may go.
     pub fn have(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let (state, now) = (self.0.state.read(), self.now());
         let is_here = |chunk: &ChunkId| match state.index.get(&Half::of(chunk)) {
@@ -118,8 +118,8 @@ impl ChunkStore {
         chunks.iter().map(is_here).collect()
     }
 
-    /// Which of these chunks are here, for nobody who is going to name them: they may be collected
-    /// at once.
+    /// Returns which of these chunks are here, for nobody who is going to name them: they may be
+    /// collected at once.
     pub fn peek(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let state = self.0.state.read();
         chunks
@@ -133,12 +133,12 @@ impl ChunkStore {
         self.0.shelf.free_bytes()
     }
 
-    /// Where the packs are, for people.
+    /// Returns where the packs are, for people.
     pub fn place(&self) -> String {
         self.0.shelf.place()
     }
 
-    /// What the store holds now.
+    /// Returns what the store holds now.
     pub fn holding(&self) -> Holding {
         let state = self.0.state.read();
         let (packs, bytes) = state
@@ -153,7 +153,7 @@ impl ChunkStore {
         }
     }
 
-    /// What has been done since the store was opened.
+    /// Returns what has been done since the store was opened.
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
     }
@@ -167,7 +167,7 @@ impl ChunkStore {
         }
     }
 
-    /// What is known of a pack; `None` if it has been collected.
+    /// Returns what is known of a pack; `None` if it has been collected.
     pub(crate) fn pack(&self, id: PackId) -> Option<Pack> {
         let state = self.0.state.read();
         state.packs.get(state.packs.find(id)?).copied()

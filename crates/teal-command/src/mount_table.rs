@@ -27,7 +27,7 @@ impl Mount {
     }
 }
 
-/// What is mounted, in the order in which it was.
+/// Returns what is mounted, in the order in which it was.
 pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     let line = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -76,7 +76,7 @@ fn unescaped(point: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is mounted in this process's namespace, in the order in which it was.
+/// Returns what is mounted in this process's namespace, in the order in which it was.
 pub fn all() -> Result<Vec<Mount>> {
     const FILE: &str = "/proc/self/mountinfo";
     Ok(parse(&std::fs::read(FILE).context(FILE)?))

@@ -91,7 +91,7 @@ pub fn place(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf, PathB
     Ok((dir, store))
 }
 
-/// Where the bytes of a modelled disk lie, unless it was told otherwise.
+/// Returns where the bytes of a modelled disk lie, unless it was told otherwise.
 pub fn disk_image(name: &str) -> Result<PathBuf> {
     // No HOME where systemd starts programs.
     let data =

@@ -155,7 +155,7 @@ impl Drive {
         Ok(Self::of(disk, store, clock, label))
     }
 
-    /// What the drive on a disk says of itself. Reads only; somebody may be using the disk
+    /// Returns what the drive on a disk says of itself. Reads only; somebody may be using the disk
     /// meanwhile, so that an error need not last.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Drive {
         }
     }
 
-    /// Whether an open store is a drive's, which is not to be mounted.
+    /// Returns whether an open store is a drive's, which is not to be mounted.
     pub fn is_one(store: &Store) -> bool {
         store
             .note(LABEL)
@@ -213,7 +213,7 @@ impl Drive {
         &self.store.superblock().label
     }
 
-    /// What it says of itself.
+    /// Returns what it says of itself.
     pub fn label(&self) -> DriveLabel {
         *self.label.lock()
     }
@@ -255,8 +255,8 @@ impl Drive {
         self.store.close()
     }
 
-    /// Whether something is being written to it: what was asked for, or what that causes, as when
-    /// its log is cleaned.
+    /// Returns whether something is being written to it: what was asked for, or what that causes,
+    /// as when its log is cleaned.
     pub fn is_written(&self) -> bool {
         self.writing.load(Ordering::Acquire) > 0
     }
@@ -266,7 +266,7 @@ impl Drive {
         WriteInProgress(&self.writing)
     }
 
-    /// Whether it has failed to write, and takes nothing any more.
+    /// Returns whether it has failed to write, and takes nothing any more.
     pub fn is_failed(&self) -> bool {
         self.store.is_poisoned()
     }
@@ -279,7 +279,8 @@ impl Drive {
         self.disk.read_at(Sector::new(0), &mut [0; 4096])
     }
 
-    /// Whether what is put on it can be found again: it was not deleted meanwhile, or cut short.
+    /// Checks whether what is put on it can be found again: it was not deleted meanwhile, or cut
+    /// short.
     ///
     /// # Errors
     /// What has become of it.

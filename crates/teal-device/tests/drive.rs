@@ -52,7 +52,7 @@ fn whole(drive: &Drive, no: ObjectNo, at: u64, content: &[u8]) {
     );
 }
 
-/// What is found of the first `SIZE` bytes, and whether it is as in `content`.
+/// Returns what is found of the first `SIZE` bytes, and whether it is as in `content`.
 fn found(drive: &Drive, at: u64, content: &[u8]) -> Vec<(u64, u64)> {
     let found = drive.read(A, seq(at), 0, SIZE).unwrap();
     assert!(found.spoiled.is_empty());

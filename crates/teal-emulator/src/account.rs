@@ -32,8 +32,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// What came since an earlier state of the same account: each use with its count, time and
-    /// energy.
+    /// Returns what came since an earlier state of the same account: each use with its count, time
+    /// and energy.
     pub fn since(&self, earlier: &Self) -> (Requests, Vec<(Use, u64, Span, Energy)>) {
         let (now, then) = (&self.requests, &earlier.requests);
         let requests = Requests {

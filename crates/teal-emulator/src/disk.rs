@@ -127,7 +127,7 @@ impl<D: Disk> EmulatedDisk<D> {
         })
     }
 
-    /// What the log of such a disk begins with.
+    /// Returns what the log of such a disk begins with.
     pub fn header(setup: &Setup, pace: &Pace) -> Header {
         Header {
             profile: setup.profile().name.clone(),
@@ -142,7 +142,7 @@ impl<D: Disk> EmulatedDisk<D> {
         &self.model
     }
 
-    /// Whether writes are answered before they are on the surface.
+    /// Returns whether writes are answered before they are on the surface.
     pub fn has_cache(&self) -> bool {
         self.header.write_cache > 0
     }

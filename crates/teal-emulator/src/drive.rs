@@ -108,7 +108,7 @@ impl Drive {
         &self.model
     }
 
-    /// Where it rests, or will.
+    /// Returns where it rests, or will.
     pub fn power(&self) -> Power {
         self.power
     }

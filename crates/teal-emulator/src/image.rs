@@ -43,7 +43,7 @@ const CONTROL: u64 = 4;
 
 /// Who started the disk.
 pub trait Owner: Sync {
-    /// What the file `stat` holds.
+    /// Returns what the file `stat` holds.
     fn stat(&self) -> Vec<u8>;
 
     /// Follows a command.
@@ -96,7 +96,7 @@ impl<D, O> std::fmt::Debug for ImageFs<'_, D, O> {
 }
 
 impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
-    /// What is to be asked of the kernel.
+    /// Returns what is to be asked of the kernel.
     pub fn config() -> InitConfig {
         let defaults = InitConfig::default();
         // Asynchronous direct I/O: the loop device does not wait for one request before it sends

@@ -97,7 +97,7 @@ impl Pace {
         }
     }
 
-    /// Whether waiting takes time.
+    /// Returns whether waiting takes time.
     pub fn is_real(&self) -> bool {
         matches!(self, Self::Real { .. })
     }

@@ -147,7 +147,7 @@ impl Setup {
         self.spin_down
     }
 
-    /// Whether writes are answered before they are on the surface.
+    /// Returns whether writes are answered before they are on the surface.
     pub fn has_cache(&self) -> bool {
         self.profile.electronics.write_cache > Bytes::default()
     }

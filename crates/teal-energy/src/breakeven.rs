@@ -52,12 +52,12 @@ impl RoundTrip {
         Some(Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).max(self.time))
     }
 
-    /// What an idle time costs asleep; it is at least both ways long.
+    /// Returns what an idle time costs asleep; it is at least both ways long.
     pub fn sleeping(&self, idle: Span) -> Energy {
         self.energy + self.asleep * idle.less(self.time)
     }
 
-    /// What an idle time costs awake.
+    /// Returns what an idle time costs awake.
     pub fn staying(&self, idle: Span) -> Energy {
         self.awake * idle
     }

@@ -48,11 +48,11 @@ impl DeviceSet {
     pub const fn without(self, device: DeviceId) -> Self {
         Self(self.0 & !(1 << device.0))
     }
-    /// Whether a device is in it.
+    /// Returns whether a device is in it.
     pub const fn has(self, device: DeviceId) -> bool {
         self.0 & 1 << device.0 != 0
     }
-    /// Whether no device is in it.
+    /// Returns whether no device is in it.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

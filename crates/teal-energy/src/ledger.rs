@@ -72,7 +72,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What it cost, rounded to the nearest microjoule.
+    /// Returns what it cost, rounded to the nearest microjoule.
     pub fn energy(&self) -> Energy {
         let microjoules = (self.femtojoules + PER_MICROJOULE / 2) / PER_MICROJOULE;
         Energy::microjoules(u64::try_from(microjoules).unwrap_or(u64::MAX))

@@ -295,7 +295,7 @@ impl Mechanics {
             .map_or(Span::ZERO, |rate| rate.span(count * SECTOR))
     }
 
-    /// What it draws while it is ready and does nothing asked for.
+    /// Returns what it draws while it is ready and does nothing asked for.
     pub fn ready_power(&self) -> Power {
         self.active.rotate
     }

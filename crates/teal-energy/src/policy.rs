@@ -180,7 +180,7 @@ pub trait Policy {
     /// Its name in tables.
     fn name(&self) -> &'static str;
 
-    /// Which device of `ask.copies` serves a read.
+    /// Returns which device of `ask.copies` serves a read.
     fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId;
 
     /// A read was served.

@@ -87,7 +87,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What it is doing, as of the last event.
+    /// Returns what it is doing, as of the last event.
     pub fn place(&self) -> Place {
         self.place
     }

@@ -27,7 +27,7 @@ impl Rate {
         let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(self.0.into());
         Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
-    /// What passes in `span`, rounded down.
+    /// Returns what passes in `span`, rounded down.
     pub fn bytes(self, span: Span) -> u64 {
         let bytes = u128::from(self.0) * u128::from(span.get()) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)

@@ -88,7 +88,7 @@ impl Job {
     pub fn time(&self) -> Span {
         self.0.iter().map(|part| part.time).sum()
     }
-    /// What it costs, rounded once.
+    /// Returns what it costs, rounded once.
     pub fn energy(&self) -> Energy {
         let exact: Femtojoules = self.0.iter().map(Part::femtojoules).sum();
         Energy::microjoules(

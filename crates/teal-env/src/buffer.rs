@@ -37,7 +37,7 @@ impl Buffer {
         }
     }
 
-    /// What it could hold.
+    /// Returns what it could hold.
     fn capacity(&self) -> usize {
         self.bytes.len() - ALIGN
     }

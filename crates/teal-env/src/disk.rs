@@ -67,14 +67,14 @@ pub trait Disk: Send + Sync {
     /// `StorageFull` when the host has no room; nothing changed then.
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()>;
 
-    /// What the host has left for a [sparse](DiskShape::sparse) disk; `None` where nothing bounds
-    /// it, or that is not known. It reads nothing of the disk itself.
+    /// Returns what the host has left for a [sparse](DiskShape::sparse) disk; `None` where nothing
+    /// bounds it, or that is not known. It reads nothing of the disk itself.
     fn host_room(&self) -> Option<HostRoom> {
         None
     }
 
-    /// Whether what is written can be found again by whoever opens it next: nobody has deleted it
-    /// meanwhile, or cut it short.
+    /// Checks whether what is written can be found again by whoever opens it next: nobody has
+    /// deleted it meanwhile, or cut it short.
     ///
     /// # Errors
     /// What has become of it.

@@ -254,7 +254,7 @@ fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
 }
 
 impl FileDisk {
-    /// Whether the device can be pointed to this memory.
+    /// Returns whether the device can be pointed to this memory.
     fn suits(&self, memory: &[u8]) -> bool {
         memory
             .as_ptr()

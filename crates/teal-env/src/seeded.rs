@@ -31,13 +31,13 @@ macro_rules! seeded_bugs {
             SEEDED.store(bug.map_or(0, |bug| bug as u8 + 1), std::sync::atomic::Ordering::SeqCst);
         }
 
-        /// Whether this bug is switched on.
+        /// Returns whether this bug is switched on.
         #[cfg(feature = "seeded-bugs")]
         pub(crate) fn bug(bug: Bug) -> bool {
             SEEDED.load(std::sync::atomic::Ordering::SeqCst) == bug as u8 + 1
         }
 
-        /// Whether this bug is switched on: never.
+        /// Returns whether this bug is switched on: never.
         #[cfg(not(feature = "seeded-bugs"))]
         pub(crate) const fn bug(_: Bug) -> bool {
             false

@@ -445,7 +445,7 @@ impl Serve for Mirror {
     }
 }
 
-/// What `teal-mount` asks of the kernel.
+/// Returns what `teal-mount` asks of the kernel.
 fn config(rings: bool) -> InitConfig {
     let defaults = InitConfig::default();
     let wanted = defaults.wanted

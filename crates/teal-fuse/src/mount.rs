@@ -189,7 +189,7 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub fn point(&self) -> &Path {
         &self.point
     }
@@ -252,8 +252,8 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
 /// A question that is interrupted is asked so often.
 const INTERRUPTED_MAX: u32 = 10;
 
-/// Whether a mount at `point` has lost its server. The kernel answers `stat` from its cache even
-/// then; `statfs` asks the server.
+/// Returns whether a mount at `point` has lost its server. The kernel answers `stat` from its cache
+/// even then; `statfs` asks the server.
 pub fn is_dead(point: &Path) -> bool {
     // A request that was on its way to a worker when the server died is interrupted, over rings;
     // the next is told.

@@ -36,7 +36,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// Whether the kernel took it.
+    /// Returns whether the kernel took it.
     pub fn is_delivered(self) -> bool {
         self == Self::Delivered
     }
@@ -108,8 +108,8 @@ impl Reply {
         let _ = self.send(0, &[]);
     }
 
-    /// Whether the kernel waits for an answer; not so for forgets and interrupts, whose [`Reply`]
-    /// is simply dropped.
+    /// Returns whether the kernel waits for an answer; not so for forgets and interrupts, whose
+    /// [`Reply`] is simply dropped.
     pub fn is_due(&self) -> bool {
         self.due
     }
@@ -250,7 +250,7 @@ impl Reply {
         );
     }
 
-    /// What was negotiated.
+    /// Returns what was negotiated.
     pub(crate) fn init(mut self, out: &abi::fuse_init_out) -> Delivery {
         self.send(0, &[out.as_bytes()])
     }
@@ -288,7 +288,7 @@ impl Drop for Reply {
     }
 }
 
-/// Whether the kernel accepts an answer; it may go without one for an interrupt.
+/// Returns whether the kernel accepts an answer; it may go without one for an interrupt.
 pub(crate) fn takes_answer(opcode: u32) -> bool {
     !matches!(
         opcode,

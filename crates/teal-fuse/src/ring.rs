@@ -77,12 +77,12 @@ struct Queue {
     ready: AtomicUsize,
 }
 
-/// How many queues the kernel wants.
+/// Returns how many queues the kernel wants.
 fn queues() -> Option<usize> {
     count(&std::fs::read_to_string(POSSIBLE).ok()?)
 }
 
-/// How many processors a list like `0-3,8` names.
+/// Returns how many processors a list like `0-3,8` names.
 fn count(list: &str) -> Option<usize> {
     let of = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

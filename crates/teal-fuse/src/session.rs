@@ -151,12 +151,12 @@ impl Session {
         }
     }
 
-    /// What was agreed on.
+    /// Returns what was agreed on.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
     }
 
-    /// Whether requests come over rings.
+    /// Returns whether requests come over rings.
     pub fn is_over_rings(&self) -> bool {
         self.rings.is_some()
     }

@@ -220,7 +220,7 @@ impl Drop for Mounted {
     }
 }
 
-/// What the session ended with; that it does not end is a failure and no hang.
+/// Returns what the session ended with; that it does not end is a failure and no hang.
 fn join(server: JoinHandle<Result<(), SessionError>>) -> Result<(), SessionError> {
     for _ in 0..3000 {
         if server.is_finished() {
@@ -394,7 +394,7 @@ fn a_session_that_never_ran_leaves_no_mount() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// How many mounts lie at a directory, one over the other.
+/// Returns how many mounts lie at a directory, one over the other.
 fn mounts_at(dir: &Path) -> usize {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     table

@@ -95,7 +95,7 @@ fn matrix(dir: &Path) -> Result<Option<Matrix>> {
     }
 }
 
-/// What two results have different, of what they have kept.
+/// Returns what two results have different, of what they have kept.
 fn between(before: &Path, after: &Path) -> Result<Differences> {
     let (Some(a), Some(b)) = (matrix(before)?, matrix(after)?) else {
         return Ok(Differences::default());
@@ -275,7 +275,7 @@ fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What two outputs have different. What only one of them says is not.
+/// Returns what two outputs have different. What only one of them says is not.
 fn of_outputs(one: &Value, two: &Value) -> Differences {
     let mut all = Differences::default();
     let differ = |key: &str| !one[key].is_null() && !two[key].is_null() && one[key] != two[key];

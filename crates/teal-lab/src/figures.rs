@@ -36,7 +36,7 @@ fn later(run: &Run) -> u64 {
     run.requests - run.first
 }
 
-/// What to print for people.
+/// Returns what to print for people.
 pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
     let mut out = Vec::new();
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();

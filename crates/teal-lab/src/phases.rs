@@ -183,8 +183,8 @@ impl PhasesBench {
         checked.with_context(|| format!("system {}", subject.name))
     }
 
-    /// What is not there yet, in the order in which it is measured: all file systems of a group,
-    /// then the next group.
+    /// Returns what is not there yet, in the order in which it is measured: all file systems of a
+    /// group, then the next group.
     fn todo(&self, cells: &[Cell]) -> Vec<(Subject, Group)> {
         let has = |subject: &Subject, group: Group| {
             cells

@@ -353,7 +353,7 @@ fn measure(row: &Row, made: &Made, template: &Path, path: &Path, rounds: usize) 
     std::fs::remove_file(path).unwrap();
 }
 
-/// What this thread has spent on a processor: the machine may have more to do.
+/// Returns what this thread has spent on a processor: the machine may have more to do.
 fn on_cpu() -> Duration {
     let spent = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(spent.split_whitespace().next().unwrap().parse().unwrap())

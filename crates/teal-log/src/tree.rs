@@ -234,7 +234,7 @@ fn load(
     }
 }
 
-/// Which item of an interior node leads to `key`.
+/// Returns which item of an interior node leads to `key`.
 fn route(items: &[(u64, Child)], key: u64) -> usize {
     items
         .partition_point(|(first, _)| *first <= key)

@@ -236,7 +236,7 @@ fn failed_sync(turn: u64) -> Result<(), String> {
     }
 }
 
-/// How many lives until the bug is noticed.
+/// Returns how many lives until the bug is noticed.
 fn caught(bug: Option<Bug>, lives: u64) -> Option<(u64, String)> {
     seed(bug);
     let noticed = (0..lives).find_map(|turn| {

@@ -87,7 +87,7 @@ impl Memory {
         Self::default()
     }
 
-    /// What a power cut now would leave, as a store of its own; this one goes on.
+    /// Returns what a power cut now would leave, as a store of its own; this one goes on.
     #[must_use]
     pub fn crash(&self) -> Self {
         let mut state = self.0.read().clone();

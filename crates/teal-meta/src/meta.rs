@@ -120,7 +120,7 @@ pub trait Read {
     fn object(&self, object: ObjectNo) -> Result<Option<ObjectRow>>;
     /// Live objects behind `after`, at most `limit`.
     fn objects_after(&self, after: ObjectNo, limit: usize) -> Result<Vec<ObjectNo>>;
-    /// Where a live name leads.
+    /// Returns where a live name leads.
     fn entry(&self, link: &Link) -> Result<Option<EntryRow>>;
     /// Live names of a directory behind `after`, at most `limit`.
     fn entries_after(
@@ -158,7 +158,7 @@ pub trait Read {
     /// The names of a directory after the commit `at`: those of its newest snapshot at or before
     /// that, with what has changed since.
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames>;
-    /// What was last counted of a directory's names; zeros if nothing was.
+    /// Returns what was last counted of a directory's names; zeros if nothing was.
     fn tally(&self, dir: ObjectNo) -> Result<Tally>;
     /// The newest row at or before `at` of each extended attribute the object has ever had.
     fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
@@ -192,7 +192,7 @@ pub trait Read {
     fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>>;
     /// The highest batch of an incarnation within the history up to `to`; 0 if there is none.
     fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64>;
-    /// What a replica has staged.
+    /// Returns what a replica has staged.
     fn staged(&self, replica: u32) -> Result<Vec<StagedPart>>;
     /// The bytes of a staged part.
     fn staged_part(

@@ -242,17 +242,17 @@ impl Mount {
         self.watch.set(watcher);
     }
 
-    /// Whether all that programs ask comes as requests.
+    /// Returns whether all that programs ask comes as requests.
     pub fn is_observed(&self) -> bool {
         self.observed
     }
 
-    /// Whether requests come over `io_uring`.
+    /// Returns whether requests come over `io_uring`.
     pub fn is_over_rings(&self) -> bool {
         self.session.is_over_rings()
     }
 
-    /// How many requests of each kind have come, by name.
+    /// Returns how many requests of each kind have come, by name.
     pub fn requests(&self) -> Vec<(String, u64)> {
         self.requests.list()
     }

@@ -40,7 +40,7 @@ fn caller(header: &Header) -> Caller {
     }
 }
 
-/// Who makes something. The kernel leaves the umask to us (`DONT_MASK`).
+/// Returns who makes something. The kernel leaves the umask to us (`DONT_MASK`).
 fn maker(header: &Header, umask: u32) -> Caller {
     Caller {
         umask: (umask & 0o777) as u16,
@@ -48,8 +48,8 @@ fn maker(header: &Header, umask: u32) -> Caller {
     }
 }
 
-/// Where a store is a copy, a number can come to mean another object, of another birth: then the
-/// kernel keeps nothing of the one before.
+/// Returns where a store is a copy, a number can come to mean another object, of another birth:
+/// then the kernel keeps nothing of the one before.
 fn generation(attr: &Attr) -> u64 {
     if attr.object == ObjectNo::ROOT {
         return 0;
@@ -181,7 +181,7 @@ impl Mount {
         }
     }
 
-    /// What the kernel may do with a file that is opened.
+    /// Returns what the kernel may do with a file that is opened.
     fn open_flags(&self) -> OpenFlags {
         if self.observed {
             OpenFlags::DIRECT_IO | OpenFlags::NOFLUSH

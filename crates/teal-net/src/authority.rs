@@ -78,7 +78,7 @@ impl ServerIdentity {
         Self::load(&path)?.ok_or_else(|| unfit(path)("it went away".to_owned()))
     }
 
-    /// What clients are given to know this server by.
+    /// Returns what clients are given to know this server by.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -148,8 +148,8 @@ impl ServerIdentity {
         Ok((certificate.der().clone(), validity))
     }
 
-    /// Who holds `certificate`, and from when to when; `None` unless this authority signed it for a
-    /// client.
+    /// Returns who holds `certificate`, and from when to when; `None` unless this authority signed
+    /// it for a client.
     pub(crate) fn recognise(
         &self,
         certificate: &CertificateDer<'_>,

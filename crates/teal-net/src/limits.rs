@@ -91,7 +91,7 @@ impl TokenBucket {
         })
     }
 
-    /// Whether a new bucket would do as well.
+    /// Returns whether a new bucket would do as well.
     pub(crate) fn is_full(&self, now: Duration) -> bool {
         self.paid <= now
     }

@@ -53,7 +53,7 @@ impl CertificateValidity {
         }
     }
 
-    /// What the certificate is good for when the clock shows `now`.
+    /// Returns what the certificate is good for when the clock shows `now`.
     pub(crate) fn standing(self, now: u64) -> CertificateAge {
         let due = self
             .issued

@@ -191,7 +191,7 @@ impl Acl {
         mode
     }
 
-    /// Whether nine permission bits say all of it.
+    /// Returns whether nine permission bits say all of it.
     pub(crate) fn is_mode(&self) -> bool {
         self.0.len() == 3
     }

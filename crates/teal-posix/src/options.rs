@@ -16,7 +16,7 @@ pub enum AtimePolicy {
 }
 
 impl AtimePolicy {
-    /// Whether reading at `now` changes an access time.
+    /// Returns whether reading at `now` changes an access time.
     pub(crate) fn is_due(
         self,
         atime: Timestamp,

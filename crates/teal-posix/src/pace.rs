@@ -63,7 +63,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// What to do now.
+    /// Returns what to do now.
     pub(crate) fn pace(&self, look: &Look) -> Pace {
         let space = &look.space;
         if self.futile_at == Some(look.written) {

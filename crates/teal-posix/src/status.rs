@@ -63,7 +63,8 @@ pub struct Remaining {
 }
 
 impl FileSystem {
-    /// What `statfs` shows. There is no limit on objects but space: one takes a sector at least.
+    /// Returns what `statfs` shows. There is no limit on objects but space: one takes a sector at
+    /// least.
     pub fn statfs(&self) -> StatFs {
         let space = self.store().space();
         let files_free = space.free / teal_types::SECTOR;

@@ -36,7 +36,8 @@ pub const DEVICE_NAME_MAX: usize = 63;
 /// The most drives of one volume.
 pub const DEVICES_MAX: usize = 256;
 
-/// Whether a device may be called so: it is shown to people, and becomes a part of files' names.
+/// Returns whether a device may be called so: it is shown to people, and becomes a part of files'
+/// names.
 pub fn is_device_name(name: &str) -> bool {
     (1..=DEVICE_NAME_MAX).contains(&name.len()) && !name.chars().any(|c| c == '/' || c.is_control())
 }

@@ -213,8 +213,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What this batch changed and others have removed since, if it has changed here again: the
-    /// server says how it was when the batch had committed.
+    /// Acknowledges what this batch changed and others have removed since, if it has changed here
+    /// again: the server says how it was when the batch had committed.
     pub(crate) fn acknowledge_gone(
         &self,
         gone: &[ObjectNo],

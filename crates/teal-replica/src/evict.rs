@@ -39,7 +39,7 @@ impl Replica {
     }
 }
 
-/// Whether the server has all that is here, as far as the note tells.
+/// Returns whether the server has all that is here, as far as the note tells.
 pub(super) fn is_servers(note: &Note) -> bool {
     (!note.is_ours() && !note.needs_look) || bug(Bug::PendingGivenBack)
 }

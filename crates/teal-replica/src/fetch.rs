@@ -173,7 +173,7 @@ impl Replica {
         }
     }
 
-    /// What of these ranges is absent and nobody else fetches, and the note that says so.
+    /// Returns what of these ranges is absent and nobody else fetches, and the note that says so.
     pub(super) fn take_absent(
         &self,
         no: ObjectNo,

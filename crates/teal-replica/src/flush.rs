@@ -289,7 +289,7 @@ impl Replica {
     }
 }
 
-/// Whether a refusal comes again until somebody has done something about it.
+/// Returns whether a refusal comes again until somebody has done something about it.
 fn lasts(code: RefusalCode) -> bool {
     matches!(
         code,

@@ -61,8 +61,8 @@ fn blame(e: &SyncError) -> Blame {
     }
 }
 
-/// Whether a failure is about the object that was read or changed, and not about the whole store or
-/// the way to the server.
+/// Returns whether a failure is about the object that was read or changed, and not about the whole
+/// store or the way to the server.
 pub(crate) fn is_of_object(e: &FsError) -> bool {
     !matches!(
         e,
@@ -144,7 +144,7 @@ impl Replica {
         }
     }
 
-    /// Where an object lies, or lay for the server.
+    /// Returns where an object lies, or lay for the server.
     fn path_for_people(&self, no: ObjectNo) -> String {
         let is_here = self.store().names(no).is_ok_and(|names| !names.is_empty());
         let had = || self.note(no).ok()?.dirty.links?.1.into_iter().next();
@@ -210,7 +210,7 @@ impl Replica {
         Ok(free)
     }
 
-    /// What is held back and is to be tried again, the one with the least content first.
+    /// Returns what is held back and is to be tried again, the one with the least content first.
     pub(crate) fn next_held(&self) -> Result<Option<ObjectNo>, SyncError> {
         let now = self.monotonic();
         let due: Vec<ObjectNo> = {
@@ -345,8 +345,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What must be at the server before an object, or go there with it: the new directories it
-    /// lies in, and who had its names.
+    /// Returns what must be at the server before an object, or go there with it: the new
+    /// directories it lies in, and who had its names.
     pub(crate) fn needs(
         &self,
         no: ObjectNo,

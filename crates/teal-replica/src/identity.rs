@@ -166,7 +166,7 @@ impl Identity {
         Self::decode(&bytes).map(Some).ok_or(damaged)
     }
 
-    /// Where the numbers of its lease end.
+    /// Returns where the numbers of its lease end.
     pub(crate) fn lease_end(&self) -> u64 {
         (u64::from(self.lease) + 1) * LEASE
     }

@@ -68,8 +68,8 @@ impl Replica {
         )
     }
 
-    /// Whether an object the server knows can be of this life, if its number is of this life's
-    /// lease: given out here, and sent.
+    /// Checks whether an object the server knows can be of this life, if its number is of this
+    /// life's lease: given out here, and sent.
     fn check_maker(&self, no: ObjectNo) -> Result<(), SyncError> {
         let Identity {
             incarnation, lease, ..
@@ -141,7 +141,7 @@ impl Replica {
         }
     }
 
-    /// Whether one of its directories is here and listed.
+    /// Returns whether one of its directories is here and listed.
     fn has_place_for(&self, version: &Version) -> Result<bool, SyncError> {
         for link in &version.links {
             if self.is_listed(link.dir)? {
@@ -151,7 +151,7 @@ impl Replica {
         Ok(false)
     }
 
-    /// Whether a directory is here with all its entries.
+    /// Returns whether a directory is here with all its entries.
     pub(crate) fn is_listed(&self, dir: ObjectNo) -> Result<bool, StoreError> {
         match self.store().attr(dir) {
             Err(StoreError::NotFound(_)) => return Ok(false),
@@ -224,7 +224,7 @@ impl Replica {
         Ok(with)
     }
 
-    /// What installing a state takes at most.
+    /// Returns what installing a state takes at most.
     fn cost_of_version(
         &self,
         version: &Version,
@@ -418,14 +418,14 @@ impl Replica {
     }
 }
 
-/// Whether content of the object was in the batch that was committed.
+/// Returns whether content of the object was in the batch that was committed.
 fn has_sent_content(note: &Note, committed: Option<CommittedBatch>) -> bool {
     let in_flight = note.in_flight.as_ref();
     in_flight.is_some_and(|sent| sent.is_of(committed) && sent.part.data.is_some())
 }
 
-/// Whether a volume may number an object so; what else comes from a server is no object, and must
-/// not reach the notes of this replica.
+/// Returns whether a volume may number an object so; what else comes from a server is no object,
+/// and must not reach the notes of this replica.
 pub(crate) fn is_number(no: ObjectNo) -> bool {
     (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
 }

@@ -73,7 +73,7 @@ impl Replica {
         }
     }
 
-    /// What is to be said; `None`: too much.
+    /// Returns what is to be said; `None`: too much.
     fn kept(&self) -> Result<Option<Vec<ObjectNo>>, SyncError> {
         let (mut kept, mut walk) = (HashSet::new(), Walk::default());
         if !self.walk(&mut walk, ObjectNo::ROOT, &mut kept)? {

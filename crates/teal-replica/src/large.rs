@@ -34,7 +34,7 @@ pub(crate) struct Divided {
 }
 
 impl Replica {
-    /// What the server knows of what is dirty.
+    /// Returns what the server knows of what is dirty.
     pub(crate) fn before(&self, dirty: &[ObjectNo]) -> Result<Before, SyncError> {
         let mut before = Before {
             had: HashMap::new(),
@@ -113,7 +113,7 @@ impl Replica {
         })
     }
 
-    /// Whether something else is dirty than what is in flight, and could go before it.
+    /// Returns whether something else is dirty than what is in flight, and could go before it.
     fn has_other_dirty(&self) -> Result<bool, SyncError> {
         let mut others = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {

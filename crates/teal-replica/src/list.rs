@@ -143,8 +143,8 @@ impl Replica {
         Ok(found)
     }
 
-    /// Whether the content that is here is that of the version, read at the position: of what is
-    /// here all changes have been told (`keep`).
+    /// Returns whether the content that is here is that of the version, read at the position: of
+    /// what is here all changes have been told (`keep`).
     fn is_followed(&self, version: &Version) -> Result<bool, SyncError> {
         match self.store().attr(version.object) {
             Err(StoreError::NotFound(_)) => return Ok(false),

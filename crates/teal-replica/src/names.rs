@@ -115,7 +115,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether a name leads here to what has it since something that the server has not heard of.
+    /// Returns whether a name leads here to what has it since something that the server has not
+    /// heard of.
     fn is_taken(&self, locked: &Locked<'_>, link: &Link) -> Result<bool, StoreError> {
         let Some((there, _)) = locked.entry(link.dir, &link.name)? else {
             return Ok(false);
@@ -262,8 +263,8 @@ impl Replica {
         Ok(true)
     }
 
-    /// Whether an object has lost its name here to another and waits for the one it has at the
-    /// server: something is in it, or something of it is dirty, and it was not removed here.
+    /// Returns whether an object has lost its name here to another and waits for the one it has at
+    /// the server: something is in it, or something of it is dirty, and it was not removed here.
     pub(crate) fn is_displaced(
         &self,
         locked: &Locked<'_>,
@@ -276,9 +277,9 @@ impl Replica {
         Ok(note.needs_look && note.is_ours() && !note.dirty.gone && note.dirty.links.is_none())
     }
 
-    /// What lost its name here to another, and is gone there, gets the conflict name beside that;
-    /// one in the root if the directory has gone too. The server knows what became of the other
-    /// since, and may decide otherwise. `lost`: where it lay, if that is here and locked.
+    /// What lost its name here to another, and is gone there, gets the conflict name beside
+    /// that; one in the root if the directory has gone too. The server knows what became of the
+    /// other since, and may decide otherwise. `lost`: where it lay, if that is here and locked.
     fn name_anew(
         &self,
         locked: &mut Locked<'_>,

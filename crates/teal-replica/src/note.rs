@@ -64,7 +64,7 @@ impl Tail {
         }
     }
 
-    /// Whether a file that ends here has it where it is in this replica.
+    /// Returns whether a file that ends here has it where it is in this replica.
     pub(crate) const fn ends_at(&self, size: u64) -> bool {
         self.start == self.from && self.to == size
     }
@@ -249,13 +249,13 @@ impl Note {
         Ok(())
     }
 
-    /// Whether there is nothing to note.
+    /// Returns whether there is nothing to note.
     pub(crate) fn is_empty(&self) -> bool {
         let is_settled = self.dirty.is_empty() && self.in_flight.is_none() && self.behind.is_none();
         is_settled && self.absent.is_empty() && !self.unlisted && !self.needs_look
     }
 
-    /// Whether the server lacks something.
+    /// Returns whether the server lacks something.
     pub(crate) fn is_ours(&self) -> bool {
         !self.dirty.is_empty() || self.in_flight.is_some()
     }

@@ -82,8 +82,8 @@ impl Replica {
         Ok(self.volume.sync()?)
     }
 
-    /// What is dirty and based on lost history is based on the last common commit instead; removals
-    /// too, whose objects are not here any more.
+    /// Bases what is dirty and based on lost history on the last common commit instead;
+    /// removals too, whose objects are not here any more.
     fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
         let mut dirty = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
@@ -201,7 +201,7 @@ impl Replica {
         Ok(There::Lives(Box::new(version), before))
     }
 
-    /// What the server had of an object at a commit.
+    /// Returns what the server had of an object at a commit.
     fn past(&self, object: ObjectNo, at: CommitSeq) -> Result<Option<Box<Version>>, SyncError> {
         match self.ask(&Request::ReadPast {
             object,
@@ -279,8 +279,8 @@ impl Replica {
     }
 }
 
-/// Whether the object of this number at the server is the one here. Nobody can set when it was
-/// made.
+/// Returns whether the object of this number at the server is the one here. Nobody can set when it
+/// was made.
 fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
     let here = locked.attr(no);
     no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
@@ -324,8 +324,9 @@ struct Living<'a> {
 }
 
 impl Living<'_> {
-    /// Whether this replica's state of a component is neither the server's nor what it was at the
-    /// last common commit. `of`: the state in a version; `at`: the commit that changed it there.
+    /// Returns whether this replica's state of a component is neither the server's nor what it was
+    /// at the last common commit. `of`: the state in a version; `at`: the commit that changed it
+    /// there.
     fn is_lost<T: PartialEq>(&self, here: &T, of: impl Fn(&Version) -> T, at: CommitSeq) -> bool {
         *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
     }

@@ -75,7 +75,7 @@ impl Replica {
         Ok(())
     }
 
-    /// What an object is pinned by: itself, or a directory above it.
+    /// Returns what an object is pinned by: itself, or a directory above it.
     pub(super) fn pinned_by(&self, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
         let is_pinned = self.identity.lock().pins.has(no);
         if is_pinned {

@@ -67,9 +67,9 @@ impl Replica {
         }
     }
 
-    /// Whether all batches of this life in history are of this store. If not, what a copy of it has
-    /// made may have numbers of the same lease as what is new here: nothing is installed before the
-    /// server has given this one another life.
+    /// Checks whether all batches of this life in history are of this store. If not, what a copy of
+    /// it has made may have numbers of the same lease as what is new here: nothing is installed
+    /// before the server has given this one another life.
     fn check_author(&self, pulled: &Pulled) -> Result<(), Refused> {
         if pulled.acknowledged <= self.identity.lock().batch || bug(Bug::CopyUnnoticed) {
             return Ok(());
@@ -222,7 +222,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether it is a directory that is here, as the server has it, where it is.
+    /// Returns whether it is a directory that is here, as the server has it, where it is.
     fn has_same_names(&self, version: &Version) -> Result<bool, SyncError> {
         if !version.kind.is_dir() || !is_number(version.object) {
             return Ok(false);

@@ -37,7 +37,7 @@ impl Replica {
         self.backlog.is_rough.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a flush is due for the sake of room.
+    /// Returns whether a flush is due for the sake of room.
     pub(crate) fn is_filling(&self) -> bool {
         self.options
             .queue

@@ -58,7 +58,7 @@ impl Replica {
         Some(held.map_or(due, |held| held.min(due)))
     }
 
-    /// Whether a flush is due.
+    /// Returns whether a flush is due.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         self.due_in(now).is_some_and(|wait| wait.is_zero())
     }
@@ -144,7 +144,7 @@ impl Replica {
         stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
 
-    /// Where that is wanted, waits until the server has everything that is durable here.
+    /// Checks where that is wanted, waits until the server has everything that is durable here.
     ///
     /// # Errors
     /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.

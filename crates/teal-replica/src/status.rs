@@ -157,7 +157,7 @@ impl Replica {
         Ok(())
     }
 
-    /// How many objects the server lacks something of, and how many bytes of content.
+    /// Returns how many objects the server lacks something of, and how many bytes of content.
     pub(crate) fn only_here(&self) -> Result<(u64, u64), FsError> {
         let mut ours = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {

@@ -120,7 +120,7 @@ impl StuckList {
             .collect()
     }
 
-    /// Whether an object is held back in this way, and not to be tried yet.
+    /// Returns whether an object is held back in this way, and not to be tried yet.
     pub(crate) fn waits(&self, way: StuckWay, no: ObjectNo, now: Duration) -> bool {
         self.entries
             .get(&(way, no))
@@ -169,7 +169,7 @@ impl StuckList {
         self.limit
     }
 
-    /// How many are held back, and the first of them.
+    /// Returns how many are held back, and the first of them.
     pub(crate) fn shown(&self) -> (usize, Vec<StuckObject>) {
         let one = |((way, _), entry): (&(StuckWay, ObjectNo), &Entry)| StuckObject {
             path: entry.path.clone(),
@@ -191,7 +191,7 @@ impl StuckList {
         refused.map(|entry| entry.why.clone())
     }
 
-    /// What a flush fails with; `None`: nothing is held back.
+    /// Returns what a flush fails with; `None`: nothing is held back.
     pub(crate) fn words(&self) -> Option<String> {
         let (count, shown) = self.shown();
         let mut words: Vec<String> = shown

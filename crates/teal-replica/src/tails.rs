@@ -59,9 +59,9 @@ impl ContentOutcome {
     }
 }
 
-/// Where content is to be installed of a file whose tail lies elsewhere at the server: from the end
-/// of the base on, and where others have changed it since; `None`: anywhere. `seen`: the position
-/// that `ranges` begin at.
+/// Returns where content is to be installed of a file whose tail lies elsewhere at the server: from
+/// the end of the base on, and where others have changed it since; `None`: anywhere. `seen`: the
+/// position that `ranges` begin at.
 pub(crate) fn ranges_behind(
     tail: &Tail,
     version: &Version,
@@ -84,7 +84,7 @@ pub(crate) fn ranges_behind(
 }
 
 impl Replica {
-    /// Whether nothing was done to the content since a cut but that more was appended.
+    /// Returns whether nothing was done to the content since a cut but that more was appended.
     pub(crate) fn has_tail(&self, no: ObjectNo, tail: &Tail) -> Result<bool, SyncError> {
         let op = self.begin(Cost::note().freeing())?;
         let locked = match op.lock(&[no]) {
@@ -96,7 +96,7 @@ impl Replica {
         Ok(is_appended && locked.attr(no).size >= tail.to)
     }
 
-    /// What is in flight of an object goes as an ordinary change.
+    /// Turns what is in flight of an object into an ordinary change.
     pub(crate) fn forget_tail(&self, no: ObjectNo) -> Result<(), SyncError> {
         self.change_tails(no, |note| {
             let in_batch = note
@@ -107,7 +107,7 @@ impl Replica {
         })
     }
 
-    /// What has not reached the server goes as ordinary changes.
+    /// Turns what has not reached the server into ordinary changes.
     pub(crate) fn forget_all_tails(&self) -> Result<(), SyncError> {
         let mut ours = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {

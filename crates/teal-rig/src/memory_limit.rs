@@ -89,12 +89,12 @@ fn join(group: &Path) -> Result<()> {
     fs::write(&procs, std::process::id().to_string()).with_context(|| procs.display().to_string())
 }
 
-/// Where groups are made, if they can be.
+/// Returns where groups are made, if they can be.
 pub fn groups() -> Option<PathBuf> {
     controller().ok().map(|found| found.parent)
 }
 
-/// Whether memory can be limited here, to less than there is.
+/// Checks whether memory can be limited here, to less than there is.
 pub fn check(bytes: u64) -> Result<()> {
     let machine = rustix::system::sysinfo();
     let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));

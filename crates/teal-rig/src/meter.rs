@@ -197,7 +197,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// What was read. Times are those of the machine's monotonic clock, in seconds.
+    /// Returns what was read. Times are those of the machine's monotonic clock, in seconds.
     pub(crate) fn end(mut self, meter: &Meter) -> Result<Power> {
         self.end.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it ends once")?;

@@ -42,7 +42,7 @@ impl ScriptSources {
         })
     }
 
-    /// Whether both say the same, whatever they are called.
+    /// Returns whether both say the same, whatever they are called.
     pub fn is_same(&self, other: &Self) -> bool {
         self.text == other.text && self.loaded == other.loaded
     }
@@ -90,7 +90,7 @@ fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// What is said of a name that no workload has.
+/// Returns what is said of a name that no workload has.
 pub fn unknown(name: &str) -> String {
     let names = SHIPPED
         .iter()

@@ -150,7 +150,7 @@ impl Testbed {
         std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
     }
 
-    /// Whether the device has these schedulers.
+    /// Checks whether the device has these schedulers.
     pub fn check_schedulers(&self, wanted: &[String]) -> Result<()> {
         let names = self.schedulers()?;
         if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
@@ -186,7 +186,7 @@ impl Testbed {
         &self.path
     }
 
-    /// What a modelled disk says of the time since the mark.
+    /// Returns what a modelled disk says of the time since the mark.
     pub fn since_mark(&self) -> Result<serde_json::Value> {
         let (name, _) = self
             .modelled
@@ -206,7 +206,7 @@ impl Testbed {
         self.spent()
     }
 
-    /// What the device has done since the mark; of a real one, since it was there.
+    /// Returns what the device has done since the mark; of a real one, since it was there.
     pub fn spent(&self) -> Result<Spent> {
         if self.modelled.is_none() {
             return self.counted();

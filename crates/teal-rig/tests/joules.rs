@@ -87,7 +87,7 @@ impl Bench {
         self.store.as_ref().unwrap().commit().unwrap();
     }
 
-    /// What `act` cost.
+    /// Returns what `act` cost.
     fn phase(&mut self, act: impl FnOnce(&mut Self)) -> Phased {
         // The flush before belongs to what came before.
         self.disk.sync().unwrap();

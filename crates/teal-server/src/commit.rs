@@ -149,7 +149,7 @@ impl Server {
     }
 }
 
-/// Where a batch has its place in history, if it has one.
+/// Returns where a batch has its place in history, if it has one.
 fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<CommitSeq>> {
     let replica = current_replica(txn, peer, named.incarnation)?;
     if named.batch > replica.last_batch || bug(Bug::BatchTwice) {

@@ -11,7 +11,7 @@ pub(crate) struct TokenGuesses {
 }
 
 impl TokenGuesses {
-    /// Whether tokens are looked at now.
+    /// Returns whether tokens are looked at now.
     pub(crate) fn is_open(&mut self, now: Duration) -> bool {
         if now.saturating_sub(self.since) >= GUESS_WINDOW {
             *self = Self {

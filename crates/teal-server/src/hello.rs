@@ -65,7 +65,7 @@ impl Server {
         }
     }
 
-    /// What a client is told when it has just been enrolled, before it has said anything.
+    /// Returns what a client is told when it has just been enrolled, before it has said anything.
     ///
     /// # Errors
     /// As any request.

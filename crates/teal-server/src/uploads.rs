@@ -171,7 +171,7 @@ impl UploadTracker {
         }
     }
 
-    /// What a collection at `now` is to keep: what was sent or asked about after this time.
+    /// Returns what a collection at `now` is to keep: what was sent or asked about after this time.
     pub(crate) fn keep_since(&self, now: Duration) -> Option<Duration> {
         let failed = self.of.iter().filter(|(_, upload)| upload.has_failed);
         let largest = failed
@@ -210,7 +210,7 @@ impl UploadTracker {
         self.due = Some(now);
     }
 
-    /// What of the unnamed chunks is still here, after a collection.
+    /// Returns what of the unnamed chunks is still here, after a collection.
     pub(crate) fn retain(
         &mut self,
         now: Duration,
@@ -242,7 +242,7 @@ impl UploadTracker {
         self.puts = 0;
     }
 
-    /// Whether somebody found no room since the last collection.
+    /// Returns whether somebody found no room since the last collection.
     pub(crate) fn is_short(&self) -> bool {
         !self.short.is_empty()
     }

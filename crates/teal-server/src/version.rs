@@ -113,7 +113,7 @@ pub(crate) fn weight(version: &Version) -> usize {
     4 * ITEM_BYTES + version.target.len() + links + xattrs
 }
 
-/// Where an object lies, by its first names; empty if it has none.
+/// Returns where an object lies, by its first names; empty if it has none.
 pub(crate) fn path(txn: &dyn Read, object: ObjectNo) -> Outcome<String> {
     let (mut names, mut at) = (Vec::new(), object);
     while at != ObjectNo::ROOT && names.len() < DEPTH_MAX {

@@ -65,7 +65,7 @@ impl Score {
         &self.runs[0].report
     }
 
-    /// What is above the floor, of what is above it at the bound (goal: 1350).
+    /// Returns what is above the floor, of what is above it at the bound (goal: 1350).
     pub fn above_floor(&self, report: &Report) -> Thousandths {
         ratio(report.total().less(self.floor), self.least.less(self.floor))
     }
@@ -75,7 +75,8 @@ impl Score {
         ratio(report.total(), self.least)
     }
 
-    /// What is saved of what always-on spends (goal: 600), and of what foresight saves (goal: 900).
+    /// Returns what is saved of what always-on spends (goal: 600), and of what foresight saves
+    /// (goal: 900).
     pub fn saved(&self, report: &Report) -> (Thousandths, Thousandths) {
         let (all, least) = (self.always_on().total(), self.least);
         (

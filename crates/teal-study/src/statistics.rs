@@ -120,7 +120,7 @@ impl Comparison {
         })
     }
 
-    /// Whether the interval leaves it open which is larger.
+    /// Returns whether the interval leaves it open which is larger.
     pub fn is_tie(&self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
@@ -179,7 +179,7 @@ impl Trend {
         })
     }
 
-    /// Whether the interval leaves it open whether there is any.
+    /// Returns whether the interval leaves it open whether there is any.
     pub fn is_none(&self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
@@ -271,10 +271,10 @@ fn upper_normal(z: f64) -> f64 {
     (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt() * sum
 }
 
-/// How many of a run's seconds are warm-up, by MSER-5: the cut after which the mean of the rest is
-/// best known. `None`: the run does not become steady, for the best cut is in its second half, or a
-/// straight line through the rest rises or falls by more than a tenth of its mean (SNIA's rule for
-/// steady state), or it is too short.
+/// Returns how many of a run's seconds are warm-up, by MSER-5: the cut after which the mean of the
+/// rest is best known. `None`: the run does not become steady, for the best cut is in its second
+/// half, or a straight line through the rest rises or falls by more than a tenth of its mean
+/// (SNIA's rule for steady state), or it is too short.
 pub fn steady_from(rates: &[f64]) -> Option<usize> {
     let means: Vec<f64> = rates
         .chunks_exact(BATCH)

@@ -123,12 +123,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How many events have happened.
+    /// Returns how many events have happened.
     pub fn point(&self) -> usize {
         self.point
     }
 
-    /// How many physical sectors are pending.
+    /// Returns how many physical sectors are pending.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }

@@ -174,12 +174,12 @@ impl<D: Disk> FaultDisk<D> {
         self.disk.write_at(start, &[IoSlice::new(&bytes)])
     }
 
-    /// How many calls of this kind there were.
+    /// Returns how many calls of this kind there were.
     pub fn calls(&self, call: Call) -> u64 {
         self.plan.lock().calls[call as usize]
     }
 
-    /// How many calls there were.
+    /// Returns how many calls there were.
     pub fn all_calls(&self) -> u64 {
         self.plan.lock().calls.iter().sum()
     }

@@ -120,7 +120,7 @@ impl Model {
         self.reclaim(ino);
     }
 
-    /// How many objects exist, those without names included.
+    /// Returns how many objects exist, those without names included.
     pub fn objects(&self) -> usize {
         self.inodes.len()
     }

@@ -110,7 +110,7 @@ impl RecordingDisk {
         self.state.lock().events.push(Event::SyncFailed);
     }
 
-    /// What happened so far.
+    /// Returns what happened so far.
     pub fn trace(&self) -> Trace {
         let state = self.state.lock();
         Trace {
@@ -129,7 +129,7 @@ impl RecordingDisk {
         state.counters = Counters::default();
     }
 
-    /// What was asked for so far.
+    /// Returns what was asked for so far.
     pub fn counters(&self) -> Counters {
         self.state.lock().counters
     }
@@ -184,7 +184,7 @@ impl RecordingDisk {
     }
 }
 
-/// What a medium error looks like (`EIO`).
+/// Returns what a medium error looks like (`EIO`).
 pub(crate) fn medium_error(_: Unit) -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
 }

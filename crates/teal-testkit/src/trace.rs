@@ -51,7 +51,7 @@ impl Trace {
         self.shape
     }
 
-    /// What happened, oldest first.
+    /// Returns what happened, oldest first.
     pub fn events(&self) -> &[Event] {
         &self.events
     }

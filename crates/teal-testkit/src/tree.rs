@@ -79,8 +79,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// What differs, a line each, `self` first; empty if the trees agree. An unknown time agrees
-    /// with any.
+    /// Returns what differs, a line each, `self` first; empty if the trees agree. An unknown time
+    /// agrees with any.
     pub fn diff(&self, other: &Self) -> Vec<String> {
         let mut out = Vec::new();
         let keys = |a: &Self, b: &Self| {

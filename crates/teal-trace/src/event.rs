@@ -154,7 +154,7 @@ macro_rules! actions {
             pub fn word(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $word,)* }
             }
-            /// Where it belongs; `None` means anywhere.
+            /// Returns where it belongs; `None` means anywhere.
             pub fn level(&self) -> Option<Level> {
                 match self { $(Self::$name { .. } => actions!(@level $level),)* }
             }

@@ -60,7 +60,7 @@ impl<B, D> InOrder<B, D> {
         }
     }
 
-    /// Whether there is something to [`pop`](Self::pop).
+    /// Returns whether there is something to [`pop`](Self::pop).
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.slots.front(), Some(Slot::Done(_)))
     }

@@ -160,7 +160,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What stands at the beginning.
+    /// Returns what stands at the beginning.
     pub fn header(&self) -> &Header {
         &self.header
     }

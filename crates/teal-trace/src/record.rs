@@ -47,7 +47,7 @@ pub trait Surroundings: Send {
     /// A directory that holds the object, and the object's name there; `None` for the root and for
     /// what has no name.
     fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
-    /// Who a thread is; `None` if it is gone.
+    /// Returns who a thread is; `None` if it is gone.
     fn process(&mut self, id: u32) -> Option<Facts>;
 }
 
@@ -256,7 +256,7 @@ impl Recording {
         })
     }
 
-    /// What takes events in.
+    /// Returns what takes events in.
     pub fn recorder(&self) -> Recorder {
         Recorder(Arc::clone(&self.shared))
     }

@@ -158,7 +158,7 @@ impl<R: BufRead> TextReader<R> {
         Ok(this)
     }
 
-    /// What stands at the beginning.
+    /// Returns what stands at the beginning.
     pub fn header(&self) -> &Header {
         &self.header
     }

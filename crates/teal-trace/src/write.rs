@@ -134,7 +134,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out.flush()?)
     }
 
-    /// What it was written to, whatever has been.
+    /// Returns what it was written to, whatever has been.
     pub(super) fn into_out(self) -> W {
         self.out
     }

@@ -49,7 +49,7 @@ impl FileType {
             _ => return None,
         })
     }
-    /// Whether this is a directory.
+    /// Returns whether this is a directory.
     pub const fn is_dir(self) -> bool {
         matches!(self, Self::Dir)
     }

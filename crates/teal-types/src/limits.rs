@@ -67,14 +67,14 @@ pub fn xattrs_bytes<'a>(all: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> 
 }
 
 impl Timestamp {
-    /// Whether it is a time: its nanoseconds are less than a second.
+    /// Returns whether it is a time: its nanoseconds are less than a second.
     pub const fn is_valid(&self) -> bool {
         self.nanos < NANOS_END
     }
 }
 
 impl Attributes {
-    /// Whether an object can have these.
+    /// Returns whether an object can have these.
     pub const fn are_valid(&self) -> bool {
         self.perm <= PERM_MAX
             && self.mtime.is_valid()
@@ -84,7 +84,7 @@ impl Attributes {
 }
 
 impl Version {
-    /// Which limit a state exceeds, in words: servers of earlier versions had others.
+    /// Returns which limit a state exceeds, in words: servers of earlier versions had others.
     pub fn beyond_limits(&self) -> Option<String> {
         let of = |what: &str, has: usize, most: usize| {
             (has > most).then(|| format!("{what}: {has}, at most {most}"))

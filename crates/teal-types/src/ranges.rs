@@ -23,7 +23,7 @@ impl Ranges {
         (each && apart).then_some(Self(ranges))
     }
 
-    /// Whether no byte is among them.
+    /// Returns whether no byte is among them.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,7 +64,7 @@ impl Ranges {
         self.0 = left;
     }
 
-    /// Whether any byte from `from` to `to`, exclusive, is among them.
+    /// Returns whether any byte from `from` to `to`, exclusive, is among them.
     pub fn touches(&self, from: u64, to: u64) -> bool {
         let at = self.0.partition_point(|(_, end)| *end <= from);
         from < to && self.0.get(at).is_some_and(|(start, _)| *start < to)
@@ -98,7 +98,7 @@ impl Ranges {
         common
     }
 
-    /// How many bytes they are.
+    /// Returns how many bytes they are.
     pub fn len(&self) -> u64 {
         self.0.iter().map(|(from, to)| to - from).sum()
     }

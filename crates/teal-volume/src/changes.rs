@@ -88,7 +88,7 @@ pub trait Changes: Send + Sync {
         self.record(locked, no, Change::Gone)
     }
 
-    /// Returns whether a locked object without a name waits for the one it has at the server, and
+    /// Checks whether a locked object without a name waits for the one it has at the server, and
     /// so is not to be given back.
     ///
     /// # Errors

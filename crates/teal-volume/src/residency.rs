@@ -20,7 +20,7 @@ impl std::fmt::Debug for NearbyContent<'_> {
 
 /// Knows what is here, and makes more of it present.
 pub trait Residency: Send + Sync {
-    /// Returns whether the entries of a directory are here.
+    /// Checks whether the entries of a directory are here.
     ///
     /// # Errors
     /// What the store met.

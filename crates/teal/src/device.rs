@@ -111,7 +111,7 @@ pub(crate) fn device(what: Device) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a drive is, or is to be. Who is asked is told in JSON, which is text.
+/// Returns where a drive is, or is to be. Who is asked is told in JSON, which is text.
 fn place(path: &Path) -> Result<PathBuf> {
     let path = paths::absolute(path)?;
     if path.to_str().is_none() {
@@ -374,7 +374,7 @@ fn show_where(found: &WhereLine) {
     }
 }
 
-/// What reading a block from there costs, as predicted.
+/// Returns what reading a block from there costs, as predicted.
 fn price(source: &SourceLine) -> String {
     let (Some(micros), Some(joules)) = (source.microseconds, source.microjoules) else {
         // What is here, and what is only known to be elsewhere, is not weighed against anything.

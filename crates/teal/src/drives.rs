@@ -464,7 +464,7 @@ impl Drives {
         Ok(Answer::Done { ok: true })
     }
 
-    /// Where the drive of this name is attached.
+    /// Returns where the drive of this name is attached.
     fn places(&self, name: &str) -> Vec<PathBuf> {
         let drives = self.here().into_iter();
         drives

@@ -75,7 +75,7 @@ pub(crate) fn mount(mut args: Mount, made: Rollback) -> Result<ExitCode> {
     detach(&args, made)
 }
 
-/// Whether a mount of this store comes before the dead one at its mount point goes.
+/// Returns whether a mount of this store comes before the dead one at its mount point goes.
 fn is_replaced(store: &Path) -> bool {
     rustix::process::geteuid().is_root()
         && std::fs::metadata(store).is_ok_and(|meta| meta.is_file())

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use teal_command::mount_table::{Mount, all};
 use teal_command::say::{quoted, shown};
 
-/// Whether what is mounted there is on a block device: then the kernel passes `sync(2)` on to it.
+/// Returns whether what is mounted there is on a block device: then the kernel passes `sync(2)` on
+/// to it.
 pub(crate) fn is_on_device(point: &Path) -> bool {
     let mounts = all().unwrap_or_default();
     mounts
@@ -33,8 +34,8 @@ fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
         .collect())
 }
 
-/// Whether a file, or the directory in which it would be made, lies on a mount of TealFS. Of a
-/// device it is where its node lies: modelled disks are loop devices over such mounts.
+/// Returns whether a file, or the directory in which it would be made, lies on a mount of TealFS.
+/// Of a device it is where its node lies: modelled disks are loop devices over such mounts.
 pub(crate) fn is_inside(path: &Path) -> Result<bool> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else {

@@ -18,7 +18,8 @@ const FIRST_MOUNT: u64 = 0xEFFF_FFF8;
 /// The number of the first process namespace, in all kernels.
 const FIRST_PROCESS: u64 = 0xEFFF_FFFC;
 
-/// Whether the mount namespace is surely the machine's first; `false` if that cannot be told.
+/// Returns whether the mount namespace is surely the machine's first; `false` if that cannot be
+/// told.
 pub(crate) fn is_first() -> bool {
     let ours = number("/proc/self/ns/mnt");
     if ours == Some(FIRST_MOUNT) {

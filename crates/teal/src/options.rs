@@ -24,7 +24,7 @@ pub(crate) enum Restriction {
 }
 
 impl Restriction {
-    /// What an option of this name asks for.
+    /// Returns what an option of this name asks for.
     fn of(option: &str) -> Self {
         if option.starts_with("no") {
             Self::Restricted
@@ -33,7 +33,7 @@ impl Restriction {
         }
     }
 
-    /// Whether it holds for a volume that is, or is not, shared with other machines.
+    /// Returns whether it holds for a volume that is, or is not, shared with other machines.
     pub(crate) fn holds(self, is_shared: bool) -> bool {
         match self {
             Self::Default => is_shared,
@@ -184,7 +184,7 @@ pub(crate) enum SyncFs {
 }
 
 impl SyncFs {
-    /// What that means for this process.
+    /// Returns what that means for this process.
     pub(crate) fn is_wanted(self) -> bool {
         match self {
             Self::WhereSafe => namespace::is_first(),
@@ -323,7 +323,7 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<A
     })
 }
 
-/// Whether `-f` is among flags of one letter each.
+/// Returns whether `-f` is among flags of one letter each.
 fn fakes(flags: &str) -> bool {
     !flags.starts_with("--") && flags.contains('f')
 }

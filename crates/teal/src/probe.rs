@@ -30,7 +30,7 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (0x1fe, &[0x55, 0xaa], "a partition table or boot sector"),
 ];
 
-/// What is on the disk, in words; `None` when nothing is recognised.
+/// Returns what is on the disk, in words; `None` when nothing is recognised.
 pub(crate) fn recognise(disk: &dyn Disk) -> Option<&'static str> {
     SIGNATURES
         .iter()
@@ -38,7 +38,7 @@ pub(crate) fn recognise(disk: &dyn Disk) -> Option<&'static str> {
         .map(|(_, _, what)| *what)
 }
 
-/// Whether the first MiB holds anything but zeros.
+/// Returns whether the first MiB holds anything but zeros.
 pub(crate) fn holds_data(disk: &dyn Disk) -> bool {
     let sectors = disk.shape().sectors.min(2048);
     let mut bytes = vec![0; (sectors * SECTOR) as usize];

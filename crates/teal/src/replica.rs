@@ -110,7 +110,7 @@ pub(crate) fn forget(store: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the identity of a joined store is kept.
+/// Returns where the identity of a joined store is kept.
 pub(crate) fn identity_dir(store: &Path) -> Result<PathBuf> {
     Ok(beside(store)?.join("identity"))
 }
@@ -227,7 +227,7 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     Ok(name)
 }
 
-/// What the server of a volume lacks.
+/// Returns what the server of a volume lacks.
 pub(crate) fn unsent(client: &FileSystem) -> Unsent {
     let Some(replica) = client.replica() else {
         return Unsent::NoServer;

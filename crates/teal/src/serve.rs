@@ -104,7 +104,7 @@ fn mount_of(store: &Path, dir: &Path, foreground: bool) -> Mount {
     }
 }
 
-/// What the daemon of a mount says of itself; `None` when nothing is mounted there.
+/// Returns what the daemon of a mount says of itself; `None` when nothing is mounted there.
 fn mounted_on(dir: &Path) -> Result<Option<Status>> {
     if paths::look_at(dir)? != Point::Mounted {
         return Ok(None);

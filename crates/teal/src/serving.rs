@@ -150,7 +150,7 @@ impl Serving {
         Arc::new(Inside(Arc::clone(&self.server), self.peer))
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.listening.address()
     }
@@ -165,7 +165,7 @@ impl Serving {
         ))
     }
 
-    /// What another machine needs to join.
+    /// Returns what another machine needs to join.
     pub(crate) fn invitation(&self) -> Result<Answer> {
         let minutes = TOKEN_MINUTES;
         Ok(Answer::Token {

@@ -256,7 +256,7 @@ pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of a mount that has ended, and where its content is.
+/// Returns what is said of a mount that has ended, and where its content is.
 fn ended_words(dir: &Path, ended: &Ended) -> String {
     let (point, store) = (quoted(&shown(dir)), quoted(&shown(&ended.store)));
     let unmounted = format!("{} is unmounted; everything is on the disk", shown(dir));

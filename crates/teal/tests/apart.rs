@@ -277,7 +277,7 @@ fn files(place: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     found
 }
 
-/// What is written to the store and beside it.
+/// Returns what is written to the store and beside it.
 fn written(m: &Mounted) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let mut all = files(m.store());
     all.extend(files(&m.store().with_extension("teal.d")));

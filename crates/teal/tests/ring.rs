@@ -129,7 +129,7 @@ impl Callers {
         this
     }
 
-    /// What each met; that one does not come back is a failure and no hang.
+    /// Returns what each met; that one does not come back is a failure and no hang.
     fn come_back(self) -> Vec<Option<Errno>> {
         assert!(
             wait_until(PATIENCE, || self

@@ -224,7 +224,7 @@ fn attach_ext4(dir: &Path) -> Result<PathBuf> {
     Ok(point)
 }
 
-/// How many tasks of the machine want a processor, over a minute.
+/// Returns how many tasks of the machine want a processor, over a minute.
 fn load() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').next().unwrap_or_default().parse()?)

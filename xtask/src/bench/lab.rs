@@ -263,7 +263,7 @@ pub(super) fn juicefs(target: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What a run on the disk of `dir` was made with.
+/// Returns what a run on the disk of `dir` was made with.
 fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
     let uname = rustix::system::uname();
     let memory = std::fs::read_to_string("/proc/meminfo")?;

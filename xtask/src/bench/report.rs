@@ -51,7 +51,7 @@ impl Figures<'_> {
         spread(self.of(subject).map(take)).map(|spread| spread.median)
     }
 
-    /// What of the goal is missed; `None` when nothing is asked or nothing was measured.
+    /// Returns what of the goal is missed; `None` when nothing is asked or nothing was measured.
     fn missed(&self) -> Option<Vec<&'static str>> {
         let Goal {
             time,

@@ -310,7 +310,7 @@ fn watch(
     }
 }
 
-/// Whether our child has ended; its number stays taken.
+/// Returns whether our child has ended; its number stays taken.
 fn has_ended(leader: i32) -> bool {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Pid::from_raw(leader)

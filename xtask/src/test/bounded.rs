@@ -23,7 +23,8 @@ pub(super) fn pause() {
     std::thread::park_timeout(Duration::from_millis(20));
 }
 
-/// What `work` sent within `limit`; a thread that hangs is left behind, with the rest of its work.
+/// Returns what `work` sent within `limit`; a thread that hangs is left behind, with the rest of
+/// its work.
 pub(super) fn gather<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce(Sender<T>) + Send + 'static,
@@ -44,7 +45,7 @@ pub(super) fn gather<T: Send + 'static>(
     all
 }
 
-/// What `work` returned, if it did within `limit`.
+/// Returns what `work` returned, if it did within `limit`.
 pub(super) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -52,7 +53,7 @@ pub(super) fn within<T: Send + 'static>(
     gather(limit, move |sender| drop(sender.send(work()))).pop()
 }
 
-/// Whether a small program did its work within `limit`.
+/// Returns whether a small program did its work within `limit`.
 pub(super) fn is_done(limit: Duration, program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
     command

@@ -75,8 +75,8 @@ fn thread(dir: &str) -> String {
     said
 }
 
-/// Which of the `unfinished` tests a program runs at this moment: its threads have their names, and
-/// with a single thread the name is the last thing it said.
+/// Returns which of the `unfinished` tests a program runs at this moment: its threads have their
+/// names, and with a single thread the name is the last thing it said.
 pub(super) fn running(
     leader: i32,
     unfinished: &BTreeSet<String>,

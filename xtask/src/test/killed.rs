@@ -86,14 +86,14 @@ fn entries(place: &Path) -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// Whether a run made the directory; other programs have others there.
+/// Returns whether a run made the directory; other programs have others there.
 fn is_numbered(dir: &Path) -> bool {
     dir.file_name()
         .and_then(|name| name.to_str())
         .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a directory belonged to a program that makes runs and does not live any more:
+/// Returns whether a directory belonged to a program that makes runs and does not live any more:
 /// `teal-NUMBER-NUMBER`.
 fn is_of_the_dead(dir: &Path) -> bool {
     let name = dir

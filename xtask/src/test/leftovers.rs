@@ -149,8 +149,8 @@ pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
     taken.collect()
 }
 
-/// Whether the file system there says that its daemon is gone. One that does not answer may have
-/// one.
+/// Returns whether the file system there says that its daemon is gone. One that does not answer may
+/// have one.
 fn is_dead(point: &Path) -> bool {
     let point = point.to_owned();
     within(PATIENCE, move || rustix::fs::statfs(&point).err())
@@ -162,7 +162,7 @@ fn abort(connection: &str) {
     within(PATIENCE, move || std::fs::write(file, "1"));
 }
 
-/// Whether something is mounted there or below.
+/// Returns whether something is mounted there or below.
 pub(super) fn is_mounted_below(place: &Path) -> bool {
     mounts("self")
         .iter()

@@ -104,7 +104,8 @@ fn is_installed(package: &str) -> bool {
     status.is_ok_and(|said| said == b"installed")
 }
 
-/// Whether `apt-get` with `args` did its work, as root or through `sudo` if that asks for nothing.
+/// Returns whether `apt-get` with `args` did its work, as root or through `sudo` if that asks for
+/// nothing.
 fn apt(args: &[&str]) -> bool {
     let is_root = Command::new("id")
         .arg("-u")
@@ -159,7 +160,7 @@ pub(super) fn install_tools(tools: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the output of `cargo install --list` has this version.
+/// Returns whether the output of `cargo install --list` has this version.
 fn is_listed(list: &str, (name, version): &(&str, &str)) -> bool {
     list.lines().any(|line| {
         line.strip_prefix(name)

@@ -189,7 +189,7 @@ fn runners(pid: i32) -> BTreeSet<i32> {
     marks.filter_map(number).collect()
 }
 
-/// Whether a program that makes runs lives under this number.
+/// Returns whether a program that makes runs lives under this number.
 pub(super) fn is_runner(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with(RUNNER))
 }

@@ -94,8 +94,8 @@ impl Program {
         }
     }
 
-    /// How many of its tests run side by side, as an argument; as many as there are processors, if
-    /// nothing is said.
+    /// Returns how many of its tests run side by side, as an argument; as many as there are
+    /// processors, if nothing is said.
     pub(super) fn side_by_side(&self) -> Option<&'static str> {
         let found = WAITING.iter().find(|(name, _)| *name == self.name);
         found.map(|(_, threads)| *threads)

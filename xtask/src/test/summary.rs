@@ -71,8 +71,8 @@ impl Summary {
         self.total.failed == 0 && self.total.passed > 0
     }
 
-    /// What each program took, what was left behind, skipped and failed; the last line is the
-    /// count.
+    /// Returns what each program took, what was left behind, skipped and failed; the last line is
+    /// the count.
     pub(super) fn report(&self) -> String {
         let mut out = table(&self.times, &self.whole);
         self.left

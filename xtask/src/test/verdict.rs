@@ -87,12 +87,12 @@ impl Verdict {
     }
 }
 
-/// Whether the program came to an end of its own.
+/// Returns whether the program came to an end of its own.
 fn has_ended(attempt: &Attempt) -> bool {
     matches!(attempt.ending, Ending::Exit(Some(_)))
 }
 
-/// Whether the program itself says that all is well.
+/// Returns whether the program itself says that all is well.
 pub(super) fn is_good(attempt: &Attempt) -> bool {
     attempt.ending == Ending::Exit(Some(0))
         && attempt

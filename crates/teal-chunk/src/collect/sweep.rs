@@ -117,7 +117,7 @@ impl Sweep {
         Ok(self.report.clone())
     }
 
-    /// What has been done so far.
+    /// Returns what has been done so far.
     pub fn report(&self) -> &Collected {
         &self.report
     }

@@ -73,7 +73,7 @@ impl ChunkHeader {
     }
 }
 
-/// Whether a chunk can have these lengths.
+/// Returns whether a chunk can have these lengths.
 pub(crate) fn lengths_fit(bytes: u32, stored: u32) -> bool {
     stored > 0 && stored <= bytes && bytes as usize <= CHUNK_MAX
 }

@@ -87,7 +87,7 @@ impl DirectoryShelf {
         })
     }
 
-    /// How many leftovers of interrupted puts opening has removed.
+    /// Returns how many leftovers of interrupted puts opening has removed.
     pub fn leftovers(&self) -> usize {
         self.leftovers
     }

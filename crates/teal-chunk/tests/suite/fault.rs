@@ -64,7 +64,7 @@ impl FaultShelf {
         self.plan.lock().is_dead
     }
 
-    /// What is there after the crash: of what was removed, anything may be back.
+    /// Returns what is there after the crash: of what was removed, anything may be back.
     pub(crate) fn after_crash(&self) -> MemoryShelf {
         let plan = &mut *self.plan.lock();
         let mut objects = self.objects.snapshot();

@@ -30,7 +30,7 @@ fn note_of(held: &HeldObject) -> Option<Vec<u8>> {
 }
 
 impl Drive {
-    /// What is held of an object.
+    /// Returns what is held of an object.
     ///
     /// # Errors
     /// What reading its note met.
@@ -87,7 +87,7 @@ impl Drive {
         Ok(found)
     }
 
-    /// What is not zeros.
+    /// Returns what is not zeros.
     fn read_step(&self, no: ObjectNo, from: u64, to: u64) -> Result<Vec<Piece>, StoreError> {
         let (mut at, mut pieces) = (from, Vec::new());
         while let Some(data) = self.store.seek(no, at, false)?.filter(|data| *data < to) {

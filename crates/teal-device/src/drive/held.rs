@@ -51,7 +51,7 @@ pub(super) fn blocks(from: u64, to: u64) -> (u64, u64) {
 }
 
 impl HeldContent {
-    /// What is left of it when another state follows: `changed` as (offset, length), `None`
+    /// Returns what is left of it when another state follows: `changed` as (offset, length), `None`
     /// anywhere.
     pub(super) fn after(
         &self,
@@ -80,12 +80,12 @@ impl HeldContent {
 }
 
 impl HeldObject {
-    /// Whether there is nothing to note.
+    /// Returns whether there is nothing to note.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the head of a note says so.
+    /// Returns whether the head of a note says so.
     pub(super) fn has_affinity(head: &[u8]) -> bool {
         head.get(1).is_some_and(|flags| flags & AFFINITY != 0)
     }

@@ -90,7 +90,7 @@ impl DriveLabel {
         }
     }
 
-    /// What the proof is about.
+    /// Returns what the proof is about.
     pub fn said(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend(self.version.to_le_bytes());

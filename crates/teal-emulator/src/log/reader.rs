@@ -77,7 +77,7 @@ impl<R: Read> LogReader<R> {
         })
     }
 
-    /// What it is about.
+    /// Returns what it is about.
     pub fn header(&self) -> &Header {
         &self.header
     }

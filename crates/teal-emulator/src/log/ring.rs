@@ -28,7 +28,7 @@ impl Ring {
         self.held.lock().0.iter().cloned().collect()
     }
 
-    /// How many older ones were dropped.
+    /// Returns how many older ones were dropped.
     pub fn dropped(&self) -> u64 {
         self.held.lock().1
     }

@@ -23,7 +23,7 @@ fn disk(has_cache: bool) -> (EmulatedDisk<MemDisk>, Ring) {
     )
 }
 
-/// What a client does on a connection whose server runs beside it.
+/// Does what a client does on a connection whose server runs beside it.
 fn session(disk: &EmulatedDisk<MemDisk>, client: impl FnOnce(&mut UnixStream)) -> io::Result<()> {
     let (mut here, mut there) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {

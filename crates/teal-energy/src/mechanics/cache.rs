@@ -47,7 +47,7 @@ impl Dirty {
         }
     }
 
-    /// Whether all of these sectors are here.
+    /// Returns whether all of these sectors are here.
     pub(super) fn holds(&self, at: u64, count: u64) -> bool {
         count > 0
             && self
@@ -57,7 +57,7 @@ impl Dirty {
                 .is_some_and(|(&other, &length)| other + length >= at + count)
     }
 
-    /// Whether some of them are here.
+    /// Returns whether some of them are here.
     pub(super) fn touches(&self, at: u64, count: u64) -> bool {
         self.runs
             .range(..at + count)

@@ -247,8 +247,8 @@ impl DeviceSearch<'_, '_> {
     }
 }
 
-/// What is as good as two ways of one name whatever follows; of a plan's, the better one, as far as
-/// can be told.
+/// Returns what is as good as two ways of one name whatever follows; of a plan's, the better one,
+/// as far as can be told.
 fn both(
     side: &DeviceSubproblem<'_>,
     own: usize,

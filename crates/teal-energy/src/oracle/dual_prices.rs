@@ -84,7 +84,7 @@ impl TokenWindows {
         (0..side.own.len()).map(of).collect()
     }
 
-    /// What was taken by the end of each.
+    /// Returns what was taken by the end of each.
     fn taken(&self, side: &DeviceSubproblem<'_>, best: &DeviceSchedule) -> Vec<Cost> {
         let (mut state, mut times) = (side.start().state, Vec::new());
         for (at, deed) in &best.deeds {

@@ -127,7 +127,7 @@ fn keep(front: &mut Front, spots: DeviceStates, cost: Cost) {
     *known = cost.min(*known);
 }
 
-/// Where each device is known to have come to at a point.
+/// Returns where each device is known to have come to at a point.
 pub(super) fn places(problem: &Problem<'_>, point: usize) -> PointIndices {
     let mut places = PointIndices::default();
     problem
@@ -138,7 +138,7 @@ pub(super) fn places(problem: &Problem<'_>, point: usize) -> PointIndices {
     places
 }
 
-/// Whether one way is as good as another one of the same name, whatever follows.
+/// Returns whether one way is as good as another one of the same name, whatever follows.
 pub(super) fn is_as_good(
     problem: &Problem<'_>,
     places: &PointIndices,

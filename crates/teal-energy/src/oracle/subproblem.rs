@@ -267,7 +267,7 @@ impl<'a> DeviceSubproblem<'a> {
         self.powers[usize::from(state)]
     }
 
-    /// What is charged beyond resting for work in a state.
+    /// Returns what is charged beyond resting for work in a state.
     fn beyond(&self, state: u8, job: &Job) -> Cost {
         cost_of(job) - over(self.power(state), job.time())
     }
@@ -284,7 +284,7 @@ impl<'a> DeviceSubproblem<'a> {
         ways.collect()
     }
 
-    /// What a change costs at least that must be written.
+    /// Returns what a change costs at least that must be written.
     fn pays(&self, bytes: u64) -> Cost {
         let of = |state: &u8| {
             let beyond =
@@ -307,7 +307,7 @@ impl<'a> DeviceSubproblem<'a> {
         }
     }
 
-    /// Whether a stop may take a token, and how many of those there are until a time.
+    /// Returns whether a stop may take a token, and how many of those there are until a time.
     pub(super) fn tokens(&self, until: Time) -> Option<u64> {
         let limits = self.device.budget?;
         let more = until.since(Time::ZERO).get() / limits.each.get().max(1);
@@ -327,7 +327,7 @@ impl<'a> DeviceSubproblem<'a> {
         self.routes[usize::from(from)][usize::from(to)].is_some_and(|route| route.takes_token)
     }
 
-    /// What the device needs beyond resting for the read of a point where that is least.
+    /// Returns what the device needs beyond resting for the read of a point where that is least.
     pub(super) fn serves(&self, point: usize) -> Option<Cost> {
         self.own[self.place(point)?]
             .reads
@@ -362,8 +362,8 @@ impl<'a> DeviceSubproblem<'a> {
         }
     }
 
-    /// Whether some change should have been written by now: within its age, or as late as any run
-    /// that is compared.
+    /// Returns whether some change should have been written by now: within its age, or as late as
+    /// any run that is compared.
     pub(super) fn is_late(&self, own: usize, spot: DeviceState, is_punctual: bool) -> bool {
         let here = &self.own[own];
         let first = self
@@ -383,8 +383,8 @@ impl<'a> DeviceSubproblem<'a> {
         }
     }
 
-    /// What the one needs to be as good as the other whatever follows, if it can be: both have the
-    /// same name. A device that is done earlier may have to go up earlier.
+    /// Returns what the one needs to be as good as the other whatever follows, if it can be: both
+    /// have the same name. A device that is done earlier may have to go up earlier.
     pub(super) fn handicap(
         &self,
         own: usize,
@@ -403,7 +403,7 @@ impl<'a> DeviceSubproblem<'a> {
         Some(over(self.gains(one.state), later))
     }
 
-    /// Where a device is that is no worse off than two of the same name.
+    /// Returns where a device is that is no worse off than two of the same name.
     pub(super) fn both(one: &DeviceState, other: &DeviceState) -> DeviceState {
         DeviceState {
             state: one.state,

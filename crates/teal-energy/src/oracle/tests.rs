@@ -440,7 +440,7 @@ fn scripts(devices: u8) -> impl Strategy<Value = Vec<(u64, Option<u8>, u8)>> {
     )
 }
 
-/// The same as actions of a world, at parts of a trace's time or just behind its events.
+/// Does the same as actions of a world, at parts of a trace's time or just behind its events.
 fn script(world: &World, trace: &Trace, steps: &[(u64, Option<u8>, u8)]) -> Script {
     let events = trace.events();
     let when = |part: u64| match events.get(part as usize / 7 % events.len().max(1)) {

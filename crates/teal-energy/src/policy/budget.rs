@@ -40,7 +40,7 @@ impl Budget {
         self.filled = self.filled.max(now);
     }
 
-    /// Whether a token is there.
+    /// Returns whether a token is there.
     pub fn has(&self, now: Time) -> bool {
         let mut later = self.clone();
         later.fill(now);

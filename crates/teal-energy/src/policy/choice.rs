@@ -155,8 +155,8 @@ impl Predictor {
     }
 }
 
-/// What it costs to take a device from a state to another: its energy, the machine's not counted,
-/// since nobody waits.
+/// Returns what it costs to take a device from a state to another: its energy, the machine's not
+/// counted, since nobody waits.
 pub(super) fn transition(
     power: &crate::power::PowerModel,
     from: StateId,
@@ -171,7 +171,7 @@ pub(super) fn transition(
     })
 }
 
-/// What waiting costs a machine with this base power.
+/// Returns what waiting costs a machine with this base power.
 pub fn waiting(base: Power, time: Span, weights: Weights) -> Cost {
     weights.cost(Predicted {
         latency: time,

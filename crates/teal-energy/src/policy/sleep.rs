@@ -45,9 +45,9 @@ fn bound(bucket: usize) -> u64 {
     }
 }
 
-/// What an idle time costs with a time-out after which the device goes down, if `lost` is what is
-/// lost when it is found asleep: the way down and up, somebody's wait for it, or what others spend
-/// in its place.
+/// Returns what an idle time costs with a time-out after which the device goes down, if `lost` is
+/// what is lost when it is found asleep: the way down and up, somebody's wait for it, or what
+/// others spend in its place.
 fn cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
     if idle <= timeout {
         return trip.staying(idle);

@@ -55,8 +55,8 @@ struct Known {
     is_leaving: bool,
 }
 
-/// What it costs at most to find a device in a state: the way there and back, and somebody's wait
-/// for it.
+/// Returns what it costs at most to find a device in a state: the way there and back, and
+/// somebody's wait for it.
 fn start(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Energy {
     let trip = power
         .round_trip(awake, state)
@@ -144,8 +144,8 @@ impl Teal {
         }
     }
 
-    /// What a device spends besides if it serves now: it goes to sleep so much later, or has to go
-    /// to sleep again.
+    /// Returns what a device spends besides if it serves now: it goes to sleep so much later, or
+    /// has to go to sleep again.
     fn lingers(&self, view: &View<'_>, id: DeviceId) -> Energy {
         let device = view.device(id);
         let power = &device.device.power;

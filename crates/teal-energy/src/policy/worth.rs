@@ -35,8 +35,8 @@ impl Worth {
         self.sum = self.sum.max((self.sum + more).min(most));
     }
 
-    /// What is lost when it is found asleep, on the average; the visit that goes on counts as one.
-    /// `trip` is the way down and up alone.
+    /// Returns what is lost when it is found asleep, on the average; the visit that goes on counts
+    /// as one. `trip` is the way down and up alone.
     pub fn get(&self, trip: Energy, start: Energy) -> Energy {
         if self.last.is_none() {
             return trip;

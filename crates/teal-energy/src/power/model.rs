@@ -89,12 +89,12 @@ impl PowerModel {
         &self.states[state.index()].name
     }
 
-    /// What a state draws.
+    /// Returns what a state draws.
     pub fn power(&self, state: StateId) -> Power {
         self.states[state.index()].power
     }
 
-    /// Whether requests are served from a state.
+    /// Returns whether requests are served from a state.
     pub fn serves(&self, state: StateId) -> bool {
         self.states[state.index()].serves
     }

@@ -33,7 +33,7 @@ impl ProfileError {
         }
     }
 
-    /// What the parser said, with the nearest known name where a field or word is unknown.
+    /// Returns what the parser said, with the nearest known name where a field or word is unknown.
     pub(super) fn parsing(text: &str, said: &toml::de::Error) -> Self {
         let mut problem = said.message().to_owned();
         if problem.starts_with("unknown field") || problem.starts_with("unknown variant") {

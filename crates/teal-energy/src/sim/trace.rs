@@ -116,7 +116,7 @@ impl Contents {
         }
     }
 
-    /// What a read of an object becomes: the read, and copies to the keepers that lack it.
+    /// Returns what a read of an object becomes: the read, and copies to the keepers that lack it.
     pub fn read(&mut self, at: Time, object: u64, offset: u64, bytes: u64) -> Vec<Event> {
         let copies = self.copies(at, object);
         let mut events = vec![Event {
@@ -152,8 +152,8 @@ impl Contents {
         events
     }
 
-    /// What a write of an object becomes. Until a device must have it, it is read elsewhere, at
-    /// first from memory.
+    /// Returns what a write of an object becomes. Until a device must have it, it is read
+    /// elsewhere, at first from memory.
     pub fn write(&mut self, at: Time, object: u64, bytes: u64) -> Event {
         let queues = self
             .sinks

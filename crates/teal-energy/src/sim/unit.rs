@@ -128,7 +128,7 @@ impl<'a> Unit<'a> {
         self.device.power.ids().filter_map(of).min()
     }
 
-    /// Whether it would serve without a transition, now or after what it does.
+    /// Returns whether it would serve without a transition, now or after what it does.
     pub(super) fn is_awake(&self) -> bool {
         match self.machine.place() {
             Place::Resting { state, .. } | Place::Working { state, .. } => {

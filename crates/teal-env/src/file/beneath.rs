@@ -103,7 +103,7 @@ impl Origin {
         })
     }
 
-    /// Whether a lock on the lowest layer tells of everybody who has some of these bytes.
+    /// Returns whether a lock on the lowest layer tells of everybody who has some of these bytes.
     fn is_told_by_locks(&self) -> bool {
         self.layers.last().is_some_and(|layer| layer.is_covered)
             && !matches!(self.identity, Identity::Unreachable(_))
@@ -213,8 +213,8 @@ fn others(device: Dev) -> impl Iterator<Item = (PathBuf, Dev)> {
     })
 }
 
-/// Whether somebody has a device open as a store that shares bytes with `origin`. Its lock is tried
-/// and given back.
+/// Returns whether somebody has a device open as a store that shares bytes with `origin`. Its lock
+/// is tried and given back.
 fn is_taken(node: &Path, device: Dev, origin: &Origin, mode: OpenMode) -> bool {
     if !Origin::of(device).is_some_and(|other| other.overlaps(origin)) {
         return false;

@@ -60,7 +60,7 @@ impl DirBuffer {
         self.append(out.as_bytes(), object, cookie, kind, name)
     }
 
-    /// Whether nothing was appended; the kernel takes that for the end of the directory.
+    /// Returns whether nothing was appended; the kernel takes that for the end of the directory.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

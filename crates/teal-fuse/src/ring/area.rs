@@ -27,7 +27,7 @@ impl Area {
         }
     }
 
-    /// What the kernel gets, headers first: two `iovec`s.
+    /// Returns what the kernel gets, headers first: two `iovec`s.
     pub(crate) fn lend(&mut self) -> [IoSliceMut<'_>; 2] {
         [
             IoSliceMut::new(self.header.as_mut_bytes()),
@@ -40,7 +40,7 @@ impl Area {
         self.header.ring_ent_in_out.commit_id
     }
 
-    /// Whether a payload came with the request's headers.
+    /// Returns whether a payload came with the request's headers.
     pub(super) fn has_payload(&self) -> bool {
         self.header.ring_ent_in_out.payload_sz > 0
     }

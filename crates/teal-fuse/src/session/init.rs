@@ -172,7 +172,7 @@ impl InitConfig {
     /// The largest `max_write`: 256 pages, the kernel's default limit (`fs.fuse.max_pages_limit`).
     pub const MAX_WRITE: u32 = 256 * PAGE;
 
-    /// What both sides hold to, given the kernel's `offer`.
+    /// Returns what both sides hold to, given the kernel's `offer`.
     pub(crate) fn negotiate(&self, offer: &InitRequest) -> Negotiated {
         let flags = (self.wanted | InitFlags::WIRE).difference(InitFlags::UNSERVED) & offer.flags;
         let limit = if flags.contains(InitFlags::MAX_PAGES) {

@@ -14,7 +14,7 @@ use teal_rig::testbed::Testbed;
 use teal_study::matrix::{Place, Run, System};
 
 impl MatrixBench {
-    /// Whether there is such a disk, and it has the schedulers that are wanted.
+    /// Checks whether there is such a disk, and it has the schedulers that are wanted.
     pub(super) fn check_disk(&self) -> Result<()> {
         let device = &self.matrix.device;
         if let Some(profile) = &device.profile {

@@ -86,8 +86,8 @@ impl MatrixBench {
         Ok(())
     }
 
-    /// Whether everything is there that it takes; and, if the device is to be touched, whether what
-    /// is on it may go.
+    /// Checks whether everything is there that it takes; and, if the device is to be touched,
+    /// whether what is on it may go.
     pub(super) fn check(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
         for at in 0..self.scripts.len() {
             plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)

@@ -10,7 +10,7 @@ use teal_study::matrix::Matrix;
 use teal_study::workload::{plan, preview};
 
 impl MatrixBench {
-    /// What would be done, for how long, and at what risk.
+    /// Prints what would be done, for how long, and at what risk.
     pub(super) fn describe(&self) -> Result<()> {
         let Matrix {
             device,

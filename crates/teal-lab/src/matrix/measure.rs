@@ -70,12 +70,12 @@ impl MatrixBench {
         Ok(self.job(self.matrix.runs.seconds, memory, task))
     }
 
-    /// Whether a file system runs in a guest.
+    /// Returns whether a file system runs in a guest.
     pub(super) fn in_guest(&self, system: usize) -> bool {
         guest::place(&self.matrix.systems[system]) == Place::Guest
     }
 
-    /// Whether a file system can be made where it runs.
+    /// Checks whether a file system can be made where it runs.
     pub(super) fn check_system(&self, system: usize) -> Result<()> {
         let of = &self.matrix.systems[system];
         let kind = of.kind;

@@ -33,7 +33,7 @@ impl MatrixBench {
         Ok(runs)
     }
 
-    /// Where runs are kept.
+    /// Returns where runs are kept.
     pub(super) fn kept(&self) -> Result<File> {
         let path = self.results.join(MARK);
         OpenOptions::new()

@@ -37,7 +37,8 @@ pub(super) fn described(bench: &MatrixBench, runs: [u64; 2]) -> Result<Option<St
     )))
 }
 
-/// Whether every workload's files fit beside what ageing leaves; a tenth is the file system's own.
+/// Checks whether every workload's files fit beside what ageing leaves; a tenth is the file
+/// system's own.
 pub(super) fn check_room(bench: &MatrixBench) -> Result<()> {
     let (all, aged) = (bytes(bench)?, bench.matrix.runs.aged);
     let room = all / 1000 * 9 * (100 - aged.unwrap_or(0));

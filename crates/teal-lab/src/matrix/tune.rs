@@ -199,7 +199,7 @@ impl MatrixBench {
         )
     }
 
-    /// What may be measured, in the order of the cells.
+    /// Returns what may be measured, in the order of the cells.
     fn candidates(&self, single: usize) -> Vec<Candidate> {
         let Matrix {
             systems,
@@ -220,7 +220,7 @@ impl MatrixBench {
     }
 }
 
-/// What a run of a cell counts by: a modelled disk's own time, the clock on a real device.
+/// Returns what a run of a cell counts by: a modelled disk's own time, the clock on a real device.
 fn measured(run: &Run) -> Measured {
     Measured {
         rate: run.rate_to_compare().unwrap_or(0.0),

@@ -60,7 +60,7 @@ impl Versions {
     }
 }
 
-/// What it was run on.
+/// Returns what it was run on.
 fn machine() -> String {
     let uname = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -111,7 +111,7 @@ pub(super) fn keep(results: &Path, matrix: &Matrix, guest: Option<String>) -> Re
     Ok(())
 }
 
-/// What the runs there were made with; of results that do not say it, what is here.
+/// Returns what the runs there were made with; of results that do not say it, what is here.
 pub(crate) fn lines(results: &Path) -> Result<Vec<String>> {
     let all = read(results)?;
     Ok(if all.is_empty() {

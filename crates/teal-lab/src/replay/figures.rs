@@ -20,7 +20,7 @@ fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// What lies above the floor, against what does with the bound.
+/// Returns what lies above the floor, against what does with the bound.
 fn above(energy: Energy, floor: Energy) -> u64 {
     energy.get().saturating_sub(floor.get())
 }
@@ -32,7 +32,7 @@ fn least(bound: &Bound) -> Option<Energy> {
     }
 }
 
-/// What to print for people.
+/// Returns what to print for people.
 pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
     let taken = &scene.taken;
     let mut out = vec![

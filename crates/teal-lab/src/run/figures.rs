@@ -16,7 +16,7 @@ fn per_second(count: u64, nanos: u64) -> f64 {
     count as f64 * 1e9 / (nanos as f64).max(1.0)
 }
 
-/// What to print at the end.
+/// Returns what to print at the end.
 pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
     let mut out = table(outcome, plan.options.strict);
     if plan.lathist {

@@ -4,7 +4,7 @@ use super::{program, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether loop devices can be had; if not, that is on record as the reason why the test is
+/// Returns whether loop devices can be had; if not, that is on record as the reason why the test is
 /// skipped.
 pub(crate) fn has_loop_devices(test: &str) -> bool {
     let can =

@@ -4,7 +4,8 @@ use super::World;
 use std::fs;
 use std::path::Path;
 
-/// Whether a guest can run here and these programs are there; otherwise on record as skipped.
+/// Returns whether a guest can run here and these programs are there; otherwise on record as
+/// skipped.
 pub(crate) fn has_guests(test: &str, programs: &[&str]) -> bool {
     let found = |program: &str| {
         ["/usr/bin", "/usr/sbin", "/sbin"]

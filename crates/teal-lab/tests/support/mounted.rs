@@ -83,7 +83,7 @@ impl Mounted {
         this
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub(crate) fn point(&self) -> &Path {
         &self.point
     }
@@ -147,7 +147,7 @@ impl Mounted {
         self.look();
     }
 
-    /// What the daemons of this world have said to their logs.
+    /// Returns what the daemons of this world have said to their logs.
     pub(crate) fn log(&self) -> String {
         let logs = std::fs::read_dir(self.world.path("state").join("teal")).unwrap();
         logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap())
@@ -215,13 +215,13 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether the process is a daemon of the program under test.
+/// Returns whether the process is a daemon of the program under test.
 pub(crate) fn is_daemon(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == teal())
 }
 
-/// Whether the process is gone, or waits for nothing but to be asked how it ended; all its threads
-/// with it.
+/// Returns whether the process is gone, or waits for nothing but to be asked how it ended; all its
+/// threads with it.
 pub(crate) fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);

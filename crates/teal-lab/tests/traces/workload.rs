@@ -5,7 +5,7 @@ use crate::support::World;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What is set so that a second is enough, and the files are few.
+/// Returns what is set so that a second is enough, and the files are few.
 fn small(name: &str) -> Vec<&'static str> {
     match name {
         "web" | "file" | "mail" => vec!["--seconds", "1", "--scale", "0.01", "--set", "threads=8"],

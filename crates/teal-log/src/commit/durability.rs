@@ -78,7 +78,7 @@ impl Durability {
         self.is_read_only
     }
 
-    /// Returns whether changes are taken.
+    /// Checks whether changes are taken.
     ///
     /// # Errors
     /// [`StoreError::ReadOnly`] or [`StoreError::Poisoned`].

@@ -76,7 +76,7 @@ pub struct Recovery {
 }
 
 impl OpenOptions {
-    /// Returns whether a store with this mark, whose last record is of this time, may be opened so.
+    /// Checks whether a store with this mark, whose last record is of this time, may be opened so.
     fn may_open(&self, mark: Option<Owner>, written: Timestamp) -> Result<(), OpenError> {
         let is_free =
             self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;

@@ -267,7 +267,7 @@ impl Cost {
         self.purpose
     }
 
-    /// Which operation it is of.
+    /// Returns which operation it is of.
     pub const fn operation(&self) -> Operation {
         self.operation
     }

@@ -228,7 +228,7 @@ impl SegmentTable {
         self.contradictory = true;
     }
 
-    /// Returns whether all that was said to live or to have died could be so. If not, the store
+    /// Checks whether all that was said to live or to have died could be so. If not, the store
     /// refers to the same place twice or to a place outside of all segments, and nothing may be
     /// written by this table.
     ///

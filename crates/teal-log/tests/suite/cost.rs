@@ -19,7 +19,8 @@ fn store() -> Arc<Store> {
         .0
 }
 
-/// What making a file of this size and committing it costs, once the store has been written to.
+/// Returns what making a file of this size and committing it costs, once the store has been written
+/// to.
 fn create(store: &Store, name: &str, bytes: usize) -> Counts {
     let before = store.counts();
     let op = store.begin(Cost::names(2)).unwrap();

@@ -112,9 +112,9 @@ pub(crate) fn assert_checked(store: &Store, verify_data: bool) -> Result<(), Str
 /// What is set aside for a batch that was redone, at most: two pages for each of ten changes.
 const ASIDE_FOR_BATCH: u64 = 10 * 2 * 4096;
 
-/// What a store said of its space when it had looked at no object, against what it says now that it
-/// has looked at all: it promised no more than there is, and not much less: `redone` batches wait
-/// to be looked at.
+/// Compares what a store said of its space when it had looked at no object, against what it says
+/// now that it has looked at all: it promised no more than there is, and not much less: `redone`
+/// batches wait to be looked at.
 fn sums_held(first: &Space, now: &Space, redone: u64) -> Result<(), String> {
     // Pages that the first life had taken into memory without need, and what is set aside until all
     // is known: two pages for each change.

@@ -303,7 +303,7 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
     );
 }
 
-/// Whether reading meets an error, as opposed to an older state.
+/// Returns whether reading meets an error, as opposed to an older state.
 fn read_all_or_older(store: &Store, life: &Life) -> bool {
     let fails = |no: &teal_types::ObjectNo| {
         matches!(store.attr(*no), Err(StoreError::Corrupt { .. }))

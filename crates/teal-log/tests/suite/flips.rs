@@ -93,7 +93,7 @@ fn flip(disk: &MemDisk, bit: u64) {
         .unwrap();
 }
 
-/// Whether reading all of an object meets an error. Panics on wrong data.
+/// Returns whether reading all of an object meets an error. Panics on wrong data.
 fn is_unreadable(store: &Store, no: ObjectNo, len: usize, name: &str) -> bool {
     match store.read(no, 0, len) {
         Ok(bytes) => assert!(

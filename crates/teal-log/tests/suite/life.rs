@@ -96,7 +96,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, clock: &SimClock) -> Result<Arc<Store>,
     Ok(Store::open(Arc::clone(disk), Arc::new(clock.clone()), options())?.0)
 }
 
-/// What mkfs leaves: a root.
+/// Returns what mkfs leaves: a root.
 pub(crate) fn fresh(store: &Store) -> Model {
     let attr = store.attr(ObjectNo::ROOT).unwrap();
     let root = Object {

@@ -186,7 +186,7 @@ impl Model {
         self.objects.iter().flat_map(of).collect()
     }
 
-    /// Whether `dir` is `below` or one of the directories above it.
+    /// Returns whether `dir` is `below` or one of the directories above it.
     pub(crate) fn is_above(&self, dir: ObjectNo, below: ObjectNo) -> bool {
         let mut at = below;
         loop {

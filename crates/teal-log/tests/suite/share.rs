@@ -173,7 +173,7 @@ fn a_copy_costs_no_content_and_lives_by_itself() {
     assert_eq!(shop.check(), live);
 }
 
-/// Where the shared extents lie: first sector of each.
+/// Returns where the shared extents lie: first sector of each.
 fn places(store: &Store) -> Vec<u64> {
     let mut text = Vec::new();
     store.dump(DumpWhat::Shared, &mut text).unwrap();

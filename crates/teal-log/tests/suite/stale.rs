@@ -148,7 +148,7 @@ fn life(states: u64, end: End) -> (Vec<Vec<u8>>, Vec<u8>) {
     (images, content(&disk))
 }
 
-/// Where something differs: what the last states wrote, the end of the log among it.
+/// Returns where something differs: what the last states wrote, the end of the log among it.
 fn written(old: &[u8], new: &[u8]) -> Vec<u64> {
     let differs = |at: &u64| {
         let range = *at as usize..(*at + MIB) as usize;

@@ -137,12 +137,12 @@ impl ClientConnection {
         })
     }
 
-    /// Whether nothing is known to be wrong with it.
+    /// Returns whether nothing is known to be wrong with it.
     pub(crate) fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }
 
-    /// How many bytes have come.
+    /// Returns how many bytes have come.
     pub(crate) fn heard(&self) -> u64 {
         self.watch.bytes.load(Ordering::Relaxed)
     }
@@ -206,7 +206,7 @@ impl ClientConnection {
         }
     }
 
-    /// What a status of the server means here.
+    /// Returns what a status of the server means here.
     fn judge(&self, status: &Status) -> NetError {
         let words = status.message().to_owned();
         match status.code() {
@@ -247,7 +247,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What a failure of TLS means to a person.
+/// Returns what a failure of TLS means to a person.
 fn explain(address: &str, error: &rustls::Error) -> NetError {
     use AlertDescription as Alert;
     match error {

@@ -77,14 +77,14 @@ impl ServerSession {
         }
     }
 
-    /// Whether this is an enrolled machine with a place of its own.
+    /// Returns whether this is an enrolled machine with a place of its own.
     pub(super) fn is_seated(&self) -> bool {
         self.visitor
             .as_ref()
             .is_some_and(|visitor| visitor.seat.is_ok())
     }
 
-    /// Whether any request has come.
+    /// Returns whether any request has come.
     pub(super) fn was_heard(&self) -> bool {
         self.heard.load(Ordering::Relaxed)
     }

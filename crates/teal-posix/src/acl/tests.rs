@@ -63,7 +63,7 @@ fn well_formed() -> impl Strategy<Value = Acl> {
         })
 }
 
-/// Whether a user may have `wanted`, by the access check algorithm of section 23.1.5.
+/// Returns whether a user may have `wanted`, by the access check algorithm of section 23.1.5.
 fn grants(
     acl: &Acl,
     owner: u32,

@@ -11,7 +11,7 @@ use teal_types::{Attr, Name, ObjectNo};
 const THREADS: u64 = 4;
 const OPS: usize = 3_000;
 
-/// What may be refused when others change the same names.
+/// Returns what may be refused when others change the same names.
 fn tolerate<T>(result: Result<T, FsError>) -> Option<T> {
     match result {
         Ok(done) => Some(done),

@@ -73,7 +73,7 @@ impl Volume {
         self.made(self.client.mkdir(&CALLER, parent, name.as_bytes(), 0o755))
     }
 
-    /// What was made, and no reference to it.
+    /// Returns what was made, and no reference to it.
     fn made(&self, attr: Result<Attr, FsError>) -> ObjectNo {
         let no = attr.unwrap().object;
         self.client.release(no, 1);

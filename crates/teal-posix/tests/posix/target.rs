@@ -71,7 +71,7 @@ impl ClientTarget {
         Ok((self.dir(parent)?, name))
     }
 
-    /// What opening a file for writing finds.
+    /// Returns what opening a file for writing finds.
     fn file(&self, path: &Path) -> Done<ObjectNo> {
         let attr = self.find(path)?;
         match attr.kind {

@@ -219,7 +219,7 @@ impl Life {
         }
     }
 
-    /// What gives back is never refused.
+    /// Carries out what gives space back, which is never refused.
     fn must(&mut self, act: fn(&mut Self) -> Result<(), FsError>) -> Result<(), FsError> {
         let done = act(self);
         assert!(

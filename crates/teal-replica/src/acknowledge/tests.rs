@@ -17,8 +17,8 @@ fn dirty_content(base: u64) -> DirtyContent {
     }
 }
 
-/// What is dirty when a batch was committed at 5, and another has changed the rest of the object at
-/// `other`.
+/// Returns what is dirty when a batch was committed at 5, and another has changed the rest of the
+/// object at `other`.
 fn left(dirty: Components, in_batch: Components, data_seq: u64, other: u64) -> Components {
     let in_flight = Some(InFlight {
         batch: 1,

@@ -200,7 +200,7 @@ impl Replica {
         Ok(top)
     }
 
-    /// What has affinity to a drive that is attached.
+    /// Returns what has affinity to a drive that is attached.
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`], or what the drive met.
@@ -230,8 +230,8 @@ impl Replica {
         Ok(found)
     }
 
-    /// How many bytes of an object are on a drive, as it is here, and of how many; `None`: it was
-    /// removed here.
+    /// Returns how many bytes of an object are on a drive, as it is here, and of how many; `None`:
+    /// it was removed here.
     fn of_which_there(
         &self,
         attached: &Attached,
@@ -347,7 +347,8 @@ impl Replica {
             .map_or(0, |attr| attr.size)
     }
 
-    /// Whether an object has affinity, or lies where everything has: then it has it from now on.
+    /// Returns whether an object has affinity, or lies where everything has: then it has it from
+    /// now on.
     pub(super) fn inherits(
         &self,
         attached: &Attached,

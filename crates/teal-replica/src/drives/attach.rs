@@ -178,7 +178,8 @@ impl Replica {
         )?)
     }
 
-    /// Whether a disk, which is only read, holds a drive of this volume, as far as it says itself.
+    /// Checks whether a disk, which is only read, holds a drive of this volume, as far as it says
+    /// itself.
     ///
     /// # Errors
     /// [`DriveRefused`] if it holds something else, or cannot be read.
@@ -291,7 +292,7 @@ impl Replica {
         self.use_drive(drive, place, &note, away.is_some())
     }
 
-    /// Whether the history that a drive has seen is this replica's own.
+    /// Returns whether the history that a drive has seen is this replica's own.
     fn has_seen(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
         let identity = *self.identity.lock();
         let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));

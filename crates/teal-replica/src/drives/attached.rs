@@ -120,13 +120,13 @@ impl Attached {
         self.rest.lock().iter_mut().for_each(|rest| rest.uses(now));
     }
 
-    /// Whether it is written to: a burst is under way, or its log writes for another reason, as
-    /// when it is cleaned.
+    /// Returns whether it is written to: a burst is under way, or its log writes for another
+    /// reason, as when it is cleaned.
     pub(super) fn is_busy(&self) -> bool {
         self.flushing.is_locked() || self.drive.is_written()
     }
 
-    /// What it costs as it is now.
+    /// Returns what it costs as it is now.
     pub(super) fn metered(&self) -> Meter {
         let mut meter = self.meter.lock().clone();
         meter.is_busy = self.is_busy();

@@ -158,12 +158,12 @@ impl Meter {
         }
     }
 
-    /// Whether [`bounded`](Self::bounded) is to be told.
+    /// Returns whether [`bounded`](Self::bounded) is to be told.
     pub(crate) fn is_bound_wanted(&self) -> bool {
         self.telling > 0 && self.block.count == 0
     }
 
-    /// Whether anybody knows how long a block takes.
+    /// Returns whether anybody knows how long a block takes.
     pub(crate) fn is_width_known(&self) -> bool {
         self.each().is_some()
     }
@@ -196,7 +196,7 @@ impl Meter {
         Some(first + self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
     }
 
-    /// What they cost in time and energy; `None`: nobody knows.
+    /// Returns what they cost in time and energy; `None`: nobody knows.
     pub(crate) fn predicted(&self, bytes: u64) -> Option<Predicted> {
         let latency = self.predict(bytes)?;
         Some(Predicted {
@@ -205,17 +205,17 @@ impl Meter {
         })
     }
 
-    /// Whether times were seen, and not taken from a profile.
+    /// Returns whether times were seen, and not taken from a profile.
     pub(crate) fn is_measured(&self) -> bool {
         self.is_measured
     }
 
-    /// What they cost.
+    /// Returns what they cost.
     pub(crate) fn cost(&self, bytes: u64, weights: Weights) -> Cost {
         weights.cost(self.predicted(bytes).unwrap_or_default())
     }
 
-    /// Whether it is its turn, though it costs more than the best.
+    /// Returns whether it is its turn, though it costs more than the best.
     fn is_due(&self, bytes: u64, weights: Weights, best: Cost) -> bool {
         let spent = weights.cost(Predicted {
             latency: self.owed,

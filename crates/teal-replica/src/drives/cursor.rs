@@ -33,7 +33,7 @@ const STEP: u64 = 1 << 20;
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl Attached {
-    /// What the drive does not have of content.
+    /// Returns what the drive does not have of content.
     fn lacks(&self, version: &Version) -> Result<Ranges, StoreError> {
         let held = self.drive.held(version.object)?.content;
         let held = held
@@ -454,7 +454,7 @@ impl Replica {
     }
 }
 
-/// Whether what is here of content is of this commit, as far as the note tells.
+/// Returns whether what is here of content is of this commit, as far as the note tells.
 fn is_servers(note: &Note, data_seq: CommitSeq) -> bool {
     (!note.is_ours() || bug(Bug::DriveGetsPending))
         && !note.needs_look

@@ -55,8 +55,8 @@ impl Fresh {
 }
 
 impl Replica {
-    /// What somebody reads who does not have it here, from a drive, if one is to be asked first and
-    /// has it all; it is to be entered then.
+    /// Returns what somebody reads who does not have it here, from a drive, if one is to be asked
+    /// first and has it all; it is to be entered then.
     pub(crate) fn read_fresh(
         &self,
         attr: &Attr,
@@ -143,7 +143,7 @@ impl Replica {
         Ok(None)
     }
 
-    /// What one drive has of it.
+    /// Returns what one drive has of it.
     fn ask_drive(
         &self,
         attached: &Arc<Attached>,

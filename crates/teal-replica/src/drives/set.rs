@@ -103,18 +103,18 @@ impl Drives {
         Sending(&self.sending)
     }
 
-    /// Whether a batch of changes is on its way to the server.
+    /// Returns whether a batch of changes is on its way to the server.
     pub(crate) fn is_sending(&self) -> bool {
         self.sending.load(Ordering::Acquire) > 0
     }
 
-    /// Whether drives have content, too, and nobody knows how wide the way to the server is: who
-    /// asks it for something asks for that alone.
+    /// Returns whether drives have content, too, and nobody knows how wide the way to the server
+    /// is: who asks it for something asks for that alone.
     pub(crate) fn is_server_unknown(&self) -> bool {
         !self.is_empty() && !self.server.lock().is_width_known()
     }
 
-    /// What the server costs as it is now.
+    /// Returns what the server costs as it is now.
     pub(super) fn server_metered(&self) -> Meter {
         let mut meter = self.server.lock().clone();
         meter.is_busy = self.is_sending();
@@ -158,8 +158,8 @@ impl Drives {
         }
     }
 
-    /// Who may be asked for content, in this order; for who does not only want to know it, what is
-    /// passed over is counted, and woken.
+    /// Returns who may be asked for content, in this order; for who does not only want to know it,
+    /// what is passed over is counted, and woken.
     pub(super) fn order(
         &self,
         (no, data_seq): (ObjectNo, CommitSeq),

@@ -31,7 +31,7 @@ impl Attached {
         }
     }
 
-    /// How many files, and bytes of them.
+    /// Returns how many files, and bytes of them.
     pub(super) fn short_of(&self) -> (u64, u64) {
         let short = self.short.lock();
         (short.files.len() as u64, short.files.values().sum())
@@ -41,7 +41,7 @@ impl Attached {
         self.short.lock().files.contains_key(&no)
     }
 
-    /// What is to be tried again: all, or what may find room now.
+    /// Returns what is to be tried again: all, or what may find room now.
     pub(super) fn short_again(&self, all: bool) -> Vec<ObjectNo> {
         let free = self.drive.room().free;
         let short = self.short.lock();

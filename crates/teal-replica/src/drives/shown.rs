@@ -195,8 +195,8 @@ impl Replica {
         all.iter().map(|attached| attached.shown()).collect()
     }
 
-    /// Where the content of an object is, and where it would be read from; of a directory, how much
-    /// of what is known below it is here.
+    /// Returns where the content of an object is, and where it would be read from; of a directory,
+    /// how much of what is known below it is here.
     ///
     /// # Errors
     /// [`FsError::Stale`], [`FsError::Invalid`].

@@ -2,7 +2,7 @@
 
 use teal_log::StoreError;
 
-/// What is damaged on a drive stays behind; it is not read.
+/// Passes over what is damaged on a drive: it stays behind and is not read.
 pub(super) fn skip(done: Result<(), StoreError>) -> Result<(), StoreError> {
     match done {
         Err(e @ StoreError::Corrupt { .. }) => {

@@ -88,7 +88,7 @@ impl Drives {
         self.superseded.lock().known.remove(&device);
     }
 
-    /// What is said of a drive of this name that others have attached since.
+    /// Returns what is said of a drive of this name that others have attached since.
     pub(super) fn superseded_words(&self, name: &str) -> Option<String> {
         let superseded = self.superseded.lock();
         superseded
@@ -131,8 +131,8 @@ impl Replica {
         }
     }
 
-    /// What is to be said of drives that were attached here and are another machine's since, by
-    /// their numbers.
+    /// Returns what is to be said of drives that were attached here and are another machine's
+    /// since, by their numbers.
     pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
         let superseded = self.drives.superseded.lock();
         superseded
@@ -142,8 +142,8 @@ impl Replica {
             .collect()
     }
 
-    /// Where those were that have been found out since this was asked last: what is there is not to
-    /// be attached by itself.
+    /// Returns where those were that have been found out since this was asked last: what is there
+    /// is not to be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
         std::mem::take(&mut self.drives.superseded.lock().places)
     }

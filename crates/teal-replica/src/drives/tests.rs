@@ -84,7 +84,7 @@ fn answers(drives: &Drives, millis: u64) {
     );
 }
 
-/// Whether the drive comes first.
+/// Returns whether the drive comes first.
 fn is_drive_first(drives: &Drives) -> bool {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let order = drives.order((NO, SEQ), BLOCK, true, (&clock, true));

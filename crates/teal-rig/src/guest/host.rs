@@ -177,7 +177,7 @@ fn listen(
     Ok(())
 }
 
-/// What the guest says is a word, and perhaps more; each is answered with a line.
+/// Returns what the guest says is a word, and perhaps more; each is answered with a line.
 ///
 /// | it says | means | answer |
 /// |---|---|---|

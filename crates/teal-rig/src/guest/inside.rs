@@ -137,7 +137,7 @@ fn schedulers() {
     }
 }
 
-/// What a limit on memory needs: the controller, where it is looked for.
+/// Mounts what a limit on memory needs: the controller, where it is looked for.
 fn limit_memory() -> Result<()> {
     let at = Path::new(PLACE).join("memory");
     std::fs::create_dir(&at).with_context(|| at.display().to_string())?;
@@ -145,7 +145,7 @@ fn limit_memory() -> Result<()> {
         .context("the memory controller")
 }
 
-/// What the guest's kernel loads for a file system, in this order.
+/// Returns what the guest's kernel loads for a file system, in this order.
 fn modules(kind: Option<Kind>) -> impl Iterator<Item = &'static str> {
     let these: &[&str] = match kind {
         Some(Kind::Nilfs2) => &["fs/nilfs2/nilfs2"],

@@ -25,7 +25,7 @@ impl From<RequestSums> for Tally {
     }
 }
 
-/// What a phase came to: `ran` until its last operation, `all` until nothing was left to be
+/// Returns what a phase came to: `ran` until its last operation, `all` until nothing was left to be
 /// written. The floor is not known here.
 pub(crate) fn measured(
     phase: &Phase,

@@ -106,7 +106,7 @@ impl Work<'_> {
         }
     }
 
-    /// What the nearest attribute says, from the file upwards.
+    /// Returns what the nearest attribute says, from the file upwards.
     fn merge_rule(&self, object: ObjectNo) -> Outcome<MergeRule> {
         let (mut at, mut seen) = (object, HashSet::new());
         while seen.insert(at) {
@@ -128,8 +128,8 @@ impl Work<'_> {
         Ok(MergeRule::Lines)
     }
 
-    /// Whether what the author had seen ends with a line, and what was put behind it here and by
-    /// him is lines.
+    /// Returns whether what the author had seen ends with a line, and what was put behind it here
+    /// and by him is lines.
     fn are_lines(&self, object: ObjectNo, end: u64, change: &ContentChange) -> Outcome<bool> {
         let start = change.cut;
         let theirs = self.txn.extents(object, start.saturating_sub(1)..end)?;
@@ -143,7 +143,8 @@ impl Work<'_> {
             && self.is_text(&ours, start..change.size))
     }
 
-    /// Whether a range ends with a newline, and is text as far as one looks. An empty one is.
+    /// Returns whether a range ends with a newline, and is text as far as one looks. An empty one
+    /// is.
     fn is_text(&self, extents: &[ExtentRow], range: Range<u64>) -> bool {
         if range.is_empty() {
             return true;
@@ -212,7 +213,7 @@ fn extent(piece: &Piece) -> Option<ExtentRow> {
     }
 }
 
-/// Whether bytes are UTF-8 without NUL; a character may be cut off at either end.
+/// Returns whether bytes are UTF-8 without NUL; a character may be cut off at either end.
 fn looks_like_text(bytes: &[u8]) -> bool {
     let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
     let cut_off = bytes

@@ -62,8 +62,8 @@ impl Work<'_> {
         self.apply(object, change, Manner::Rewrite)
     }
 
-    /// Whether an author's changes make of what he had seen what is there now: somebody else
-    /// brought the same before.
+    /// Returns whether an author's changes make of what he had seen what is there now: somebody
+    /// else brought the same before.
     fn is_there(&mut self, object: ObjectNo, base: CommitSeq, ops: &[Op]) -> Outcome<bool> {
         let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
         let mut size = seen.map_or(0, |row| row.size);

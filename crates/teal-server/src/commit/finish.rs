@@ -20,7 +20,8 @@ pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
     name.map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))
 }
 
-/// Whether at most the times of a directory have changed, because something came or went in it.
+/// Returns whether at most the times of a directory have changed, because something came or went in
+/// it.
 fn is_only_entered(of: &Loaded) -> bool {
     let (Some(before), Some(now)) = (&of.before, &of.now) else {
         return false;
@@ -39,7 +40,7 @@ fn is_only_entered(of: &Loaded) -> bool {
 }
 
 impl Work<'_> {
-    /// What has no name does not live, unless there is something in it.
+    /// Removes objects without a name, unless there is something in it.
     pub(super) fn remove_nameless(&mut self) -> Outcome<()> {
         for object in self.touched.clone() {
             if object == ObjectNo::ROOT || !self.is_live(object)? {

@@ -188,7 +188,7 @@ impl Work<'_> {
         Ok(dir)
     }
 
-    /// Whether `dir` is `object` or lies below it.
+    /// Returns whether `dir` is `object` or lies below it.
     ///
     /// Names only come while placements are carried out, so an ancestor that was found stays one:
     /// each directory on the way is given a shorter way to the highest that was reached, and a

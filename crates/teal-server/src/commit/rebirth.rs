@@ -108,8 +108,8 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// What has had a name of an object since the very commit in which the object lost it and was
-    /// gone.
+    /// Returns what has had a name of an object since the very commit in which the object lost it
+    /// and was gone.
     fn replaced_by(&mut self, object: ObjectNo) -> Outcome<Option<ObjectNo>> {
         let Some((end, None)) = self.txn.object_at(object, EVER)? else {
             return Ok(None);

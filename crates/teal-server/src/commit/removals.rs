@@ -19,8 +19,8 @@ struct Pending<'a> {
     time: Timestamp,
 }
 
-/// Whether a batch changes more of an object than its names: then it lives on, where the batch was
-/// made.
+/// Returns whether a batch changes more of an object than its names: then it lives on, where the
+/// batch was made.
 fn is_changed(ops: &[Op], object: ObjectNo) -> bool {
     ops.iter().any(|op| {
         let is_state = matches!(

@@ -107,7 +107,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether others have changed a directory since this replica looked: its entries, for one.
+    /// Returns whether others have changed a directory since this replica looked: its entries, for
+    /// one.
     fn is_entered_since(&mut self, dir: ObjectNo, base: CommitSeq) -> Outcome<bool> {
         let rows = self.txn.object_history(dir, base, NOTES_MAX)?;
         for (seq, _) in &rows {

@@ -96,7 +96,7 @@ impl Work<'_> {
         Ok(self.object(object)?.is_some())
     }
 
-    /// Whether this very batch has removed it.
+    /// Returns whether this very batch has removed it.
     pub(super) fn is_removed_here(&mut self, object: ObjectNo) -> Outcome<bool> {
         let loaded = self.load(object)?;
         Ok(loaded.before.is_some() && loaded.now.is_none())
@@ -112,8 +112,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether the author of the batch, who had applied history up to `base`, has not seen a
-    /// commit: what he has sent himself he has.
+    /// Returns whether the author of the batch, who had applied history up to `base`, has not seen
+    /// a commit: what he has sent himself he has.
     pub(super) fn is_unseen(&self, seq: CommitSeq, base: CommitSeq) -> Outcome<bool> {
         if seq <= base || seq == self.seq {
             return Ok(false);
@@ -123,7 +123,7 @@ impl Work<'_> {
         Ok(bug(Bug::OwnUnseen) || !self.txn.commit(seq)?.is_some_and(is_own))
     }
 
-    /// Whether another has changed it since its author looked, but for its names.
+    /// Returns whether another has changed it since its author looked, but for its names.
     pub(super) fn is_changed_since(&mut self, object: ObjectNo, base: CommitSeq) -> Outcome<bool> {
         let Some(row) = self.object(object)? else {
             return Ok(false);
@@ -190,7 +190,7 @@ impl Work<'_> {
         self.set_object(object, None)
     }
 
-    /// Where a name leads now.
+    /// Returns where a name leads now.
     pub(super) fn entry(&self, link: &Link) -> Outcome<Option<ObjectNo>> {
         Ok(self.txn.entry(link)?.map(|entry| entry.object))
     }

@@ -72,7 +72,7 @@ impl Canvas {
         self.paint(change.size, u64::MAX, None);
     }
 
-    /// What is not zeros, ascending.
+    /// Returns what is not zeros, ascending.
     pub(crate) fn extents(&self) -> impl Iterator<Item = ExtentRow> {
         self.0.iter().filter_map(|(&offset, &(end, source))| {
             source.map(|(chunk, start)| ExtentRow {

@@ -5,7 +5,7 @@ use teal_types::{
     Attributes, ContentChange, Link, ObjectNo, Op, REPLICATED_LIMIT, Source, Timestamp,
 };
 
-/// What is wrong with an operation, in words.
+/// Returns what is wrong with an operation, in words.
 pub(crate) fn fault(op: &Op) -> Option<String> {
     let object = op.object();
     let why = object_fault(object).or_else(|| match op {

@@ -60,7 +60,7 @@ fn log(world: &mut World, content: &[u8]) -> ObjectNo {
     file
 }
 
-/// What is in the log, and in the copy if there is one.
+/// Returns what is in the log, and in the copy if there is one.
 fn found(world: &World) -> (Vec<u8>, Option<Vec<u8>>) {
     let is_copied = world.desk.names(ROOT).contains(&COPY.to_owned());
     (

@@ -47,7 +47,7 @@ fn calls(mix: &Mix) -> u64 {
     mix.values().sum()
 }
 
-/// Which part of the calls differs (total variation).
+/// Returns which part of the calls differs (total variation).
 fn distance(one: &Mix, other: &Mix) -> f64 {
     let (a, b) = (calls(one).max(1) as f64, calls(other).max(1) as f64);
     let same = one

@@ -266,8 +266,8 @@ fn set(
     }
 }
 
-/// Which of the files is visited, if few are much more often than others: their places by tenths of
-/// the visits.
+/// Returns which of the files is visited, if few are much more often than others: their places by
+/// tenths of the visits.
 fn pick(files: &[u64], uses: &BTreeMap<u64, Use>) -> Option<Value> {
     let mut visits: Vec<u64> = files
         .iter()

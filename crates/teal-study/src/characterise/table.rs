@@ -83,7 +83,7 @@ impl Value {
         [other(best), best].map(|percent| Self::around(percent as f64 / 100.0))
     }
 
-    /// What is drawn on average.
+    /// Returns what is drawn on average.
     #[cfg(test)]
     pub(super) fn mean(&self) -> f64 {
         match self {

@@ -430,7 +430,7 @@ impl<'a> Follower<'a> {
         self.goes_on(event).step(Step::Stat, None);
     }
 
-    /// What came of it.
+    /// Returns what came of it.
     pub(super) fn end(mut self) -> Seen {
         let objects: Vec<u64> = self.going.keys().copied().collect();
         objects
@@ -466,7 +466,7 @@ fn at_a_time(mut lives: Vec<[Duration; 2]>) -> u64 {
 }
 
 impl Step {
-    /// Whether it is done to a file that is open.
+    /// Returns whether it is done to a file that is open.
     pub(super) fn needs_a_file_open(self) -> bool {
         !matches!(
             self,

@@ -22,7 +22,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether it is worse in one of both, with 95 %.
+    /// Returns whether it is worse in one of both, with 95 %.
     pub fn is_worse(&self) -> bool {
         [self.rate, self.per_joule]
             .iter()
@@ -30,7 +30,7 @@ impl Change {
             .any(|of| of.high < 1.0)
     }
 
-    /// Whether it is better in one of both, with 95 %.
+    /// Returns whether it is better in one of both, with 95 %.
     pub fn is_better(&self) -> bool {
         [self.rate, self.per_joule]
             .iter()
@@ -67,7 +67,7 @@ fn figures(runs: &[Run]) -> Figures {
     all
 }
 
-/// What has changed from some runs to others.
+/// Returns what has changed from some runs to others.
 pub fn changes(before: &[Run], after: &[Run]) -> Changes {
     let (before, after) = (figures(before), figures(after));
     let mut cells = Vec::new();

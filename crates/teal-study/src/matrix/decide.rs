@@ -85,7 +85,7 @@ pub(super) fn compare(one: &Score, other: &Score) -> Option<Comparison> {
     Comparison::of(&pairs)
 }
 
-/// Which points no other point beats in both goals, more being better; by their places.
+/// Returns which points no other point beats in both goals, more being better; by their places.
 pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
     let is_beaten = |(x, y): (f64, f64)| {
         points

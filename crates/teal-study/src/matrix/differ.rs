@@ -42,8 +42,8 @@ fn tell(list: &mut Vec<String>, what: &str, a: String, b: String) {
     }
 }
 
-/// What two matrices have different. Workloads and file systems that only one of them has are not
-/// looked at.
+/// Returns what two matrices have different. Workloads and file systems that only one of them has
+/// are not looked at.
 pub fn differences(before: &Matrix, after: &Matrix) -> Differences {
     let Differences {
         mut remarks,

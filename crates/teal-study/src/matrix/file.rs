@@ -231,7 +231,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Whether every setting sets something, and none what another sets.
+    /// Checks whether every setting sets something, and none what another sets.
     fn check_set(&self) -> Result<(), MatrixError> {
         let wrong = |why: String| {
             Err(MatrixError::Value {
@@ -346,7 +346,7 @@ impl Matrix {
         Ok(matrix)
     }
 
-    /// Whether a system can be where it is said to be, and its options name no device.
+    /// Checks whether a system can be where it is said to be, and its options name no device.
     fn check_system(&self, system: &System) -> Result<(), MatrixError> {
         let System {
             name, kind, place, ..

@@ -166,13 +166,13 @@ impl Row {
 }
 
 impl Findings {
-    /// What these runs of a matrix say, if no cell came to nothing.
+    /// Returns what these runs of a matrix say, if no cell came to nothing.
     pub fn of(matrix: &Matrix, runs: &[Run]) -> Self {
         Self::with(matrix, runs, &[])
     }
 
-    /// What these runs of a matrix say. Runs of cells that the matrix does not have are left out,
-    /// and nobody waits for those that came to nothing.
+    /// Returns what these runs of a matrix say. Runs of cells that the matrix does not have are
+    /// left out, and nobody waits for those that came to nothing.
     pub fn with(matrix: &Matrix, runs: &[Run], failures: &[Failure]) -> Self {
         let cells = matrix.cells();
         let mut by_cell: BTreeMap<Cell, Vec<&Run>> =

@@ -133,7 +133,7 @@ fn is_naming(text: &str) -> bool {
 }
 
 impl System {
-    /// Whether its options are options, and none names a device.
+    /// Checks whether its options are options, and none names a device.
     ///
     /// # Errors
     /// What is wrong with which, and what to do.

@@ -41,7 +41,7 @@ impl Matrix {
         cells
     }
 
-    /// What the workload draws from in this block: the same for all its cells.
+    /// Returns what the workload draws from in this block: the same for all its cells.
     pub fn seed(&self, block: u32) -> u64 {
         self.runs.seed.wrapping_add(u64::from(block))
     }

@@ -32,7 +32,7 @@ impl Spent {
         }
     }
 
-    /// What came since an earlier look at the same device.
+    /// Returns what came since an earlier look at the same device.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             joules: self.joules - earlier.joules,
@@ -118,14 +118,14 @@ impl Run {
     /// The version of the form.
     pub const VERSION: u32 = 1;
 
-    /// Whether it ended before as many operations as were asked for. One in a thousand may be
-    /// missing: those that were on their way.
+    /// Returns whether it ended before as many operations as were asked for. One in a thousand may
+    /// be missing: those that were on their way.
     pub fn is_short_of(&self, operations: Option<u64>) -> bool {
         operations
             .is_some_and(|asked| self.operations.saturating_mul(1000) < asked.saturating_mul(999))
     }
 
-    /// What to say of a run that was short of what was asked for.
+    /// Returns what to say of a run that was short of what was asked for.
     pub fn shortfall(&self, operations: Option<u64>) -> Option<String> {
         let asked = operations.filter(|_| self.is_short_of(operations))?;
         let why = self
@@ -138,7 +138,7 @@ impl Run {
         ))
     }
 
-    /// What it took in all.
+    /// Returns what it took in all.
     pub fn spent(&self) -> Spent {
         self.run.with(&self.drain)
     }
@@ -165,7 +165,7 @@ impl Run {
         (joules > 0.0).then(|| self.operations as f64 / joules)
     }
 
-    /// Whether the device was hardly needed: the figures are of memory.
+    /// Returns whether the device was hardly needed: the figures are of memory.
     pub fn is_of_memory(&self) -> bool {
         let Spent { read, written, .. } = self.spent();
         (read + written) * 100 < self.bytes

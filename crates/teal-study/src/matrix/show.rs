@@ -20,7 +20,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Whether a block more would tell more: no, when every interval is narrow enough.
+/// Returns whether a block more would tell more: no, when every interval is narrow enough.
 pub fn settled(matrix: &Matrix, findings: &Findings) -> bool {
     findings.blocks >= matrix.runs.least
         && findings
@@ -63,7 +63,7 @@ pub(super) fn on_the_clock(row: &Row) -> String {
     }
 }
 
-/// Which file systems ran in a guest, and what that means for their figures.
+/// Returns which file systems ran in a guest, and what that means for their figures.
 pub(super) fn guests(findings: &Findings) -> Option<String> {
     let kernels: BTreeSet<&str> = findings
         .rows

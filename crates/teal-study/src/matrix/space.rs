@@ -126,8 +126,8 @@ pub fn space(kinds: &[Kind], risky: bool) -> Vec<System> {
         .collect()
 }
 
-/// What is lost by a file system's options, with a semicolon between; `None`: nothing that is known
-/// here.
+/// Returns what is lost by a file system's options, with a semicolon between; `None`: nothing that
+/// is known here.
 pub fn risk(system: &System) -> Option<String> {
     let mine = Choices::of(&system.mkfs, &system.mount);
     let is_in = |(kind, mkfs, mount, _): &&Options| {
@@ -168,7 +168,7 @@ enum Choice {
 }
 
 impl Choice {
-    /// What it says something of.
+    /// Returns what it says something of.
     fn subject(&self) -> &str {
         match self {
             Self::Mkfs(args) => &args[0],
@@ -284,8 +284,8 @@ pub fn combinations(systems: &[System]) -> Vec<System> {
         .collect()
 }
 
-/// What each pair of a file system and a scheduler consists of, as numbers that pairs share: the
-/// kind, each option of that kind, the scheduler, the kind under the scheduler.
+/// Returns what each pair of a file system and a scheduler consists of, as numbers that pairs
+/// share: the kind, each option of that kind, the scheduler, the kind under the scheduler.
 pub fn features(pairs: &[(&System, &str)]) -> Vec<Vec<u32>> {
     let mut known = std::collections::HashMap::new();
     let mut all = Vec::new();

@@ -107,7 +107,7 @@ impl Kind {
         Self::Teal,
     ];
 
-    /// Whether it is made and mounted by this program.
+    /// Returns whether it is made and mounted by this program.
     pub fn is_ours(self) -> bool {
         self == Self::Teal
     }

@@ -45,7 +45,7 @@ impl Tally {
         self.microjoules as f64 / 1e6
     }
 
-    /// What one use cost, in joules.
+    /// Returns what one use cost, in joules.
     pub fn joules_of(&self, name: &str) -> f64 {
         self.uses
             .iter()
@@ -75,7 +75,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// How many times the floor.
+    /// Returns how many times the floor.
     pub fn ratio(&self) -> f64 {
         self.tally.microjoules as f64 / (self.floor_microjoules as f64).max(1.0)
     }

@@ -72,7 +72,7 @@ pub trait PhaseEnvironment {
     /// Returns in the next tick of the kernel's clock, in which times of files differ from those of
     /// this one.
     fn next_tick(&self);
-    /// Whether somebody wants it to end.
+    /// Checks whether somebody wants it to end.
     fn is_over(&self) -> bool;
 }
 
@@ -128,7 +128,7 @@ struct Work<'a, G> {
 }
 
 impl<G: PhaseEnvironment> Work<'_, G> {
-    /// How many operations it was.
+    /// Returns how many operations it was.
     fn perform(&mut self, act: &Act) -> Result<u64, PhaseError> {
         let operations = match *act {
             Act::Write { set, call, again } => self.write(&set, call, again)?,

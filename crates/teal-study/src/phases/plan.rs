@@ -228,7 +228,7 @@ impl Phase {
         }
     }
 
-    /// Whether it writes.
+    /// Returns whether it writes.
     pub fn writes(&self) -> bool {
         !matches!(self.act, Act::Read { .. } | Act::Touch { write: false, .. })
     }

@@ -67,7 +67,7 @@ pub fn markdown(sheet: &Sheet<'_>) -> String {
     text
 }
 
-/// What a file system's joules were spent on.
+/// Returns what a file system's joules were spent on.
 fn spent(cells: &[Cell], system: &str) -> String {
     let of: Vec<&Cell> = cells.iter().filter(|cell| cell.system == system).collect();
     let kernel = of.first().map_or("", |cell| cell.kernel.as_str());

@@ -75,7 +75,8 @@ pub(super) fn purcell(machine: Machine, gaps: Gaps) -> Scene {
     Scene::of(items, machine, &assumptions).expect("a stream can be replayed")
 }
 
-/// What file operations cost besides the floor: "it excludes energy expended during think time".
+/// Returns what file operations cost besides the floor: "it excludes energy expended during think
+/// time".
 pub(super) fn spent(run: &Run) -> u64 {
     run.report
         .total()
@@ -93,8 +94,8 @@ const CODA: Named = Named::Coda(Span::secs(2));
 /// The papers' reductions: latency to the server, of the delay, of the energy.
 pub(super) type Reductions = [(u64, u64, u64); 2];
 
-/// What Coda's disk does decides: rows for disks that sleep sooner and later than was taken for
-/// granted.
+/// Returns what Coda's disk does decides: rows for disks that sleep sooner and later than was taken
+/// for granted.
 fn sensitivity(table: &mut Table, scene: impl Fn() -> Scene) {
     let scene = scene();
     let ours = scene.run(&Named::BlueFs);

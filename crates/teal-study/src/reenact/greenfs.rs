@@ -324,8 +324,8 @@ pub(super) fn table_5() -> Table {
     table
 }
 
-/// What happens in a part of a day, as a trace of its own. Changes wait for the disk beyond its
-/// end.
+/// Returns what happens in a part of a day, as a trace of its own. Changes wait for the disk beyond
+/// its end.
 fn trip(scene: &Scene, begin: Time, long: Span) -> Trace {
     let within = |event: &&Event| event.at >= begin && event.at < begin + long;
     let shifted = |event: &Event| Event {

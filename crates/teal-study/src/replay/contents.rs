@@ -130,7 +130,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Whether a device may hold anything of a file.
+    /// Returns whether a device may hold anything of a file.
     fn takes(&self, id: DeviceId, file: u64) -> bool {
         let spread = self.machine.spread;
         if !spread.has(id) {
@@ -170,7 +170,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// What is known of a block at a time, with the devices that have got it meanwhile.
+    /// Returns what is known of a block at a time, with the devices that have got it meanwhile.
     fn look(&mut self, at: Time, key: Key) -> Held {
         let mut held = self
             .held

@@ -80,7 +80,7 @@ impl<'a> Watched<'a> {
         is_it && self.found.is_none()
     }
 
-    /// What a second and a joule count for this policy; `None`: it goes by a fixed order.
+    /// Returns what a second and a joule count for this policy; `None`: it goes by a fixed order.
     fn weights(&self, view: &View<'_>) -> Option<Weights> {
         Some(match self.named {
             Named::AlwaysOn | Named::TimeOut(_) | Named::BestTimeOut => Weights {

@@ -81,7 +81,7 @@ fn line(out: &mut String, points: &[(f64, f64)], colour: &str) {
     );
 }
 
-/// What the energy of a run went to, in a fixed order.
+/// Returns what the energy of a run went to, in a fixed order.
 fn parts(machine: &Machine, run: &Run) -> Vec<(String, Energy)> {
     let of = |(part, device): (&super::Part, &teal_energy::sim::DeviceReport)| {
         let uses: Vec<_> = device

@@ -75,7 +75,7 @@ impl Gaps {
             .collect()
     }
 
-    /// Which of `among` windows have something special: `count` of them.
+    /// Returns which of `among` windows have something special: `count` of them.
     pub(super) fn places(self, count: u64, among: u64, numbers: &mut Numbers) -> Vec<u64> {
         let mut places: Vec<u64> = match self {
             Self::Even => (0..count).map(|n| n * among / count).collect(),

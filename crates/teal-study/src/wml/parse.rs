@@ -130,7 +130,8 @@ fn load(
     Ok(())
 }
 
-/// What is called but is neither in the library nor defined is an error where it is called.
+/// Refuses commands that cannot be called: what is called but is neither in the library nor defined
+/// is an error where it is called.
 fn check_composites(script: &Script, place: Place, command: &Command) -> Result<(), WmlError> {
     let bodies: Vec<&[Flowop]> = match command {
         Command::Process(process) => process

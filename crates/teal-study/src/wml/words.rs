@@ -96,18 +96,18 @@ impl Kind {
             .map_or("", |(name, _)| name)
     }
 
-    /// Whether it counts in the summary: I/O, asynchronous too.
+    /// Returns whether it counts in the summary: I/O, asynchronous too.
     pub fn is_io(self) -> bool {
         (self as usize) <= AioWait as usize
     }
 
-    /// Whether it counts as a read in the summary.
+    /// Returns whether it counts as a read in the summary.
     pub fn is_read(self) -> bool {
         matches!(self, Read | ReadWholeFile)
     }
 
-    /// Whether it counts as a write in the summary. That aiowait is one is Filebench's word: it is
-    /// not, here.
+    /// Returns whether it counts as a write in the summary. That aiowait is one is Filebench's
+    /// word: it is not, here.
     pub fn is_write(self) -> bool {
         matches!(
             self,
@@ -216,7 +216,7 @@ pub(super) const CVAR: Table = &[
 pub(super) const EVENTGEN: Table = &[("rate", Int)];
 pub(super) const MULTI: Table = &[("master", Text), ("client", Text), ("value", Int)];
 
-/// What an alias stands for.
+/// Returns what an alias stands for.
 pub(super) fn canonical(name: &str) -> &str {
     match name {
         "filesetname" => "filename",

@@ -169,7 +169,7 @@ impl Files {
         }
     }
 
-    /// How many exist and are not busy.
+    /// Returns how many exist and are not busy.
     #[cfg(test)]
     pub(super) fn existing(&self, what: What) -> usize {
         self.turns(what).pool.lock().existing.len()
@@ -260,7 +260,7 @@ impl Files {
         self.dir_rotor.fetch_add(1, Ordering::Relaxed) % self.paths.len()
     }
 
-    /// What paths are relative to.
+    /// Returns what paths are relative to.
     pub(super) fn at(&self) -> BorrowedFd<'_> {
         self.dir.as_ref().map_or(rustix::fs::CWD, AsFd::as_fd)
     }

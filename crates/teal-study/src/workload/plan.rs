@@ -332,7 +332,7 @@ struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Whether the script ends with this command.
+    /// Returns whether the script ends with this command.
     fn command(&mut self, place: Place, command: &'a Command) -> Result<bool, WmlError> {
         match command {
             Command::Set(name, assigned) => self.set(place, name, assigned)?,

@@ -53,7 +53,7 @@ fn laid_out(plan: &Plan) -> Vec<Layout> {
         .collect()
 }
 
-/// What the filesets of a plan come to. Touches nothing.
+/// Returns what the filesets of a plan come to. Touches nothing.
 pub fn preview(plan: &Plan) -> Vec<Preview> {
     let both = plan.filesets.iter().zip(laid_out(plan));
     both.map(|(set, layout)| Preview {
@@ -315,7 +315,7 @@ impl Populating<'_> {
         (there, count)
     }
 
-    /// How many were made, and their bytes.
+    /// Returns how many were made, and their bytes.
     fn make_files(
         &self,
         files: &Files,

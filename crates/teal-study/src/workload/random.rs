@@ -216,7 +216,7 @@ impl Default for Number {
 }
 
 impl Number {
-    /// Whether it is 0 for certain.
+    /// Returns whether it is 0 for certain.
     pub fn is_zero(self) -> bool {
         self == Self::Fixed(0)
     }

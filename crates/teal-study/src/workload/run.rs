@@ -125,7 +125,7 @@ pub trait Listener: Sync {
     fn say(&self, line: &str);
     /// Figures on the way: `psrun`.
     fn progress(&self, so_far: &Outcome);
-    /// Whether the run shall end now.
+    /// Returns whether the run shall end now.
     fn interrupted(&self) -> bool;
 }
 

@@ -157,7 +157,7 @@ impl<'a, T: Timer> Shared<'a, T> {
         now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
     }
 
-    /// Whether one operation more counts; the first that does not ends the run.
+    /// Returns whether one operation more counts; the first that does not ends the run.
     pub(super) fn counts(&self) -> bool {
         let counts = self.quota.as_ref().is_none_or(Quota::take);
         if !counts {
@@ -173,7 +173,7 @@ impl<'a, T: Timer> Shared<'a, T> {
         }
     }
 
-    /// Whether as many operations as a run is to have were done and are in the figures.
+    /// Returns whether as many operations as a run is to have were done and are in the figures.
     pub(super) fn is_done(&self) -> bool {
         self.quota.as_ref().is_some_and(Quota::is_met)
     }

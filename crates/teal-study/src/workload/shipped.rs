@@ -93,7 +93,7 @@ impl Shipped {
             .find(|shipped| shipped.name == name || shipped.alias == name)
     }
 
-    /// What it is: its first line.
+    /// Returns what it is: its first line.
     pub fn about(&self) -> &'static str {
         self.text
             .lines()

@@ -185,7 +185,7 @@ impl Figures {
             .for_each(|(sum, n)| *sum += n);
     }
 
-    /// What has been added since `before`. Its extremes are those of its buckets, and one
+    /// Returns what has been added since `before`. Its extremes are those of its buckets, and one
     /// operation's own.
     pub fn since(&self, before: &Self) -> Self {
         let buckets: Vec<u64> = self

@@ -42,7 +42,7 @@ pub enum XattrMode {
 }
 
 impl Model {
-    /// What `stat` shows.
+    /// Returns what `stat` shows.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.

@@ -221,7 +221,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether `ino` is `dir` or lies above it.
+    /// Returns whether `ino` is `dir` or lies above it.
     fn is_above(&self, ino: Ino, mut dir: Ino) -> bool {
         loop {
             if dir == ino {

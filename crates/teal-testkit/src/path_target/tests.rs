@@ -46,8 +46,8 @@ fn compare(place: &Path, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the file system at `place` can show what the comparison needs: not all containers and
-/// overlays can.
+/// Checks whether the file system at `place` can show what the comparison needs: not all containers
+/// and overlays can.
 fn suits(place: &Path) -> Result<(), Errno> {
     let dir = tempfile::tempdir_in(place).unwrap();
     let mut target = PathTarget::new(dir.path())?;

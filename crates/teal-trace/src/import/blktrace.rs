@@ -463,7 +463,7 @@ impl<W: Write> Requests<W> {
     }
 }
 
-/// What is asked; `None` for what is no request to the medium.
+/// Returns what is asked; `None` for what is no request to the medium.
 fn request(note: &Note) -> Option<Action> {
     let (sector, bytes) = (note.sector, note.bytes.into());
     let has = |category: u32| note.categories & category != 0;

@@ -25,7 +25,7 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"BZh", "compressed by bzip2; unpack it with `bzip2 -d`"),
 ];
 
-/// What a file is, if it is one of those that are mistaken for a trace.
+/// Returns what a file is, if it is one of those that are mistaken for a trace.
 pub(super) fn packed(begins: &[u8]) -> Option<String> {
     let found = PACKED.iter().find(|(magic, _)| begins.starts_with(magic));
     found.map(|(_, what)| format!("it is {what}"))

@@ -31,7 +31,7 @@ pub(crate) enum Ask {
     Update,
 }
 
-/// How many requests the next half minute has.
+/// Returns how many requests the next half minute has.
 pub(crate) fn window(rng: &mut Rng) -> u64 {
     let mut drawn = rng.below(WINDOWS);
     for (count, requests) in SPIKES {
@@ -51,7 +51,7 @@ pub(crate) fn window(rng: &mut Rng) -> u64 {
     least as u64 + u64::from(rng.chance(rest / quiet as f64 - least))
 }
 
-/// What the next request is.
+/// Returns what the next request is.
 pub(crate) fn ask(rng: &mut Rng) -> Ask {
     if rng.below(100_000) < UPDATES {
         Ask::Update
@@ -60,7 +60,7 @@ pub(crate) fn ask(rng: &mut Rng) -> Ask {
     }
 }
 
-/// What so many thousandths of some times do not exceed.
+/// Returns what so many thousandths of some times do not exceed.
 pub(crate) fn percentile(times: &mut [Duration], thousandths: usize) -> Duration {
     times.sort_unstable();
     let at = (times.len() * thousandths / 1000).min(times.len().saturating_sub(1));

@@ -98,7 +98,7 @@ impl Town {
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     }
 
-    /// Where the server keeps its data.
+    /// Returns where the server keeps its data.
     fn data(&self) -> Result<PathBuf> {
         let stores = std::fs::read_dir(self.dir.join("teal"))?
             .flatten()

@@ -40,7 +40,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What the file says; nothing if there is none yet.
+    /// Returns what the file says; nothing if there is none yet.
     pub(super) fn load(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
             Ok(text) => toml::from_str(&text).with_context(|| file.display().to_string()),

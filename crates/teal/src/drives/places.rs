@@ -87,7 +87,7 @@ fn points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
     known.map(|mount| mount.point).collect()
 }
 
-/// Whether both are the same file or disk.
+/// Returns whether both are the same file or disk.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
         return one == other;
@@ -98,7 +98,7 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Whether a disk takes no writes.
+/// Returns whether a disk takes no writes.
 pub(super) fn is_read_only_disk(path: &Path) -> bool {
     let Some(meta) = std::fs::metadata(path)
         .ok()
@@ -114,7 +114,7 @@ pub(super) fn is_read_only_disk(path: &Path) -> bool {
         .is_ok_and(|text| text.trim() == "1")
 }
 
-/// Whether a store begins in a file or block device, which is only read.
+/// Returns whether a store begins in a file or block device, which is only read.
 ///
 /// # Errors
 /// It may not be read.

@@ -101,7 +101,7 @@ pub(super) fn said(error: Error, path: &Path) -> Error {
     error
 }
 
-/// What of a store, which may be a drive, is damaged.
+/// Returns what of a store, which may be a drive, is damaged.
 pub(super) fn damage(why: &DriveError) -> Option<String> {
     match why {
         DriveError::Open(OpenError::Lost { seq, at }) => {
@@ -119,7 +119,8 @@ pub(super) fn damage(why: &DriveError) -> Option<String> {
     }
 }
 
-/// Whether it will not be otherwise before what is there changes: it is no drive of this volume.
+/// Returns whether it will not be otherwise before what is there changes: it is no drive of this
+/// volume.
 pub(super) fn is_final(error: &Error) -> bool {
     match error.downcast_ref() {
         Some(DriveRefused::Disk(e)) => !matches!(
@@ -139,12 +140,12 @@ pub(super) fn is_final(error: &Error) -> bool {
     }
 }
 
-/// Whether the volume knows the drive no more.
+/// Returns whether the volume knows the drive no more.
 pub(super) fn is_removed(error: &Error) -> bool {
     matches!(error.downcast_ref(), Some(DriveRefused::Refused(_)))
 }
 
-/// What does not fit, in sizes for people.
+/// Returns what does not fit, in sizes for people.
 pub(super) fn too_small(refused: DriveRefused) -> Error {
     let DriveRefused::TooSmall {
         drive,

@@ -46,7 +46,7 @@ fn refused(m: &Mounted, args: &[&str], words: &[&str]) {
         .for_each(|word| assert!(line.contains(word), "{word:?} is not in: {line}"));
 }
 
-/// What `teal device ls` knows of a drive.
+/// Returns what `teal device ls` knows of a drive.
 #[track_caller]
 fn shown(m: &Mounted, name: &str) -> Value {
     let all: Value = serde_json::from_str(&device(m, &["ls", "--json"])).unwrap();

@@ -23,12 +23,12 @@ fn with_drive(test: &str) -> Option<(Nas, PathBuf)> {
     Some((nas, drive))
 }
 
-/// What the daemon keeps in mind of drives.
+/// Returns what the daemon keeps in mind of drives.
 pub(crate) fn kept(nas: &Nas) -> String {
     fs::read_to_string(nas.0.store().with_extension("teal.d").join("drives.toml")).unwrap()
 }
 
-/// Whether somebody opens a file within some looks of the daemon.
+/// Returns whether somebody opens a file within some looks of the daemon.
 fn is_opened(path: &Path) -> bool {
     let events = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::NONBLOCK).unwrap();
     rustix::fs::inotify::add_watch(&events, path, rustix::fs::inotify::WatchFlags::OPEN).unwrap();

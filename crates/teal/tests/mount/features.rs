@@ -34,7 +34,7 @@ fn another(test: &str, point: &Path, role: &str) -> Child {
         .unwrap()
 }
 
-/// What this process is to do if it was started by [`another`].
+/// Returns what this process is to do if it was started by [`another`].
 fn role() -> Option<(PathBuf, String)> {
     Some((
         std::env::var_os("TEAL_TEST_POINT")?.into(),

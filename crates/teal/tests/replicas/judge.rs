@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-/// Whether a conflict's paths lead to what it is about.
+/// Returns whether a conflict's paths lead to what it is about.
 fn is_there(note: &ConflictNote, tree: &Tree) -> bool {
     let leads = |path: &str, no| {
         let path = format!("/{}", path.trim_start_matches('/'));

@@ -98,7 +98,7 @@ impl Ledger {
         self.committed.len() as u64
     }
 
-    /// What was acknowledged and is not in history.
+    /// Returns what was acknowledged and is not in history.
     pub(crate) fn missing(&self, eyes: &Eyes<'_>) -> Vec<String> {
         let conflicts = eyes.conflicts();
         let mut places = BTreeMap::new();
@@ -133,9 +133,9 @@ impl Ledger {
         found
     }
 
-    /// Whether between the base of what lost and its commit somebody else has changed the content.
-    /// Who appends goes on behind what has come from elsewhere, without having seen it, and may
-    /// write over the beginning then.
+    /// Returns whether between the base of what lost and its commit somebody else has changed the
+    /// content. Who appends goes on behind what has come from elsewhere, without having seen it,
+    /// and may write over the beginning then.
     fn has_met_another(&self, eyes: &Eyes<'_>, note: &ConflictNote) -> bool {
         let batch = self.committed.iter().find(|(_, of)| of.seq == note.seq);
         let Some(((stamp, _), batch)) = batch else {
@@ -155,7 +155,8 @@ impl Ledger {
         })
     }
 
-    /// What is known of an object's content after the changes of a batch to what was there before.
+    /// Returns what is known of an object's content after the changes of a batch to what was there
+    /// before.
     fn content(&self, ops: &[Op], object: ObjectNo, before: Option<Vec<u8>>) -> Vec<Option<u8>> {
         let unknown = before.as_ref().map(|_| 0);
         let mut content: Vec<Option<u8>> = before.into_iter().flatten().map(Some).collect();
@@ -371,7 +372,7 @@ impl Eyes<'_> {
         }
     }
 
-    /// Who ended an object that was gone before a commit.
+    /// Returns who ended an object that was gone before a commit.
     fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
         let Reply::History(notes) = self.ask(Request::History {
             object,

@@ -231,7 +231,7 @@ impl Steps<'_> {
         Ok(size)
     }
 
-    /// Where programs look before they write, the one that is about to looks.
+    /// Checks where programs look before they write, the one that is about to looks.
     pub(crate) fn look_if_prompt(&mut self, no: ObjectNo) -> Result<(), FsError> {
         if self.hand.kernel.is_prompt() {
             self.stat(no)?;

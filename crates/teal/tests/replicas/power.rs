@@ -50,7 +50,7 @@ impl Power {
         (left > 0, left > 1)
     }
 
-    /// What `look` does is no action.
+    /// Returns what `look` does is no action.
     pub(crate) fn spare<T>(&self, look: impl FnOnce() -> T) -> T {
         let left = self.0.swap(ON, SeqCst);
         let seen = look();

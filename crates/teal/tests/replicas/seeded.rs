@@ -68,7 +68,7 @@ fn of_server(bug: server::Bug) -> Stage {
     }
 }
 
-/// How many lives until something is noticed, and what.
+/// Returns how many lives until something is noticed, and what.
 fn caught(stage: Stage) -> Option<(u64, String)> {
     (0..LIVES).find_map(|seed| Some((seed + 1, attempt(stage, seed, false).err()?)))
 }

@@ -37,7 +37,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Where changes are made: anywhere, or below the home.
+    /// Returns where changes are made: anywhere, or below the home.
     pub(crate) fn dir(&mut self) -> Result<ObjectNo, FsError> {
         let from = match &self.hand.home {
             Some(home) => self.home(home)?,

@@ -125,7 +125,7 @@ impl Tags {
         }
     }
 
-    /// Who looks at the server.
+    /// Returns who looks at the server.
     pub(crate) fn peer(&self) -> Peer {
         self.peer
     }
@@ -313,7 +313,7 @@ impl Tags {
         }
     }
 
-    /// What should be in the tree, and is not.
+    /// Returns what should be in the tree, and is not.
     pub(crate) fn lost(&self, tree: &Tree) -> Vec<String> {
         let found: BTreeSet<u64> = tree
             .values()

@@ -140,8 +140,8 @@ fn node(client: &FileSystem, no: ObjectNo) -> Result<Node, FsError> {
     })
 }
 
-/// What differs, a line each. `times`: of directories too. (One in which something came and went
-/// between two flushes, of which the server never hears, keeps its own time.)
+/// Returns what differs, a line each. `times`: of directories too. (One in which something came and
+/// went between two flushes, of which the server never hears, keeps its own time.)
 pub(crate) fn differences(one: &Tree, other: &Tree, times: bool) -> Vec<String> {
     let shown = |node: Option<&Node>| {
         node.map(|node| Node {

@@ -62,7 +62,7 @@ impl Trace {
         self.digest.lock().0.finish()
     }
 
-    /// How many there were.
+    /// Returns how many there were.
     pub(crate) fn messages(&self) -> u64 {
         self.digest.lock().1
     }
@@ -195,8 +195,8 @@ impl Wire {
     }
 }
 
-/// Whether a part of a batch has a file in it that is refused: as with the server, all of the part
-/// is.
+/// Returns whether a part of a batch has a file in it that is refused: as with the server, all of
+/// the part is.
 fn is_poisoned(request: &Request) -> bool {
     let Request::Stage { ops, .. } = request else {
         return false;

@@ -48,8 +48,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Whether the server knows it, and has all it had when it lived alone: a copy can be told from
-    /// it then.
+    /// Returns whether the server knows it, and has all it had when it lived alone: a copy can be
+    /// told from it then.
     pub(crate) fn is_known(&self) -> bool {
         let status = self.client.replica().unwrap().upstream_status().unwrap();
         let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| {
@@ -58,7 +58,7 @@ impl Machine {
         status.replica.1 != 0 && !status.announcing && self.notes().iter().all(is_sent)
     }
 
-    /// What is noted beside objects, as bytes.
+    /// Returns what is noted beside objects, as bytes.
     pub(crate) fn notes(&self) -> Vec<(ObjectNo, Vec<u8>)> {
         let store = self.client.store();
         let mut found = Vec::new();
@@ -392,7 +392,7 @@ impl World {
         true
     }
 
-    /// What is wrong with the stores.
+    /// Returns what is wrong with the stores.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut found = Vec::new();
         for machine in &self.machines {

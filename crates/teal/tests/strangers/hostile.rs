@@ -55,7 +55,7 @@ impl Hostile {
         ChunkId::new(id)
     }
 
-    /// What the server says, if it says anything: a refusal is as good as anything else.
+    /// Returns what the server says, if it says anything: a refusal is as good as anything else.
     fn ask(&self, request: &Request) -> Option<Reply> {
         let answer = self
             .channel

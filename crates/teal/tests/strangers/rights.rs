@@ -124,7 +124,7 @@ fn what_a_server_keeps_is_readable_by_its_owner_alone() {
     end(vec![laptop, nas.0]);
 }
 
-/// What `teal serve` says to these arguments.
+/// Returns what `teal serve` says to these arguments.
 fn serve(nas: &Nas, args: &[&str]) -> super::support::Said {
     let place = [
         "serve",
@@ -234,7 +234,7 @@ fn a_machine_shut_out_hears_nothing_more_says_so_and_can_be_let_in_again() {
     end(vec![laptop, second, nas.0]);
 }
 
-/// Whether a device node can be opened on a mount, and setuid files have their effect.
+/// Returns whether a device node can be opened on a mount, and setuid files have their effect.
 fn takes_effect(m: &Mounted) -> (bool, bool) {
     let opened = fs::OpenOptions::new().write(true).open(m.path("null"));
     if let Err(error) = &opened {

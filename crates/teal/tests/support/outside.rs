@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether this runs as root.
+/// Returns whether this runs as root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -30,7 +30,7 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
         .or_else(|| program(name, &["/opt/tools/bin"]))
 }
 
-/// Whether programs can be run as another user here.
+/// Returns whether programs can be run as another user here.
 pub(crate) fn is_user_able() -> bool {
     is_root() && program("setpriv", &[]).is_some()
 }
@@ -44,7 +44,7 @@ pub(crate) fn closed_to_others(path: &Path) -> Option<PathBuf> {
     path.ancestors().skip(1).find(is_closed).map(Path::to_owned)
 }
 
-/// Whether the long forms run, which take hours: `cargo xtask test --long`.
+/// Returns whether the long forms run, which take hours: `cargo xtask test --long`.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TEAL_LONG").is_some()
 }

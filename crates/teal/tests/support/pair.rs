@@ -8,7 +8,7 @@ use std::path::Path;
 /// Of every store.
 const SIZE: &str = "1G";
 
-/// What `teal serve` prints for others: where it listens, and the token.
+/// Returns what `teal serve` prints for others: where it listens, and the token.
 fn invitation(said: &str) -> (String, String) {
     let word = |before: &str, text: &str| {
         text.split(before)

@@ -27,7 +27,7 @@ pub(crate) fn runtime() -> Runtime {
         .unwrap()
 }
 
-/// Where a served volume keeps what proves who its server is.
+/// Returns where a served volume keeps what proves who its server is.
 pub(crate) fn server_identity(nas: &Mounted) -> PathBuf {
     nas.store().with_extension("teal.d").join("server/identity")
 }
@@ -184,7 +184,7 @@ impl Office {
     }
 }
 
-/// Who a joined machine is, while it is not mounted.
+/// Returns who a joined machine is, while it is not mounted.
 pub(crate) fn identity_dir(laptop: &Mounted) -> PathBuf {
     laptop.store().with_extension("teal.d").join("identity")
 }

@@ -75,7 +75,7 @@ enum Times {
     OfFiles,
 }
 
-/// What the comparison looks at.
+/// Returns what the comparison looks at.
 fn describe(root: &Path, times: Times) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];
@@ -131,7 +131,7 @@ pub(crate) fn compare_replicas(one: &Path, other: &Path) -> usize {
     compare(one, other, Times::OfFiles)
 }
 
-/// Whether [`compare_replicas`] would find no difference.
+/// Returns whether [`compare_replicas`] would find no difference.
 pub(crate) fn are_alike(one: &Path, other: &Path) -> bool {
     describe(one, Times::OfFiles) == describe(other, Times::OfFiles)
 }

@@ -219,7 +219,7 @@ impl Mounted {
         this
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub(crate) fn point(&self) -> &Path {
         &self.point
     }
@@ -253,8 +253,8 @@ impl Mounted {
         all[0].take()
     }
 
-    /// What has passed between replica and server (`counts`), or what the server here has done
-    /// (`server_counts`), under this name.
+    /// Returns what has passed between replica and server (`counts`), or what the server here has
+    /// done (`server_counts`), under this name.
     pub(crate) fn exchanged(&self, list: &str, name: &str) -> u64 {
         let upstream = &self.status()["upstream"];
         let found = upstream[list]
@@ -267,7 +267,7 @@ impl Mounted {
             .unwrap()
     }
 
-    /// What the store has counted under this name.
+    /// Returns what the store has counted under this name.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let status = self.status();
         let found = status["counters"]
@@ -319,7 +319,7 @@ impl Mounted {
         self.look();
     }
 
-    /// What the daemons of this world have said to their logs.
+    /// Returns what the daemons of this world have said to their logs.
     pub(crate) fn log(&self) -> String {
         let logs = std::fs::read_dir(self.world.path("state").join("teal")).unwrap();
         logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap())
@@ -421,13 +421,13 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether the process is a daemon of the program under test.
+/// Returns whether the process is a daemon of the program under test.
 pub(crate) fn is_daemon(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(TEAL))
 }
 
-/// Whether the process is gone, or waits for nothing but to be asked how it ended; all its threads
-/// with it.
+/// Returns whether the process is gone, or waits for nothing but to be asked how it ended; all its
+/// threads with it.
 pub(crate) fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);

@@ -61,7 +61,7 @@ fn named(text: &str) -> Vec<String> {
     found
 }
 
-/// What a command's words name, if it is no command there is.
+/// Returns what a command's words name, if it is no command there is.
 fn unknown(
     words: &str,
     known: &BTreeSet<Vec<String>>,

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// What there is below a directory.
+/// Returns what there is below a directory.
 fn below(dir: &Path) -> Vec<OsString> {
     let mut found: Vec<_> = fs::read_dir(dir)
         .map(|dir| dir.map(|entry| entry.unwrap().file_name()).collect())

@@ -51,7 +51,7 @@ struct Invitation {
     token: String,
 }
 
-/// What `teal serve` prints for others.
+/// Returns what `teal serve` prints for others.
 fn invitation(said: &str) -> Result<Invitation> {
     let word = |before: &str| {
         said.split(before)

@@ -153,7 +153,7 @@ fn builds(out: &mut String, samples: &[Sample]) {
     }
 }
 
-/// How many requests of which kind there were.
+/// Returns how many requests of which kind there were.
 fn kinds(counts: &Counts) -> String {
     let kinds = counts
         .0

@@ -129,8 +129,8 @@ fn value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
         .map(|value| value.trim_matches('"'))
 }
 
-/// What a trace in words did with files whose paths are known at its beginning by their numbers. Of
-/// several reads of a file in a row, and of several writes, one is left.
+/// Returns what a trace in words did with files whose paths are known at its beginning by their
+/// numbers. Of several reads of a file in a row, and of several writes, one is left.
 fn steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut read = BTreeSet::new();

@@ -3,7 +3,7 @@
 use super::*;
 use std::process::Command;
 
-/// Whether this runs as root, with loop devices; on record as skipped if not.
+/// Returns whether this runs as root, with loop devices; on record as skipped if not.
 fn can(test: &str) -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
     if !can {

@@ -23,7 +23,7 @@ pub(super) struct RestCharges {
     pub(super) longest: Vec<Span>,
 }
 
-/// What is charged on a trace.
+/// Returns what is charged on a trace.
 pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace) -> RestCharges {
     let power = &device.power;
     let mut powers: Vec<_> = power.ids().map(|state| power.power(state)).collect();
@@ -88,7 +88,7 @@ fn size(what: &What, id: DeviceId) -> Option<u64> {
     }
 }
 
-/// What resting in the faster state may be charged so that work is no dearer there.
+/// Returns what resting in the faster state may be charged so that work is no dearer there.
 fn worth(slow: &Job, fast: &Job, base: Power) -> Power {
     let saved = Cost::from(slow.time().less(fast.time()).get());
     if saved == 0 {

@@ -54,8 +54,8 @@ impl DeviceSubproblem<'_> {
         })
     }
 
-    /// What going up later from a state saves at most. Who waits for a device that sleeps is
-    /// charged for, behind reads only once.
+    /// Returns what going up later from a state saves at most. Who waits for a device that sleeps
+    /// is charged for, behind reads only once.
     pub(super) fn gains(&self, state: u8) -> Power {
         let rise = self.rise(state);
         if self.serving.contains(&state) {

@@ -83,7 +83,7 @@ impl DeviceSubproblem<'_> {
         })
     }
 
-    /// What a burst of all changes from one on must hold.
+    /// Returns what a burst of all changes from one on must hold.
     pub(super) fn needed(&self, own: usize, first: u32) -> WriteLoad {
         let of = |at: u32| {
             self.changes

@@ -12,7 +12,7 @@ use teal_study::statistics::Comparison;
 pub(super) const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
 
 impl MatrixBench {
-    /// What to do, and what that brings.
+    /// Returns what to do, and what that brings.
     pub(super) fn advice(&self, found: &Found) -> String {
         let cells = self.matrix.cells();
         let mut out = String::new();
@@ -97,7 +97,8 @@ fn by(of: &Comparison) -> String {
     )
 }
 
-/// What a person types to have it. Where the device is modelled, they put the name of theirs in.
+/// Returns what a person types to have it. Where the device is modelled, they put the name of
+/// theirs in.
 fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<String> {
     let device = device.unwrap_or("/dev/sdX");
     let name = device.rsplit('/').next().unwrap_or(device);

@@ -78,7 +78,7 @@ pub(super) fn wanted(args: &Args) -> Result<Matrix> {
     Matrix::new(device, runs, vec![workload], systems, schedulers).context("what is to be tried")
 }
 
-/// What can be had here with its options: on this machine's kernel, or all of it in guests.
+/// Returns what can be had here with its options: on this machine's kernel, or all of it in guests.
 fn systems(args: &Args) -> Result<Vec<System>> {
     if !args.guests {
         let here = |kind: &Kind| testbed::check_kind(*kind).is_ok();
@@ -117,7 +117,7 @@ pub(super) fn at_risk(system: &System) -> String {
 }
 
 impl MatrixBench {
-    /// What would be tried, and whether that fits into the time.
+    /// Prints what would be tried, and whether that fits into the time.
     pub(super) fn forecast(&self, args: &Args) -> Result<()> {
         let Matrix {
             systems,

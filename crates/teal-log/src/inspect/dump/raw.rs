@@ -226,7 +226,7 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// Returns what a record changed; payload and body are compared with their checksums.
+    /// Prints what a record changed; payload and body are compared with their checksums.
     fn body(&self, at: Sector, header: &Header, out: &mut dyn Write) -> io::Result<()> {
         let Ok(sectors) = u32::try_from(header.sectors()) else {
             return writeln!(out, "  too long");

@@ -37,12 +37,12 @@ impl Calls {
         done.sizes.extend(size);
     }
 
-    /// Whether nothing else was done.
+    /// Returns whether nothing else was done.
     pub(super) fn is_just(&self, step: Step) -> bool {
         matches!(&self.steps[..], [(only, _)] if *only == step) && self.pass.is_none()
     }
 
-    /// How many calls were at random places, if most were.
+    /// Returns how many calls were at random places, if most were.
     pub(super) fn random(&self) -> u64 {
         let is_random = |step| matches!(step, Step::ReadRandom | Step::WriteRandom);
         let random = self
@@ -60,7 +60,7 @@ impl Calls {
         }
     }
 
-    /// Whether it was made, and nothing else was done but looking at it.
+    /// Returns whether it was made, and nothing else was done but looking at it.
     pub(super) fn is_new(&self) -> bool {
         let mut steps = self.steps.iter().map(|(step, _)| *step);
         steps.next() == Some(Step::Create)

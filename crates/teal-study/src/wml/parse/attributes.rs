@@ -71,7 +71,7 @@ impl Parser {
         }
     }
 
-    /// Whether a word where a list may begin is the next command, or the next flowop.
+    /// Returns whether a word where a list may begin is the next command, or the next flowop.
     fn begins_next(&self, word: &str, table: Table) -> bool {
         let known = table.iter().any(|(name, _)| *name == canonical(word));
         !known

@@ -103,7 +103,7 @@ fn memory(op: &Op, thread: &Thread) -> Option<String> {
     }
 }
 
-/// Whether some flowop makes files of a set longer.
+/// Returns whether some flowop makes files of a set longer.
 fn is_written(set: usize, plan: &Plan) -> bool {
     use Kind::*;
     let ops = plan

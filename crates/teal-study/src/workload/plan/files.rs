@@ -167,8 +167,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Where a fileset lies; nowhere but below the directory of the run, because what is there
-    /// before is removed.
+    /// Returns where a fileset lies; nowhere but below the directory of the run, because what is
+    /// there before is removed.
     fn root(
         &self,
         place: Place,

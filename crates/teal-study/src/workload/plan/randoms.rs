@@ -161,7 +161,7 @@ fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
     })
 }
 
-/// What makes no sense about the parameters of a type.
+/// Returns what makes no sense about the parameters of a type.
 fn nonsense(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<String> {
     match (value("lower"), value("upper"), value("mode")) {
         (Some(lower), Some(upper), _) if lower > upper => {

@@ -96,7 +96,7 @@ impl Maker<'_> {
         })
     }
 
-    /// Whether the script defines a fileset of this name somewhere, if too late.
+    /// Returns whether the script defines a fileset of this name somewhere, if too late.
     fn is_defined_late(&self, wanted: &str) -> bool {
         let is_it = |attributes: &Attributes| {
             attributes.get("name").is_some_and(

@@ -113,7 +113,7 @@ impl Variables {
         self.set.insert(name.to_owned(), to);
     }
 
-    /// What was asked for before scaling, if this is a variable that is scaled.
+    /// Returns what was asked for before scaling, if this is a variable that is scaled.
     pub(super) fn asked(&self, value: &Value) -> Option<u64> {
         match value {
             Value::Variable(name) => self.asked.get(name).copied(),

@@ -95,9 +95,9 @@ impl<T: Timer> Worker<'_, T> {
         Ok(())
     }
 
-    /// What this thread (by its target, or by all it does) has done since this limit last looked is
-    /// waited for. Filebench lets a limit without a target charge what the whole process has done
-    /// to each of its threads.
+    /// Returns what this thread (by its target, or by all it does) has done since this limit last
+    /// looked is waited for. Filebench lets a limit without a target charge what the whole process
+    /// has done to each of its threads.
     pub(super) fn limit(&mut self, at: usize, op: &Op) -> Went {
         let began = self.now();
         let done = if op.targets.is_empty() {

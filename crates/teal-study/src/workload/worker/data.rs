@@ -39,8 +39,8 @@ impl<T: Timer> Worker<'_, T> {
         }
     }
 
-    /// Where in memory a transfer of this length begins: anywhere in the thread's own, else at the
-    /// start of what there is.
+    /// Returns where in memory a transfer of this length begins: anywhere in the thread's own, else
+    /// at the start of what there is.
     fn place(&mut self, op: &Op, len: usize) -> Went<usize> {
         if self.memsize == 0 {
             self.memory.grow(len, self.seed);
