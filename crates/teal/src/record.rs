@@ -1,5 +1,5 @@
-//! `teal recording`, the part of `teal lab record` that speaks to a daemon: it asks the daemon of a
-//! mount to record, waits, and says what came of it.
+//! The hidden command `recording`, the part of `teal lab record` that speaks to a daemon: it asks
+//! the daemon of a mount to record, waits, and says what came of it.
 
 use crate::cli::Recording;
 use crate::control::{self, Answer, Ask, RecordingStatus};

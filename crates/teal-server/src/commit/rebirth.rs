@@ -247,13 +247,25 @@ impl Work<'_> {
         Ok(parent)
     }
 
+    /// Returns whether the object was removed, or saved over, by the author of this batch in an
+    /// earlier one. Large content may reach the server after a removal that followed it: it conflicts
+    /// with nobody, and the removal stands.
+    fn was_removed_by_author(&mut self, object: ObjectNo) -> Outcome<bool> {
+        let Some((end, None)) = self.txn.object_at(object, EVER)? else {
+            return Ok(false);
+        };
+        let removal = self.txn.commit(end)?;
+        Ok(removal
+            .is_some_and(|commit| (commit.stamp.replica, commit.stamp.incarnation) == self.author))
+    }
+
     /// An object whose state is about to change lives, again if it must. False if it does not: the
     /// change is nothing then.
     pub(super) fn revive(&mut self, object: ObjectNo, what: &str) -> Outcome<bool> {
         if self.is_live(object)? {
             return Ok(true);
         }
-        if self.is_removed_here(object)? {
+        if self.is_removed_here(object)? || self.was_removed_by_author(object)? {
             return Ok(false);
         }
         if let Some((successor, beside)) = self.restore_replaced(object)? {

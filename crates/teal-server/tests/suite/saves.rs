@@ -12,6 +12,7 @@ on_both! {
     a_name_in_the_root_for_want_of_a_better_one_is_not_taken_up
     the_copy_has_what_its_author_had_seen
     history_has_the_copy_as_its_author_had_seen_it
+    content_of_what_its_author_has_saved_over_since_is_nothing
     what_was_saved_and_removed_leaves_the_change_under_its_name
 }
 
@@ -205,6 +206,18 @@ fn history_has_the_copy_as_its_author_had_seen_it(mut world: World) {
     assert_eq!(world.desk.read_named(dir, COPY), b"1xy");
     let (_, past) = world.desk.past(file, copy.data_seq).unwrap();
     assert_eq!(past, b"1xy");
+}
+
+fn content_of_what_its_author_has_saved_over_since_is_nothing(mut world: World) {
+    let (dir, file) = shared(&mut world);
+    // Its content was held back, as large content is, and comes after the save.
+    let held_back = [world.laptop.write(file, b"held back")];
+    save(&mut world.laptop, file, &link(dir, "a"), b"saved");
+    world.laptop.commit(&held_back);
+    world.laptop.pull();
+    assert_eq!(world.laptop.names(dir), ["a"]);
+    assert_eq!(world.laptop.read_named(dir, "a"), b"saved");
+    assert!(world.laptop.conflicts().is_empty());
 }
 
 fn what_was_saved_and_removed_leaves_the_change_under_its_name(mut world: World) {

@@ -58,7 +58,7 @@ fn of_replicas(bug: replica::Bug) -> Stage {
 /// The same of the server.
 fn of_server(bug: server::Bug) -> Stage {
     match bug {
-        server::Bug::BatchTwice | server::Bug::OtherContent => Stage::Faults,
+        server::Bug::BatchTwice => Stage::Faults,
         server::Bug::OtherHistory => Stage::CopiesRestored,
         server::Bug::DriveCopyTaken => Stage::Drives,
         server::Bug::OwnUnseen => Stage::Apart,
@@ -68,20 +68,22 @@ fn of_server(bug: server::Bug) -> Stage {
     }
 }
 
-/// Returns how many lives until something is noticed, and what.
-fn caught(stage: Stage) -> Option<(u64, String)> {
-    (0..LIVES).find_map(|seed| Some((seed + 1, attempt(stage, seed, false).err()?)))
+/// Returns how many lives of one of these stages until something is noticed, and what.
+fn caught(stages: &[Stage]) -> Option<(u64, String)> {
+    stages.iter().find_map(|stage| {
+        (0..LIVES).find_map(|seed| Some((seed + 1, attempt(*stage, seed, false).err()?)))
+    })
 }
 
 #[test]
 fn every_seeded_bug_is_caught() {
     let only = std::env::var("TEAL_SEEDED_BUG").ok();
     let mut missed = Vec::new();
-    let mut look = |name: String, stage| {
+    let mut look = |name: String, stages: &[Stage]| {
         if only.as_ref().is_some_and(|only| *only != name) {
             return;
         }
-        match caught(stage) {
+        match caught(stages) {
             Some((lives, words)) => println!(
                 "{name}: life {lives}: {}",
                 words.chars().take(160).collect::<String>()
@@ -91,17 +93,22 @@ fn every_seeded_bug_is_caught() {
     };
     for bug in replica::Bug::ALL {
         replica::seed(Some(bug));
-        look(format!("{bug:?}"), of_replicas(bug));
+        look(format!("{bug:?}"), &[of_replicas(bug)]);
     }
     replica::seed(None);
     for bug in posix::Bug::ALL {
         posix::seed(Some(bug));
-        look(format!("{bug:?}"), Stage::AtOnce);
+        look(format!("{bug:?}"), &[Stage::AtOnce]);
     }
     posix::seed(None);
     for bug in server::Bug::ALL {
         server::seed(Some(bug));
-        look(format!("{bug:?}"), of_server(bug));
+        // It needs a change that meets a fetch on its way, which is rare wherever it can be.
+        let anywhere = [Stage::Drives, Stage::Faults, Stage::AtOnce, Stage::Power];
+        match bug {
+            server::Bug::OtherContent => look(format!("{bug:?}"), &anywhere),
+            bug => look(format!("{bug:?}"), &[of_server(bug)]),
+        }
     }
     if only.as_ref().is_none_or(|only| only == "older") {
         server::seed(Some(server::Bug::LimitsDiffer));
@@ -110,7 +117,7 @@ fn every_seeded_bug_is_caught() {
     server::seed(None);
     for bug in device::Bug::ALL {
         device::seed(Some(bug));
-        look(format!("{bug:?}"), Stage::Drives);
+        look(format!("{bug:?}"), &[Stage::Drives]);
     }
     device::seed(None);
     assert!(missed.is_empty(), "not caught in {LIVES} lives: {missed:?}");
