@@ -6,6 +6,7 @@
 )]
 
 mod disk;
+mod failing;
 mod guests;
 mod matrix;
 mod ownership;

@@ -1,13 +1,8 @@
 //! Matrices of `teal lab` with something in them that fails, by the real program: told beforehand,
 //! or in the report beside what came of the others.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use crate::support::{World, has_loop_devices};
 use std::fs;
-use support::{World, has_loop_devices};
 
 const TEXT: &str = r#"
 version = 1
