@@ -7,19 +7,14 @@
 //! 2. However a test ends, its mounts are gone, its daemons are dead and its directory is removed.
 //! 3. Only processes that the test started are ended, by number, after a look at what they are.
 
-#[path = "../support/devices.rs"]
-mod devices;
 #[path = "../support/guests.rs"]
 mod guests;
-#[path = "../support/said.rs"]
-mod said;
 #[path = "../support/waiting.rs"]
 mod waiting;
 #[path = "../support/world.rs"]
 mod world;
 
-pub(crate) use devices::{LoopDevice, Point, has_loop_devices};
 pub(crate) use guests::{guests_of, has_guests};
-pub(crate) use said::{Said, run};
-pub(crate) use waiting::{PATIENCE, program, wait_until};
+pub(crate) use teal_testkit::{LoopDevice, Point, Said, has_loop_devices, program, run};
+pub(crate) use waiting::{PATIENCE, wait_until};
 pub(crate) use world::World;

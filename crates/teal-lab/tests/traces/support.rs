@@ -9,16 +9,14 @@
 
 #[path = "../support/mounted.rs"]
 mod mounted;
-#[path = "../support/said.rs"]
-mod said;
 #[path = "../support/waiting.rs"]
 mod waiting;
 #[path = "../support/world.rs"]
 mod world;
 
 pub(crate) use mounted::Mounted;
-pub(crate) use said::{Said, run};
-pub(crate) use waiting::{PATIENCE, program, wait_until};
+pub(crate) use teal_testkit::{Said, program, run};
+pub(crate) use waiting::{PATIENCE, wait_until};
 pub(crate) use world::World;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Programs of others, other users, and mount namespaces in which the machine can be changed
 //! without changing it.
 
-use super::{Said, World, run};
+use super::{Said, World, program, run};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,16 +9,6 @@ use std::process::Command;
 /// Returns whether this runs as root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// The program `name` in `PATH` or one of `also`.
-pub(crate) fn program(name: &str, also: &[&str]) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let places = std::env::split_paths(&path)
-        .chain(also.iter().map(PathBuf::from))
-        .chain(system);
-    places.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// An outside test suite: where `cargo xtask test` puts it, or in `PATH`.

@@ -16,11 +16,9 @@
 
 mod alike;
 mod cable;
-mod devices;
 mod history;
 mod outside;
 mod pair;
-mod said;
 pub(crate) mod stranger;
 mod suites;
 mod tree;
@@ -29,13 +27,11 @@ mod world;
 
 pub(crate) use alike::{Script, behaves_as_below};
 pub(crate) use cable::Cable;
-pub(crate) use devices::{LoopDevice, Point, has_loop_devices};
 pub(crate) use history::History;
 pub(crate) use outside::{
-    PrivateMounts, closed_to_others, is_long, is_root, is_user_able, program, shell, tool,
+    PrivateMounts, closed_to_others, is_long, is_root, is_user_able, shell, tool,
 };
 pub(crate) use pair::{Nas, apart, apart_in, converge, end, flush, join, try_join};
-pub(crate) use said::{Said, run};
 pub(crate) use suites::{
     ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, fio, fsx, git, pjdfstest, postgresql, sources,
     sqlite,
@@ -43,6 +39,8 @@ pub(crate) use suites::{
 pub(crate) use tree::{are_alike, compare_replicas, compare_trees, digest, fill, seeded};
 pub(crate) use work::{Library, Work};
 pub(crate) use world::{Mounted, TEAL, World};
+
+pub(crate) use teal_testkit::{LoopDevice, Point, Said, has_loop_devices, program, run};
 
 use std::path::Path;
 use std::time::Duration;

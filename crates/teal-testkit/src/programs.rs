@@ -1,12 +1,13 @@
-//! What a program said when it ended.
+//! Real programs that tests run: finding them, running them to their end, and what they said.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Exit status and output of a program.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub struct Said {
     /// The exit status; 128 and the number of the signal that ended it.
     pub code: i32,
     /// Its output.
@@ -16,16 +17,22 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// The program did its work; its output.
+    /// Returns the output of a program that must have done its work.
+    ///
+    /// # Panics
+    /// If its exit status is not 0.
     #[track_caller]
-    pub(crate) fn good(self) -> String {
+    pub fn good(self) -> String {
         assert_eq!(self.code, 0, "{self}");
         self.stdout
     }
 
-    /// The program refused: exit status 1 and one line, which it gives.
+    /// Returns the one line in which a program must have refused.
+    ///
+    /// # Panics
+    /// If its exit status is not 1, or it said more or less than a line.
     #[track_caller]
-    pub(crate) fn refused(self) -> String {
+    pub fn refused(self) -> String {
         assert_eq!((self.code, self.stderr.lines().count()), (1, 1), "{self}");
         self.stderr.trim_end().to_owned()
     }
@@ -42,8 +49,11 @@ impl fmt::Display for Said {
 }
 
 /// Runs a program to its end, without input.
+///
+/// # Panics
+/// If it cannot be started.
 #[track_caller]
-pub(crate) fn run(command: &mut Command) -> Said {
+pub fn run(command: &mut Command) -> Said {
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -58,4 +68,14 @@ pub(crate) fn run(command: &mut Command) -> Said {
         stdout: text(output.stdout),
         stderr: text(output.stderr),
     }
+}
+
+/// Returns the program `name` in `PATH`, in one of `also`, or where only root has it in `PATH`.
+pub fn program(name: &str, also: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let places = std::env::split_paths(&path)
+        .chain(also.iter().map(PathBuf::from))
+        .chain(system);
+    places.map(|dir| dir.join(name)).find(|file| file.is_file())
 }

@@ -1,28 +1,32 @@
 //! Devices and mounts that a test makes by itself, and that go with it.
 
-use super::{program, run};
+use crate::programs::{program, run};
+use crate::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Returns whether loop devices can be had; if not, that is on record as the reason why the test is
 /// skipped.
-pub(crate) fn has_loop_devices(test: &str) -> bool {
+pub fn has_loop_devices(test: &str) -> bool {
     let can =
         program("losetup", &[]).is_some() && run(Command::new("losetup").arg("--find")).code == 0;
     if !can {
-        teal_testkit::skip(test, "no loop devices can be had");
+        skip(test, "no loop devices can be had");
     }
     can
 }
 
 /// A loop device over a file; detached with the test, which is when nobody uses it any more.
 #[derive(Debug)]
-pub(crate) struct LoopDevice(PathBuf);
+pub struct LoopDevice(PathBuf);
 
 impl LoopDevice {
-    /// Over a file that is there.
+    /// Attaches a loop device to a file that is there.
+    ///
+    /// # Panics
+    /// If `losetup` refuses.
     #[track_caller]
-    pub(crate) fn over(image: &Path) -> Self {
+    pub fn over(image: &Path) -> Self {
         let said = run(Command::new("losetup")
             .args(["--find", "--show"])
             .arg(image))
@@ -30,17 +34,19 @@ impl LoopDevice {
         Self(said.trim().into())
     }
 
-    /// Over a new file of so many bytes.
+    /// Attaches a loop device to a new file of so many bytes.
+    ///
+    /// # Panics
+    /// If the file cannot be made, or `losetup` refuses.
     #[track_caller]
-    pub(crate) fn new(image: &Path, bytes: u64) -> Self {
-        std::fs::File::create_new(image)
-            .unwrap()
-            .set_len(bytes)
-            .unwrap();
+    pub fn new(image: &Path, bytes: u64) -> Self {
+        let made = std::fs::File::create_new(image).and_then(|file| file.set_len(bytes));
+        made.unwrap_or_else(|e| panic!("{}: {e}", image.display()));
         Self::over(image)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the device.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -56,7 +62,10 @@ impl Drop for LoopDevice {
 
 /// A mount that the test made there, gone with it.
 #[derive(Debug)]
-pub(crate) struct Point(pub(crate) PathBuf);
+pub struct Point(
+    /// The mount point.
+    pub PathBuf,
+);
 
 impl Drop for Point {
     fn drop(&mut self) {
