@@ -13,7 +13,7 @@ use teal_command::say::{count, say, shown};
 pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {
     let dir = paths::point(dir)?;
     match control::ask(&dir, &Ask::Flush)? {
-        Some(Answer::Done { .. }) => {
+        Some(Answer::Done) => {
             // Programs may have gone on meanwhile.
             let since = match control::ask(&dir, &Ask::Status)? {
                 Some(Answer::Status(status)) => {

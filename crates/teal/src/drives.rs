@@ -461,7 +461,7 @@ impl Drives {
             }
             _ => bail!("this is no question about drives"),
         }
-        Ok(Answer::Done { ok: true })
+        Ok(Answer::Done)
     }
 
     /// Returns where the drive of this name is attached.

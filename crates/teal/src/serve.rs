@@ -333,7 +333,7 @@ fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
         bail!("{name} was not shut out");
     }
     match control::ask(dir, &Ask::Revoke { replica })? {
-        Some(Answer::Done { .. }) => {
+        Some(Answer::Done) => {
             say!(
                 "{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` lets it in again"
             );
@@ -364,7 +364,7 @@ fn readmit(dir: &Path, replica: u32) -> Result<ExitCode> {
         bail!("{name} is not shut out");
     }
     match control::ask(dir, &Ask::Readmit { replica })? {
-        Some(Answer::Done { .. }) => {
+        Some(Answer::Done) => {
             say!("{name} is let in again; it connects by itself within half a minute")
         }
         _ => bail!("nothing is served on {}", dir.display()),

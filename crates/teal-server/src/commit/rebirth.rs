@@ -254,9 +254,7 @@ impl Work<'_> {
         let Some((end, None)) = self.txn.object_at(object, EVER)? else {
             return Ok(false);
         };
-        let removal = self.txn.commit(end)?;
-        Ok(removal
-            .is_some_and(|commit| (commit.stamp.replica, commit.stamp.incarnation) == self.author))
+        self.is_own_commit(end)
     }
 
     /// An object whose state is about to change lives, again if it must. False if it does not: the

@@ -118,9 +118,13 @@ impl Work<'_> {
         if seq <= base || seq == self.seq {
             return Ok(false);
         }
-        let is_own =
-            |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation) == self.author;
-        Ok(bug(Bug::OwnUnseen) || !self.txn.commit(seq)?.is_some_and(is_own))
+        Ok(bug(Bug::OwnUnseen) || !self.is_own_commit(seq)?)
+    }
+
+    /// Returns whether the author of this batch has sent the commit.
+    pub(super) fn is_own_commit(&self, seq: CommitSeq) -> Outcome<bool> {
+        let sent_by = |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation);
+        Ok(self.txn.commit(seq)?.map(sent_by) == Some(self.author))
     }
 
     /// Returns whether another has changed it since its author looked, but for its names.

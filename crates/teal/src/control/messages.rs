@@ -363,9 +363,8 @@ pub(crate) enum Answer {
     Error {
         error: String,
     },
-    Done {
-        ok: bool,
-    },
+    /// What was asked has been done.
+    Done,
     Ended {
         ended: Ended,
     },

@@ -16,9 +16,6 @@ use teal_posix::{FileSystem, FsError};
 use teal_replica::{Freed, PinRefused, Pinned, Replica};
 use teal_types::ObjectNo;
 
-/// The answer to what was done.
-const DONE: Answer = Answer::Done { ok: true };
-
 /// Reads the request of a connection, and answers it.
 pub(super) fn serve(volume: &Arc<ServedVolume>, stream: UnixStream) {
     let ask = match control::receive(&stream) {
@@ -34,10 +31,10 @@ pub(super) fn serve(volume: &Arc<ServedVolume>, stream: UnixStream) {
             anonymous,
             seconds,
         } => match volume.record(&file, anonymous, seconds) {
-            Ok(()) => DONE,
+            Ok(()) => Answer::Done,
             Err(error) => failed(&error),
         },
-        Ask::RecordMark { text } if volume.recordings.mark(&text) => DONE,
+        Ask::RecordMark { text } if volume.recordings.mark(&text) => Answer::Done,
         Ask::RecordMark { .. } => not_recorded(),
         Ask::RecordProgress => recording(volume.recordings.progress()),
         Ask::RecordEnd => recording(volume.recordings.end()),
@@ -70,7 +67,7 @@ fn set(client: &FileSystem, key: &str, value: u64) -> Answer {
     store.set_settings(settings);
     client.settings_changed();
     match done {
-        Ok(()) => DONE,
+        Ok(()) => Answer::Done,
         Err(error) => Answer::Error { error },
     }
 }
@@ -124,12 +121,12 @@ fn about_the_server(volume: &ServedVolume, ask: &Ask) -> Result<Answer> {
                     }
                     _ => return serving.invitation(),
                 }
-                Ok(DONE)
+                Ok(Answer::Done)
             });
         }
         _ => return volume.drives.answer(ask),
     }
-    Ok(DONE)
+    Ok(Answer::Done)
 }
 
 /// Sends everything that is only here to the server, and says what stayed behind.
