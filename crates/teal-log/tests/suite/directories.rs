@@ -41,7 +41,7 @@ fn pages(store: &Store, mut step: impl FnMut(&Store, usize)) -> u64 {
 }
 
 fn make(store: &Store, n: usize) {
-    let op = store.begin(Cost::names(2)).unwrap();
+    let op = store.begin(Cost::create()).unwrap();
     let mut locked = op.lock(&[DIR]).unwrap();
     let now = Timestamp::default();
     let no = locked.create(NewObject {
@@ -57,7 +57,7 @@ fn make(store: &Store, n: usize) {
 
 fn remove(store: &Store, n: usize) {
     let (no, _) = store.lookup(DIR, &name(n)).unwrap().unwrap();
-    let op = store.begin(Cost::names(1)).unwrap();
+    let op = store.begin(Cost::unlink()).unwrap();
     let mut locked = op.lock(&[DIR, no]).unwrap();
     locked.remove_entry(DIR, &name(n)).unwrap();
     locked.free(no).unwrap();

@@ -261,9 +261,16 @@ impl Life {
         self.create_in(dir, kind)
     }
 
+    /// Adds the names and extended attributes of objects that an operation may log again.
+    fn with_heads(&self, cost: Cost, of: &[ObjectNo]) -> Result<Cost, StoreError> {
+        let heads = of.iter().map(|no| self.store.head_bytes(*no));
+        Ok(cost.with_head(heads.sum::<Result<u64, _>>()?))
+    }
+
     fn create_in(&mut self, dir: ObjectNo, kind: FileType) -> Result<bool, StoreError> {
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(2))? else {
+        let cost = self.with_heads(Cost::create(), &[dir])?;
+        let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
         let (name, now) = (self.name(), self.stamp());
@@ -391,7 +398,7 @@ impl Life {
             // Far out: a sparse file.
             _ => self.rng.below(1 << 40) / 4096 * *self.rng.pick(&[4096, 1]),
         };
-        let cost = Cost::write(len as u64);
+        let cost = self.with_heads(Cost::write(len as u64), &[no])?;
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
@@ -429,7 +436,8 @@ impl Life {
         if sharing.bytes == 0 {
             return Ok(false);
         }
-        let Some(op) = self.room(&store, sharing.cost)? else {
+        let cost = self.with_heads(sharing.cost, &[from, to])?;
+        let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
         let done = op
@@ -459,7 +467,7 @@ impl Life {
             4 => size + self.rng.below(100_000),
             _ => self.rng.below(5000),
         };
-        let cost = Cost::write(4096).freeing();
+        let cost = self.with_heads(Cost::cut(), &[no])?.freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
@@ -480,7 +488,7 @@ impl Life {
             + self
                 .rng
                 .below(*self.rng.clone().pick(&[100, 5000, 200_000, 4 << 20]));
-        let cost = Cost::write(8192).freeing();
+        let cost = self.with_heads(Cost::cut().with_piece(0), &[no])?.freeing();
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
@@ -497,7 +505,9 @@ impl Life {
         let store = Arc::clone(&self.store);
         let len = *self.rng.pick(&[0, 20, 999, 1000, 1001, 4000]);
         let note = self.rng.chance(0.7).then(|| self.data(len));
-        let cost = Cost::names(1).with_note(4000);
+        let cost = self
+            .with_heads(Cost::set_attributes(), &[no])?
+            .with_note(4000);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
@@ -547,11 +557,11 @@ impl Life {
         if held + name.len() + len > 120_000 {
             return Ok(false);
         }
-        let cost = if value.is_some() {
-            Cost::write(len as u64 + 4096)
-        } else {
-            Cost::names(1).freeing()
+        let change = match &value {
+            Some(value) => Cost::set_xattr((name.len() + value.len()) as u64),
+            None => Cost::set_xattr(0).freeing(),
         };
+        let cost = self.with_heads(change, &[no])?;
         let store = Arc::clone(&self.store);
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
@@ -574,7 +584,8 @@ impl Life {
             return Ok(false);
         }
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(2))? else {
+        let cost = self.with_heads(Cost::link(), &[dir, no])?;
+        let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
         let name = self.name();
@@ -609,7 +620,8 @@ impl Life {
 
     fn remove(&mut self, dir: ObjectNo, name: &Name, child: ObjectNo) -> Result<bool, StoreError> {
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(2).freeing())? else {
+        let cost = self.with_heads(Cost::unlink(), &[dir, child])?.freeing();
+        let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
         let keeps = self.rng.chance(0.3);
@@ -673,16 +685,17 @@ impl Life {
         if !fits {
             return Ok(false);
         }
+        let mut nos = vec![from, to, child];
+        nos.extend(victim.iter().map(|(_, v)| *v));
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(4))? else {
+        let cost = self.with_heads(Cost::rename(), &nos)?;
+        let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
         let new = victim
             .as_ref()
             .map_or_else(|| self.name(), |(name, _)| name.clone());
         let keeps = self.rng.chance(0.3);
-        let mut nos = vec![from, to, child];
-        nos.extend(victim.iter().map(|(_, v)| *v));
         let mut locked = op.lock(&nos)?;
         if let Some((name, victim)) = &victim {
             locked.remove_entry(to, name)?;
@@ -719,7 +732,8 @@ impl Life {
             .map(|(no, _)| *no);
         let Some(no) = orphan else { return Ok(false) };
         let store = Arc::clone(&self.store);
-        let Some(op) = self.room(&store, Cost::names(1).freeing())? else {
+        let cost = self.with_heads(Cost::free(), &[no])?;
+        let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
         op.lock(&[no])?.free(no)?;
