@@ -4,6 +4,7 @@
 mod tmpfs;
 
 use crate::place::{Ext4, dir, files, open_store, runtime};
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use teal_chunk::{Access, ChunkError, ChunkStore, DirectoryShelf, Shelf, ShelfError};
@@ -96,27 +97,29 @@ fn leftovers_of_interrupted_puts_are_removed_and_nothing_else() {
     with(dir.path(), &runtime, |store| {
         drop(store.put([&b"1"[..]]).unwrap())
     });
+    // One pack in 256 has a name that begins with these two digits, so the store's own pack may
+    // lie here, too.
     let packs = dir.path().join("packs/ab");
     std::fs::create_dir_all(&packs).unwrap();
-    let leftover = packs.join("ab0123.pack#1");
-    for name in ["ab0123.pack#1", "ab0123.pack#x", "note#1", "other.pack"] {
+    let names = || {
+        let entries = std::fs::read_dir(&packs).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<BTreeSet<String>>()
+    };
+    let leftover = "ab0123.pack#1";
+    let mut wanted = names();
+    for name in ["ab0123.pack#x", "note#1", "other.pack"] {
         std::fs::write(packs.join(name), "half").unwrap();
+        wanted.insert(name.to_owned());
     }
+    std::fs::write(packs.join(leftover), "half").unwrap();
     let shelf = DirectoryShelf::open(dir.path(), Access::Read, runtime.handle().clone()).unwrap();
-    assert!(
-        shelf.leftovers() == 0 && leftover.exists(),
-        "reading changes nothing"
-    );
+    assert_eq!(shelf.leftovers(), 0);
+    assert!(names().contains(leftover), "reading changes nothing");
     drop(shelf);
     let shelf = DirectoryShelf::open(dir.path(), Access::Write, runtime.handle().clone()).unwrap();
-    assert_eq!(
-        (
-            shelf.leftovers(),
-            leftover.exists(),
-            std::fs::read_dir(&packs).unwrap().count()
-        ),
-        (1, false, 3)
-    );
+    assert_eq!(shelf.leftovers(), 1);
+    assert_eq!(names(), wanted);
 }
 
 #[test]
