@@ -16,14 +16,17 @@ use crate::row::{
     ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use parking_lot::RwLock;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use table::Table;
-use teal_types::{CommitSeq, Link, Name, ObjectNo, VolumeId};
+use teal_types::{
+    Author, BatchId, BatchNo, CommitSeq, Incarnation, Link, Name, ObjectNo, ReplicaNo, VolumeId,
+};
 
 /// The keys of one volume.
 type In<K> = (VolumeId, K);
-/// A staged part: replica, incarnation, batch, part.
-type PartKey = (u32, u32, u64, u32);
+/// A staged part: its batch, and its number there.
+type PartKey = (BatchId, u32);
 
 /// A row of an extended attribute's history.
 type XattrKey = (ObjectNo, Vec<u8>, CommitSeq);
@@ -52,11 +55,11 @@ struct State {
     past_extents: Table<In<(ObjectNo, CommitSeq, u64)>, PastExtent>,
     commits: Table<In<CommitSeq>, CommitRow>,
     changes: Table<In<(CommitSeq, ObjectNo)>, Ranges>,
-    batches: Table<In<(u32, u32, u64)>, BatchRow>,
+    batches: Table<In<BatchId>, BatchRow>,
     staged: Table<In<PartKey>, Vec<u8>>,
-    replicas: Table<In<u32>, ReplicaRow>,
+    replicas: Table<In<ReplicaNo>, ReplicaRow>,
     tokens: Table<In<[u8; 32]>, TokenRow>,
-    leases: Table<In<u32>, u32>,
+    leases: Table<In<u32>, ReplicaNo>,
     conflicts: Table<In<u64>, ConflictRow>,
 }
 
@@ -94,6 +97,18 @@ impl Memory {
         each_table!(state, table => table.undo());
         Self(Arc::new(RwLock::new(state)))
     }
+}
+
+/// Returns the keys of all that a replica has staged.
+fn parts_of(volume: VolumeId, replica: ReplicaNo) -> RangeInclusive<In<PartKey>> {
+    let of = |incarnation, batch, part| {
+        let author = Author {
+            replica,
+            incarnation: Incarnation::new(incarnation),
+        };
+        (volume, (author.batch(BatchNo::new(batch)), part))
+    };
+    of(0, 0, 0)..=of(u32::MAX, u64::MAX, u32::MAX)
 }
 
 impl Meta for Memory {

@@ -13,7 +13,9 @@ use crate::row::{
     PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, VolumeId};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, Link, Name, ObjectNo, ReplicaNo, VolumeId,
+};
 
 /// When a transaction must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,28 +191,22 @@ pub trait Read {
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()>;
     /// A committed batch.
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>>;
-    /// The highest batch of an incarnation within the history up to `to`; 0 if there is none.
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64>;
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>>;
+    /// The highest batch of an author within the history up to `to`.
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo>;
     /// Returns what a replica has staged.
-    fn staged(&self, replica: u32) -> Result<Vec<StagedPart>>;
+    fn staged(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>>;
     /// The bytes of a staged part.
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>>;
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>>;
 
     /// A replica.
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>>;
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>>;
     /// All replicas.
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>>;
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>>;
     /// A token, by its hash.
     fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
     /// Whose a lease is.
-    fn lease(&self, lease: u32) -> Result<Option<u32>>;
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>>;
     /// A conflict that is not resolved.
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>>;
     /// Conflicts that are not resolved, behind `after`, at most `limit`.
@@ -274,32 +270,19 @@ pub trait Write: Read {
     /// An object that a commit changed.
     fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()>;
     /// A committed batch.
-    fn add_batch(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        counter: u64,
-        row: &BatchRow,
-    ) -> Result<()>;
+    fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()>;
     /// Stages a part, in the place of one of the same number.
-    fn stage(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-        bytes: &[u8],
-    ) -> Result<()>;
-    /// Drops what a replica has staged in this incarnation up to this batch, and in every other
-    /// incarnation.
-    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()>;
+    fn stage(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()>;
+    /// Drops what a replica has staged in the incarnation of `batch` up to that batch, and in every
+    /// other incarnation.
+    fn drop_staged(&mut self, batch: BatchId) -> Result<()>;
 
     /// Sets a replica.
-    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()>;
+    fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()>;
     /// Sets a token.
     fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()>;
     /// Gives a lease away.
-    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()>;
+    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()>;
     /// Sets a conflict, or settles it.
     fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()>;
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, ChunkId, CommitSeq, FileType, Name, ObjectNo, Stamp, Timestamp};
+use teal_types::{
+    Attributes, BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Name, ObjectNo,
+    ReplicaNo, ServerIncarnation, Timestamp,
+};
 
 /// Where content has changed, as (offset, length), ascending; `None`: anywhere.
 pub type Ranges = Option<Vec<(u64, u64)>>;
@@ -13,7 +16,7 @@ pub struct VolumeRow {
     /// Its name, for people.
     pub label: String,
     /// The life of its history.
-    pub incarnation: u32,
+    pub incarnation: ServerIncarnation,
     /// The newest commit.
     pub head: CommitSeq,
     /// The digest of the history up to there.
@@ -21,7 +24,7 @@ pub struct VolumeRow {
     /// The time of the newest commit.
     pub time: Timestamp,
     /// The number for the next replica.
-    pub next_replica: u32,
+    pub next_replica: ReplicaNo,
     /// The number of the next conflict.
     pub next_conflict: u64,
     /// The server's own object numbers: the next one.
@@ -155,8 +158,8 @@ pub type PastXattr = (Vec<u8>, CommitSeq, Option<Vec<u8>>);
 /// A commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitRow {
-    /// Whose batch it was.
-    pub stamp: Stamp,
+    /// The batch that it was.
+    pub batch: BatchId,
     /// The server's time.
     pub time: Timestamp,
     /// The digest of the history up to it.
@@ -176,9 +179,9 @@ pub struct BatchRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedPart {
     /// The incarnation that made it.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// Its batch.
-    pub batch: u64,
+    pub batch: BatchNo,
     /// Its number in the batch.
     pub part: u32,
     /// Its length in bytes.
@@ -191,9 +194,9 @@ pub struct ReplicaRow {
     /// Its name, for people.
     pub device: String,
     /// Its present life; 0: none yet.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// The last batch of that life.
-    pub last_batch: u64,
+    pub last_batch: BatchNo,
     /// How far it had come at its last hello.
     pub position: CommitSeq,
     /// Whether it is shut out.

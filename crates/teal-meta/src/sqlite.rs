@@ -12,6 +12,7 @@
 //! | `readers` | connections that nobody reads with at the moment, and how many do | nothing; waiting lets it go |
 
 mod codec;
+mod columns;
 mod fault;
 mod open;
 mod read;

@@ -17,7 +17,7 @@ impl Service for Echo {
     fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(CertifiedPeer {
             volume: 1,
-            replica: 1,
+            replica: teal_types::ReplicaNo::FIRST,
         })
     }
     fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {

@@ -11,7 +11,7 @@ use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
 use teal_env::Existing;
-use teal_types::Timestamp;
+use teal_types::{ReplicaNo, Timestamp};
 
 const FILE: &str = "client.pem";
 const TITLE: &str = "TealFS client identity 1. Whoever can read this file can act as this machine.";
@@ -95,7 +95,7 @@ impl ClientIdentity {
             fingerprint: kept.parse(path, "server")?,
             peer: CertifiedPeer {
                 volume: kept.parse(path, "volume")?,
-                replica: kept.parse(path, "replica")?,
+                replica: ReplicaNo::new(kept.parse(path, "replica")?),
             },
             validity: CertificateValidity {
                 issued: kept.parse(path, "issued")?,
@@ -163,7 +163,7 @@ impl NewKey {
         let identity = ClientIdentity {
             peer: CertifiedPeer {
                 volume: answer.volume,
-                replica: answer.replica,
+                replica: ReplicaNo::new(answer.replica),
             },
             fingerprint,
             validity: CertificateValidity {

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use teal_types::{CommitSeq, Name, ObjectNo, Stamp, Timestamp, Version, VolumeId};
+use teal_types::{
+    BatchId, BatchNo, CommitSeq, Incarnation, Name, ObjectNo, ReplicaNo, ServerIncarnation,
+    Timestamp, Version, VolumeId,
+};
 
 /// The server's word on a client that has connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,9 +15,9 @@ pub struct Welcome {
     /// Its name, for people.
     pub label: String,
     /// The life of the server's history; another than last time: it was restored from a copy.
-    pub server_incarnation: u32,
-    /// Who the client is, in stamps.
-    pub replica: u32,
+    pub server_incarnation: ServerIncarnation,
+    /// The number of the client.
+    pub replica: ReplicaNo,
     /// The key of the volume's chunk names (see `teal_chunk::Domain`).
     pub domain: [u8; 32],
     /// The newest commit.
@@ -71,7 +74,7 @@ pub struct Pulled {
     /// There is more: go on behind this object.
     pub more: Option<ObjectNo>,
     /// The highest batch of the incarnation that asked within the history up to `to`.
-    pub acknowledged: u64,
+    pub acknowledged: BatchNo,
     /// Whether another client is connected.
     pub is_live: bool,
     /// The filter that was asked for, if the server knows it; 0: everything was told.
@@ -167,8 +170,8 @@ pub struct VersionNote {
     pub seq: CommitSeq,
     /// The server's time then.
     pub time: Timestamp,
-    /// Whose batch it was.
-    pub stamp: Stamp,
+    /// The batch that it was.
+    pub batch: BatchId,
     /// The state; `None`: the object was removed.
     pub version: Option<Version>,
 }
@@ -217,7 +220,7 @@ pub enum Reply {
     /// To [`Request::Incarnate`](crate::Request::Incarnate).
     Incarnated {
         /// The new life.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// Its object numbers: `lease * LEASE` and the following [`LEASE`](teal_types::LEASE).
         lease: u32,
     },
@@ -292,7 +295,7 @@ pub struct DeviceNote {
     /// The name of its energy profile; empty: none.
     pub profile: String,
     /// The replica it is attached to, as far as known, and the name of that machine.
-    pub attached: Option<(u32, String)>,
+    pub attached: Option<(ReplicaNo, String)>,
     /// It does not tell of its last attachment: it is a copy, or the server was put back from one.
     pub is_copy: bool,
 }

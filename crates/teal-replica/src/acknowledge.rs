@@ -17,7 +17,7 @@ use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use teal_log::Cost;
 use teal_proto::{Reply, Request, WANTS_MAX};
-use teal_types::{CommitSeq, ObjectNo, Version};
+use teal_types::{BatchNo, CommitSeq, ObjectNo, Version};
 
 /// Which components of the server's state may be installed: those that are the server's here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,30 +185,19 @@ fn unseen(in_batch: &Components, version: &Version, seq: CommitSeq) -> Option<Co
 impl Replica {
     /// Settles what was in flight in a batch and did not appear in history behind it: what lost a
     /// conflict, or changed nothing. The server says how these objects are.
-    pub(crate) fn acknowledge_rest(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+    pub(crate) fn acknowledge_rest(&self, batch: BatchNo, seq: CommitSeq) -> Result<(), SyncError> {
         let rest = self.objects_in_flight()?;
         for objects in rest.chunks(WANTS_MAX) {
             let mut gone = Vec::new();
             for (no, version) in objects.iter().zip(self.look_at(objects)?) {
                 match version {
-                    Some(version) => self.install_or_hold(
-                        &version,
-                        None,
-                        Some(CommittedBatch {
-                            counter: batch,
-                            seq,
-                        }),
-                    )?,
+                    Some(version) => {
+                        self.install_or_hold(&version, None, Some(CommittedBatch { batch, seq }))?
+                    }
                     None => gone.push(*no),
                 }
             }
-            self.remove_gone(
-                gone,
-                Some(CommittedBatch {
-                    counter: batch,
-                    seq,
-                }),
-            )?;
+            self.remove_gone(gone, Some(CommittedBatch { batch, seq }))?;
         }
         Ok(())
     }
@@ -220,11 +209,7 @@ impl Replica {
         gone: &[ObjectNo],
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
-        let Some(CommittedBatch {
-            counter: batch,
-            seq,
-        }) = committed
-        else {
+        let Some(CommittedBatch { batch, seq }) = committed else {
             return Ok(());
         };
         for no in gone {

@@ -10,7 +10,7 @@ use super::{Identity, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use teal_device::UpstreamError;
 use teal_proto::{Hello, RefusalCode, Reply, Request, Told, Welcome};
-use teal_types::LEASE;
+use teal_types::{BatchNo, Incarnation, LEASE};
 
 impl Replica {
     /// Says hello if that is due.
@@ -59,7 +59,7 @@ impl Replica {
         let identity = *self.identity.lock();
         let hello = Request::Hello(Hello {
             incarnation: if self.state.lock().is_copied {
-                0
+                Incarnation::NONE
             } else {
                 identity.incarnation
             },
@@ -85,7 +85,7 @@ impl Replica {
     fn welcomed(&self, welcome: &Welcome) -> Result<(), SyncError> {
         let identity = *self.identity.lock();
         let (volume, known) = (welcome.volume.get(), (identity.volume, identity.replica));
-        if identity.incarnation != 0 && known != (volume, welcome.replica) {
+        if !identity.incarnation.is_none() && known != (volume, welcome.replica) {
             let words = format!(
                 "this store belongs to replica {} of volume {:08x}, and the server takes it for replica {} of volume {volume:08x}: \
                  join with the certificate that was made for it",
@@ -110,7 +110,7 @@ impl Replica {
     /// The first life, or that of a copied store.
     fn incarnate(&self, welcome: &Welcome) -> Result<(), SyncError> {
         let before = self.new_life(welcome)?;
-        if before.incarnation != 0 && !bug(Bug::NotRenumbered) {
+        if !before.incarnation.is_none() && !bug(Bug::NotRenumbered) {
             log::warn!(
                 "this store is a copy of one that went on, or may be one: it goes on in a life of its own"
             );
@@ -133,7 +133,7 @@ impl Replica {
             *self.next.lock() = next;
             (identity.volume, identity.replica) = (welcome.volume.get(), welcome.replica);
             (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
-            (identity.batch, identity.parts) = (0, 0);
+            (identity.batch, identity.parts) = (BatchNo::NONE, 0);
         })?;
         self.state.lock().is_copied = false;
         self.take_back_all()?;

@@ -21,12 +21,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use teal_log::{Cost, Locked, StoreError};
 use teal_types::ranges::Ranges;
-use teal_types::{Attr, Attributes, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
+use teal_types::{Attr, Attributes, BatchNo, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
 
 /// A batch before its content has been read.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    pub(crate) batch: u64,
+    pub(crate) batch: BatchNo,
     /// Everything that is in flight.
     pub(crate) objects: Vec<ObjectNo>,
     pub(crate) creates: Vec<Op>,
@@ -97,7 +97,7 @@ impl Replica {
             return Ok(None);
         }
         let batch = self
-            .identify(|identity| (identity.batch, identity.parts) = (identity.batch + 1, 0))?
+            .identify(|identity| (identity.batch, identity.parts) = (identity.batch.next(), 0))?
             .batch;
         let mut cut = Cut {
             batch,
@@ -117,7 +117,7 @@ impl Replica {
         }
         if cut.objects.is_empty() {
             // Nothing but files without names: there is nothing to say.
-            self.identify(|identity| identity.batch -= 1)?;
+            self.identify(|identity| identity.batch = identity.batch.previous())?;
             return Ok(None);
         }
         Ok(Some(cut))

@@ -17,7 +17,7 @@ use teal_device::UpstreamError;
 use teal_log::Cost;
 use teal_proto::{RefusalCode, Reply, Request, STAGE_BYTES, encode_ops};
 use teal_types::limits::BATCH_BYTES_MAX;
-use teal_types::{CommitSeq, ObjectNo, Op};
+use teal_types::{BatchNo, CommitSeq, ObjectNo, Op};
 use teal_volume::FsError;
 
 impl Replica {
@@ -215,13 +215,10 @@ impl Replica {
 
     /// Brings history up to a batch of this replica, and acknowledges what of it did not appear
     /// there.
-    fn acknowledge_batch(&self, batch: u64, seq: CommitSeq) -> Result<(), SyncError> {
+    fn acknowledge_batch(&self, batch: BatchNo, seq: CommitSeq) -> Result<(), SyncError> {
         {
             let _applying = self.apply()?;
-            self.pull_all(Some(CommittedBatch {
-                counter: batch,
-                seq,
-            }))?;
+            self.pull_all(Some(CommittedBatch { batch, seq }))?;
             self.acknowledge_rest(batch, seq)?;
             self.identify(|identity| identity.parts = 0)?;
         }
@@ -258,7 +255,7 @@ impl Replica {
         self.take_back(identity.batch, &objects)
     }
 
-    fn take_back(&self, batch: u64, objects: &[ObjectNo]) -> Result<(), SyncError> {
+    fn take_back(&self, batch: BatchNo, objects: &[ObjectNo]) -> Result<(), SyncError> {
         if !objects.is_empty() {
             log::info!(
                 "batch {batch} did not arrive: {} objects are to be sent again",
@@ -282,7 +279,9 @@ impl Replica {
         // store's.
         self.identify(|identity| {
             identity.parts = 0;
-            identity.batch -= u64::from(identity.batch == batch && batch > 0);
+            if identity.batch == batch {
+                identity.batch = batch.previous();
+            }
         })?;
         self.becomes_dirty(self.monotonic());
         Ok(())

@@ -27,7 +27,9 @@ use super::pins::{PINS_MAX, Pins};
 use super::trail::Trail;
 use teal_log::{Op, Store, StoreError};
 use teal_proto::EARLIER_MAX;
-use teal_types::{CommitSeq, LEASE, ObjectNo};
+use teal_types::{
+    Author, BatchNo, CommitSeq, Incarnation, LEASE, ObjectNo, ReplicaNo, ServerIncarnation,
+};
 
 /// The number whose note this is.
 pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
@@ -40,14 +42,14 @@ pub(crate) const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX + 33 + 8 * PINS_
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Identity {
     pub(crate) volume: u32,
-    pub(crate) replica: u32,
-    pub(crate) incarnation: u32,
+    pub(crate) replica: ReplicaNo,
+    pub(crate) incarnation: Incarnation,
     pub(crate) lease: u32,
     pub(crate) reserved: u64,
-    pub(crate) server: u32,
+    pub(crate) server: ServerIncarnation,
     pub(crate) seen: CommitSeq,
     pub(crate) digest: [u8; 32],
-    pub(crate) batch: u64,
+    pub(crate) batch: BatchNo,
     pub(crate) parts: u32,
     pub(crate) batch_digest: [u8; 32],
     pub(crate) announce: u64,
@@ -67,14 +69,19 @@ impl Identity {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        for word in [self.volume, self.replica, self.incarnation, self.lease] {
+        for word in [
+            self.volume,
+            self.replica.get(),
+            self.incarnation.get(),
+            self.lease,
+        ] {
             out.extend(word.to_le_bytes());
         }
         out.extend(self.reserved.to_le_bytes());
-        out.extend(self.server.to_le_bytes());
+        out.extend(self.server.get().to_le_bytes());
         out.extend(self.seen.get().to_le_bytes());
         out.extend(self.digest);
-        out.extend(self.batch.to_le_bytes());
+        out.extend(self.batch.get().to_le_bytes());
         out.extend(self.parts.to_le_bytes());
         out.extend(self.batch_digest);
         out.extend(self.announce.to_le_bytes());
@@ -135,14 +142,14 @@ impl Identity {
         };
         Some(Self {
             volume: word(take(4)),
-            replica: word(take(4)),
-            incarnation: word(take(4)),
+            replica: ReplicaNo::new(word(take(4))),
+            incarnation: Incarnation::new(word(take(4))),
             lease: word(take(4)),
             reserved: long(take(8)),
-            server: word(take(4)),
+            server: ServerIncarnation::new(word(take(4))),
             seen: CommitSeq::new(long(take(8))),
             digest: take(32).try_into().ok()?,
-            batch: long(take(8)),
+            batch: BatchNo::new(long(take(8))),
             parts: word(take(4)),
             batch_digest: take(32).try_into().ok()?,
             announce: long(take(8)),
@@ -151,6 +158,14 @@ impl Identity {
             key,
             pins,
         })
+    }
+
+    /// Returns the author that the batches of this replica have.
+    pub(crate) const fn author(&self) -> Author {
+        Author {
+            replica: self.replica,
+            incarnation: self.incarnation,
+        }
     }
 
     /// The identity that a store keeps, if it belongs to a volume with replicas.
@@ -202,14 +217,14 @@ mod tests {
         trail.come_to(CommitSeq::new(7), [8; 32]);
         let identity = Identity {
             volume: 1,
-            replica: 2,
-            incarnation: 3,
+            replica: ReplicaNo::new(2),
+            incarnation: Incarnation::new(3),
             lease: 4,
             reserved: 5,
-            server: 6,
+            server: ServerIncarnation::new(6),
             seen: CommitSeq::new(7),
             digest: [8; 32],
-            batch: 9,
+            batch: BatchNo::new(9),
             parts: 10,
             batch_digest: [11; 32],
             announce: 12,

@@ -74,7 +74,8 @@ impl Replica {
         let Identity {
             incarnation, lease, ..
         } = *self.identity.lock();
-        if incarnation == 0 || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed) {
+        if incarnation.is_none() || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed)
+        {
             return Ok(());
         }
         let is_given = no.get() < *self.next.lock();

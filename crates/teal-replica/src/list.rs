@@ -34,7 +34,7 @@ impl Replica {
         }
         self.try_reach()?;
         self.waiting(format_args!("the names in {dir}"), || {
-            if self.identity.lock().incarnation == 0 {
+            if self.identity.lock().incarnation.is_none() {
                 // Whoever has never been welcomed has no numbers for what may be made in it.
                 self.connect()?;
             }

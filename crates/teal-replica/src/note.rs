@@ -27,7 +27,7 @@
 
 use super::committed::CommittedBatch;
 use teal_types::ranges::Ranges;
-use teal_types::{CommitSeq, Link, Name, ObjectNo};
+use teal_types::{BatchNo, CommitSeq, Link, Name, ObjectNo};
 
 const VERSION: u8 = 2;
 /// The first version that notes the name that an object lost, and since when it is behind.
@@ -173,7 +173,7 @@ impl Components {
 /// What is on its way in a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InFlight {
-    pub(crate) batch: u64,
+    pub(crate) batch: BatchNo,
     pub(crate) part: Components,
     /// The names as they were sent.
     pub(crate) sent: Vec<Link>,
@@ -220,7 +220,7 @@ impl NoteSummary {
 impl InFlight {
     /// Returns whether this is on its way in a batch that the server has committed.
     pub(crate) fn is_of(&self, committed: Option<CommittedBatch>) -> bool {
-        committed.is_some_and(|batch| batch.counter == self.batch)
+        committed.is_some_and(|committed| committed.batch == self.batch)
     }
 }
 
@@ -284,7 +284,7 @@ impl Note {
             put_part(&mut out, &self.dirty);
         }
         if let Some(in_flight) = &self.in_flight {
-            out.extend(in_flight.batch.to_le_bytes());
+            out.extend(in_flight.batch.get().to_le_bytes());
             put_part(&mut out, &in_flight.part);
             put_links(&mut out, &in_flight.sent);
         }
@@ -320,7 +320,7 @@ impl Note {
         }
         if flags & IN_FLIGHT != 0 {
             note.in_flight = Some(InFlight {
-                batch: t.u64()?,
+                batch: BatchNo::new(t.u64()?),
                 part: t.part(version)?,
                 sent: t.links()?,
             });

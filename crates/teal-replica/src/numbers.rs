@@ -31,7 +31,7 @@ impl Replica {
     /// Before the server has given it numbers, a volume that lived alone goes on with its own: they
     /// are the first lease.
     pub(crate) fn number_alone(&self) {
-        if self.identity.lock().incarnation == 0 {
+        if self.identity.lock().incarnation.is_none() {
             let mut next = self.next.lock();
             *next = self.store().next_number().max(*next);
         }

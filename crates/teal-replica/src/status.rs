@@ -4,7 +4,7 @@ use super::{PinsShown, Replica, StuckObject, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::time::Duration;
 use teal_proto::{ConflictNote, REQUEST_KINDS, Reply, Request};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{Author, CommitSeq, ObjectNo};
 use teal_volume::FsError;
 
 /// Whether the server can be asked.
@@ -41,8 +41,8 @@ pub struct Unsent {
 /// Where this replica stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamStatus {
-    /// Who it is: replica, incarnation.
-    pub replica: (u32, u32),
+    /// The incarnation that its batches have as their author.
+    pub author: Author,
     /// The commit up to which history is applied.
     pub seen: CommitSeq,
     /// Objects of which something is only here; 0: it is safe to lose this machine.
@@ -92,7 +92,7 @@ impl Replica {
             None => Link::Up,
         };
         Ok(UpstreamStatus {
-            replica: (identity.replica, identity.incarnation),
+            author: identity.author(),
             seen: identity.seen,
             only_here,
             only_here_bytes,

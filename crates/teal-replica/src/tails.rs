@@ -152,11 +152,7 @@ impl Replica {
         version: &Version,
         committed: Option<CommittedBatch>,
     ) -> Result<Option<Version>, SyncError> {
-        let Some(CommittedBatch {
-            counter: batch,
-            seq,
-        }) = committed
-        else {
+        let Some(CommittedBatch { batch, seq }) = committed else {
             return Ok(None);
         };
         let note = self.note(version.object)?;

@@ -12,7 +12,7 @@ use teal_env::{Clock as _, SystemClock, SystemEntropy};
 use teal_meta::Sqlite;
 use teal_proto::{Reply, Request, batch_digest, encode_ops};
 use teal_server::{Server, domain};
-use teal_types::{Attributes, CommitSeq, FileType, LEASE, Link, Name, ObjectNo, Op};
+use teal_types::{Attributes, BatchNo, CommitSeq, FileType, LEASE, Link, Name, ObjectNo, Op};
 
 const BATCHES: u64 = 300;
 const FILES: u64 = 100;
@@ -68,7 +68,7 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
         .map(|n| batch(first + n * FILES))
         .collect::<Result<Vec<_>, _>>()?;
     let start = SystemClock.monotonic();
-    for (batch, ops) in (1..).zip(batches) {
+    for (batch, ops) in (1..).map(BatchNo::new).zip(batches) {
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
         server.handle(
             peer,

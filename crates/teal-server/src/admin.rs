@@ -15,7 +15,10 @@ use crate::volume::{chained_digest, volume_of};
 use std::time::Duration;
 use teal_meta::{CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, Write};
 use teal_proto::{DEVICE_NAME_MAX, Refused, is_device_name};
-use teal_types::{Attributes, CommitSeq, FileType, ObjectNo, Stamp, Timestamp, VolumeId};
+use teal_types::{
+    Attributes, BatchId, BatchNo, CommitSeq, FileType, Incarnation, ObjectNo, ReplicaNo,
+    ServerIncarnation, Timestamp, VolumeId,
+};
 
 /// A volume, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub struct VolumeNote {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaNote {
     /// Its number.
-    pub replica: u32,
+    pub replica: ReplicaNo,
     /// Its name.
     pub device: String,
     /// When it said hello last.
@@ -263,7 +266,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn revoke(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
+    pub fn revoke(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), Refused> {
         let revoked = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
                 return bad(format!(
@@ -287,7 +290,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn readmit(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
+    pub fn readmit(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), Refused> {
         let readmitted = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
                 return bad(format!(
@@ -311,7 +314,7 @@ impl Server {
             .read(volume, |txn| Ok(txn.replicas()?))
             .map_err(|refusal| refusal.0)?;
         let (room, now) = (self.presence.lock(), self.clock().monotonic());
-        let note = |(replica, row): (u32, ReplicaRow)| ReplicaNote {
+        let note = |(replica, row): (ReplicaNo, ReplicaRow)| ReplicaNote {
             replica,
             is_live: room.is_live(Peer { volume, replica }, now),
             device: row.device,
@@ -348,22 +351,22 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     txn.put_object(ObjectNo::ROOT, Some(&root))?;
     txn.remember_object(ObjectNo::ROOT, seq, Some(&root))?;
     txn.add_change(seq, ObjectNo::ROOT, &Some(Vec::new()))?;
-    let digest = chained_digest(&[0; 32], seq, Stamp::default(), &hash(label.as_bytes()));
+    let digest = chained_digest(&[0; 32], seq, BatchId::default(), &hash(label.as_bytes()));
     txn.add_commit(
         seq,
         &CommitRow {
-            stamp: Stamp::default(),
+            batch: BatchId::default(),
             time: now,
             digest,
         },
     )?;
     let volume = VolumeRow {
         label: label.to_owned(),
-        incarnation: crate::hello::FIRST_LIFE,
+        incarnation: ServerIncarnation::FIRST,
         head: seq,
         digest,
         time: now,
-        next_replica: 1,
+        next_replica: ReplicaNo::FIRST,
         next_conflict: 1,
         own_next: 0,
         own_end: 0,
@@ -371,16 +374,16 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     Ok(txn.put_volume(&volume)?)
 }
 
-fn add(txn: &mut dyn Write, device: &str, is_local: bool, now: Timestamp) -> Outcome<u32> {
+fn add(txn: &mut dyn Write, device: &str, is_local: bool, now: Timestamp) -> Outcome<ReplicaNo> {
     let device = unique_device(txn, device, None)?;
     let mut volume = volume_of(txn)?;
     let replica = volume.next_replica;
-    volume.next_replica += 1;
+    volume.next_replica = replica.next();
     txn.put_volume(&volume)?;
     let row = ReplicaRow {
         device,
-        incarnation: 0,
-        last_batch: 0,
+        incarnation: Incarnation::NONE,
+        last_batch: BatchNo::NONE,
         position: CommitSeq::new(0),
         is_revoked: false,
         is_local,

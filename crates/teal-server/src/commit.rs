@@ -35,14 +35,13 @@ use teal_chunk::ChunkStore;
 use teal_meta::{BatchRow, CommitRow, Read, Write};
 use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
 use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
-use teal_types::{ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Stamp, Timestamp};
+use teal_types::{BatchId, ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Timestamp};
 use work::Work;
 
 /// A batch as its author names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchName {
-    pub(crate) incarnation: u32,
-    pub(crate) batch: u64,
+    pub(crate) id: BatchId,
     pub(crate) parts: u32,
     pub(crate) digest: [u8; 32],
 }
@@ -61,14 +60,14 @@ impl Server {
     pub(crate) fn stage(
         &self,
         peer: Peer,
-        incarnation: u32,
-        batch: u64,
+        batch: BatchId,
         part: u32,
         ops: &[Op],
     ) -> Outcome<Reply> {
-        if part >= BATCH_PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
+        let no = batch.batch;
+        if part >= BATCH_PARTS_MAX || no.is_none() || i64::try_from(no.get()).is_err() {
             return bad(format!(
-                "part {part} of batch {batch}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
+                "part {part} of batch {no}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
             ));
         }
         if let Some(fault) = ops.iter().find_map(valid::fault) {
@@ -77,14 +76,14 @@ impl Server {
         let bytes = encode_ops(ops)
             .map_err(|error| Refusal::new(RefusalCode::BadRequest, error.to_string()))?;
         self.write_soon(peer.volume, |txn| {
-            let replica = current_replica(txn, peer, incarnation)?;
-            if batch <= replica.last_batch {
+            let replica = current_replica(txn, peer, batch.incarnation)?;
+            if batch.batch <= replica.last_batch {
                 // Committed already; the commit will say so, or that it is another one.
                 return Ok(());
             }
             let staged = txn.staged(peer.replica)?;
             let is_other =
-                |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (incarnation, batch, part);
+                |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part);
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
             let is_new = !staged.iter().any(|of| !is_other(&of));
             if held + bytes.len() as u64 > BATCH_BYTES_MAX || (is_new && staged.len() >= BATCH_PARTS_MAX as usize) {
@@ -93,7 +92,7 @@ impl Server {
                 );
                 return refuse(RefusalCode::Busy, words);
             }
-            Ok(txn.stage(peer.replica, incarnation, batch, part, &bytes)?)
+            Ok(txn.stage(batch, part, &bytes)?)
         })?;
         Ok(Reply::Done)
     }
@@ -102,7 +101,7 @@ impl Server {
         if let Some(seq) = self.read(peer.volume, |txn| committed(txn, peer, &named))? {
             return Ok(Reply::Committed { seq });
         }
-        let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
+        let ops = self.read(peer.volume, |txn| staged_ops(txn, &named))?;
         let chunks: Vec<ChunkId> = ops
             .iter()
             .flat_map(chunks_of)
@@ -151,16 +150,16 @@ impl Server {
 
 /// Returns where a batch has its place in history, if it has one.
 fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<CommitSeq>> {
-    let replica = current_replica(txn, peer, named.incarnation)?;
-    if named.batch > replica.last_batch || bug(Bug::BatchTwice) {
+    let replica = current_replica(txn, peer, named.id.incarnation)?;
+    if named.id.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
     }
-    match txn.batch(peer.replica, named.incarnation, named.batch)? {
+    match txn.batch(named.id)? {
         Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
         _ => {
             let words = format!(
                 "batch {} of this device is known as another one: its store is a copy of one that went on; it gets a new incarnation",
-                named.batch
+                named.id.batch
             );
             refuse(RefusalCode::Cloned, words)
         }
@@ -168,7 +167,7 @@ fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<Co
 }
 
 /// The operations of a batch, from its parts.
-fn staged_ops(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>> {
+fn staged_ops(txn: &dyn Read, named: &BatchName) -> Outcome<Vec<Op>> {
     if named.parts > BATCH_PARTS_MAX {
         return bad(format!(
             "a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed",
@@ -177,12 +176,12 @@ fn staged_ops(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>>
     }
     let mut parts = Vec::new();
     for part in 0..named.parts {
-        match txn.staged_part(peer.replica, named.incarnation, named.batch, part)? {
+        match txn.staged_part(named.id, part)? {
             Some(bytes) => parts.push(bytes),
             None => {
                 let words = format!(
                     "part {part} of batch {} is not here; stage the batch again",
-                    named.batch
+                    named.id.batch
                 );
                 return refuse(RefusalCode::NeedsParts, words);
             }
@@ -191,7 +190,7 @@ fn staged_ops(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>>
     if batch_digest(parts.iter().map(|part| &part[..])) != named.digest {
         let words = format!(
             "the parts of batch {} are not those of its digest; stage the batch again",
-            named.batch
+            named.id.batch
         );
         return refuse(RefusalCode::NeedsParts, words);
     }
@@ -235,11 +234,11 @@ fn carry_out(
     ops: &[Op],
     (clock, draw): (Timestamp, u32),
 ) -> Outcome<CommitOutcome> {
-    let mut replica = current_replica(txn, peer, named.incarnation)?;
+    let mut replica = current_replica(txn, peer, named.id.incarnation)?;
     let volume = volume_of(txn)?;
     let seq = CommitSeq::new(volume.head.get() + 1);
     let mut work = Work {
-        author: (peer.replica, named.incarnation),
+        author: named.id.author(),
         device: replica.device.clone(),
         seq,
         now: clock.max(volume.time),
@@ -267,23 +266,14 @@ fn carry_out(
         ops
     })?;
     let (conflicts, climbed) = (work.notes.len(), work.climbed);
-    let stamp = Stamp {
-        replica: peer.replica,
-        incarnation: named.incarnation,
-        counter: named.batch,
+    let concern = Some(Arc::new(work.close(named.id, &named.digest)?));
+    let row = BatchRow {
+        digest: named.digest,
+        seq,
     };
-    let concern = Some(Arc::new(work.close(stamp, &named.digest)?));
-    txn.add_batch(
-        peer.replica,
-        named.incarnation,
-        named.batch,
-        &BatchRow {
-            digest: named.digest,
-            seq,
-        },
-    )?;
-    txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
-    replica.last_batch = named.batch;
+    txn.add_batch(named.id, &row)?;
+    txn.drop_staged(named.id)?;
+    replica.last_batch = named.id.batch;
     txn.put_replica(peer.replica, &replica)?;
     Ok(CommitOutcome {
         seq,
@@ -369,7 +359,11 @@ impl Work<'_> {
     }
 
     /// Writes the history of the batch and the commit itself; what it changed.
-    pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<CommitConcern> {
+    pub(crate) fn close(
+        mut self,
+        batch: BatchId,
+        batch_digest: &[u8; 32],
+    ) -> Outcome<CommitConcern> {
         let concern = self.remember()?;
         for note in std::mem::take(&mut self.notes) {
             self.txn
@@ -378,9 +372,9 @@ impl Work<'_> {
         }
         self.volume.head = self.seq;
         self.volume.time = self.now;
-        self.volume.digest = chained_digest(&self.volume.digest, self.seq, stamp, batch);
+        self.volume.digest = chained_digest(&self.volume.digest, self.seq, batch, batch_digest);
         let row = CommitRow {
-            stamp,
+            batch,
             time: self.now,
             digest: self.volume.digest,
         };

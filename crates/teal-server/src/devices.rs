@@ -29,6 +29,7 @@ use teal_meta::{Read, Write};
 use teal_proto::{
     DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
 };
+use teal_types::ReplicaNo;
 
 const KEY: &str = "devices";
 const VERSION: u8 = 1;
@@ -43,7 +44,7 @@ struct Row {
     nonce: u64,
     portable: bool,
     is_attached: bool,
-    replica: u32,
+    replica: ReplicaNo,
     name: String,
     profile: String,
 }
@@ -67,7 +68,7 @@ impl Rows {
                 if row.portable { PORTABLE } else { 0 }
                     | if row.is_attached { ATTACHED } else { 0 },
             );
-            out.extend(row.replica.to_le_bytes());
+            out.extend(row.replica.get().to_le_bytes());
             for text in [&row.name, &row.profile] {
                 out.push(text.len() as u8);
                 out.extend(text.as_bytes());
@@ -97,7 +98,8 @@ impl Rows {
         while !is_end {
             let mut long = |len| Some(number(take(len)?.0));
             let (device, bytes, nonce) = (long(4)? as u32, long(8)?, long(8)?);
-            let (flags, replica) = (long(1)? as u8, long(4)? as u32);
+            let flags = long(1)? as u8;
+            let replica = ReplicaNo::new(long(4)? as u32);
             let mut text = || {
                 let len = usize::from(*take(1)?.0.first()?);
                 let (text, last) = take(len)?;
@@ -306,7 +308,7 @@ mod tests {
             nonce: 4,
             portable: true,
             is_attached: false,
-            replica: 5,
+            replica: ReplicaNo::new(5),
             name: "usb".into(),
             profile: String::new(),
         };

@@ -113,7 +113,7 @@ impl Server {
                 batch,
                 part,
                 ops,
-            } => self.stage(peer, incarnation, batch, part, &ops),
+            } => self.stage(peer, peer.author(incarnation).batch(batch), part, &ops),
             Request::Commit {
                 incarnation,
                 batch,
@@ -122,8 +122,7 @@ impl Server {
             } => self.commit(
                 peer,
                 BatchName {
-                    incarnation,
-                    batch,
+                    id: peer.author(incarnation).batch(batch),
                     parts,
                     digest,
                 },

@@ -14,11 +14,7 @@ use crate::server::Server;
 use crate::volume::volume_of;
 use teal_meta::{Read, ReplicaRow, VolumeRow};
 use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
-use teal_types::CommitSeq;
-
-/// The life of a history that was never lost in part; it gets another one when the first client
-/// after an opening tells of more than there is.
-pub(crate) const FIRST_LIFE: u32 = 1;
+use teal_types::{BatchNo, CommitSeq, ServerIncarnation};
 
 impl Server {
     pub(crate) fn hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
@@ -37,8 +33,9 @@ impl Server {
             } else if self.presence.lock().record_restored_history(peer.volume) {
                 // Drawn, not counted: the database may be put back again, to before this.
                 let before = volume.incarnation;
-                while volume.incarnation == before || volume.incarnation <= FIRST_LIFE {
-                    volume.incarnation = self.draw();
+                while volume.incarnation == before || volume.incarnation <= ServerIncarnation::FIRST
+                {
+                    volume.incarnation = ServerIncarnation::new(self.draw());
                 }
                 txn.put_volume(&volume)?;
             }
@@ -81,18 +78,16 @@ impl Server {
         let draw = self.draw();
         self.write(peer.volume, |txn| {
             let mut replica = replica_of(txn, peer)?;
-            if replica.incarnation == u32::MAX {
+            let Some(incarnation) = replica.incarnation.next() else {
                 return bad("this device has had too many lives; enrol it with a new token");
-            }
+            };
             let lease = lease::give_lease(txn, draw, peer.replica)?;
-            replica.incarnation += 1;
-            replica.last_batch = 0;
+            replica.incarnation = incarnation;
+            replica.last_batch = BatchNo::NONE;
             txn.put_replica(peer.replica, &replica)?;
-            txn.drop_staged(peer.replica, replica.incarnation, 0)?;
-            Ok(Reply::Incarnated {
-                incarnation: replica.incarnation,
-                lease,
-            })
+            // All that the former incarnation had staged goes.
+            txn.drop_staged(peer.author(incarnation).batch(BatchNo::NONE))?;
+            Ok(Reply::Incarnated { incarnation, lease })
         })
     }
 }
@@ -133,8 +128,9 @@ fn greeting_for(
     Ok(if !is_ours {
         let (common, digest) = common(txn, hello)?;
         Told::Lost { common, digest }
-    } else if hello.incarnation == 0
-        || (volume.incarnation > FIRST_LIFE && hello.server_incarnation != volume.incarnation)
+    } else if hello.incarnation.is_none()
+        || (volume.incarnation > ServerIncarnation::FIRST
+            && hello.server_incarnation != volume.incarnation)
         || hello.incarnation != replica.incarnation
         || hello.last_batch < replica.last_batch
     {

@@ -29,7 +29,7 @@ impl Server {
                 notes.push(VersionNote {
                     seq,
                     time: commit.time,
-                    stamp: commit.stamp,
+                    batch: commit.batch,
                     version,
                 });
             }

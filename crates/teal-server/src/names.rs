@@ -4,10 +4,15 @@
 use crate::refusal::Outcome;
 use teal_meta::Read;
 use teal_proto::DEVICE_NAME_MAX;
+use teal_types::ReplicaNo;
 
 /// The name that a device gets that wants to be called `wanted`: that, or the first of `wanted-2`,
 /// `wanted-3`, ... which no other replica has.
-pub(crate) fn unique_device(txn: &dyn Read, wanted: &str, replica: Option<u32>) -> Outcome<String> {
+pub(crate) fn unique_device(
+    txn: &dyn Read,
+    wanted: &str,
+    replica: Option<ReplicaNo>,
+) -> Outcome<String> {
     let others = txn.replicas()?;
     let is_taken = |name: &str| {
         others

@@ -26,11 +26,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_meta::{Ranges, Read};
 use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{CommitSeq, Incarnation, ObjectNo};
 
 /// What a client asks in a pull: the history it has, and where its last answer ended.
 pub(crate) struct PullRequest {
-    pub(crate) incarnation: u32,
+    pub(crate) incarnation: Incarnation,
     pub(crate) since: CommitSeq,
     /// The digest of the client's history at `since`.
     pub(crate) digest: [u8; 32],
@@ -215,7 +215,7 @@ impl Server {
         } else {
             Urgency::CanWait
         };
-        let acknowledged = txn.last_batch(waiter.peer.replica, incarnation, to)?;
+        let acknowledged = txn.last_batch(waiter.peer.author(incarnation), to)?;
         let digest = digest.unwrap_or_default();
         let pulled = Pulled {
             to,

@@ -7,12 +7,12 @@
 //! 3. A [`Name`] is always 1 to 255 bytes without `/` and NUL, and is neither `.` nor `..`.
 
 mod attr;
+mod batch;
 mod chunk;
 mod id;
 mod joules;
 pub mod limits;
 mod name;
-mod op;
 mod position;
 pub mod ranges;
 mod replica;
@@ -21,11 +21,11 @@ mod time;
 mod units;
 
 pub use attr::{Attr, FileType};
+pub use batch::{Author, BatchId, BatchNo, Incarnation, ReplicaNo, ServerIncarnation};
 pub use chunk::ChunkId;
-pub use id::{ObjectId, ObjectNo, VolumeId};
+pub use id::{ObjectNo, VolumeId};
 pub use joules::{Energy, Power};
 pub use name::{NAME_MAX, Name, NameError};
-pub use op::OpKind;
 pub use position::{CommitSeq, Lsn, Stamp};
 pub use ranges::Ranges;
 pub use replica::{

@@ -267,8 +267,8 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         .unwrap_or_default();
     UpstreamShown {
         served: serving.map(|serving| serving.address().to_string()),
-        replica: status.replica.0,
-        incarnation: status.replica.1,
+        replica: status.author.replica,
+        incarnation: status.author.incarnation,
         seen: status.seen.get(),
         only_here: status.only_here,
         only_here_bytes: status.only_here_bytes,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use teal_command::paths::{self, Point};
 use teal_command::say::{plain, quoted, say};
 use teal_env::{Clock, SystemClock};
+use teal_types::ReplicaNo;
 
 /// Where servers listen unless told otherwise.
 pub(crate) const PORT: u16 = 4717;
@@ -26,10 +27,10 @@ const ENROLMENT: Duration = Duration::from_secs(20);
 pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
     let dir = paths::point(args.dir.clone())?;
     if let Some(replica) = args.revoke {
-        return revoke(&dir, replica, args.yes);
+        return revoke(&dir, ReplicaNo::new(replica), args.yes);
     }
     if let Some(replica) = args.readmit {
-        return readmit(&dir, replica);
+        return readmit(&dir, ReplicaNo::new(replica));
     }
     let mounted = mounted_on(&dir)?;
     let store = match &mounted {
@@ -297,7 +298,7 @@ fn tell(dir: &Path) -> Result<ExitCode> {
 }
 
 /// The machine of this number, as the server on `dir` sees it.
-fn machine(dir: &Path, replica: u32) -> Result<MachineShown> {
+fn machine(dir: &Path, replica: ReplicaNo) -> Result<MachineShown> {
     let status = match control::ask(dir, &Ask::Status)? {
         Some(Answer::Status(status)) => status,
         _ => bail!(
@@ -320,7 +321,7 @@ fn machine(dir: &Path, replica: u32) -> Result<MachineShown> {
         })
 }
 
-fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
+fn revoke(dir: &Path, replica: ReplicaNo, is_sure: bool) -> Result<ExitCode> {
     let machine = machine(dir, replica)?;
     let name = format!("machine {replica} \"{}\"", plain(&machine.device));
     if machine.local {
@@ -344,7 +345,7 @@ fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
 }
 
 /// Asks the person at the terminal.
-fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
+fn is_confirmed(name: &str, replica: ReplicaNo) -> Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         bail!(
@@ -357,7 +358,7 @@ fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-fn readmit(dir: &Path, replica: u32) -> Result<ExitCode> {
+fn readmit(dir: &Path, replica: ReplicaNo) -> Result<ExitCode> {
     let machine = machine(dir, replica)?;
     let name = format!("machine {replica} \"{}\"", plain(&machine.device));
     if !machine.revoked {

@@ -15,7 +15,7 @@
 //! | 1 | flags: 1 detached properly, 2 something has affinity (in version 1 only 1; something may have affinity) |
 //! | 32 | proof: all before, keyed with what clients of the volume know; zeros: none yet |
 
-use teal_types::CommitSeq;
+use teal_types::{CommitSeq, ServerIncarnation};
 
 const MAGIC: [u8; 4] = *b"TLdv";
 const VERSION: u16 = 2;
@@ -34,7 +34,7 @@ pub struct DriveLabel {
     /// Its number there.
     pub device: u32,
     /// The life of the server's history.
-    pub server: u32,
+    pub server: ServerIncarnation,
     /// Nothing on it is older than this.
     pub seen: CommitSeq,
     /// The digest of history there.
@@ -58,7 +58,7 @@ impl Default for DriveLabel {
         Self {
             volume: 0,
             device: 0,
-            server: 0,
+            server: ServerIncarnation::NONE,
             seen: CommitSeq::default(),
             digest: [0; 32],
             nonce: 0,
@@ -94,7 +94,7 @@ impl DriveLabel {
     pub fn said(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend(self.version.to_le_bytes());
-        for word in [self.volume, self.device, self.server] {
+        for word in [self.volume, self.device, self.server.get()] {
             out.extend(word.to_le_bytes());
         }
         out.extend(self.seen.get().to_le_bytes());
@@ -140,7 +140,7 @@ impl DriveLabel {
             has_affinity: version == 1,
             volume: word(take(4)?),
             device: word(take(4)?),
-            server: word(take(4)?),
+            server: ServerIncarnation::new(word(take(4)?)),
             seen: CommitSeq::new(number(take(8)?)),
             digest: digest(take(32)?)?,
             nonce: number(take(8)?),
@@ -169,7 +169,7 @@ mod tests {
         let label = DriveLabel {
             volume: 1,
             device: 2,
-            server: 3,
+            server: ServerIncarnation::new(3),
             seen: CommitSeq::new(4),
             digest: [5; 32],
             nonce: 6,

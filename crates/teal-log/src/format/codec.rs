@@ -4,7 +4,7 @@
 //! 1. Reading never panics and never allocates more than the input holds: what is missing is
 //!    `None`.
 
-use teal_types::{Sector, Stamp, Timestamp};
+use teal_types::{Incarnation, ReplicaNo, Sector, Stamp, Timestamp};
 
 /// Exclusive upper bound of sequence numbers, `Lsn`s, checkpoint, batch, epoch and object numbers
 /// on the disk: no store ever gets there, and adding to one never overflows.
@@ -56,8 +56,8 @@ impl<'a> Take<'a> {
     }
     pub(crate) fn stamp(&mut self) -> Option<Stamp> {
         Some(Stamp {
-            replica: self.u32()?,
-            incarnation: self.u32()?,
+            replica: ReplicaNo::new(self.u32()?),
+            incarnation: Incarnation::new(self.u32()?),
             counter: self.u64()?,
         })
     }
@@ -90,8 +90,8 @@ pub(crate) trait Put {
         self.put_u32(t.nanos);
     }
     fn put_stamp(&mut self, s: Stamp) {
-        self.put_u32(s.replica);
-        self.put_u32(s.incarnation);
+        self.put_u32(s.replica.get());
+        self.put_u32(s.incarnation.get());
         self.put_u64(s.counter);
     }
 }

@@ -45,7 +45,7 @@ use crate::format::codec::{Put, Take};
 use crate::format::owner::Owner;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
-use teal_types::{Lsn, SECTOR, Sector, Stamp, Timestamp};
+use teal_types::{Incarnation, Lsn, ReplicaNo, SECTOR, Sector, Stamp, Timestamp};
 
 pub(crate) const MAGIC: [u8; 4] = *b"TREC";
 pub(crate) const HEADER: usize = 512;
@@ -136,8 +136,8 @@ impl Header {
         out.put_u32(self.deltas);
         out.put_u64(self.lsn.get());
         out.put_u64(self.stamp.counter);
-        out.put_u32(self.stamp.replica);
-        out.put_u32(self.stamp.incarnation);
+        out.put_u32(self.stamp.replica.get());
+        out.put_u32(self.stamp.incarnation.get());
         out.put_time(self.time);
         out.put_u32(self.payload_crc);
         out.put_u32(self.body_crc);
@@ -187,8 +187,8 @@ impl Header {
         let lsn = Lsn::new(t.counter()?);
         let counter = t.u64()?;
         let stamp = Stamp {
-            replica: t.u32()?,
-            incarnation: t.u32()?,
+            replica: ReplicaNo::new(t.u32()?),
+            incarnation: Incarnation::new(t.u32()?),
             counter,
         };
         let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);

@@ -13,7 +13,7 @@ use super::usage::SegmentUse;
 use crate::format::owner::Owner;
 use crate::format::page::PagePtr;
 use proptest::prelude::*;
-use teal_types::{FileType, Lsn, Name, ObjectNo, Sector, Stamp, Timestamp};
+use teal_types::{FileType, Incarnation, Lsn, Name, ObjectNo, ReplicaNo, Sector, Stamp, Timestamp};
 
 const UUID: [u8; 16] = *b"0123456789abcdef";
 
@@ -70,8 +70,8 @@ fn header() -> Header {
         deltas: 5,
         lsn: Lsn::new(77),
         stamp: Stamp {
-            replica: 1,
-            incarnation: 2,
+            replica: ReplicaNo::new(1),
+            incarnation: Incarnation::new(2),
             counter: 77,
         },
         time: Timestamp::new(-1, 999_999_999),
@@ -111,13 +111,13 @@ fn core() -> Core {
         btime: Timestamp::new(7, 8),
         lsn: Lsn::new(9),
         data_stamp: Stamp {
-            replica: 1,
-            incarnation: 1,
+            replica: ReplicaNo::new(1),
+            incarnation: Incarnation::new(1),
             counter: 9,
         },
         attr_stamp: Stamp {
-            replica: 1,
-            incarnation: 1,
+            replica: ReplicaNo::new(1),
+            incarnation: Incarnation::new(1),
             counter: 8,
         },
         sectors: 13,
@@ -136,8 +136,8 @@ fn roots() -> Roots {
         next_object: 34,
         next_lsn: Lsn::new(56),
         stamp: Stamp {
-            replica: 1,
-            incarnation: 2,
+            replica: ReplicaNo::new(1),
+            incarnation: Incarnation::new(2),
             counter: 3,
         },
         objects: 18,

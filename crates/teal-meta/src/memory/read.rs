@@ -1,6 +1,6 @@
 //! What a transaction reads.
 
-use super::{State, Txn, first_name};
+use super::{PartKey, State, Txn, first_name, parts_of};
 use crate::error::Result;
 use crate::meta::Read;
 use crate::row::{
@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo};
+use teal_types::{Author, BatchId, BatchNo, ChunkId, CommitSeq, Link, Name, ObjectNo, ReplicaNo};
 
 /// Before the first commit.
 const ZERO: CommitSeq = CommitSeq::new(0);
@@ -308,53 +308,50 @@ impl<S: Borrow<State>> Read for Txn<S> {
         Ok(())
     }
 
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>> {
         Ok(self
             .state
             .borrow()
             .batches
-            .get(&(self.volume, (replica, incarnation, counter)))
+            .get(&(self.volume, batch))
             .copied())
     }
 
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
-        let range = (self.volume, (replica, incarnation, 0))
-            ..=(self.volume, (replica, incarnation, u64::MAX));
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo> {
+        let first = author.batch(BatchNo::NONE);
+        let last = author.batch(BatchNo::new(u64::MAX));
+        let range = (self.volume, first)..=(self.volume, last);
         let mut rows = self.state.borrow().batches.range(range).rev();
         Ok(rows
             .find(|(_, row)| row.seq <= to)
-            .map_or(0, |((_, (_, _, counter)), _)| *counter))
+            .map_or(BatchNo::NONE, |((_, batch), _)| batch.batch))
     }
 
-    fn staged(&self, replica: u32) -> Result<Vec<StagedPart>> {
-        let range = (self.volume, (replica, 0, 0, 0))
-            ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
-        let rows = self.state.borrow().staged.range(range);
-        let part = |(_, incarnation, batch, part), bytes: &Vec<u8>| StagedPart {
-            incarnation,
-            batch,
+    fn staged(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
+        let rows = self
+            .state
+            .borrow()
+            .staged
+            .range(parts_of(self.volume, replica));
+        let part = |(batch, part): PartKey, bytes: &Vec<u8>| StagedPart {
+            incarnation: batch.incarnation,
+            batch: batch.batch,
             part,
             len: bytes.len() as u64,
         };
         Ok(rows.map(|((_, key), bytes)| part(*key, bytes)).collect())
     }
 
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>> {
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>> {
         Ok(self
             .state
             .borrow()
             .staged
-            .get(&(self.volume, (replica, incarnation, batch, part)))
+            .get(&(self.volume, (batch, part)))
             .cloned())
     }
 
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>> {
         Ok(self
             .state
             .borrow()
@@ -363,12 +360,12 @@ impl<S: Borrow<State>> Read for Txn<S> {
             .cloned())
     }
 
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>> {
         let rows = self
             .state
             .borrow()
             .replicas
-            .range((self.volume, 0)..=(self.volume, u32::MAX));
+            .range((self.volume, ReplicaNo::new(0))..=(self.volume, ReplicaNo::new(u32::MAX)));
         Ok(rows
             .map(|((_, replica), row)| (*replica, row.clone()))
             .collect())
@@ -383,7 +380,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
             .copied())
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<u32>> {
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
         Ok(self
             .state
             .borrow()

@@ -1,13 +1,13 @@
 //! What a transaction changes.
 
-use super::{State, Txn};
+use super::{State, Txn, parts_of};
 use crate::error::Result;
 use crate::meta::{Read as _, Write};
 use crate::row::{
     BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges,
     ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
 };
-use teal_types::{CommitSeq, Link, ObjectNo};
+use teal_types::{BatchId, CommitSeq, Link, ObjectNo, ReplicaNo};
 
 impl Write for Txn<&mut State> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -171,47 +171,30 @@ impl Write for Txn<&mut State> {
         Ok(())
     }
 
-    fn add_batch(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        counter: u64,
-        row: &BatchRow,
-    ) -> Result<()> {
+    fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()> {
+        self.state.batches.set((self.volume, batch), Some(*row));
+        Ok(())
+    }
+
+    fn stage(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
         self.state
-            .batches
-            .set((self.volume, (replica, incarnation, counter)), Some(*row));
+            .staged
+            .set((self.volume, (batch, part)), Some(bytes.to_vec()));
         Ok(())
     }
 
-    fn stage(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-        bytes: &[u8],
-    ) -> Result<()> {
-        self.state.staged.set(
-            (self.volume, (replica, incarnation, batch, part)),
-            Some(bytes.to_vec()),
-        );
-        Ok(())
-    }
-
-    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()> {
-        let range = (self.volume, (replica, 0, 0, 0))
-            ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
+    fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
+        let range = parts_of(self.volume, batch.replica);
         let parts = self.state.staged.range(range).map(|(key, _)| *key);
         let old: Vec<_> = parts
-            .filter(|(_, (_, life, of, _))| *life != incarnation || *of <= batch)
+            .filter(|(_, (of, _))| of.incarnation != batch.incarnation || of.batch <= batch.batch)
             .collect();
         old.into_iter()
             .for_each(|key| self.state.staged.set(key, None));
         Ok(())
     }
 
-    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()> {
+    fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()> {
         self.state
             .replicas
             .set((self.volume, replica), Some(row.clone()));
@@ -223,7 +206,7 @@ impl Write for Txn<&mut State> {
         Ok(())
     }
 
-    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()> {
+    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()> {
         self.state.leases.set((self.volume, lease), Some(replica));
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::Txn;
 use super::codec::{decode_ranges, decode_state, kind_of};
+use super::columns::{batch_id, batch_key, int, replica_row, seq, time};
 use crate::EXTENT_MAX;
 use crate::error::Result;
 use crate::meta::Read;
@@ -12,7 +13,10 @@ use crate::row::{
 use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{OptionalExtension as _, Params, Row, params};
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, Stamp, Timestamp};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, Incarnation, Link, Name, ObjectNo, ReplicaNo,
+    ServerIncarnation,
+};
 
 /// The newest snapshot of a directory at or before a commit, its names, and what has changed since.
 const SNAPSHOT: &str = "SELECT seq FROM snapshots WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
@@ -20,11 +24,6 @@ const SNAPSHOT_NAMES: &str =
     "SELECT name, object FROM snapshot_names WHERE volume = ?1 AND dir = ?2 AND seq = ?3";
 const CHANGED_NAMES: &str = "SELECT name, object FROM past_entries INDEXED BY past_names
     WHERE volume = ?1 AND dir = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq";
-
-/// A number as SQLite keeps it.
-pub(super) fn int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
 
 fn limit(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
@@ -38,16 +37,8 @@ fn nonsense(at: usize, what: &'static str) -> rusqlite::Error {
     )
 }
 
-fn seq(row: &Row<'_>, at: usize) -> rusqlite::Result<CommitSeq> {
-    row.get(at).map(CommitSeq::new)
-}
-
 fn object(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectNo> {
     row.get(at).map(ObjectNo::new)
-}
-
-fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
-    Ok(Timestamp::new(row.get(at)?, row.get(at + 1)?))
 }
 
 fn name(row: &Row<'_>, at: usize) -> rusqlite::Result<Name> {
@@ -111,11 +102,11 @@ impl Read for Txn<'_> {
         self.row(sql, [self.volume], |row| {
             Ok(VolumeRow {
                 label: row.get(0)?,
-                incarnation: row.get(1)?,
+                incarnation: ServerIncarnation::new(row.get(1)?),
                 head: seq(row, 2)?,
                 digest: row.get(3)?,
                 time: time(row, 4)?,
-                next_replica: row.get(6)?,
+                next_replica: ReplicaNo::new(row.get(6)?),
                 next_conflict: row.get(7)?,
                 own_next: row.get(8)?,
                 own_end: row.get(9)?,
@@ -393,13 +384,8 @@ impl Read for Txn<'_> {
     fn commit(&self, of: CommitSeq) -> Result<Option<CommitRow>> {
         let sql = "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits WHERE volume = ?1 AND seq = ?2";
         self.row(sql, params![self.volume, int(of.get())], |row| {
-            let stamp = Stamp {
-                replica: row.get(0)?,
-                incarnation: row.get(1)?,
-                counter: row.get(2)?,
-            };
             Ok(CommitRow {
-                stamp,
+                batch: batch_id(row, 0)?,
                 time: time(row, 3)?,
                 digest: row.get(5)?,
             })
@@ -428,9 +414,10 @@ impl Read for Txn<'_> {
         visited().map_err(|error| self.names.sort(error))
     }
 
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>> {
         let sql = "SELECT digest, seq FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
-        let params = params![self.volume, replica, incarnation, int(counter)];
+        let (replica, incarnation, no) = batch_key(batch);
+        let params = params![self.volume, replica, incarnation, no];
         self.row(sql, params, |row| {
             Ok(BatchRow {
                 digest: row.get(0)?,
@@ -439,52 +426,46 @@ impl Read for Txn<'_> {
         })
     }
 
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo> {
         let sql = "SELECT counter FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND seq <= ?4
             ORDER BY counter DESC LIMIT 1";
+        let (replica, incarnation) = (author.replica.get(), author.incarnation.get());
         let params = params![self.volume, replica, incarnation, int(to.get())];
-        Ok(self.row(sql, params, |row| row.get(0))?.unwrap_or(0))
+        let found = self.row(sql, params, |row| row.get(0).map(BatchNo::new))?;
+        Ok(found.unwrap_or(BatchNo::NONE))
     }
 
-    fn staged(&self, replica: u32) -> Result<Vec<StagedPart>> {
+    fn staged(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
         let sql =
             "SELECT incarnation, batch, part, len FROM staged WHERE volume = ?1 AND replica = ?2
             ORDER BY incarnation, batch, part";
-        self.rows(sql, params![self.volume, replica], |row| {
+        self.rows(sql, params![self.volume, replica.get()], |row| {
             Ok(StagedPart {
-                incarnation: row.get(0)?,
-                batch: row.get(1)?,
+                incarnation: Incarnation::new(row.get(0)?),
+                batch: BatchNo::new(row.get(1)?),
                 part: row.get(2)?,
                 len: row.get(3)?,
             })
         })
     }
 
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>> {
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>> {
         let sql = "SELECT bytes FROM staged
             WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND batch = ?4 AND part = ?5";
-        self.row(
-            sql,
-            params![self.volume, replica, incarnation, int(batch), part],
-            |row| row.get(0),
-        )
+        let (replica, incarnation, no) = batch_key(batch);
+        let params = params![self.volume, replica, incarnation, no, part];
+        self.row(sql, params, |row| row.get(0))
     }
 
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>> {
         let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
             WHERE volume = ?1 AND replica = ?2";
         Ok(self
-            .row(sql, params![self.volume, replica], replica_row)?
+            .row(sql, params![self.volume, replica.get()], replica_row)?
             .map(|(_, row)| row))
     }
 
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>> {
         let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
             WHERE volume = ?1 ORDER BY replica";
         self.rows(sql, [self.volume], replica_row)
@@ -501,9 +482,11 @@ impl Read for Txn<'_> {
         self.row(sql, params![self.volume, hash], shape)
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<u32>> {
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
         let sql = "SELECT replica FROM leases WHERE volume = ?1 AND lease = ?2";
-        self.row(sql, params![self.volume, lease], |row| row.get(0))
+        self.row(sql, params![self.volume, lease], |row| {
+            row.get(0).map(ReplicaNo::new)
+        })
     }
 
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>> {
@@ -522,19 +505,6 @@ impl Read for Txn<'_> {
             conflict_row,
         )
     }
-}
-
-fn replica_row(row: &Row<'_>) -> rusqlite::Result<(u32, ReplicaRow)> {
-    let replica = ReplicaRow {
-        device: row.get(1)?,
-        incarnation: row.get(2)?,
-        last_batch: row.get(3)?,
-        position: seq(row, 4)?,
-        is_revoked: row.get(5)?,
-        is_local: row.get(6)?,
-        seen: time(row, 7)?,
-    };
-    Ok((row.get(0)?, replica))
 }
 
 fn conflict_row(row: &Row<'_>) -> rusqlite::Result<(u64, ConflictRow)> {

@@ -2,7 +2,7 @@
 
 use super::Txn;
 use super::codec::{encode_ranges, encode_state, kind_code};
-use super::read::int;
+use super::columns::{batch_key, int};
 use crate::error::Result;
 use crate::meta::Write;
 use crate::row::{
@@ -10,7 +10,7 @@ use crate::row::{
     ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
 };
 use rusqlite::{Params, params};
-use teal_types::{CommitSeq, Link, ObjectNo};
+use teal_types::{BatchId, CommitSeq, Link, ObjectNo, ReplicaNo};
 
 impl Txn<'_> {
     fn run(&self, sql: &str, params: impl Params) -> Result<()> {
@@ -28,12 +28,12 @@ impl Write for Txn<'_> {
             params![
                 self.volume,
                 row.label,
-                row.incarnation,
+                row.incarnation.get(),
                 int(row.head.get()),
                 row.digest,
                 row.time.secs,
                 row.time.nanos,
-                row.next_replica,
+                row.next_replica.get(),
                 int(row.next_conflict),
                 int(row.own_next),
                 int(row.own_end)
@@ -218,18 +218,19 @@ impl Write for Txn<'_> {
 
     fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()> {
         let CommitRow {
-            stamp,
+            batch,
             time,
             digest,
         } = row;
+        let (replica, incarnation, no) = batch_key(*batch);
         self.run(
             "INSERT INTO commits VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 self.volume,
                 int(seq.get()),
-                stamp.replica,
-                stamp.incarnation,
-                int(stamp.counter),
+                replica,
+                incarnation,
+                no,
                 time.secs,
                 time.nanos,
                 digest
@@ -249,41 +250,30 @@ impl Write for Txn<'_> {
         )
     }
 
-    fn add_batch(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        counter: u64,
-        row: &BatchRow,
-    ) -> Result<()> {
+    fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()> {
+        let (replica, incarnation, no) = batch_key(batch);
         self.run(
             "INSERT INTO batches VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 self.volume,
                 replica,
                 incarnation,
-                int(counter),
+                no,
                 row.digest,
                 int(row.seq.get())
             ],
         )
     }
 
-    fn stage(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-        bytes: &[u8],
-    ) -> Result<()> {
+    fn stage(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
+        let (replica, incarnation, no) = batch_key(batch);
         self.run(
             "INSERT OR REPLACE INTO staged VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
                 self.volume,
                 replica,
                 incarnation,
-                int(batch),
+                no,
                 part,
                 int(bytes.len() as u64),
                 bytes
@@ -291,22 +281,23 @@ impl Write for Txn<'_> {
         )
     }
 
-    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()> {
+    fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
+        let (replica, incarnation, no) = batch_key(batch);
         self.run(
             "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR batch <= ?4)",
-            params![self.volume, replica, incarnation, int(batch)],
+            params![self.volume, replica, incarnation, no],
         )
     }
 
-    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()> {
+    fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()> {
         self.run(
             "INSERT OR REPLACE INTO replicas VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 self.volume,
-                replica,
+                replica.get(),
                 row.device,
-                row.incarnation,
-                int(row.last_batch),
+                row.incarnation.get(),
+                int(row.last_batch.get()),
                 int(row.position.get()),
                 row.is_revoked,
                 row.is_local,
@@ -329,10 +320,10 @@ impl Write for Txn<'_> {
         )
     }
 
-    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()> {
+    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()> {
         self.run(
             "INSERT INTO leases VALUES(?1, ?2, ?3)",
-            params![self.volume, lease, replica],
+            params![self.volume, lease, replica.get()],
         )
     }
 

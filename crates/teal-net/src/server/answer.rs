@@ -321,7 +321,7 @@ fn certify(
     Ok(CertifiedKey {
         certificate: certificate.to_vec().into(),
         volume: peer.volume,
-        replica: peer.replica,
+        replica: peer.replica.get(),
         issued: validity.issued,
         expires: validity.expires,
     })

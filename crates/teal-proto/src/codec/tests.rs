@@ -4,7 +4,8 @@ use super::*;
 use crate::{DeviceAsk, Hello, RefusalCode, Refused, Want};
 use serde_bytes::ByteBuf;
 use teal_types::{
-    ChunkId, CommitSeq, ContentChange, Link, Name, ObjectNo, Op, Piece, Source, Timestamp,
+    BatchNo, ChunkId, CommitSeq, ContentChange, Incarnation, Link, Name, ObjectNo, Op, Piece,
+    ServerIncarnation, Source, Timestamp,
 };
 
 fn remove() -> Op {
@@ -22,8 +23,8 @@ fn remove() -> Op {
 #[test]
 fn the_bytes_of_protocol_3_are_pinned() {
     let stage = Request::Stage {
-        incarnation: 1,
-        batch: 2,
+        incarnation: Incarnation::new(1),
+        batch: BatchNo::new(2),
         part: 0,
         ops: vec![remove()],
     };
@@ -54,8 +55,8 @@ fn the_bytes_of_protocol_3_are_pinned() {
         change,
     };
     let bytes = encode_request(&Request::Stage {
-        incarnation: 1,
-        batch: 2,
+        incarnation: Incarnation::new(1),
+        batch: BatchNo::new(2),
         part: 0,
         ops: vec![append],
     })
@@ -96,7 +97,7 @@ fn the_bytes_of_protocol_3_are_pinned() {
         [3, 0, 15, 5, 2, 1, 0xac, 2, 1]
     );
     let pull = Request::Pull {
-        incarnation: 3,
+        incarnation: Incarnation::new(3),
         since: CommitSeq::new(4),
         digest: [7; 32],
         filter: 5,
@@ -144,12 +145,12 @@ fn the_bytes_of_protocol_3_are_pinned() {
 #[test]
 fn messages_survive_the_way() {
     let hello = Hello {
-        incarnation: 3,
-        last_batch: u64::MAX,
+        incarnation: Incarnation::new(3),
+        last_batch: BatchNo::new(u64::MAX),
         seen: CommitSeq::new(9),
         seen_digest: [7; 32],
         earlier: vec![(CommitSeq::new(8), [6; 32])],
-        server_incarnation: 1,
+        server_incarnation: ServerIncarnation::FIRST,
         device: "küche".into(),
     };
     for request in [
@@ -158,7 +159,7 @@ fn messages_survive_the_way() {
             chunks: vec![ByteBuf::from(vec![1; 70_000]), ByteBuf::new()],
         },
         Request::Pull {
-            incarnation: 3,
+            incarnation: Incarnation::new(3),
             since: CommitSeq::new(1),
             digest: [0; 32],
             filter: u64::MAX,
@@ -166,8 +167,8 @@ fn messages_survive_the_way() {
             wait_ms: 30_000,
         },
         Request::Stage {
-            incarnation: 1,
-            batch: 1,
+            incarnation: Incarnation::new(1),
+            batch: BatchNo::new(1),
             part: 9,
             ops: vec![remove()],
         },
@@ -197,8 +198,8 @@ fn another_protocol_is_named() {
 #[test]
 fn what_is_no_message_is_refused() {
     let good = encode_request(&Request::Stage {
-        incarnation: 1,
-        batch: 1,
+        incarnation: Incarnation::new(1),
+        batch: BatchNo::new(1),
         part: 0,
         ops: vec![remove()],
     })

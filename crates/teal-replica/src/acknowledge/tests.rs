@@ -2,7 +2,7 @@
 
 use super::super::note::{DirtyContent, InFlight};
 use super::*;
-use teal_types::{Attributes, FileType, Ranges};
+use teal_types::{Attributes, BatchNo, FileType, Ranges};
 
 fn seq(seq: u64) -> CommitSeq {
     CommitSeq::new(seq)
@@ -21,7 +21,7 @@ fn dirty_content(base: u64) -> DirtyContent {
 /// object at `other`.
 fn left(dirty: Components, in_batch: Components, data_seq: u64, other: u64) -> Components {
     let in_flight = Some(InFlight {
-        batch: 1,
+        batch: BatchNo::FIRST,
         part: in_batch,
         sent: Vec::new(),
     });
@@ -47,7 +47,7 @@ fn left(dirty: Components, in_batch: Components, data_seq: u64, other: u64) -> C
         &mut note,
         &version,
         Some(CommittedBatch {
-            counter: 1,
+            batch: BatchNo::FIRST,
             seq: seq(5),
         }),
         None,

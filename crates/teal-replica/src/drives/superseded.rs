@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
 use teal_proto::{DeviceAsk, DeviceNote, Reply, Request};
+use teal_types::ReplicaNo;
 
 /// Drives that others have attached since.
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ impl Drives {
     /// said then. Nothing is being written to it.
     fn leave_if_superseded(
         &self,
-        ours: u32,
+        ours: ReplicaNo,
         attached: &Arc<Attached>,
         notes: &[DeviceNote],
     ) -> Option<String> {
@@ -74,7 +75,7 @@ impl Drives {
     }
 
     /// What the server says of all drives.
-    pub(super) fn compare(&self, ours: u32, notes: &[DeviceNote]) {
+    pub(super) fn compare(&self, ours: ReplicaNo, notes: &[DeviceNote]) {
         for attached in self.all() {
             // A burst under way has looked itself.
             if let Some(_flushing) = attached.flushing.try_lock() {

@@ -22,7 +22,7 @@ fn full() -> Note {
             ..Components::default()
         },
         in_flight: Some(InFlight {
-            batch: 6,
+            batch: BatchNo::new(6),
             part: Components {
                 created: true,
                 data: Some(DirtyContent {

@@ -4,7 +4,6 @@
 //! 1. The first to commit wins; who comes later is noted, unless both wanted the same.
 
 use super::work::{EVER, Work};
-use crate::hello::FIRST_LIFE;
 use crate::lease;
 use crate::limits::NOTES_MAX;
 use crate::refusal::{Outcome, bad};
@@ -12,7 +11,7 @@ use crate::seeded::{Bug, bug};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::limits::{XATTRS_BYTES_MAX, xattr_bytes, xattrs_bytes};
-use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo};
+use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo, ServerIncarnation};
 
 impl Work<'_> {
     pub(super) fn create(
@@ -29,10 +28,11 @@ impl Work<'_> {
         let owner = self.txn.lease(lease)?;
         // What a restored server has lost is offered by whoever has it; it may have lost the lease,
         // too.
-        let may_be_offered = self.volume.incarnation > FIRST_LIFE && lease < lease::LEASES;
+        let may_be_offered =
+            self.volume.incarnation > ServerIncarnation::FIRST && lease < lease::LEASES;
         if may_be_offered && owner.is_none() {
-            self.txn.put_lease(lease, self.author.0)?;
-        } else if owner != Some(self.author.0) && !may_be_offered {
+            self.txn.put_lease(lease, self.author.replica)?;
+        } else if owner != Some(self.author.replica) && !may_be_offered {
             return bad(format!(
                 "a new object {object}, whose number belongs to another device"
             ));

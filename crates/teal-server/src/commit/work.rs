@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use teal_chunk::ChunkStore;
 use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, Write};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, Link, ObjectNo, Timestamp};
+use teal_types::{Author, CommitSeq, Link, ObjectNo, Timestamp};
 
 /// Later than any commit.
 pub(super) const EVER: CommitSeq = CommitSeq::new(i64::MAX as u64);
@@ -32,8 +32,7 @@ pub(crate) struct Work<'a> {
     /// Content, of which merging appends looks at a little.
     pub(super) chunks: &'a ChunkStore,
     pub(super) volume: VolumeRow,
-    /// Its author: replica and incarnation.
-    pub(super) author: (u32, u32),
+    pub(super) author: Author,
     pub(super) device: String,
     /// The commit this becomes.
     pub(super) seq: CommitSeq,
@@ -123,7 +122,7 @@ impl Work<'_> {
 
     /// Returns whether the author of this batch has sent the commit.
     pub(super) fn is_own_commit(&self, seq: CommitSeq) -> Outcome<bool> {
-        let sent_by = |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation);
+        let sent_by = |commit: CommitRow| commit.batch.author();
         Ok(self.txn.commit(seq)?.map(sent_by) == Some(self.author))
     }
 

@@ -1,14 +1,14 @@
 //! Who is admitted, what is kept, what is due.
 
 use super::*;
-use teal_types::VolumeId;
+use teal_types::{ReplicaNo, VolumeId};
 
 const NOW: Duration = Duration::from_secs(100_000);
 
 fn peer(replica: u32) -> Peer {
     Peer {
         volume: VolumeId::new(1),
-        replica,
+        replica: ReplicaNo::new(replica),
     }
 }
 

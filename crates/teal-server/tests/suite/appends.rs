@@ -272,7 +272,7 @@ fn a_tail_that_begins_before_its_end_makes_no_sense(mut world: World) {
         base: world.desk.base,
         change,
     };
-    let refused = world.desk.stage(world.desk.batch + 1, 0, &[op]);
+    let refused = world.desk.stage(world.desk.batch.next(), 0, &[op]);
     assert!(matches!(refused, Reply::Refused(refused) if refused.code == RefusalCode::BadRequest));
     // One that its author says to have seen more of than there was then is late content like any
     // other.

@@ -26,7 +26,7 @@ fn what_one_device_commits_another_sees() {
     assert_eq!(world.desk.read(file), b"hello");
     assert_eq!(world.desk.look(file).unwrap().links, [link(dir, "a.txt")]);
     assert_eq!(world.desk.conflicts(), []);
-    assert_eq!(world.laptop.pull().acknowledged, 2);
+    assert_eq!(world.laptop.pull().acknowledged.get(), 2);
     assert_eq!(world.laptop.hello().told, Told::Known);
     assert_eq!(world.laptop.pull().changes, []);
 }
@@ -237,7 +237,7 @@ fn many_devices_commit_and_read_at_once() {
                 assert_eq!(device.read(object), [7; 100]);
                 device.pull();
             }
-            assert_eq!(device.pull().acknowledged, 25);
+            assert_eq!(device.pull().acknowledged.get(), 25);
         };
         std::thread::Builder::new().spawn(work).unwrap()
     });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use teal_meta::{Durability, Memory, Meta, MetaError, Read, Write};
 use teal_proto::{Reply, Told};
-use teal_types::{FileType, Op, VolumeId};
+use teal_types::{BatchNo, FileType, Op, VolumeId};
 
 /// Metadata whose power goes after so many transactions: the last one happens, or does not, and is
 /// not answered.
@@ -86,7 +86,7 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         left.store(steps, SeqCst);
         let mut answered = 0;
         for (n, ops) in (1..).zip(&all) {
-            match world.laptop.send(n, ops) {
+            match world.laptop.send(BatchNo::new(n), ops) {
                 Reply::Committed { .. } => answered = n,
                 Reply::Refused(_) => break,
                 other => panic!("{other:?}"),
@@ -99,21 +99,28 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
             ..world.stores.clone()
         };
         world.laptop.server = stores.open();
-        world.laptop.batch = 4;
+        world.laptop.batch = BatchNo::new(4);
         assert_eq!(world.laptop.hello().told, Told::Known);
         let pulled = world.laptop.ask_pull(world.laptop.base, None);
         assert!(
-            (answered..=answered + 1).contains(&pulled.acknowledged),
+            (answered..=answered + 1).contains(&pulled.acknowledged.get()),
             "{answered} answered, {pulled:?}"
         );
         let there = world.laptop.names(ROOT).len();
         assert_eq!(
-            there as u64, pulled.acknowledged,
+            there as u64,
+            pulled.acknowledged.get(),
             "all of a batch or nothing"
         );
         // The client sends everything again that is not acknowledged, and one that is.
-        for (n, ops) in (1..).zip(&all).filter(|(n, _)| *n >= pulled.acknowledged) {
-            assert!(matches!(world.laptop.send(n, ops), Reply::Committed { .. }));
+        for (n, ops) in (1..)
+            .zip(&all)
+            .filter(|(n, _)| *n >= pulled.acknowledged.get())
+        {
+            assert!(matches!(
+                world.laptop.send(BatchNo::new(n), ops),
+                Reply::Committed { .. }
+            ));
         }
         for n in 0..4 {
             let name = format!("file {n}");

@@ -11,8 +11,8 @@ use teal_proto::{
 use teal_server::{Peer, Server};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::{
-    Attributes, ChunkId, CommitSeq, ContentChange, FileType, LEASE, Link, Name, ObjectNo, Op,
-    Piece, Source, Timestamp, Version, VolumeId,
+    Attributes, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, LEASE, Link,
+    Name, ObjectNo, Op, Piece, ServerIncarnation, Source, Timestamp, Version, VolumeId,
 };
 
 /// Runs each test on both kinds of metadata.
@@ -132,13 +132,13 @@ pub(crate) struct Device {
     pub(crate) domain: Domain,
     pub(crate) meta: Arc<dyn Meta>,
     pub(crate) peer: Peer,
-    pub(crate) incarnation: u32,
+    pub(crate) incarnation: Incarnation,
     pub(crate) next: u64,
-    pub(crate) batch: u64,
+    pub(crate) batch: BatchNo,
     pub(crate) base: CommitSeq,
     pub(crate) digest: [u8; 32],
     pub(crate) earlier: Vec<(CommitSeq, [u8; 32])>,
-    pub(crate) server_incarnation: u32,
+    pub(crate) server_incarnation: ServerIncarnation,
     pub(crate) filter: u64,
     pub(crate) time: i64,
 }
@@ -159,13 +159,13 @@ impl Device {
             domain: stores.domain(),
             meta: Arc::clone(&stores.meta),
             peer,
-            incarnation: 0,
+            incarnation: Incarnation::NONE,
             next: 0,
-            batch: 0,
+            batch: BatchNo::NONE,
             base: seq(0),
             digest: [0; 32],
             earlier: vec![],
-            server_incarnation: 0,
+            server_incarnation: ServerIncarnation::NONE,
             filter: 0,
             time: 1_000,
         };
@@ -209,7 +209,8 @@ impl Device {
         let Reply::Incarnated { incarnation, lease } = self.ask(Request::Incarnate) else {
             panic!()
         };
-        (self.incarnation, self.next, self.batch) = (incarnation, u64::from(lease) * LEASE, 0);
+        (self.incarnation, self.next, self.batch) =
+            (incarnation, u64::from(lease) * LEASE, BatchNo::NONE);
     }
 
     pub(crate) fn number(&mut self) -> ObjectNo {
@@ -343,7 +344,7 @@ impl Device {
 
     // Batches.
 
-    pub(crate) fn stage(&self, batch: u64, part: u32, ops: &[Op]) -> Reply {
+    pub(crate) fn stage(&self, batch: BatchNo, part: u32, ops: &[Op]) -> Reply {
         self.ask(Request::Stage {
             incarnation: self.incarnation,
             batch,
@@ -352,7 +353,7 @@ impl Device {
         })
     }
 
-    pub(crate) fn ask_commit(&self, batch: u64, ops: &[Op]) -> Reply {
+    pub(crate) fn ask_commit(&self, batch: BatchNo, ops: &[Op]) -> Reply {
         let bytes = encode_ops(ops).unwrap();
         let digest = batch_digest([&bytes[..]]);
         self.ask(Request::Commit {
@@ -363,7 +364,7 @@ impl Device {
         })
     }
 
-    pub(crate) fn send(&self, batch: u64, ops: &[Op]) -> Reply {
+    pub(crate) fn send(&self, batch: BatchNo, ops: &[Op]) -> Reply {
         match self.stage(batch, 0, ops) {
             Reply::Done => self.ask_commit(batch, ops),
             other => other,
@@ -372,7 +373,7 @@ impl Device {
 
     /// Commits, and sees nothing of it yet.
     pub(crate) fn commit(&mut self, ops: &[Op]) -> CommitSeq {
-        self.batch += 1;
+        self.batch = self.batch.next();
         match self.send(self.batch, ops) {
             Reply::Committed { seq } => seq,
             other => panic!("{other:?}"),

@@ -35,7 +35,7 @@ fn the_versions_of_an_object_are_listed_with_names_and_attributes(mut world: Wor
     assert_eq!(notes.len(), 6);
     assert_eq!(notes[0].seq, first);
     assert_eq!(notes[1].time.secs - notes[0].time.secs, 60);
-    assert_eq!(notes[1].stamp.counter, 2);
+    assert_eq!(notes[1].batch.batch.get(), 2);
     let versions: Vec<_> = notes
         .iter()
         .map(|note| note.version.clone().unwrap())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use teal_proto::{RefusalCode, Reply, Request, Told};
 use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, OpenError, Server};
 use teal_types::limits::BATCH_BYTES_MAX;
-use teal_types::{CommitSeq, LEASE};
+use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE};
 
 on_both! {
     the_same_batch_again_is_answered_as_before
@@ -27,11 +27,11 @@ fn the_same_batch_again_is_answered_as_before(mut world: World) {
         world.laptop.create(file, teal_types::FileType::File),
         world.laptop.place(file, link(ROOT, "a")),
     ];
-    let first = world.laptop.send(1, &ops);
+    let first = world.laptop.send(BatchNo::new(1), &ops);
     world.desk.file(ROOT, "b", b"1");
-    assert_eq!(world.laptop.send(1, &ops), first);
+    assert_eq!(world.laptop.send(BatchNo::new(1), &ops), first);
     assert_eq!(
-        world.laptop.ask_commit(1, &ops),
+        world.laptop.ask_commit(BatchNo::new(1), &ops),
         first,
         "without its parts too"
     );
@@ -40,17 +40,17 @@ fn the_same_batch_again_is_answered_as_before(mut world: World) {
 
 fn another_batch_of_the_same_number_is_a_clone(mut world: World) {
     world.laptop.file(ROOT, "a", b"1");
-    world.laptop.batch = 4;
+    world.laptop.batch = BatchNo::new(4);
     world.laptop.file(ROOT, "b", b"1");
     let ops = [world.laptop.xattr(ROOT, "user.x", Some("1"))];
-    for batch in [1, 5, 3] {
+    for batch in [1, 5, 3].map(BatchNo::new) {
         let Reply::Refused(refused) = world.laptop.send(batch, &ops) else {
             panic!("{batch}")
         };
         assert_eq!(refused.code, RefusalCode::Cloned, "{batch}");
     }
     assert!(matches!(
-        world.laptop.send(6, &ops),
+        world.laptop.send(BatchNo::new(6), &ops),
         Reply::Committed { .. }
     ));
 }
@@ -59,36 +59,43 @@ fn a_life_that_is_over_is_a_clone(mut world: World) {
     world.laptop.file(ROOT, "a", b"1");
     let old = world.laptop.incarnation;
     world.laptop.incarnate();
+    let next = old.next().unwrap();
     assert_eq!(
         (world.laptop.incarnation, world.laptop.pull().acknowledged),
-        (old + 1, 0)
+        (next, BatchNo::NONE)
     );
     let stage = |incarnation| Request::Stage {
         incarnation,
-        batch: 9,
+        batch: BatchNo::new(9),
         part: 0,
         ops: vec![],
     };
     assert_eq!(world.laptop.refusal(stage(old)), RefusalCode::Cloned);
-    assert_eq!(world.laptop.refusal(stage(old + 2)), RefusalCode::Cloned);
-    assert_eq!(world.laptop.refusal(stage(0)), RefusalCode::Cloned);
+    assert_eq!(
+        world.laptop.refusal(stage(next.next().unwrap())),
+        RefusalCode::Cloned
+    );
+    assert_eq!(
+        world.laptop.refusal(stage(Incarnation::NONE)),
+        RefusalCode::Cloned
+    );
     let commit = Request::Commit {
         incarnation: old,
-        batch: 1,
+        batch: BatchNo::new(1),
         parts: 1,
         digest: [0; 32],
     };
     assert_eq!(world.laptop.refusal(commit), RefusalCode::Cloned);
     world.laptop.file(ROOT, "b", b"1");
-    assert_eq!(world.laptop.pull().acknowledged, 1);
+    assert_eq!(world.laptop.pull().acknowledged.get(), 1);
 }
 
 fn a_batch_needs_its_parts_and_its_digest(world: World) {
     let ops = [world.laptop.xattr(ROOT, "user.x", Some("1"))];
-    assert_eq!(world.laptop.stage(1, 1, &ops), Reply::Done);
+    assert_eq!(world.laptop.stage(BatchNo::new(1), 1, &ops), Reply::Done);
     let commit = |parts, digest| Request::Commit {
         incarnation: world.laptop.incarnation,
-        batch: 1,
+        batch: BatchNo::new(1),
         parts,
         digest,
     };
@@ -96,7 +103,7 @@ fn a_batch_needs_its_parts_and_its_digest(world: World) {
         world.laptop.refusal(commit(2, [0; 32])),
         RefusalCode::NeedsParts
     );
-    assert_eq!(world.laptop.stage(1, 0, &ops), Reply::Done);
+    assert_eq!(world.laptop.stage(BatchNo::new(1), 0, &ops), Reply::Done);
     assert_eq!(
         world.laptop.refusal(commit(2, [0; 32])),
         RefusalCode::NeedsParts
@@ -111,13 +118,16 @@ fn a_batch_needs_its_parts_and_its_digest(world: World) {
 fn parts_may_come_again_and_in_any_order(world: World) {
     let ops = |n: u8| [world.laptop.xattr(ROOT, &format!("user.{n}"), Some("1"))];
     for (part, n) in [(1, 9), (0, 0), (1, 1), (0, 0)] {
-        assert_eq!(world.laptop.stage(1, part, &ops(n)), Reply::Done);
+        assert_eq!(
+            world.laptop.stage(BatchNo::new(1), part, &ops(n)),
+            Reply::Done
+        );
     }
     let parts = [0, 1].map(|n| teal_proto::encode_ops(&ops(n)).unwrap());
     let digest = teal_proto::batch_digest(parts.iter().map(|part| &part[..]));
     let commit = Request::Commit {
         incarnation: world.laptop.incarnation,
-        batch: 1,
+        batch: BatchNo::new(1),
         parts: 2,
         digest,
     };
@@ -132,11 +142,11 @@ fn hello_tells_a_copied_store(mut world: World) {
     world.laptop.pull();
     assert_eq!(world.laptop.hello().told, Told::Known);
     // Batches not sent yet are no reason.
-    world.laptop.batch += 5;
+    world.laptop.batch = BatchNo::new(world.laptop.batch.get() + 5);
     assert_eq!(world.laptop.hello().told, Told::Known);
     (world.laptop.batch, world.laptop.base, world.laptop.digest) = old;
     assert_eq!(world.laptop.hello().told, Told::Incarnate);
-    world.laptop.incarnation += 1;
+    world.laptop.incarnation = world.laptop.incarnation.next().unwrap();
     assert_eq!(world.laptop.hello().told, Told::Incarnate);
 }
 
@@ -162,7 +172,7 @@ fn the_servers_own_replica_has_the_first_lease(mut world: World) {
         world.server.local_replica(world.volume, "server").unwrap(),
         peer
     );
-    (world.laptop.peer, world.laptop.incarnation) = (peer, 0);
+    (world.laptop.peer, world.laptop.incarnation) = (peer, Incarnation::NONE);
     assert_eq!(world.laptop.hello().told, Told::Incarnate);
     world.laptop.incarnate();
     world.laptop.next = 16;
@@ -185,7 +195,7 @@ fn an_empty_batch_is_acknowledged(mut world: World) {
     let pulled = world.laptop.pull();
     assert_eq!(
         (pulled.to, pulled.acknowledged, pulled.changes),
-        (at, 1, vec![])
+        (at, BatchNo::FIRST, vec![])
     );
 }
 
@@ -287,28 +297,31 @@ fn what_waits_for_its_commit_is_bounded() {
         .map(|n| world.laptop.xattr(ROOT, &format!("user.{n}"), Some(&value)))
         .collect();
     let parts = u32::try_from(BATCH_BYTES_MAX / (48 * (64 << 10)) + 1).unwrap();
-    let refused = (0..parts).find_map(|part| match world.laptop.stage(1, part, &ops) {
-        Reply::Done => None,
-        Reply::Refused(refused) => Some((part, refused.code)),
-        other => panic!("{other:?}"),
-    });
+    let refused =
+        (0..parts).find_map(
+            |part| match world.laptop.stage(BatchNo::new(1), part, &ops) {
+                Reply::Done => None,
+                Reply::Refused(refused) => Some((part, refused.code)),
+                other => panic!("{other:?}"),
+            },
+        );
     assert_eq!(refused, Some((parts - 1, RefusalCode::Busy)));
     assert_eq!(
-        world.laptop.stage(1, 0, &ops),
+        world.laptop.stage(BatchNo::new(1), 0, &ops),
         Reply::Done,
         "in the place of the same part"
     );
     assert!(
-        matches!(world.laptop.send(2, &ops), Reply::Refused(_)),
+        matches!(world.laptop.send(BatchNo::new(2), &ops), Reply::Refused(_)),
         "no room for another batch"
     );
     world.laptop.ask(Request::Incarnate);
     let next = Device {
-        incarnation: world.laptop.incarnation + 1,
+        incarnation: world.laptop.incarnation.next().unwrap(),
         ..world.laptop
     };
     assert_eq!(
-        next.stage(1, 0, &ops),
+        next.stage(BatchNo::new(1), 0, &ops),
         Reply::Done,
         "a new life starts without what the old one had staged"
     );
@@ -322,13 +335,13 @@ fn history_is_given_and_taken_only_after_a_hello() {
     let incarnation = world.laptop.incarnation;
     let stage = Request::Stage {
         incarnation,
-        batch: 9,
+        batch: BatchNo::new(9),
         part: 0,
         ops: Vec::new(),
     };
     let commit = Request::Commit {
         incarnation,
-        batch: 9,
+        batch: BatchNo::new(9),
         parts: 1,
         digest: [0; 32],
     };
@@ -354,10 +367,13 @@ fn a_pull_tells_each_life_which_batches_are_its_own() {
     world.laptop.incarnate();
     world.laptop.file(ROOT, "b", b"2");
     world.laptop.file(ROOT, "c", b"3");
-    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged, 2);
+    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged.get(), 2);
     // A copy of the store as it was at first sees that there is one batch more than it has made.
     world.laptop.incarnation = old;
-    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged, before + 1);
+    assert_eq!(
+        world.laptop.ask_pull(seq(1), None).acknowledged,
+        before.next()
+    );
 }
 
 /// A server put back from a copy does not have what came after; it says so, and never that both

@@ -132,7 +132,7 @@ fn run(seed: u64, mut world: World) -> (BTreeMap<ObjectNo, Version>, usize) {
             &mut world.desk
         };
         let ops = some_ops(device, &mut rng, &mut known);
-        device.batch += 1;
+        device.batch = device.batch.next();
         match device.send(device.batch, &ops) {
             Reply::Committed { .. } => {}
             other => panic!("seed {seed}: {other:?} to {ops:?}"),

@@ -369,7 +369,7 @@ fn a_created_number_of_another_device_is_refused(mut world: World) {
             world.laptop.create(object, FileType::File),
             world.laptop.place(object, link(ROOT, "a")),
         ];
-        world.laptop.batch += 1;
+        world.laptop.batch = world.laptop.batch.next();
         let teal_proto::Reply::Refused(refused) = world.laptop.send(world.laptop.batch, &ops)
         else {
             panic!()
@@ -406,7 +406,9 @@ fn chunks_that_are_not_there_are_asked_for(mut world: World) {
         base: world.laptop.base,
         change,
     };
-    let teal_proto::Reply::Refused(refused) = world.laptop.send(2, std::slice::from_ref(&op))
+    let teal_proto::Reply::Refused(refused) = world
+        .laptop
+        .send(teal_types::BatchNo::new(2), std::slice::from_ref(&op))
     else {
         panic!()
     };
@@ -414,12 +416,13 @@ fn chunks_that_are_not_there_are_asked_for(mut world: World) {
     assert_eq!(world.laptop.read(file), b"1");
     world.laptop.put(b"not sent");
     world.laptop.pull();
-    let teal_proto::Reply::Refused(_) = world.laptop.ask_commit(2, &[]) else {
+    let teal_proto::Reply::Refused(_) = world.laptop.ask_commit(teal_types::BatchNo::new(2), &[])
+    else {
         panic!("another digest")
     };
     let op = world.laptop.write(file, b"not sent");
     assert!(matches!(
-        world.laptop.send(2, &[op]),
+        world.laptop.send(teal_types::BatchNo::new(2), &[op]),
         teal_proto::Reply::Committed { .. }
     ));
     assert_eq!(world.laptop.read(file), b"not sent");

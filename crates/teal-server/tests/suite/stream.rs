@@ -10,7 +10,9 @@ use teal_proto::{
     Change, Got, REPLY_BYTES, RefusalCode, Reply, Request, WANTS_MAX, Want, decode_reply,
     encode_reply, encode_request,
 };
-use teal_types::{CommitSeq, ContentChange, FileType, ObjectNo, Op, Piece, Source};
+use teal_types::{
+    BatchNo, CommitSeq, ContentChange, FileType, Incarnation, ObjectNo, Op, Piece, Source,
+};
 
 on_both! {
     a_long_pull_comes_in_pages_that_add_up
@@ -479,7 +481,7 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::Incarnate),
         (any_seq(), prop::option::of((object(), any_seq()))).prop_map(|(since, after)| {
             Request::Pull {
-                incarnation: 1,
+                incarnation: Incarnation::new(1),
                 digest: [0; 32],
                 since,
                 filter: since.get(),
@@ -489,16 +491,16 @@ fn request() -> impl Strategy<Value = Request> {
         }),
         (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(incarnation, batch, part)| {
             Request::Stage {
-                incarnation,
-                batch,
+                incarnation: Incarnation::new(incarnation),
+                batch: BatchNo::new(batch),
                 part,
                 ops: vec![],
             }
         }),
         (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(incarnation, batch, parts)| {
             Request::Commit {
-                incarnation,
-                batch,
+                incarnation: Incarnation::new(incarnation),
+                batch: BatchNo::new(batch),
                 parts,
                 digest: [0; 32],
             }

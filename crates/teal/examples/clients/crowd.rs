@@ -12,7 +12,7 @@ use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_net::{Channel, ClientIdentity};
 use teal_proto::{Pulled, Reply, Request};
 use teal_testkit::Rng;
-use teal_types::CommitSeq;
+use teal_types::{CommitSeq, Incarnation};
 use tokio::runtime::Handle;
 
 /// Files of each volume that are read.
@@ -163,7 +163,7 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     let (mut since, mut digest, mut after) = (CommitSeq::new(0), [0; 32], None);
     while !stop.load(Relaxed) {
         let request = Request::Pull {
-            incarnation: 0,
+            incarnation: Incarnation::NONE,
             since,
             digest,
             filter,

@@ -11,8 +11,8 @@ use teal_proto::{
 };
 use teal_testkit::Rng;
 use teal_types::{
-    Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, Name, ObjectNo, Op, Piece, Source,
-    Timestamp,
+    Attributes, BatchNo, CommitSeq, ContentChange, FileType, Incarnation, LEASE, Link, Name,
+    ObjectNo, Op, Piece, ServerIncarnation, Source, Timestamp,
 };
 use tokio::runtime::Handle;
 
@@ -31,8 +31,8 @@ pub(crate) struct Known {
 pub(crate) struct Machine {
     channel: Arc<Channel>,
     domain: Domain,
-    incarnation: u32,
-    batch: u64,
+    incarnation: Incarnation,
+    batch: BatchNo,
     next: u64,
     /// Where its files are.
     dir: ObjectNo,
@@ -66,12 +66,12 @@ impl Machine {
     pub(crate) fn begin(channel: Arc<Channel>, device: &str) -> Result<Self> {
         let (seen, seen_digest) = (CommitSeq::new(0), [0; 32]);
         let hello = Hello {
-            incarnation: 0,
-            last_batch: 0,
+            incarnation: Incarnation::NONE,
+            last_batch: BatchNo::NONE,
             seen,
             seen_digest,
             earlier: Vec::new(),
-            server_incarnation: 0,
+            server_incarnation: ServerIncarnation::NONE,
             device: device.to_owned(),
         };
         let key = match ask(&channel, &Request::Hello(hello))? {
@@ -86,7 +86,7 @@ impl Machine {
                     channel,
                     domain,
                     incarnation,
-                    batch: 0,
+                    batch: BatchNo::NONE,
                     next: u64::from(lease) * LEASE,
                     dir,
                     filter,
@@ -249,7 +249,7 @@ impl Machine {
     }
 
     fn batch(&mut self, ops: Vec<Op>) -> Result<[Request; 2]> {
-        self.batch += 1;
+        self.batch = self.batch.next();
         let (incarnation, batch) = (self.incarnation, self.batch);
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
         let stage = Request::Stage {

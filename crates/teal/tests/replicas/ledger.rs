@@ -12,10 +12,18 @@ use teal_proto::{
     ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops,
 };
 use teal_server::{Peer, Server};
-use teal_types::{ChunkId, CommitSeq, ContentChange, FileType, ObjectNo, Op, Source, Version};
+use teal_types::{
+    BatchId, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, ObjectNo, Op,
+    ReplicaNo, Source, Version,
+};
 
-/// Replica, incarnation, counter.
-type Stamp = (u32, u32, u64);
+fn name(peer: Peer, incarnation: Incarnation, batch: BatchNo) -> BatchId {
+    BatchId {
+        replica: peer.replica,
+        incarnation,
+        batch,
+    }
+}
 
 struct Batch {
     seq: CommitSeq,
@@ -28,8 +36,8 @@ pub(crate) struct Ledger {
     chunks: HashMap<ChunkId, Vec<u8>>,
     /// What came under each name of a batch: copied stores use the same. Batches here have one
     /// part.
-    staged: BTreeMap<Stamp, Vec<Vec<Op>>>,
-    committed: BTreeMap<(Stamp, [u8; 32]), Batch>,
+    staged: BTreeMap<BatchId, Vec<Vec<Op>>>,
+    committed: BTreeMap<(BatchId, [u8; 32]), Batch>,
 }
 
 impl Ledger {
@@ -56,7 +64,7 @@ impl Ledger {
                 Reply::Done,
             ) => {
                 self.staged
-                    .entry((peer.replica, *incarnation, *batch))
+                    .entry(name(peer, *incarnation, *batch))
                     .or_default()
                     .push(ops.clone());
             }
@@ -69,8 +77,8 @@ impl Ledger {
                 },
                 Reply::Committed { seq },
             ) => {
-                let stamp = (peer.replica, *incarnation, *batch);
-                let staged = self.staged.get(&stamp).into_iter().flatten();
+                let id = name(peer, *incarnation, *batch);
+                let staged = self.staged.get(&id).into_iter().flatten();
                 let is_it =
                     |ops: &&Vec<Op>| batch_digest([&encode_ops(*ops).unwrap()[..]]) == *digest;
                 let ops = staged
@@ -80,9 +88,9 @@ impl Ledger {
                     .clone();
                 let known = self
                     .committed
-                    .entry((stamp, *digest))
+                    .entry((id, *digest))
                     .or_insert(Batch { seq: *seq, ops });
-                assert_eq!(known.seq, *seq, "batch {stamp:?} has one place in history");
+                assert_eq!(known.seq, *seq, "batch {id:?} has one place in history");
             }
             _ => {}
         }
@@ -103,10 +111,10 @@ impl Ledger {
         let conflicts = eyes.conflicts();
         let mut places = BTreeMap::new();
         let mut missing = Vec::new();
-        for ((stamp, _), batch) in &self.committed {
-            if let Some(other) = places.insert(batch.seq, stamp) {
+        for ((id, _), batch) in &self.committed {
+            if let Some(other) = places.insert(batch.seq, id) {
                 missing.push(format!(
-                    "batches {other:?} and {stamp:?} have the same place {:?}",
+                    "batches {other:?} and {id:?} have the same place {:?}",
                     batch.seq
                 ));
             }
@@ -121,7 +129,7 @@ impl Ledger {
                 conflicts: &at,
             };
             let lost = batch.ops.iter().filter(|op| !check.is_kept(op));
-            missing.extend(lost.map(|op| format!("{stamp:?}, commit {:?}: {op:?}", batch.seq)));
+            missing.extend(lost.map(|op| format!("{id:?}, commit {:?}: {op:?}", batch.seq)));
         }
         missing
     }
@@ -138,7 +146,7 @@ impl Ledger {
     /// and may write over the beginning then.
     fn has_met_another(&self, eyes: &Eyes<'_>, note: &ConflictNote) -> bool {
         let batch = self.committed.iter().find(|(_, of)| of.seq == note.seq);
-        let Some(((stamp, _), batch)) = batch else {
+        let Some(((id, _), batch)) = batch else {
             return false;
         };
         let base = batch.ops.iter().find_map(|op| match op {
@@ -151,7 +159,7 @@ impl Ledger {
         let versions = eyes.versions(note.object, base.unwrap_or(before), before);
         versions.into_iter().any(|at| {
             eyes.data_seq(note.object, at) == Some(at)
-                && eyes.author(note.object, at) != Some(stamp.0)
+                && eyes.author(note.object, at) != Some(id.replica)
         })
     }
 
@@ -358,7 +366,7 @@ impl Eyes<'_> {
         notes.iter().filter(is_one).map(|note| note.seq).collect()
     }
 
-    fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
+    fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<ReplicaNo> {
         let before = CommitSeq::new(at.get().saturating_sub(1));
         match self.ask(Request::History {
             object,
@@ -367,13 +375,13 @@ impl Eyes<'_> {
             Reply::History(notes) => notes
                 .first()
                 .filter(|VersionNote { seq, .. }| *seq == at)
-                .map(|note| note.stamp.replica),
+                .map(|note| note.batch.replica),
             other => panic!("{other:?}"),
         }
     }
 
     /// Returns who ended an object that was gone before a commit.
-    fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<u32> {
+    fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<ReplicaNo> {
         let Reply::History(notes) = self.ask(Request::History {
             object,
             after: CommitSeq::new(0),
@@ -382,7 +390,7 @@ impl Eyes<'_> {
         };
         let last = notes.iter().take_while(|note| note.seq < at).last();
         last.filter(|note| note.version.is_none())
-            .map(|note| note.stamp.replica)
+            .map(|note| note.batch.replica)
     }
 
     /// Conflicts of content with content whose last change is of the same author.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use teal_proto::{Change, Hello, Reply, Request};
 use teal_server::{Peer, Server};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{BatchNo, CommitSeq, Incarnation, ObjectNo, ServerIncarnation};
 
 pub(crate) const TAG: usize = 16;
 /// Each begins with this.
@@ -264,12 +264,12 @@ impl Tags {
             &mut *self.account.lock(),
         );
         let hello = Hello {
-            incarnation: 0,
-            last_batch: 0,
+            incarnation: Incarnation::NONE,
+            last_batch: BatchNo::NONE,
             seen: account.seen,
             seen_digest: account.digest,
             earlier: Vec::new(),
-            server_incarnation: 0,
+            server_incarnation: ServerIncarnation::NONE,
             device: "spy".into(),
         };
         assert!(matches!(eyes.ask(Request::Hello(hello)), Reply::Welcome(_)));
@@ -277,7 +277,7 @@ impl Tags {
             (account.seen, account.digest, None, BTreeSet::new());
         loop {
             let Reply::Pulled(pulled) = eyes.ask(Request::Pull {
-                incarnation: 0,
+                incarnation: Incarnation::NONE,
                 since,
                 digest,
                 filter: 0,

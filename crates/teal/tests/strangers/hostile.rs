@@ -21,8 +21,8 @@ use teal_proto::{
 };
 use teal_testkit::Rng;
 use teal_types::{
-    Attributes, ChunkId, CommitSeq, ContentChange, FileType, Link, Name, ObjectNo, Op, Piece,
-    Source,
+    Attributes, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, Link, Name,
+    ObjectNo, Op, Piece, Source,
 };
 
 /// Connections over which it does the same at a time.
@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_secs(600);
 /// One connection of the hostile machine.
 struct Hostile {
     channel: Channel,
-    incarnation: u32,
+    incarnation: Incarnation,
     /// An object number that nobody else uses.
     number: u64,
     /// Batches that it may use.
@@ -120,7 +120,7 @@ const MISUSES: [(&str, Turn); 9] = [
         let (incarnation, batch) = (hostile.incarnation, hostile.batch + turn / 64);
         hostile.ask(&Request::Stage {
             incarnation,
-            batch,
+            batch: BatchNo::new(batch),
             part: (turn % 64) as u32,
             ops: (0..2000).map(place).collect(),
         });
@@ -164,7 +164,7 @@ const MISUSES: [(&str, Turn); 9] = [
         }];
         hostile.ask(&Request::Stage {
             incarnation: hostile.incarnation,
-            batch: hostile.batch,
+            batch: BatchNo::new(hostile.batch),
             part: 0,
             ops,
         });
@@ -198,13 +198,13 @@ const MISUSES: [(&str, Turn); 9] = [
         let batch = hostile.batch;
         hostile.ask(&Request::Stage {
             incarnation,
-            batch,
+            batch: BatchNo::new(batch),
             part: 0,
             ops,
         });
         if let Some(Reply::Committed { .. }) = hostile.ask(&Request::Commit {
             incarnation,
-            batch,
+            batch: BatchNo::new(batch),
             parts: 1,
             digest,
         }) {
@@ -215,7 +215,7 @@ const MISUSES: [(&str, Turn); 9] = [
         let (incarnation, batch) = (hostile.incarnation, hostile.batch + turn);
         hostile.ask(&Request::Commit {
             incarnation,
-            batch,
+            batch: BatchNo::new(batch),
             parts: 1000,
             digest: [7; 32],
         });

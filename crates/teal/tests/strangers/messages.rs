@@ -16,7 +16,7 @@ use teal_proto::{
     MESSAGE_MAX, PROTOCOL, RefusalCode, Reply, Request, Want, batch_digest, decode_request,
     encode_ops, encode_request,
 };
-use teal_types::{Attributes, CommitSeq, FileType, Link, Name, ObjectNo, Op};
+use teal_types::{Attributes, BatchNo, CommitSeq, FileType, Incarnation, Link, Name, ObjectNo, Op};
 
 /// Bytes of the daemon in memory.
 fn resident(pid: i32) -> u64 {
@@ -77,7 +77,7 @@ fn messages_of_any_size_and_kind_are_refused_in_words() {
 }
 
 /// A batch that makes a file called so, as bytes: a name that the program could never send, too.
-fn named(incarnation: u32, batch: u64, no: u64, name: &[u8]) -> Vec<u8> {
+fn named(incarnation: Incarnation, batch: u64, no: u64, name: &[u8]) -> Vec<u8> {
     let marker = b"a name to be replaced";
     let object = ObjectNo::new(no);
     let attributes = Attributes {
@@ -103,7 +103,7 @@ fn named(incarnation: u32, batch: u64, no: u64, name: &[u8]) -> Vec<u8> {
     ];
     let bytes = encode_request(&Request::Stage {
         incarnation,
-        batch,
+        batch: BatchNo::new(batch),
         part: 0,
         ops,
     })
@@ -173,7 +173,7 @@ fn names_that_lead_elsewhere_are_no_names_and_odd_ones_are_kept_as_they_are() {
             &channel,
             &Request::Commit {
                 incarnation,
-                batch,
+                batch: BatchNo::new(batch),
                 parts: 1,
                 digest,
             },
@@ -286,7 +286,7 @@ fn machines_that_never_listen_do_not_keep_others_from_being_heard() {
         .collect();
     // Many at a time that hear nothing, and say it again and again; and pulls whose answers nobody
     // waits for.
-    let (incarnation, since, digest) = (1, CommitSeq::new(1 << 40), [0; 32]);
+    let (incarnation, since, digest) = (Incarnation::new(1), CommitSeq::new(1 << 40), [0; 32]);
     let pull = Request::Pull {
         incarnation,
         since,

@@ -13,7 +13,7 @@ use teal_net::{
 };
 use teal_proto::{Hello, MESSAGE_MAX, Reply, Request, decode_reply, encode_request};
 use teal_testkit::SimClock;
-use teal_types::{CommitSeq, LEASE, Timestamp};
+use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ServerIncarnation, Timestamp};
 use tokio::runtime::Runtime;
 
 /// How long an answer may take.
@@ -86,16 +86,16 @@ impl Stranger {
     }
 
     /// A life and numbers for objects: the first of them.
-    pub(crate) fn begin(channel: &Channel) -> (u32, u64) {
+    pub(crate) fn begin(channel: &Channel) -> (Incarnation, u64) {
         let (seen, seen_digest) = (CommitSeq::new(0), [0; 32]);
         let device = "../../stranger".to_owned();
         let hello = Request::Hello(Hello {
-            incarnation: 0,
-            last_batch: 0,
+            incarnation: Incarnation::NONE,
+            last_batch: BatchNo::NONE,
             seen,
             seen_digest,
             earlier: Vec::new(),
-            server_incarnation: 0,
+            server_incarnation: ServerIncarnation::NONE,
             device,
         });
         assert!(matches!(call(channel, &hello), Reply::Welcome(_)));
