@@ -295,12 +295,12 @@ impl Replica {
             .lock()
             .due_in(StuckWay::Installing, now)
             .is_some_and(|wait| wait.is_zero());
-        if !std::mem::take(&mut self.state.lock().needs_look) && !is_due {
+        if !self.state.take_needs_look() && !is_due {
             return Ok(());
         }
         // What an answer that is lost leaves undone is done the next time.
         self.look_again_at_all()
-            .inspect_err(|_| self.state.lock().needs_look = true)
+            .inspect_err(|_| self.state.set_needs_look())
     }
 
     fn look_again_at_all(&self) -> Result<(), SyncError> {

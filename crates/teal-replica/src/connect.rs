@@ -15,12 +15,12 @@ use teal_types::LEASE;
 impl Replica {
     /// Says hello if that is due.
     pub(crate) fn connect(&self) -> Result<(), SyncError> {
-        if self.state.lock().is_connected {
+        if self.state.is_connected() {
             // Whoever only wants news does not wait for a flush.
             return Ok(());
         }
         let _flushing = self.flushing.lock();
-        if self.state.lock().is_connected {
+        if self.state.is_connected() {
             return Ok(());
         }
         if self.identity.lock().parts == 0 && !bug(Bug::FlyingForgotten) {
@@ -33,7 +33,7 @@ impl Replica {
         }
         self.announce_some()?;
         self.offer_some()?;
-        self.state.lock().is_connected = true;
+        self.state.set_connected();
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl Replica {
     fn greet(&self) -> Result<Told, SyncError> {
         let identity = *self.identity.lock();
         let hello = Request::Hello(Hello {
-            incarnation: if self.state.lock().is_copied {
+            incarnation: if self.state.is_copied() {
                 0
             } else {
                 identity.incarnation
@@ -75,8 +75,7 @@ impl Replica {
         };
         self.welcomed(&welcome).inspect_err(|e| {
             if let SyncError::Upstream(UpstreamError::Denied(words)) = e {
-                let mut state = self.state.lock();
-                (state.is_denied, state.trouble) = (true, Some((words.clone(), self.monotonic())));
+                self.state.deny(words);
             }
         })?;
         Ok(welcome.told)
@@ -135,7 +134,7 @@ impl Replica {
             (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
             (identity.batch, identity.parts) = (0, 0);
         })?;
-        self.state.lock().is_copied = false;
+        self.state.new_life_begun();
         self.take_back_all()?;
         Ok(before)
     }

@@ -87,12 +87,7 @@ impl Replica {
     pub(crate) fn take_cut(&self) -> Result<Option<Cut>, SyncError> {
         let _names = self.volume.own_namespace();
         let (chosen, is_partial) = self.choose()?;
-        {
-            let mut state = self.state.lock();
-            // The rest goes at once.
-            state.dirty_since =
-                is_partial.then(|| state.dirty_since.unwrap_or_else(|| self.monotonic()));
-        }
+        self.state.cut_taken(is_partial, self.monotonic());
         if chosen.is_empty() {
             return Ok(None);
         }
@@ -148,10 +143,9 @@ impl Replica {
         }
         if dirty.len() <= OBJECTS_MAX {
             let divided = self.divide(&dirty)?;
-            let mut state = self.state.lock();
-            state.is_large_next = divided.is_some() && !state.is_large_next;
+            let is_large_put_off = self.state.is_large_put_off(divided.is_some());
             return Ok(match divided {
-                Some(Divided { first, .. }) if state.is_large_next => {
+                Some(Divided { first, .. }) if is_large_put_off => {
                     (first.into_iter().collect(), true)
                 }
                 Some(Divided { large, .. }) => (large.into_iter().collect(), true),

@@ -4,9 +4,10 @@ use super::counters::Counters;
 use super::identity::Identity;
 use super::note::Note;
 use super::options::UpstreamOptions;
+use super::state::SharedState;
 use super::{ahead, backlog, drives, kept, lookout, pins, recency, stuck};
 use crate::seeded::{Bug, bug};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,52 +15,16 @@ use teal_chunk::{Domain, DomainId};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::Clock;
 use teal_log::{Cost, Op, Store, StoreError};
-use teal_proto::{RefusalCode, Reply, Request};
+use teal_proto::{Reply, Request};
 use teal_types::{CommitSeq, ObjectNo};
 use teal_volume::{FsError, Rank, RankedMutex, RankedMutexGuard, RankedRwLock, Volume};
 
 /// Objects share this many locks of their content.
 const CONTENT_LOCKS: u64 = 64;
-/// A server that does not answer makes others wait if it took longer than this to tell.
-const SLOW: Duration = Duration::from_secs(1);
 /// How long a position waits for the kernel to hear what has changed up to it. It hears within
 /// microseconds, but for a page that is locked until a request is answered that waits for the
 /// server, or for the position.
 pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
-/// What threads tell each other.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Monotonic time of the first change that no flush has taken along.
-    pub(crate) dirty_since: Option<Duration>,
-    /// A batch has gone before large content, which is in the next one.
-    pub(crate) is_large_next: bool,
-    /// Whether another client of the volume is there.
-    pub(crate) is_live: bool,
-    pub(crate) stop: bool,
-    /// Why the server cannot be asked, since when (monotonic); `None`: it can, as far as known.
-    pub(crate) trouble: Option<(String, Duration)>,
-    /// Finding that out took long: whoever needs the server is not made to wait for it again.
-    pub(crate) is_slow: bool,
-    /// Whoever asks in the background is to ask now.
-    pub(crate) probe: bool,
-    /// Whether somebody does.
-    pub(crate) has_puller: bool,
-    /// It will not do to ask again: this client is not welcome any more.
-    pub(crate) is_denied: bool,
-    /// Why the server does not take what it is sent, though it answers.
-    pub(crate) stuck: Option<String>,
-    /// Whether the server has said welcome since it could not be reached.
-    pub(crate) is_connected: bool,
-    /// A copy of this store has made objects with numbers that are this one's to give: it needs
-    /// another life, whatever the server knows.
-    pub(crate) is_copied: bool,
-    /// Objects may need a second look.
-    pub(crate) needs_look: bool,
-    /// Flushes that have ended, and those among them that ended well.
-    pub(crate) flushes: u64,
-    pub(crate) last_flush: Option<Duration>,
-}
-
 /// This replica of the volume.
 pub struct Replica {
     pub(crate) volume: Arc<Volume>,
@@ -88,8 +53,7 @@ pub struct Replica {
     pub(crate) flushing: RankedMutex<()>,
     pub(crate) applying: RankedMutex<()>,
     pub(crate) content_locks: Vec<RankedRwLock<()>>,
-    pub(crate) state: Mutex<State>,
-    pub(crate) changed: Condvar,
+    pub(crate) state: SharedState,
     pub(crate) names_ahead: ahead::Window,
     pub(crate) content_ahead: ahead::Window,
     pub(crate) flights: ahead::Flights,
@@ -193,12 +157,7 @@ impl Replica {
             content_locks: (0..CONTENT_LOCKS)
                 .map(|_| RankedRwLock::new(Rank::Content, ()))
                 .collect(),
-            // What an earlier life could not place is noted with the objects.
-            state: Mutex::new(State {
-                needs_look: true,
-                ..State::default()
-            }),
-            changed: Condvar::new(),
+            state: SharedState::new(),
             names_ahead: ahead::Window::new(ahead::NAMES_LEAST, options.names_ahead.into()),
             content_ahead: ahead::Window::new(ahead::CONTENT_LEAST, options.content_ahead),
             flights: ahead::Flights::default(),
@@ -322,31 +281,7 @@ impl Replica {
             self.drives
                 .answered(request, reply, (now.saturating_sub(begun), is_busy))
         });
-        let mut state = self.state.lock();
-        match &said {
-            Ok(_) => (state.is_denied, state.trouble) = (false, None),
-            // Shut out while it waited for the answer.
-            Err(UpstreamError::Refused(refused)) if refused.code == RefusalCode::Denied => {
-                state.is_denied = true;
-                state.trouble = Some((refused.words.clone(), now));
-            }
-            Err(UpstreamError::Refused(refused)) => {
-                state.trouble = None;
-                state.is_connected &= !matches!(
-                    refused.code,
-                    RefusalCode::Cloned | RefusalCode::Stopping | RefusalCode::BadRequest
-                );
-            }
-            Err(UpstreamError::Denied(words)) => {
-                state.is_denied = true;
-                state.trouble = Some((words.clone(), now));
-            }
-            Err(e) => {
-                (state.is_connected, state.is_denied) = (false, false);
-                state.is_slow = now.saturating_sub(begun) > SLOW;
-                state.trouble = Some((e.to_string(), now));
-            }
-        }
+        self.state.record(&said, now, now.saturating_sub(begun));
         said
     }
 }

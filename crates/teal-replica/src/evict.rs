@@ -49,7 +49,7 @@ impl Replica {
     pub(crate) fn room_for(&self, len: u64) {
         let (total, free) = self.store().room();
         let reserve = (total / SHARE).min(RESERVE_MAX);
-        if free >= len.saturating_add(reserve) || self.state.lock().trouble.is_some() {
+        if free >= len.saturating_add(reserve) || !self.state.is_up() {
             return;
         }
         if let Err(e) = self.make_room(len.saturating_add(2 * reserve).saturating_sub(free)) {

@@ -15,15 +15,12 @@ use super::{Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use teal_log::{Cost, StoreError};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, WANTS_MAX, Want};
 use teal_types::ranges::{END, Ranges};
 use teal_types::{FileType, ObjectNo};
 use teal_volume::FsError;
 
-/// A server that did not answer a moment ago is not asked again for so long.
-const GRACE: Duration = Duration::from_secs(5);
 /// How often content may be another one before the operation fails.
 const RETRIES: u32 = 16;
 /// As much of it comes with what is needed: more would make who reads one small file wait on a slow
@@ -71,21 +68,9 @@ impl Replica {
     /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody
     /// waits for it but the thread that asks for news, which is told to try.
     pub(super) fn try_reach(&self) -> Result<(), FsError> {
-        let now = self.monotonic();
-        let mut state = self.state.lock();
-        let Some((words, since)) = &state.trouble else {
-            return Ok(());
-        };
-        let unreachable = FsError::Unreachable(words.clone());
-        if state.is_denied || now.saturating_sub(*since) < GRACE {
-            return Err(unreachable);
-        }
-        if state.is_slow && state.has_puller {
-            state.probe = true;
-            self.changed.notify_all();
-            return Err(unreachable);
-        }
-        Ok(())
+        self.state
+            .try_reach(self.monotonic())
+            .map_err(FsError::Unreachable)
     }
 
     /// Does what an operation has to wait for the server for.

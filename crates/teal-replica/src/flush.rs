@@ -37,14 +37,11 @@ impl Replica {
             }
             _ => held.as_ref(),
         };
-        let mut state = self.state.lock();
-        if state.stuck.as_ref() != stuck {
-            if let Some(words) = stuck {
-                log::warn!("the server does not take changes: {words}");
-            }
-            state.stuck = stuck.cloned();
+        if self.state.set_refusal(stuck)
+            && let Some(words) = stuck
+        {
+            log::warn!("the server does not take changes: {words}");
         }
-        drop(state);
         flushed
     }
 
@@ -228,11 +225,7 @@ impl Replica {
         if self.options.queue.is_some() {
             self.count_queue()?;
         }
-        let now = self.monotonic();
-        let mut state = self.state.lock();
-        state.flushes += 1;
-        state.last_flush = Some(now);
-        self.changed.notify_all();
+        self.state.flush_ended(self.monotonic());
         Ok(())
     }
 

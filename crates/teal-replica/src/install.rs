@@ -82,8 +82,7 @@ impl Replica {
         if is_given && (!note.dirty.created || note.in_flight.is_some()) {
             return Ok(());
         }
-        let mut state = self.state.lock();
-        (state.is_connected, state.is_copied) = (false, true);
+        self.state.copy_found();
         let words = format!("object {no} was made by a copy of this store");
         Err(UpstreamError::Refused(Refused {
             code: RefusalCode::Cloned,
@@ -349,7 +348,7 @@ impl Replica {
                     ..kept
                 },
             )?;
-            self.state.lock().needs_look = true;
+            self.state.set_needs_look();
         }
         drop(locked);
         drop(op);

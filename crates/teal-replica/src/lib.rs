@@ -63,6 +63,7 @@ mod pin;
 mod pins;
 mod pull;
 mod queue;
+mod reach;
 mod recency;
 mod renumber;
 mod residency;
@@ -72,6 +73,7 @@ pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
+mod state;
 mod status;
 mod stuck;
 mod tails;

@@ -136,7 +136,7 @@ impl Replica {
         let mut note = self.note(no)?;
         note.needs_look = true;
         note.lost = note.is_ours().then(|| link.clone());
-        self.state.lock().needs_look = true;
+        self.state.set_needs_look();
         self.set_note(locked, no, &note)?;
         if !locked.is_linked(no) {
             locked.set_orphan(no, true)?;
@@ -243,7 +243,7 @@ impl Replica {
             // What is in it is dirty: the server hears of that, and brings this back, or takes that
             // away, too. What was in flight was committed all the same.
             note.needs_look = true;
-            self.state.lock().needs_look = true;
+            self.state.set_needs_look();
             self.set_note(&locked, no, &note)?;
             return Ok(false);
         }

@@ -74,7 +74,7 @@ impl Replica {
         if pulled.acknowledged <= self.identity.lock().batch || bug(Bug::CopyUnnoticed) {
             return Ok(());
         }
-        self.state.lock().is_connected = false;
+        self.state.set_disconnected();
         let words = format!(
             "batch {} of this device was made by a copy of this store",
             pulled.acknowledged
@@ -112,7 +112,7 @@ impl Replica {
                 return Err(unexpected("to a pull").into());
             };
             if first.to <= since.at {
-                self.state.lock().is_live = first.is_live;
+                self.state.set_live(first.is_live);
                 if since.at > self.seen() {
                     self.identify(|identity| identity.come_to(since.at, since.digest))?;
                 }
@@ -164,7 +164,7 @@ impl Replica {
             .invalidations()
             .wait_until_heard(super::engine::HEARD_WITHIN);
         self.identify(|identity| identity.come_to(to, digest))?;
-        self.state.lock().is_live = is_live;
+        self.state.set_live(is_live);
         self.counters.pulls.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Replica {
             return Err(unexpected("to a pull").into());
         };
         let _applying = self.apply()?;
-        self.state.lock().is_live = first.is_live;
+        self.state.set_live(first.is_live);
         // A batch of our own may have committed meanwhile: whoever sent it knows its place, and
         // pulls it itself.
         let flies = self.identity.lock().parts > 0;

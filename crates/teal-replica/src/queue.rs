@@ -27,8 +27,7 @@ impl Replica {
         let before = self.backlog.bytes.fetch_add(len, Ordering::Relaxed);
         self.backlog.is_rough.store(true, Ordering::Relaxed);
         if !is_filling(before, cap) && is_filling(before + len, cap) {
-            let _state = self.state.lock();
-            self.changed.notify_all();
+            self.state.wake();
         }
     }
 
@@ -76,12 +75,9 @@ impl Replica {
             }
             let now = self.monotonic();
             let until = *until.get_or_insert(now + self.options.deadline);
-            let mut state = self.state.lock();
-            if state.trouble.is_some() || state.stop || now >= until {
+            if now >= until || !self.state.wait_for_flush(LOOK.min(until - now)) {
                 return Err(FsError::NoSpace);
             }
-            self.changed.notify_all();
-            self.changed.wait_for(&mut state, LOOK.min(until - now));
         }
     }
 }

@@ -32,23 +32,19 @@ const GOODBYE: Duration = Duration::from_millis(500);
 impl Replica {
     /// Something is dirty from now on.
     pub(crate) fn becomes_dirty(&self, now: Duration) {
-        let mut state = self.state.lock();
-        if state.dirty_since.is_none() {
-            state.dirty_since = Some(now);
-            self.changed.notify_all();
-        }
+        self.state.becomes_dirty(now);
     }
 
     /// How long until a flush is due; `None`: until something changes.
     fn due_in(&self, now: Duration) -> Option<Duration> {
-        let state = self.state.lock();
-        let age = if state.is_live {
+        let (dirty_since, is_live) = self.state.dirty_since();
+        let age = if is_live {
             self.options.live_age
         } else {
             self.options.flush_age
         };
         let held = self.stuck.lock().due_in(StuckWay::Sending, now);
-        let Some(since) = state.dirty_since else {
+        let Some(since) = dirty_since else {
             return held;
         };
         if self.is_filling() {
@@ -63,22 +59,9 @@ impl Replica {
         self.due_in(now).is_some_and(|wait| wait.is_zero())
     }
 
-    /// Waits for a change of the state, at most so long; `false` when it is time to stop.
-    fn wait(&self, at_most: Option<Duration>) -> bool {
-        let mut state = self.state.lock();
-        if !state.stop {
-            match at_most {
-                Some(time) => drop(self.changed.wait_for(&mut state, time)),
-                None => self.changed.wait(&mut state),
-            }
-        }
-        !state.stop
-    }
-
     /// Has the threads end.
     pub fn stop(&self) {
-        self.state.lock().stop = true;
-        self.changed.notify_all();
+        self.state.stop();
         self.lookout.stop();
         self.stop_pinning();
     }
@@ -160,11 +143,9 @@ impl Replica {
 
     /// Tells the server, if it can be asked, that others need not count on this replica any more.
     pub fn say_goodbye(&self) {
-        let is_there = {
-            let state = self.state.lock();
-            state.is_connected && state.trouble.is_none()
-        };
-        if is_there && let Err(e) = self.call(&Request::Bye, GOODBYE) {
+        if self.state.is_there()
+            && let Err(e) = self.call(&Request::Bye, GOODBYE)
+        {
             log::debug!("no goodbye: {e}");
         }
     }
@@ -196,7 +177,7 @@ impl Replica {
 fn run_flush(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut wait = Some(Duration::ZERO);
-    while replica.wait(wait) {
+    while replica.state.wait(wait) {
         wait = replica.due_in(replica.monotonic());
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
@@ -218,7 +199,7 @@ fn run_flush(replica: &Replica) {
 fn run_pull(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut said = String::new();
-    replica.state.lock().has_puller = true;
+    replica.state.begin_pulling();
     loop {
         let polled = replica.connect().and_then(|()| replica.resolve_batch());
         let polled = polled
@@ -244,20 +225,8 @@ fn run_pull(replica: &Replica) {
                 backoff.next()
             }
         };
-        if replica.state.lock().stop || (!wait.is_zero() && !replica.pause(wait)) {
+        if replica.state.is_stopping() || (!wait.is_zero() && !replica.state.pause(wait)) {
             return;
         }
-    }
-}
-
-impl Replica {
-    /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time
-    /// to stop.
-    fn pause(&self, time: Duration) -> bool {
-        let mut state = self.state.lock();
-        self.changed
-            .wait_while_for(&mut state, |state| !state.stop && !state.probe, time);
-        state.probe = false;
-        !state.stop
     }
 }

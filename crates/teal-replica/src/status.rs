@@ -1,5 +1,6 @@
 //! What is only here, what the server was asked, and whether it can be.
 
+use super::reach::Reach;
 use super::{PinsShown, Replica, StuckObject, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -82,14 +83,13 @@ impl Replica {
         let pins = self.pins_shown();
         let identity = *self.identity.lock();
         let stuck_objects = self.stuck.lock().shown();
-        let state = self.state.lock();
-        let link = match &state.trouble {
-            Some((why, _)) if state.is_denied => Link::Denied { why: why.clone() },
-            Some((why, since)) => Link::Down {
-                why: why.clone(),
-                since: now.saturating_sub(*since),
+        let link = match self.state.reach() {
+            Reach::Denied { why } => Link::Denied { why },
+            Reach::Down { why, since, .. } => Link::Down {
+                why,
+                since: now.saturating_sub(since),
             },
-            None => Link::Up,
+            Reach::Up => Link::Up,
         };
         Ok(UpstreamStatus {
             replica: (identity.replica, identity.incarnation),
@@ -97,11 +97,11 @@ impl Replica {
             only_here,
             only_here_bytes,
             link,
-            stuck: state.stuck.clone(),
+            stuck: self.state.refusal(),
             stuck_objects,
-            is_connected: state.is_connected,
-            is_live: state.is_live,
-            last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
+            is_connected: self.state.is_connected(),
+            is_live: self.state.is_live(),
+            last_flush: self.state.last_flush().map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
             pins,
             counts: self.counters.list(),

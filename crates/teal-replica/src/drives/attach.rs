@@ -311,7 +311,7 @@ impl Replica {
                 Ok(())
             }
             Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
-                if self.state.lock().trouble.is_none() =>
+                if self.state.is_up() =>
             {
                 log::warn!("{} is not read any more: {words}", attached.name);
                 attached.is_checked.store(false, Ordering::Release);

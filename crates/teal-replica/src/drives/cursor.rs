@@ -120,7 +120,7 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
         wait = attached.due_in(replica.monotonic(), age);
         if attached.is_untold.load(Ordering::Acquire) {
             // The server is to hear of it, once it can.
-            wait = Some(if replica.state.lock().is_connected {
+            wait = Some(if replica.state.is_connected() {
                 Duration::ZERO
             } else {
                 PAUSE

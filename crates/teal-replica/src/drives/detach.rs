@@ -81,7 +81,7 @@ impl Replica {
                 Err(e) => format!("{why}; {e}"),
             }
         };
-        if sent.is_err() && self.state.lock().trouble.is_some() {
+        if sent.is_err() && !self.state.is_up() {
             // Nothing is copied while nobody knows what the server has.
             return sent.map_err(left);
         }
@@ -131,14 +131,12 @@ impl Replica {
         let _flushing = attached.flushing.lock();
         self.relabel(attached, |label| label.is_clean = true)?;
         attached.drive.close()?;
-        let is_there = {
-            let state = self.state.lock();
-            state.is_connected && state.trouble.is_none()
-        };
         let detach = Request::Devices(DeviceAsk::Detach {
             device: attached.device,
         });
-        if is_there && let Err(e) = self.call(&detach, TELLING) {
+        if self.state.is_there()
+            && let Err(e) = self.call(&detach, TELLING)
+        {
             log::debug!(
                 "the server does not hear that {} is detached: {e}",
                 attached.name

@@ -121,7 +121,7 @@ impl Replica {
             .iter()
             .last()
             .map_or(to, |(_, last)| last);
-        let has_server = has_server && self.state.lock().trouble.is_none();
+        let has_server = has_server && self.state.is_up();
         let bytes = to.saturating_sub(first).min(AHEAD);
         for source in
             self.drives

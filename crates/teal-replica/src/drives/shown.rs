@@ -232,7 +232,7 @@ impl Replica {
         shown("home log", None, here, None, why);
         let pinned = self.pinned_by(no)?.map(|above| self.store().path_of(above));
         let weights = self.drives.weights();
-        let is_up = self.state.lock().trouble.is_none();
+        let is_up = self.state.is_up();
         let mut is_first = absent > 0;
         let mut ordered =
             self.drives
