@@ -2,13 +2,15 @@
 
 use super::counters::Counters;
 use super::identity::Identity;
+use super::listings::Listings;
+use super::news::NewsPosition;
 use super::note::Note;
 use super::options::UpstreamOptions;
+use super::own_identity::OwnIdentity;
 use super::state::SharedState;
-use super::{ahead, backlog, drives, kept, lookout, pins, recency, stuck};
-use crate::seeded::{Bug, bug};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::{ahead, backlog, drives, lookout, pins, recency, stuck};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use teal_chunk::{Domain, DomainId};
@@ -26,44 +28,35 @@ const CONTENT_LOCKS: u64 = 64;
 /// server, or for the position.
 pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
 /// This replica of the volume.
+///
+/// Its parts are components that keep their invariants themselves; the fields are private to this
+/// file, and other files ask for the part that they change.
 pub struct Replica {
-    pub(crate) volume: Arc<Volume>,
+    volume: Arc<Volume>,
     /// Whether the threads that talk to the server have been started.
-    pub(crate) has_threads: AtomicBool,
-    pub(crate) upstream: Arc<dyn Upstream>,
-    pub(crate) options: UpstreamOptions,
-    pub(crate) device: String,
-    pub(crate) identity: Mutex<Identity>,
-    /// The next object number.
-    pub(crate) next: Mutex<u64>,
-    /// The commit up to which history is applied; a copy of what `identity` has.
-    pub(crate) seen: AtomicU64,
-    /// What the server has been told of what is kept here; changes under `applying`.
-    pub(crate) told: Mutex<kept::KeptTold>,
-    /// How far there is nothing that concerns this replica: from a position, to a commit with its
-    /// digest.
-    pub(crate) quiet: Mutex<Option<(CommitSeq, CommitSeq, [u8; 32])>>,
-    /// The directory whose entries are just coming in.
-    pub(crate) listing: Mutex<Option<ObjectNo>>,
-    /// Directories whose entries were here are to be listed again: names may have been looked up in
-    /// them.
-    pub(crate) lists_again: AtomicBool,
+    has_threads: AtomicBool,
+    upstream: Arc<dyn Upstream>,
+    options: UpstreamOptions,
+    device: String,
+    identity: OwnIdentity,
+    news: NewsPosition,
+    listings: Listings,
     /// What cannot be sent or installed; a leaf lock.
-    pub(crate) stuck: Mutex<stuck::StuckList>,
-    pub(crate) flushing: RankedMutex<()>,
-    pub(crate) applying: RankedMutex<()>,
-    pub(crate) content_locks: Vec<RankedRwLock<()>>,
-    pub(crate) state: SharedState,
-    pub(crate) names_ahead: ahead::Window,
-    pub(crate) content_ahead: ahead::Window,
-    pub(crate) flights: ahead::Flights,
-    pub(crate) lookout: lookout::Lookout,
-    pub(crate) backlog: backlog::Backlog,
-    pub(crate) recency: recency::Recency,
-    pub(crate) drives: drives::Drives,
-    pub(crate) pinning: pins::Pinning,
-    pub(crate) domain: OnceLock<Domain>,
-    pub(crate) counters: Counters,
+    stuck: Mutex<stuck::StuckList>,
+    flushing: RankedMutex<()>,
+    applying: RankedMutex<()>,
+    content_locks: Vec<RankedRwLock<()>>,
+    state: SharedState,
+    names_ahead: ahead::Window,
+    content_ahead: ahead::Window,
+    flights: ahead::Flights,
+    lookout: lookout::Lookout,
+    backlog: backlog::Backlog,
+    recency: recency::Recency,
+    drives: drives::Drives,
+    pinning: pins::Pinning,
+    domain: OnceLock<Domain>,
+    counters: Counters,
 }
 
 impl std::fmt::Debug for Replica {
@@ -133,24 +126,15 @@ impl Replica {
         device: &str,
         options: UpstreamOptions,
     ) -> Self {
-        let first = u64::from(identity.lease) * teal_types::LEASE;
         Self {
             volume: Arc::clone(volume),
             has_threads: AtomicBool::new(false),
             upstream: upstream.unwrap_or_else(|| Arc::new(Nowhere)),
             options,
             device: device.to_owned(),
-            identity: Mutex::new(identity),
-            next: Mutex::new(if bug(Bug::NumbersReused) {
-                first
-            } else {
-                identity.reserved.max(first)
-            }),
-            seen: AtomicU64::new(identity.seen.get()),
-            told: Mutex::default(),
-            quiet: Mutex::default(),
-            listing: Mutex::new(None),
-            lists_again: AtomicBool::new(false),
+            identity: OwnIdentity::new(identity),
+            news: NewsPosition::default(),
+            listings: Listings::default(),
             stuck: Mutex::default(),
             flushing: RankedMutex::new(Rank::Flush, ()),
             applying: RankedMutex::new(Rank::Apply, ()),
@@ -173,7 +157,122 @@ impl Replica {
 
     /// How far history is applied.
     pub(crate) fn seen(&self) -> CommitSeq {
-        CommitSeq::new(self.seen.load(Ordering::Acquire))
+        self.identity.seen()
+    }
+
+    /// Returns who this replica is.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity.get()
+    }
+
+    /// Returns who this replica is, to change it or to take a number.
+    pub(crate) fn own_identity(&self) -> &OwnIdentity {
+        &self.identity
+    }
+
+    /// Returns from where on the server is asked for news.
+    pub(crate) fn news(&self) -> &NewsPosition {
+        &self.news
+    }
+
+    /// Returns which directory's entries are just coming in.
+    pub(crate) fn listings(&self) -> &Listings {
+        &self.listings
+    }
+
+    /// Locks the list of what cannot be sent or installed.
+    pub(crate) fn stuck(&self) -> MutexGuard<'_, stuck::StuckList> {
+        self.stuck.lock()
+    }
+
+    /// Returns what the threads tell each other.
+    pub(crate) fn state(&self) -> &SharedState {
+        &self.state
+    }
+
+    /// Returns how many names come ahead.
+    pub(crate) fn names_ahead(&self) -> &ahead::Window {
+        &self.names_ahead
+    }
+
+    /// Returns how much content comes ahead.
+    pub(crate) fn content_ahead(&self) -> &ahead::Window {
+        &self.content_ahead
+    }
+
+    /// Returns what is being fetched.
+    pub(crate) fn flights(&self) -> &ahead::Flights {
+        &self.flights
+    }
+
+    /// Returns where content is to be fetched ahead.
+    pub(crate) fn lookout(&self) -> &lookout::Lookout {
+        &self.lookout
+    }
+
+    /// Returns how many bytes are only here.
+    pub(crate) fn backlog(&self) -> &backlog::Backlog {
+        &self.backlog
+    }
+
+    /// Returns which objects were used.
+    pub(crate) fn recency(&self) -> &recency::Recency {
+        &self.recency
+    }
+
+    /// Returns the drives that are attached.
+    pub(crate) fn drive_set(&self) -> &drives::Drives {
+        &self.drives
+    }
+
+    /// Returns what is to be fetched because it is pinned.
+    pub(crate) fn pinning(&self) -> &pins::Pinning {
+        &self.pinning
+    }
+
+    /// Returns what has passed between this replica and the server.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns what is set of the server.
+    pub(crate) fn options(&self) -> &UpstreamOptions {
+        &self.options
+    }
+
+    /// Returns the name of this machine for people.
+    pub(crate) fn device_name(&self) -> &str {
+        &self.device
+    }
+
+    /// Returns the volume below.
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Returns whether the threads that talk to the server have been started.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.has_threads.load(Ordering::Acquire)
+    }
+
+    /// Notes that the threads that talk to the server are started.
+    pub(crate) fn set_has_threads(&self) {
+        self.has_threads.store(true, Ordering::Release);
+    }
+
+    /// Begins a flush, or what must not be done during one: one thread at a time.
+    pub(crate) fn hold_flush(&self) -> RankedMutexGuard<'_, ()> {
+        self.flushing.lock()
+    }
+
+    /// Holds the position in history: one thread advances it at a time.
+    pub(crate) fn hold_position(&self) -> RankedMutexGuard<'_, ()> {
+        self.applying.lock()
+    }
+
+    /// Holds the position in history, unless another thread does.
+    pub(crate) fn try_hold_position(&self) -> Option<RankedMutexGuard<'_, ()>> {
+        self.applying.try_lock()
     }
 
     /// Returns the lock of whether the content of an object is here.
@@ -203,8 +302,8 @@ impl Replica {
 
     /// For whoever installs what the server has.
     pub(crate) fn apply(&self) -> Result<RankedMutexGuard<'_, ()>, UpstreamError> {
-        let applying = self.applying.lock();
-        if self.identity.lock().offer == 0 {
+        let applying = self.hold_position();
+        if self.identity().offer == 0 {
             return Ok(applying);
         }
         Err(UpstreamError::Unreachable(
@@ -223,7 +322,7 @@ impl Replica {
     /// The proof that a client of the volume wrote a drive's label: with the key of the server, or
     /// that which it had when it was last there.
     pub(crate) fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
-        let key = self.identity.lock().key;
+        let key = self.identity().key;
         match self.domain() {
             Ok(domain) => Ok(*domain.name(said).get()),
             Err(e) if key == [0; 32] => Err(e),

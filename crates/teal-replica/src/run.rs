@@ -15,7 +15,6 @@ use super::flush::Flushed;
 use super::stuck::StuckWay;
 use super::{Replica, SyncError};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
 use teal_proto::{RefusalCode, Request};
@@ -32,18 +31,18 @@ const GOODBYE: Duration = Duration::from_millis(500);
 impl Replica {
     /// Something is dirty from now on.
     pub(crate) fn becomes_dirty(&self, now: Duration) {
-        self.state.becomes_dirty(now);
+        self.state().becomes_dirty(now);
     }
 
     /// How long until a flush is due; `None`: until something changes.
     fn due_in(&self, now: Duration) -> Option<Duration> {
-        let (dirty_since, is_live) = self.state.dirty_since();
+        let (dirty_since, is_live) = self.state().dirty_since();
         let age = if is_live {
-            self.options.live_age
+            self.options().live_age
         } else {
-            self.options.flush_age
+            self.options().flush_age
         };
-        let held = self.stuck.lock().due_in(StuckWay::Sending, now);
+        let held = self.stuck().due_in(StuckWay::Sending, now);
         let Some(since) = dirty_since else {
             return held;
         };
@@ -61,8 +60,8 @@ impl Replica {
 
     /// Has the threads end.
     pub fn stop(&self) {
-        self.state.stop();
-        self.lookout.stop();
+        self.state().stop();
+        self.lookout().stop();
         self.stop_pinning();
     }
 }
@@ -100,7 +99,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
-        self.stuck.lock().try_all();
+        self.stuck().try_all();
         let (mut lives, mut greetings) = (0, 0);
         loop {
             let flushed = self.connect().and_then(|()| self.flush_once());
@@ -123,7 +122,7 @@ impl Replica {
             }
         }
         self.look_again()?;
-        let stuck = self.stuck.lock().words();
+        let stuck = self.stuck().words();
         stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
 
@@ -132,7 +131,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
     pub fn sync_remote(&self) -> Result<(), FsError> {
-        if !self.options.sync_remote {
+        if !self.options().sync_remote {
             return Ok(());
         }
         self.flush_upstream().map_err(|e| match e {
@@ -143,7 +142,7 @@ impl Replica {
 
     /// Tells the server, if it can be asked, that others need not count on this replica any more.
     pub fn say_goodbye(&self) {
-        if self.state.is_there()
+        if self.state().is_there()
             && let Err(e) = self.call(&Request::Bye, GOODBYE)
         {
             log::debug!("no goodbye: {e}");
@@ -152,7 +151,7 @@ impl Replica {
 
     /// Starts the threads that talk to the server.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        self.has_threads.store(true, Ordering::Release);
+        self.set_has_threads();
         let start = |name: &str, run: fn(&Self)| {
             let replica = Arc::clone(self);
             std::thread::Builder::new()
@@ -177,7 +176,7 @@ impl Replica {
 fn run_flush(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut wait = Some(Duration::ZERO);
-    while replica.state.wait(wait) {
+    while replica.state().wait(wait) {
         wait = replica.due_in(replica.monotonic());
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
@@ -199,7 +198,7 @@ fn run_flush(replica: &Replica) {
 fn run_pull(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut said = String::new();
-    replica.state.begin_pulling();
+    replica.state().begin_pulling();
     loop {
         let polled = replica.connect().and_then(|()| replica.resolve_batch());
         let polled = polled
@@ -225,7 +224,7 @@ fn run_pull(replica: &Replica) {
                 backoff.next()
             }
         };
-        if replica.state.is_stopping() || (!wait.is_zero() && !replica.state.pause(wait)) {
+        if replica.state().is_stopping() || (!wait.is_zero() && !replica.state().pause(wait)) {
             return;
         }
     }

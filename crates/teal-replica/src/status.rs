@@ -81,9 +81,9 @@ impl Replica {
         let now = self.monotonic();
         let (only_here, only_here_bytes) = self.only_here()?;
         let pins = self.pins_shown();
-        let identity = *self.identity.lock();
-        let stuck_objects = self.stuck.lock().shown();
-        let link = match self.state.reach() {
+        let identity = self.identity();
+        let stuck_objects = self.stuck().shown();
+        let link = match self.state().reach() {
             Reach::Denied { why } => Link::Denied { why },
             Reach::Down { why, since, .. } => Link::Down {
                 why,
@@ -97,15 +97,18 @@ impl Replica {
             only_here,
             only_here_bytes,
             link,
-            stuck: self.state.refusal(),
+            stuck: self.state().refusal(),
             stuck_objects,
-            is_connected: self.state.is_connected(),
-            is_live: self.state.is_live(),
-            last_flush: self.state.last_flush().map(|then| now.saturating_sub(then)),
+            is_connected: self.state().is_connected(),
+            is_live: self.state().is_live(),
+            last_flush: self
+                .state()
+                .last_flush()
+                .map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
             pins,
-            counts: self.counters.list(),
-            requests: self.counters.requests(),
+            counts: self.counters().list(),
+            requests: self.counters().requests(),
         })
     }
 
@@ -115,7 +118,7 @@ impl Replica {
     /// What reading the notes met.
     pub fn left_to_send(&self) -> Result<Unsent, FsError> {
         let (objects, bytes) = self.only_here()?;
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         Ok(Unsent {
             objects,
             bytes,

@@ -35,11 +35,11 @@ impl Replica {
     /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
     pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let found = self
-            .drives
+            .drive_set()
             .all()
             .into_iter()
             .find(|drive| drive.name == name || drive.place == name);
-        let refused = || match self.drives.superseded_words(name) {
+        let refused = || match self.drive_set().superseded_words(name) {
             Some(words) => DriveRefused::Superseded(words),
             None => DriveRefused::NotAttached(name.to_owned()),
         };
@@ -81,7 +81,7 @@ impl Replica {
                 Err(e) => format!("{why}; {e}"),
             }
         };
-        if sent.is_err() && !self.state.is_up() {
+        if sent.is_err() && !self.state().is_up() {
             // Nothing is copied while nobody knows what the server has.
             return sent.map_err(left);
         }
@@ -122,7 +122,7 @@ impl Replica {
 
     /// Nobody reads from it any more; it is said to be clean, and closed.
     fn end_drive(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        self.drives
+        self.drive_set()
             .attached
             .write()
             .retain(|other| !Arc::ptr_eq(other, attached));
@@ -134,7 +134,7 @@ impl Replica {
         let detach = Request::Devices(DeviceAsk::Detach {
             device: attached.device,
         });
-        if self.state.is_there()
+        if self.state().is_there()
             && let Err(e) = self.call(&detach, TELLING)
         {
             log::debug!(
@@ -147,7 +147,7 @@ impl Replica {
 
     /// Detaches all drives, as fast as they can; for the end of a mount.
     pub fn end_drives(self: &Arc<Self>) {
-        for attached in self.drives.all() {
+        for attached in self.drive_set().all() {
             if let Err(e) = self.end_soon(&attached) {
                 log::warn!("{e}");
             }
