@@ -276,16 +276,15 @@ impl Replica {
     pub(crate) fn look_again(&self) -> Result<(), SyncError> {
         let now = self.monotonic();
         let is_due = self
-            .stuck
-            .lock()
+            .stuck()
             .due_in(StuckWay::Installing, now)
             .is_some_and(|wait| wait.is_zero());
-        if !std::mem::take(&mut self.state.lock().needs_look) && !is_due {
+        if !self.state().take_needs_look() && !is_due {
             return Ok(());
         }
         // What an answer that is lost leaves undone is done the next time.
         self.look_again_at_all()
-            .inspect_err(|_| self.state.lock().needs_look = true)
+            .inspect_err(|_| self.state().set_needs_look())
     }
 
     fn look_again_at_all(&self) -> Result<(), SyncError> {
@@ -299,7 +298,7 @@ impl Replica {
         })?;
         let now = self.monotonic();
         {
-            let mut held = self.stuck.lock();
+            let mut held = self.stuck();
             held.keep(StuckWay::Installing, |no| objects.contains(&no));
             objects.retain(|no| !held.waits(StuckWay::Installing, *no, now));
         }

@@ -32,9 +32,9 @@ impl Replica {
         self.identify(|identity| identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() })?;
         // The note itself must be there, even where nothing of it differs from none.
         let op = self.begin(Cost::note())?;
-        self.identity.lock().keep(&op)?;
+        self.own_identity().keep(&op)?;
         drop(op);
-        self.volume.sync()
+        self.volume().sync()
     }
 
     /// The root is there on both sides: of one that joins the server's holds, otherwise this one's
@@ -63,7 +63,7 @@ impl Replica {
 
     /// Notes everything there is as new, if that is still to be done.
     pub(crate) fn announce_some(&self) -> Result<(), SyncError> {
-        let mut from = self.identity.lock().announce;
+        let mut from = self.identity().announce;
         while from != 0 {
             let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
             let cost = Cost::note().with_notes(objects.len(), 64).freeing();

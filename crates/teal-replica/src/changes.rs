@@ -84,7 +84,7 @@ impl Changes for Replica {
     }
 
     fn replaced(&self, old: ObjectNo, new: ObjectNo) {
-        self.drives.succeeds(old, new);
+        self.drive_set().succeeds(old, new);
         self.pin_succeeds(old, new);
     }
 
@@ -129,7 +129,7 @@ impl Replica {
             note_removal(note);
             if note.is_empty() {
                 // The server never hears of it.
-                self.drives.ends(no);
+                self.drive_set().ends(no);
             }
             Ok(())
         })

@@ -15,15 +15,15 @@ use teal_types::{BatchNo, Incarnation, LEASE};
 impl Replica {
     /// Says hello if that is due.
     pub(crate) fn connect(&self) -> Result<(), SyncError> {
-        if self.state.lock().is_connected {
+        if self.state().is_connected() {
             // Whoever only wants news does not wait for a flush.
             return Ok(());
         }
-        let _flushing = self.flushing.lock();
-        if self.state.lock().is_connected {
+        let _flushing = self.hold_flush();
+        if self.state().is_connected() {
             return Ok(());
         }
-        if self.identity.lock().parts == 0 && !bug(Bug::FlyingForgotten) {
+        if self.identity().parts == 0 && !bug(Bug::FlyingForgotten) {
             // The program ended after a cut, before its batch had been sent.
             self.take_back_all()?;
         }
@@ -33,7 +33,7 @@ impl Replica {
         }
         self.announce_some()?;
         self.offer_some()?;
-        self.state.lock().is_connected = true;
+        self.state().set_connected();
         Ok(())
     }
 
@@ -56,9 +56,9 @@ impl Replica {
 
     /// Says hello, and does what it is told.
     fn greet(&self) -> Result<Told, SyncError> {
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         let hello = Request::Hello(Hello {
-            incarnation: if self.state.lock().is_copied {
+            incarnation: if self.state().is_copied() {
                 Incarnation::NONE
             } else {
                 identity.incarnation
@@ -68,22 +68,21 @@ impl Replica {
             seen_digest: identity.digest,
             earlier: identity.trail.steps().to_vec(),
             server_incarnation: identity.server,
-            device: self.device.clone(),
+            device: self.device_name().to_owned(),
         });
         let Reply::Welcome(welcome) = self.ask(&hello)? else {
             return Err(unexpected("to a hello").into());
         };
         self.welcomed(&welcome).inspect_err(|e| {
             if let SyncError::Upstream(UpstreamError::Denied(words)) = e {
-                let mut state = self.state.lock();
-                (state.is_denied, state.trouble) = (true, Some((words.clone(), self.monotonic())));
+                self.state().deny(words);
             }
         })?;
         Ok(welcome.told)
     }
 
     fn welcomed(&self, welcome: &Welcome) -> Result<(), SyncError> {
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         let (volume, known) = (welcome.volume.get(), (identity.volume, identity.replica));
         if !identity.incarnation.is_none() && known != (volume, welcome.replica) {
             let words = format!(
@@ -116,26 +115,23 @@ impl Replica {
             );
             self.renumber(before.lease)?;
         }
-        Ok(self.volume.sync()?)
+        Ok(self.volume().sync()?)
     }
 
     /// A new life: new numbers, batches counted from the beginning. What it was before.
     pub(crate) fn new_life(&self, welcome: &Welcome) -> Result<Identity, SyncError> {
-        let before = *self.identity.lock();
+        let before = self.identity();
         self.forget_all_tails()?;
         let Reply::Incarnated { incarnation, lease } = self.ask(&Request::Incarnate)? else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
         let next = u64::from(lease) * LEASE;
         self.identify(|identity| {
-            // Both at once: what is made meanwhile has a number of either life, and not one beyond
-            // the lease.
-            *self.next.lock() = next;
             (identity.volume, identity.replica) = (welcome.volume.get(), welcome.replica);
             (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
             (identity.batch, identity.parts) = (BatchNo::NONE, 0);
         })?;
-        self.state.lock().is_copied = false;
+        self.state().new_life_begun();
         self.take_back_all()?;
         Ok(before)
     }

@@ -268,7 +268,7 @@ impl<'a> Sending<'a> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.replica.counters.sent(
+        self.replica.counters().sent(
             chunks.len(),
             chunks.iter().map(|chunk| chunk.len() as u64).sum(),
         );

@@ -85,14 +85,9 @@ pub(crate) fn attributes(attr: &Attr) -> Attributes {
 impl Replica {
     /// Takes a cut; `None` when nothing is dirty.
     pub(crate) fn take_cut(&self) -> Result<Option<Cut>, SyncError> {
-        let _names = self.volume.own_namespace();
+        let _names = self.volume().own_namespace();
         let (chosen, is_partial) = self.choose()?;
-        {
-            let mut state = self.state.lock();
-            // The rest goes at once.
-            state.dirty_since =
-                is_partial.then(|| state.dirty_since.unwrap_or_else(|| self.monotonic()));
-        }
+        self.state().cut_taken(is_partial, self.monotonic());
         if chosen.is_empty() {
             return Ok(None);
         }
@@ -142,16 +137,15 @@ impl Replica {
         if dirty.is_empty() {
             return self.choose_held(&all);
         }
-        let limit = self.stuck.lock().limit();
+        let limit = self.stuck().limit();
         if limit < OBJECTS_MAX {
             return self.choose_few(dirty, limit);
         }
         if dirty.len() <= OBJECTS_MAX {
             let divided = self.divide(&dirty)?;
-            let mut state = self.state.lock();
-            state.is_large_next = divided.is_some() && !state.is_large_next;
+            let is_large_put_off = self.state().is_large_put_off(divided.is_some());
             return Ok(match divided {
-                Some(Divided { first, .. }) if state.is_large_next => {
+                Some(Divided { first, .. }) if is_large_put_off => {
                     (first.into_iter().collect(), true)
                 }
                 Some(Divided { large, .. }) => (large.into_iter().collect(), true),
@@ -304,7 +298,7 @@ impl Replica {
             tail.to = locked.attr(no).size;
         }
         cut.objects.push(no);
-        let mut latest = self.volume.now();
+        let mut latest = self.volume().now();
         if let Some(locked) = &locked {
             self.cut_state(cut, locked, no, &part, &sent)?;
             latest = latest.min(locked.attr(no).ctime);

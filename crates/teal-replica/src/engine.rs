@@ -2,104 +2,61 @@
 
 use super::counters::Counters;
 use super::identity::Identity;
+use super::listings::Listings;
+use super::news::NewsPosition;
 use super::note::Note;
 use super::options::UpstreamOptions;
-use super::{ahead, backlog, drives, kept, lookout, pins, recency, stuck};
-use crate::seeded::{Bug, bug};
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::own_identity::OwnIdentity;
+use super::state::SharedState;
+use super::{ahead, backlog, drives, lookout, pins, recency, stuck};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use teal_chunk::{Domain, DomainId};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::Clock;
 use teal_log::{Cost, Op, Store, StoreError};
-use teal_proto::{RefusalCode, Reply, Request};
+use teal_proto::{Reply, Request};
 use teal_types::{CommitSeq, ObjectNo};
 use teal_volume::{FsError, Rank, RankedMutex, RankedMutexGuard, RankedRwLock, Volume};
 
 /// Objects share this many locks of their content.
 const CONTENT_LOCKS: u64 = 64;
-/// A server that does not answer makes others wait if it took longer than this to tell.
-const SLOW: Duration = Duration::from_secs(1);
 /// How long a position waits for the kernel to hear what has changed up to it. It hears within
 /// microseconds, but for a page that is locked until a request is answered that waits for the
 /// server, or for the position.
 pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
-/// What threads tell each other.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Monotonic time of the first change that no flush has taken along.
-    pub(crate) dirty_since: Option<Duration>,
-    /// A batch has gone before large content, which is in the next one.
-    pub(crate) is_large_next: bool,
-    /// Whether another client of the volume is there.
-    pub(crate) is_live: bool,
-    pub(crate) stop: bool,
-    /// Why the server cannot be asked, since when (monotonic); `None`: it can, as far as known.
-    pub(crate) trouble: Option<(String, Duration)>,
-    /// Finding that out took long: whoever needs the server is not made to wait for it again.
-    pub(crate) is_slow: bool,
-    /// Whoever asks in the background is to ask now.
-    pub(crate) probe: bool,
-    /// Whether somebody does.
-    pub(crate) has_puller: bool,
-    /// It will not do to ask again: this client is not welcome any more.
-    pub(crate) is_denied: bool,
-    /// Why the server does not take what it is sent, though it answers.
-    pub(crate) stuck: Option<String>,
-    /// Whether the server has said welcome since it could not be reached.
-    pub(crate) is_connected: bool,
-    /// A copy of this store has made objects with numbers that are this one's to give: it needs
-    /// another life, whatever the server knows.
-    pub(crate) is_copied: bool,
-    /// Objects may need a second look.
-    pub(crate) needs_look: bool,
-    /// Flushes that have ended, and those among them that ended well.
-    pub(crate) flushes: u64,
-    pub(crate) last_flush: Option<Duration>,
-}
-
 /// This replica of the volume.
+///
+/// Its parts are components that keep their invariants themselves; the fields are private to this
+/// file, and other files ask for the part that they change.
 pub struct Replica {
-    pub(crate) volume: Arc<Volume>,
+    volume: Arc<Volume>,
     /// Whether the threads that talk to the server have been started.
-    pub(crate) has_threads: AtomicBool,
-    pub(crate) upstream: Arc<dyn Upstream>,
-    pub(crate) options: UpstreamOptions,
-    pub(crate) device: String,
-    pub(crate) identity: Mutex<Identity>,
-    /// The next object number.
-    pub(crate) next: Mutex<u64>,
-    /// The commit up to which history is applied; a copy of what `identity` has.
-    pub(crate) seen: AtomicU64,
-    /// What the server has been told of what is kept here; changes under `applying`.
-    pub(crate) told: Mutex<kept::KeptTold>,
-    /// How far there is nothing that concerns this replica: from a position, to a commit with its
-    /// digest.
-    pub(crate) quiet: Mutex<Option<(CommitSeq, CommitSeq, [u8; 32])>>,
-    /// The directory whose entries are just coming in.
-    pub(crate) listing: Mutex<Option<ObjectNo>>,
-    /// Directories whose entries were here are to be listed again: names may have been looked up in
-    /// them.
-    pub(crate) lists_again: AtomicBool,
+    has_threads: AtomicBool,
+    upstream: Arc<dyn Upstream>,
+    options: UpstreamOptions,
+    device: String,
+    identity: OwnIdentity,
+    news: NewsPosition,
+    listings: Listings,
     /// What cannot be sent or installed; a leaf lock.
-    pub(crate) stuck: Mutex<stuck::StuckList>,
-    pub(crate) flushing: RankedMutex<()>,
-    pub(crate) applying: RankedMutex<()>,
-    pub(crate) content_locks: Vec<RankedRwLock<()>>,
-    pub(crate) state: Mutex<State>,
-    pub(crate) changed: Condvar,
-    pub(crate) names_ahead: ahead::Window,
-    pub(crate) content_ahead: ahead::Window,
-    pub(crate) flights: ahead::Flights,
-    pub(crate) lookout: lookout::Lookout,
-    pub(crate) backlog: backlog::Backlog,
-    pub(crate) recency: recency::Recency,
-    pub(crate) drives: drives::Drives,
-    pub(crate) pinning: pins::Pinning,
-    pub(crate) domain: OnceLock<Domain>,
-    pub(crate) counters: Counters,
+    stuck: Mutex<stuck::StuckList>,
+    flushing: RankedMutex<()>,
+    applying: RankedMutex<()>,
+    content_locks: Vec<RankedRwLock<()>>,
+    state: SharedState,
+    names_ahead: ahead::Window,
+    content_ahead: ahead::Window,
+    flights: ahead::Flights,
+    lookout: lookout::Lookout,
+    backlog: backlog::Backlog,
+    recency: recency::Recency,
+    drives: drives::Drives,
+    pinning: pins::Pinning,
+    domain: OnceLock<Domain>,
+    counters: Counters,
 }
 
 impl std::fmt::Debug for Replica {
@@ -169,36 +126,22 @@ impl Replica {
         device: &str,
         options: UpstreamOptions,
     ) -> Self {
-        let first = u64::from(identity.lease) * teal_types::LEASE;
         Self {
             volume: Arc::clone(volume),
             has_threads: AtomicBool::new(false),
             upstream: upstream.unwrap_or_else(|| Arc::new(Nowhere)),
             options,
             device: device.to_owned(),
-            identity: Mutex::new(identity),
-            next: Mutex::new(if bug(Bug::NumbersReused) {
-                first
-            } else {
-                identity.reserved.max(first)
-            }),
-            seen: AtomicU64::new(identity.seen.get()),
-            told: Mutex::default(),
-            quiet: Mutex::default(),
-            listing: Mutex::new(None),
-            lists_again: AtomicBool::new(false),
+            identity: OwnIdentity::new(identity),
+            news: NewsPosition::default(),
+            listings: Listings::default(),
             stuck: Mutex::default(),
             flushing: RankedMutex::new(Rank::Flush, ()),
             applying: RankedMutex::new(Rank::Apply, ()),
             content_locks: (0..CONTENT_LOCKS)
                 .map(|_| RankedRwLock::new(Rank::Content, ()))
                 .collect(),
-            // What an earlier life could not place is noted with the objects.
-            state: Mutex::new(State {
-                needs_look: true,
-                ..State::default()
-            }),
-            changed: Condvar::new(),
+            state: SharedState::new(),
             names_ahead: ahead::Window::new(ahead::NAMES_LEAST, options.names_ahead.into()),
             content_ahead: ahead::Window::new(ahead::CONTENT_LEAST, options.content_ahead),
             flights: ahead::Flights::default(),
@@ -214,7 +157,122 @@ impl Replica {
 
     /// How far history is applied.
     pub(crate) fn seen(&self) -> CommitSeq {
-        CommitSeq::new(self.seen.load(Ordering::Acquire))
+        self.identity.seen()
+    }
+
+    /// Returns who this replica is.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity.get()
+    }
+
+    /// Returns who this replica is, to change it or to take a number.
+    pub(crate) fn own_identity(&self) -> &OwnIdentity {
+        &self.identity
+    }
+
+    /// Returns from where on the server is asked for news.
+    pub(crate) fn news(&self) -> &NewsPosition {
+        &self.news
+    }
+
+    /// Returns which directory's entries are just coming in.
+    pub(crate) fn listings(&self) -> &Listings {
+        &self.listings
+    }
+
+    /// Locks the list of what cannot be sent or installed.
+    pub(crate) fn stuck(&self) -> MutexGuard<'_, stuck::StuckList> {
+        self.stuck.lock()
+    }
+
+    /// Returns what the threads tell each other.
+    pub(crate) fn state(&self) -> &SharedState {
+        &self.state
+    }
+
+    /// Returns how many names come ahead.
+    pub(crate) fn names_ahead(&self) -> &ahead::Window {
+        &self.names_ahead
+    }
+
+    /// Returns how much content comes ahead.
+    pub(crate) fn content_ahead(&self) -> &ahead::Window {
+        &self.content_ahead
+    }
+
+    /// Returns what is being fetched.
+    pub(crate) fn flights(&self) -> &ahead::Flights {
+        &self.flights
+    }
+
+    /// Returns where content is to be fetched ahead.
+    pub(crate) fn lookout(&self) -> &lookout::Lookout {
+        &self.lookout
+    }
+
+    /// Returns how many bytes are only here.
+    pub(crate) fn backlog(&self) -> &backlog::Backlog {
+        &self.backlog
+    }
+
+    /// Returns which objects were used.
+    pub(crate) fn recency(&self) -> &recency::Recency {
+        &self.recency
+    }
+
+    /// Returns the drives that are attached.
+    pub(crate) fn drive_set(&self) -> &drives::Drives {
+        &self.drives
+    }
+
+    /// Returns what is to be fetched because it is pinned.
+    pub(crate) fn pinning(&self) -> &pins::Pinning {
+        &self.pinning
+    }
+
+    /// Returns what has passed between this replica and the server.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns what is set of the server.
+    pub(crate) fn options(&self) -> &UpstreamOptions {
+        &self.options
+    }
+
+    /// Returns the name of this machine for people.
+    pub(crate) fn device_name(&self) -> &str {
+        &self.device
+    }
+
+    /// Returns the volume below.
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Returns whether the threads that talk to the server have been started.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.has_threads.load(Ordering::Acquire)
+    }
+
+    /// Notes that the threads that talk to the server are started.
+    pub(crate) fn set_has_threads(&self) {
+        self.has_threads.store(true, Ordering::Release);
+    }
+
+    /// Begins a flush, or what must not be done during one: one thread at a time.
+    pub(crate) fn hold_flush(&self) -> RankedMutexGuard<'_, ()> {
+        self.flushing.lock()
+    }
+
+    /// Holds the position in history: one thread advances it at a time.
+    pub(crate) fn hold_position(&self) -> RankedMutexGuard<'_, ()> {
+        self.applying.lock()
+    }
+
+    /// Holds the position in history, unless another thread does.
+    pub(crate) fn try_hold_position(&self) -> Option<RankedMutexGuard<'_, ()>> {
+        self.applying.try_lock()
     }
 
     /// Returns the lock of whether the content of an object is here.
@@ -244,8 +302,8 @@ impl Replica {
 
     /// For whoever installs what the server has.
     pub(crate) fn apply(&self) -> Result<RankedMutexGuard<'_, ()>, UpstreamError> {
-        let applying = self.applying.lock();
-        if self.identity.lock().offer == 0 {
+        let applying = self.hold_position();
+        if self.identity().offer == 0 {
             return Ok(applying);
         }
         Err(UpstreamError::Unreachable(
@@ -264,7 +322,7 @@ impl Replica {
     /// The proof that a client of the volume wrote a drive's label: with the key of the server, or
     /// that which it had when it was last there.
     pub(crate) fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
-        let key = self.identity.lock().key;
+        let key = self.identity().key;
         match self.domain() {
             Ok(domain) => Ok(*domain.name(said).get()),
             Err(e) if key == [0; 32] => Err(e),
@@ -322,31 +380,7 @@ impl Replica {
             self.drives
                 .answered(request, reply, (now.saturating_sub(begun), is_busy))
         });
-        let mut state = self.state.lock();
-        match &said {
-            Ok(_) => (state.is_denied, state.trouble) = (false, None),
-            // Shut out while it waited for the answer.
-            Err(UpstreamError::Refused(refused)) if refused.code == RefusalCode::Denied => {
-                state.is_denied = true;
-                state.trouble = Some((refused.words.clone(), now));
-            }
-            Err(UpstreamError::Refused(refused)) => {
-                state.trouble = None;
-                state.is_connected &= !matches!(
-                    refused.code,
-                    RefusalCode::Cloned | RefusalCode::Stopping | RefusalCode::BadRequest
-                );
-            }
-            Err(UpstreamError::Denied(words)) => {
-                state.is_denied = true;
-                state.trouble = Some((words.clone(), now));
-            }
-            Err(e) => {
-                (state.is_connected, state.is_denied) = (false, false);
-                state.is_slow = now.saturating_sub(begun) > SLOW;
-                state.trouble = Some((e.to_string(), now));
-            }
-        }
+        self.state.record(&said, now, now.saturating_sub(begun));
         said
     }
 }

@@ -23,19 +23,14 @@ const LEAST: u64 = 8192;
 const SHARE: u64 = 64;
 /// ... but not more than so many bytes.
 const RESERVE_MAX: u64 = 64 << 20;
-/// The most objects whose use is remembered.
-const USED_MAX: usize = 100_000;
 
 impl Replica {
     /// Content up to `end` is read.
     pub(crate) fn uses(&self, no: ObjectNo, end: u64) {
-        if self.content_ahead.uses(no, end) {
-            self.lookout.give((no, end));
+        if self.content_ahead().uses(no, end) {
+            self.lookout().give((no, end));
         }
-        let mut used = self.recency.used.lock();
-        if used.len() < USED_MAX {
-            used.insert(no);
-        }
+        self.recency().note_used(no);
     }
 }
 
@@ -49,7 +44,7 @@ impl Replica {
     pub(crate) fn room_for(&self, len: u64) {
         let (total, free) = self.store().room();
         let reserve = (total / SHARE).min(RESERVE_MAX);
-        if free >= len.saturating_add(reserve) || self.state.lock().trouble.is_some() {
+        if free >= len.saturating_add(reserve) || !self.state().is_up() {
             return;
         }
         if let Err(e) = self.make_room(len.saturating_add(2 * reserve).saturating_sub(free)) {
@@ -63,7 +58,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
     pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
-        let Some(mut hand) = self.recency.hand.try_lock() else {
+        let Some(mut hand) = self.recency().try_search() else {
             return Ok(0);
         };
         let (mut freed, mut rounds) = (0, 0);
@@ -83,14 +78,14 @@ impl Replica {
             freed += self.evict_some(&objects, bytes - freed)?;
             *hand = last + 1;
         }
-        self.counters.evicted.fetch_add(freed, Ordering::Relaxed);
+        self.counters().evicted.fetch_add(freed, Ordering::Relaxed);
         Ok(freed)
     }
 
     fn evict_some(&self, objects: &[ObjectNo], bytes: u64) -> Result<u64, SyncError> {
         let mut chosen = Vec::new();
         for no in objects {
-            if !self.recency.used.lock().remove(no)
+            if !self.recency().take_used(*no)
                 && self.is_evictable(*no)?
                 && self.pinned_by(*no)?.is_none()
             {
@@ -101,10 +96,10 @@ impl Replica {
             return Ok(0);
         }
         // Whoever installs news would change what is compared here.
-        let Some(_applying) = self.applying.try_lock() else {
+        let Some(_applying) = self.try_hold_position() else {
             return Ok(0);
         };
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         if identity.offer != 0 || identity.announce != 0 {
             // What is here may be more than the server has, and no note tells yet.
             return Ok(0);

@@ -15,15 +15,12 @@ use super::{Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use teal_log::{Cost, StoreError};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, WANTS_MAX, Want};
 use teal_types::ranges::{END, Ranges};
 use teal_types::{FileType, ObjectNo};
 use teal_volume::FsError;
 
-/// A server that did not answer a moment ago is not asked again for so long.
-const GRACE: Duration = Duration::from_secs(5);
 /// How often content may be another one before the operation fails.
 const RETRIES: u32 = 16;
 /// As much of it comes with what is needed: more would make who reads one small file wait on a slow
@@ -71,21 +68,9 @@ impl Replica {
     /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody
     /// waits for it but the thread that asks for news, which is told to try.
     pub(super) fn try_reach(&self) -> Result<(), FsError> {
-        let now = self.monotonic();
-        let mut state = self.state.lock();
-        let Some((words, since)) = &state.trouble else {
-            return Ok(());
-        };
-        let unreachable = FsError::Unreachable(words.clone());
-        if state.is_denied || now.saturating_sub(*since) < GRACE {
-            return Err(unreachable);
-        }
-        if state.is_slow && state.has_puller {
-            state.probe = true;
-            self.changed.notify_all();
-            return Err(unreachable);
-        }
-        Ok(())
+        self.state()
+            .try_reach(self.monotonic())
+            .map_err(FsError::Unreachable)
     }
 
     /// Does what an operation has to wait for the server for.
@@ -97,8 +82,8 @@ impl Replica {
         let begun = self.monotonic();
         let done = work();
         let time = self.monotonic().saturating_sub(begun);
-        self.counters.waits.fetch_add(1, Ordering::Relaxed);
-        self.counters
+        self.counters().waits.fetch_add(1, Ordering::Relaxed);
+        self.counters()
             .waited_us
             .fetch_add(time.as_micros() as u64, Ordering::Relaxed);
         log::debug!("somebody waited {time:?} for {what}");
@@ -118,7 +103,7 @@ impl Replica {
         self.try_reach()?;
         self.waiting(format_args!("{no} from {from} to {to}"), || {
             for _ in 0..RETRIES {
-                while self.flights.wait(no, from, to) {
+                while self.flights().wait(no, from, to) {
                     // Whoever fetched it may have met that the server is out of reach.
                     self.try_reach()?;
                 }
@@ -138,8 +123,8 @@ impl Replica {
     }
 
     fn fetch(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
-        let ahead = &self.content_ahead;
-        let window = if self.drives.is_server_unknown() {
+        let ahead = &self.content_ahead();
+        let window = if self.drive_set().is_server_unknown() {
             0
         } else {
             ahead.open().min(BESIDE)
@@ -148,7 +133,7 @@ impl Replica {
         let mut range = Ranges::default();
         let end = to.max(from.saturating_add(window));
         range.add(from, end);
-        let mut flight = self.flights.begin();
+        let mut flight = self.flights().begin();
         let (note, absent) = self.take_absent(no, &range, &mut flight)?;
         let (needed, more) = (absent.within(from, to), absent.within(to, END));
         ahead.came(no, to, more.len());
@@ -161,7 +146,7 @@ impl Replica {
         };
         let room = window.saturating_sub(absent.len());
         wants.extend(self.neighbours(no, room, window, &mut flight)?);
-        self.lookout.give((no, end));
+        self.lookout().give((no, end));
         let begun = self.monotonic();
         let is_stale = self.read_content((no, to), &wants)?;
         ahead.took(self.monotonic().saturating_sub(begun));
@@ -201,7 +186,7 @@ impl Replica {
                 wants: wants.clone(),
             })
             .collect();
-        let replies = self.call_all(&requests, self.options.deadline);
+        let replies = self.call_all(&requests, self.options().deadline);
         let mut is_stale = false;
         for (at, (wants, reply)) in parts.iter().zip(replies).enumerate() {
             let got = match reply {
@@ -219,7 +204,7 @@ impl Replica {
                             .map(|data| (data.offset, data.bytes.into_vec()))
                             .collect();
                         self.fill(want, len, pieces)?;
-                        self.drives
+                        self.drive_set()
                             .has_news(want.object, len, self.monotonic(), None);
                     }
                     Got::Stale => is_stale |= want.object == no,
@@ -295,10 +280,10 @@ impl Replica {
         let mut take = |object, absent: &Ranges| {
             let (note, absent) = self.take_absent(object, absent, flight)?;
             found.extend(wants(object, &note, &absent));
-            self.content_ahead.came(object, 0, absent.len());
+            self.content_ahead().came(object, 0, absent.len());
             Ok::<_, SyncError>(absent.len())
         };
-        let (mut near, has_drives) = (Vec::new(), !self.drives.is_empty());
+        let (mut near, has_drives) = (Vec::new(), !self.drive_set().is_empty());
         let (mut left, most) = (
             if has_drives { room * BEHIND } else { room },
             room.min(window / 2),
@@ -323,7 +308,7 @@ impl Replica {
                 ControlFlow::Break(())
             })
         })?;
-        for (object, _, absent) in self.drives.without_cheaper(near, self.monotonic()) {
+        for (object, _, absent) in self.drive_set().without_cheaper(near, self.monotonic()) {
             if absent.len() <= room {
                 room -= take(object, &absent)?;
             }
@@ -364,7 +349,7 @@ impl Replica {
             }
         }
         note.absent = note.absent.without(&missing);
-        self.counters.fetched.fetch_add(
+        self.counters().fetched.fetch_add(
             missing.iter().map(|(from, to)| to - from).sum(),
             Ordering::Relaxed,
         );

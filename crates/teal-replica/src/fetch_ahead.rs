@@ -32,10 +32,10 @@ impl Replica {
     /// One request for what should come ahead by now, if there is anything; without a thread for
     /// it.
     pub(super) fn fetch_due_ahead(&self) -> Result<(), SyncError> {
-        let place = self.lookout.place();
+        let place = self.lookout().place();
         let Some(place) = place else { return Ok(()) };
         if !self.fetch_ahead(place)? {
-            self.lookout.done(place);
+            self.lookout().done(place);
         }
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Replica {
     /// One request for what lies near there, if the window has room; whether there was anything.
     fn fetch_ahead(&self, place: Place) -> Result<bool, SyncError> {
         self.try_reach()?;
-        let mut flight = self.flights.begin();
+        let mut flight = self.flights().begin();
         let wants = self.wants_ahead(place, &mut flight)?;
         if wants.is_empty() {
             return Ok(false);
@@ -53,7 +53,7 @@ impl Replica {
         // None of it is needed: that some is another one by now, or damaged, is for whoever needs
         // it.
         self.read_content((place.0, 0), &wants)?;
-        self.content_ahead
+        self.content_ahead()
             .took(self.monotonic().saturating_sub(begun));
         Ok(true)
     }
@@ -63,8 +63,8 @@ impl Replica {
         (no, from): Place,
         flight: &mut Flight<'_>,
     ) -> Result<Vec<Want>, SyncError> {
-        let _looking = self.lookout.looking.lock();
-        let (size, room) = self.content_ahead.room();
+        let _looking = self.lookout().looking.lock();
+        let (size, room) = self.content_ahead().room();
         if room == 0 || room < size / SMALL {
             return Ok(Vec::new());
         }
@@ -75,14 +75,14 @@ impl Replica {
         let near = vec![(no, note.data_seq, absent.clone())];
         if !absent.is_empty()
             && self
-                .drives
+                .drive_set()
                 .without_cheaper(near, self.monotonic())
                 .is_empty()
         {
             // A drive has it.
             absent = Ranges::default();
         }
-        self.content_ahead.came(no, from, absent.len());
+        self.content_ahead().came(no, from, absent.len());
         let mut wants = wants(no, &note, &absent);
         wants.extend(self.neighbours(no, room - absent.len().min(room), size, flight)?);
         Ok(wants)
@@ -91,13 +91,13 @@ impl Replica {
 
 /// A thread that has content come ahead.
 pub(super) fn run_ahead(replica: &Replica) {
-    while let Some(place) = replica.lookout.next() {
+    while let Some(place) = replica.lookout().next() {
         match replica.fetch_ahead(place) {
             Ok(true) => {}
-            Ok(false) => replica.lookout.done(place),
+            Ok(false) => replica.lookout().done(place),
             Err(e) => {
                 log::debug!("nothing comes ahead: {e}");
-                replica.lookout.done(place);
+                replica.lookout().done(place);
             }
         }
     }

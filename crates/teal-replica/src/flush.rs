@@ -23,33 +23,30 @@ use teal_volume::FsError;
 impl Replica {
     /// Asks the server within the usual deadline.
     pub(crate) fn ask(&self, request: &Request) -> Result<Reply, UpstreamError> {
-        self.call(request, self.options.deadline)
+        self.call(request, self.options().deadline)
     }
 
     /// Sends one batch of what is dirty; says whether there is more, or something was sent at all.
     /// Keeps in mind what stands in the way for as long as nobody does something about it.
     pub(crate) fn flush_once(&self) -> Result<Flushed, SyncError> {
         let flushed = self.send_batch();
-        let held = self.stuck.lock().refusal();
+        let held = self.stuck().refusal();
         let stuck = match &flushed {
             Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => {
                 Some(&refused.words)
             }
             _ => held.as_ref(),
         };
-        let mut state = self.state.lock();
-        if state.stuck.as_ref() != stuck {
-            if let Some(words) = stuck {
-                log::warn!("the server does not take changes: {words}");
-            }
-            state.stuck = stuck.cloned();
+        if self.state().set_refusal(stuck)
+            && let Some(words) = stuck
+        {
+            log::warn!("the server does not take changes: {words}");
         }
-        drop(state);
         flushed
     }
 
     fn send_batch(&self) -> Result<Flushed, SyncError> {
-        let _flushing = self.flushing.lock();
+        let _flushing = self.hold_flush();
         self.resolve_earlier_batch()?;
         self.catch_up()?;
         // What has lost its name by that has another one at the server.
@@ -59,7 +56,7 @@ impl Replica {
         };
         let (batch, is_partial) = (cut.batch, cut.is_partial);
         let objects = cut.objects.clone();
-        let _sending = self.drives.sends();
+        let _sending = self.drive_set().sends();
         let mut unread = Vec::new();
         let staged = self.stage(cut, &mut unread);
         let (parts, digest) = match staged {
@@ -77,16 +74,16 @@ impl Replica {
         };
         self.identify(|identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
         if !bug(Bug::UnsyncedCommit) {
-            self.volume.sync()?;
+            self.volume().sync()?;
         }
         if let Err(e) = self.resolve_batch() {
             // Taken back if it was refused; if not, it is found out later what became of it.
-            if self.identity.lock().parts > 0 {
+            if self.identity().parts > 0 {
                 return Err(e);
             }
             return self.narrow(&objects, e).map(|()| Flushed::Components);
         }
-        self.stuck.lock().sent(&objects);
+        self.stuck().sent(&objects);
         Ok(if is_partial {
             Flushed::Components
         } else {
@@ -97,12 +94,12 @@ impl Replica {
     /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one
     /// that is refused is sent anew.
     fn resolve_earlier_batch(&self) -> Result<(), SyncError> {
-        if self.identity.lock().parts == 0 {
+        if self.identity().parts == 0 {
             return Ok(());
         }
         let objects = self.objects_in_flight()?;
         match self.resolve_batch() {
-            Err(e) if self.identity.lock().parts == 0 => self.narrow(&objects, e),
+            Err(e) if self.identity().parts == 0 => self.narrow(&objects, e),
             committed => committed,
         }
     }
@@ -139,10 +136,10 @@ impl Replica {
             .into_iter()
             .flatten()
             .collect();
-        self.counters
+        self.counters()
             .ops
             .fetch_add(ops.len() as u64, Ordering::Relaxed);
-        let incarnation = self.identity.lock().incarnation;
+        let incarnation = self.identity().incarnation;
         let (mut parts, mut digest) = (0, blake3::Hasher::new());
         let mut gathered = Vec::new();
         let (mut bytes, mut bytes_in_all) = (0, 0);
@@ -181,7 +178,7 @@ impl Replica {
 
     /// Finds out what has become of the batch that is in flight, if one does, and acknowledges it.
     pub(crate) fn resolve_batch(&self) -> Result<(), SyncError> {
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         if identity.parts == 0 {
             return Ok(());
         }
@@ -209,7 +206,7 @@ impl Replica {
             }
             Err(e) => return Err(e.into()),
         };
-        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.counters().batches.fetch_add(1, Ordering::Relaxed);
         self.acknowledge_batch(identity.batch, seq)
     }
 
@@ -222,14 +219,10 @@ impl Replica {
             self.acknowledge_rest(batch, seq)?;
             self.identify(|identity| identity.parts = 0)?;
         }
-        if self.options.queue.is_some() {
+        if self.options().queue.is_some() {
             self.count_queue()?;
         }
-        let now = self.monotonic();
-        let mut state = self.state.lock();
-        state.flushes += 1;
-        state.last_flush = Some(now);
-        self.changed.notify_all();
+        self.state().flush_ended(self.monotonic());
         Ok(())
     }
 
@@ -247,7 +240,7 @@ impl Replica {
 
     /// After a batch that did not arrive, or was never sent.
     pub(crate) fn take_back_all(&self) -> Result<(), SyncError> {
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         let objects = self.objects_in_flight()?;
         if objects.is_empty() && identity.parts == 0 {
             return Ok(());

@@ -84,10 +84,10 @@ impl Replica {
             return Err(e);
         }
         if matches!(blame, Blame::Again) {
-            return self.stuck.lock().fails(e);
+            return self.stuck().fails(e);
         }
         {
-            let mut held = self.stuck.lock();
+            let mut held = self.stuck();
             if held.limit > 1 && objects.len() > 1 && !held.is_retry {
                 held.limit = held
                     .limit
@@ -117,16 +117,14 @@ impl Replica {
             }
             self.hold_all(&larger, (said, &why));
         }
-        self.stuck.lock().fails(e)
+        self.stuck().fails(e)
     }
 
     fn hold_all(&self, objects: &[ObjectNo], why: (Said, &str)) {
         let now = self.monotonic();
         for no in objects {
             let path = self.path_for_people(*no);
-            self.stuck
-                .lock()
-                .hold((StuckWay::Sending, *no), path, why, now);
+            self.stuck().hold((StuckWay::Sending, *no), path, why, now);
         }
     }
 
@@ -164,7 +162,7 @@ impl Replica {
     /// Of what is dirty, what is free to go: not what is held back, nor what needs it.
     pub(crate) fn free_of_held(&self, dirty: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
         let mut held = {
-            let mut held = self.stuck.lock();
+            let mut held = self.stuck();
             held.is_retry = false;
             let there: BTreeSet<ObjectNo> = dirty.iter().copied().collect();
             held.keep(StuckWay::Sending, |no| there.contains(&no));
@@ -205,7 +203,7 @@ impl Replica {
             .collect();
         if free.is_empty() {
             // Whatever was looked for is found.
-            self.stuck.lock().limit = OBJECTS_MAX;
+            self.stuck().limit = OBJECTS_MAX;
         }
         Ok(free)
     }
@@ -214,7 +212,7 @@ impl Replica {
     pub(crate) fn next_held(&self) -> Result<Option<ObjectNo>, SyncError> {
         let now = self.monotonic();
         let due: Vec<ObjectNo> = {
-            let mut held = self.stuck.lock();
+            let mut held = self.stuck();
             held.is_retry = true;
             let all = held.of(StuckWay::Sending);
             all.into_iter()
@@ -249,7 +247,7 @@ impl Replica {
             },
         };
         let Err(why) = done else {
-            self.stuck.lock().ends(StuckWay::Installing, version.object);
+            self.stuck().ends(StuckWay::Installing, version.object);
             return Ok(());
         };
         let path = match version.links.first() {
@@ -259,7 +257,7 @@ impl Replica {
         self.stays_behind(version.object, Some(version), committed)
             .inspect_err(|e| log::warn!("{path}: {e}"))?;
         let now = self.monotonic();
-        self.stuck.lock().hold(
+        self.stuck().hold(
             (StuckWay::Installing, version.object),
             path,
             (Said::Here, &why),
@@ -292,14 +290,14 @@ impl Replica {
             Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => e.to_string(),
             done => {
                 if done.is_ok() {
-                    self.stuck.lock().ends(StuckWay::Installing, no);
+                    self.stuck().ends(StuckWay::Installing, no);
                 }
                 return done;
             }
         };
         let path = self.path_for_people(no);
         self.stays_behind(no, None, committed)?;
-        self.stuck.lock().hold(
+        self.stuck().hold(
             (StuckWay::Installing, no),
             path,
             (Said::Here, &why),

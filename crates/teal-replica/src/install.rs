@@ -73,18 +73,17 @@ impl Replica {
     fn check_maker(&self, no: ObjectNo) -> Result<(), SyncError> {
         let Identity {
             incarnation, lease, ..
-        } = *self.identity.lock();
+        } = self.identity();
         if incarnation.is_none() || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed)
         {
             return Ok(());
         }
-        let is_given = no.get() < *self.next.lock();
+        let is_given = self.own_identity().is_given(no);
         let note = self.note(no)?;
         if is_given && (!note.dirty.created || note.in_flight.is_some()) {
             return Ok(());
         }
-        let mut state = self.state.lock();
-        (state.is_connected, state.is_copied) = (false, true);
+        self.state().copy_found();
         let words = format!("object {no} was made by a copy of this store");
         Err(UpstreamError::Refused(Refused {
             code: RefusalCode::Cloned,
@@ -130,8 +129,8 @@ impl Replica {
             // It was given back a moment ago, because where it lay was not here.
             self.store().commit()?;
         }
-        let _names = self.volume.share_namespace();
-        let _moves = version.kind.is_dir().then(|| self.volume.lock_moves());
+        let _names = self.volume().share_namespace();
+        let _moves = version.kind.is_dir().then(|| self.volume().lock_moves());
         loop {
             let with = self.plan(version)?;
             let _content = self.content_lock(no).write();
@@ -163,7 +162,7 @@ impl Replica {
 
     /// The same of a directory that is here; it may be locked.
     pub(crate) fn has_entries(&self, dir: ObjectNo) -> Result<bool, StoreError> {
-        let is_coming_in = *self.listing.lock() == Some(dir);
+        let is_coming_in = self.listings().is_coming_in(dir);
         Ok(is_coming_in || !self.note(dir)?.unlisted)
     }
 
@@ -338,7 +337,7 @@ impl Replica {
             note.lost = None;
         }
         self.set_note(&locked, no, &note)?;
-        let fate = self.volume.decide_fate(&mut locked, no, self)?;
+        let fate = self.volume().decide_fate(&mut locked, no, self)?;
         if note.needs_look {
             // Even of one that has no place here for now, and has gone.
             let kept = self.note(no)?;
@@ -350,17 +349,17 @@ impl Replica {
                     ..kept
                 },
             )?;
-            self.state.lock().needs_look = true;
+            self.state().set_needs_look();
         }
         drop(locked);
         drop(op);
-        self.volume.reclaim(fate, self);
+        self.volume().reclaim(fate, self);
         if committed.is_some() {
-            self.drives
+            self.drive_set()
                 .has_news(no, version.size, self.monotonic(), None);
         }
         told.into_iter()
-            .for_each(|what| self.volume.invalidations().tell(what));
+            .for_each(|what| self.volume().invalidations().tell(what));
         self.pins_look(no);
         Ok(true)
     }
@@ -369,11 +368,14 @@ impl Replica {
     /// kernel holds of it is old.
     fn content_replaced(&self, version: &Version, size: u64, told: &mut Vec<Invalidation>) {
         let no = version.object;
-        if self.volume.references().is_held(no) {
+        if self.volume().references().is_held(no) {
             let before = CommitSeq::new(version.data_seq.get().saturating_sub(1));
-            self.volume
-                .stale_files()
-                .replaced(no, size, before.min(self.seen()), version.data_seq);
+            self.volume().stale_files().replaced(
+                no,
+                size,
+                before.min(self.seen()),
+                version.data_seq,
+            );
         }
         told.push(Invalidation::Data(no, 0, 0));
         if version.size > size {

@@ -33,7 +33,7 @@ const LOOKED_MAX: usize = 1 << 20;
 impl Replica {
     /// Tells the server what is kept here, if that is still to be done.
     pub(crate) fn tell_kept(&self) -> Result<(), SyncError> {
-        if *self.told.lock() != KeptTold::Nothing {
+        if !self.news().is_untold() {
             return Ok(());
         }
         let _applying = self.apply()?;
@@ -43,7 +43,7 @@ impl Replica {
             self.pull_all(None)?;
         }
         let Some(kept) = self.kept()? else {
-            *self.told.lock() = KeptTold::TooMuch;
+            self.news().set_told(KeptTold::TooMuch);
             return Ok(());
         };
         let parts = kept
@@ -57,7 +57,7 @@ impl Replica {
             }
         }
         if filter != 0 {
-            *self.told.lock() = KeptTold::All(filter);
+            self.news().set_told(KeptTold::All(filter));
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ impl Replica {
     pub(crate) fn divide(&self, dirty: &[ObjectNo]) -> Result<Option<Divided>, SyncError> {
         let mut with = Vec::new();
         for no in dirty {
-            if self.unsent(*no)? > self.options.large {
+            if self.unsent(*no)? > self.options().large {
                 with.push(*no);
             }
         }
@@ -124,7 +124,7 @@ impl Replica {
             ControlFlow::Continue(())
         })?;
         for no in others {
-            if self.unsent(no)? <= self.options.large {
+            if self.unsent(no)? <= self.options().large {
                 return Ok(true);
             }
         }
@@ -151,7 +151,10 @@ impl Turn {
     pub(crate) fn is_over(&mut self, replica: &Replica) -> Result<bool, SyncError> {
         let now = replica.monotonic();
         let since = *self.sends_since.get_or_insert(now);
-        let least = replica.options.flush_age.max((since - self.begun) * SHARE);
+        let least = replica
+            .options()
+            .flush_age
+            .max((since - self.begun) * SHARE);
         if now - since < least || !replica.is_due(now) {
             return Ok(false);
         }

@@ -53,16 +53,20 @@ mod keep;
 mod kept;
 mod large;
 mod list;
+mod listings;
 mod lookout;
 mod names;
+mod news;
 mod note;
 mod numbers;
 mod offer;
 mod options;
+mod own_identity;
 mod pin;
 mod pins;
 mod pull;
 mod queue;
+mod reach;
 mod recency;
 mod renumber;
 mod residency;
@@ -72,6 +76,7 @@ pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
+mod state;
 mod status;
 mod stuck;
 mod tails;

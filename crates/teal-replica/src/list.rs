@@ -29,12 +29,12 @@ impl Replica {
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     pub(crate) fn listed(&self, dir: ObjectNo) -> Result<(), FsError> {
         if !self.note(dir)?.unlisted {
-            self.names_ahead.uses(dir, 1);
+            self.names_ahead().uses(dir, 1);
             return Ok(());
         }
         self.try_reach()?;
         self.waiting(format_args!("the names in {dir}"), || {
-            if self.identity.lock().incarnation.is_none() {
+            if self.identity().incarnation.is_none() {
                 // Whoever has never been welcomed has no numbers for what may be made in it.
                 self.connect()?;
             }
@@ -44,7 +44,7 @@ impl Replica {
 
     pub(crate) fn list(&self, dir: ObjectNo) -> Result<(), SyncError> {
         let _applying = self.apply()?;
-        let ahead = self.names_ahead.open();
+        let ahead = self.names_ahead().open();
         for _ in 0..RETRIES {
             if !self.note(dir)?.unlisted {
                 return Ok(());
@@ -53,7 +53,7 @@ impl Replica {
             let Some((head, listings)) = self.read_listings(dir, ahead)? else {
                 continue;
             };
-            self.names_ahead
+            self.names_ahead()
                 .took(self.monotonic().saturating_sub(begun));
             if head > self.seen() {
                 self.pull_all(None)?;
@@ -64,7 +64,7 @@ impl Replica {
             for listing in listings {
                 let entries = listing.entries.as_ref().map_or(0, Vec::len).max(1);
                 if listing.dir != dir {
-                    self.names_ahead.came(listing.dir, 0, entries as u64);
+                    self.names_ahead().came(listing.dir, 0, entries as u64);
                 }
                 self.install_listing(listing)?;
             }
@@ -152,10 +152,7 @@ impl Replica {
         }
         let note = self.note(version.object)?;
         let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
-        Ok(is_of_it
-            && !note.is_ours()
-            && !note.needs_look
-            && !self.lists_again.load(Ordering::Relaxed))
+        Ok(is_of_it && !note.is_ours() && !note.needs_look && !self.listings().has_again())
     }
 
     /// Enters a listing read at the position; under `applying`.
@@ -170,12 +167,12 @@ impl Replica {
         let Some(entries) = listing.entries.filter(|_| unlisted) else {
             return Ok(());
         };
-        *self.listing.lock() = Some(dir);
+        let coming_in = self.listings().begin(dir);
         let entered = entries.iter().try_for_each(|(_, version)| {
             let ranges = self.is_followed(version)?.then_some(&[][..]);
             self.install_listed(version, ranges)
         });
-        *self.listing.lock() = None;
+        drop(coming_in);
         entered?;
         // Only now may a name that is not there be called absent.
         let cost = Cost::note().with_note(4096);
@@ -186,7 +183,7 @@ impl Replica {
             ..self.note(dir)?
         };
         self.set_note(&locked, dir, &note)?;
-        self.counters.listings.fetch_add(1, Ordering::Relaxed);
+        self.counters().listings.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -10,7 +10,6 @@ use super::committed::CommittedBatch;
 use super::install::links;
 use super::{Note, Replica, SyncError};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use teal_log::{Cost, Locked, StoreError};
 use teal_proto::conflict_name;
 use teal_types::{Link, Name, ObjectNo, Version};
@@ -87,7 +86,7 @@ impl Replica {
             told.push(Invalidation::Entry(link.dir, link.name.clone()));
             told.push(Invalidation::Data(link.dir, 0, 0));
         }
-        if here.is_empty() && !new.is_empty() && !self.volume.references().is_linkable(no) {
+        if here.is_empty() && !new.is_empty() && !self.volume().references().is_linkable(no) {
             // It had lost its last name to another.
             locked.set_orphan(no, false)?;
         }
@@ -95,8 +94,7 @@ impl Replica {
             // In a directory without its entries no name was ever looked up. Who is told to forget
             // one that he learns just now loses it: a program that has entered a directory would
             // not know any more where it is.
-            let mut is_known =
-                !self.note(link.dir)?.unlisted || self.lists_again.load(Ordering::Relaxed);
+            let mut is_known = !self.note(link.dir)?.unlisted || self.listings().has_again();
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
                 is_known = true;
                 locked.remove_entry(link.dir, &link.name)?;
@@ -104,7 +102,7 @@ impl Replica {
                 told.push(Invalidation::Attributes(there));
             }
             locked.insert_entry(link.dir, &link.name, no)?;
-            self.volume.references().named(no);
+            self.volume().references().named(no);
             if is_known {
                 told.push(Invalidation::Entry(link.dir, link.name.clone()));
                 told.push(Invalidation::Data(link.dir, 0, 0));
@@ -136,7 +134,7 @@ impl Replica {
         let mut note = self.note(no)?;
         note.needs_look = true;
         note.lost = note.is_ours().then(|| link.clone());
-        self.state.lock().needs_look = true;
+        self.state().set_needs_look();
         self.set_note(locked, no, &note)?;
         if !locked.is_linked(no) {
             locked.set_orphan(no, true)?;
@@ -157,7 +155,7 @@ impl Replica {
             let mut left = Vec::new();
             for no in gone {
                 match self.remove_or_hold(no, committed)? {
-                    true => self.drives.ends(no),
+                    true => self.drive_set().ends(no),
                     false => left.push(no),
                 }
             }
@@ -202,14 +200,14 @@ impl Replica {
         no: ObjectNo,
         committed: Option<CommittedBatch>,
     ) -> Result<bool, SyncError> {
-        let _names = self.volume.share_namespace();
+        let _names = self.volume().share_namespace();
         let names = match self.store().names(no) {
             Err(StoreError::NotFound(_)) => return self.remove_note(no, committed).map(|()| true),
             names => names?,
         };
         let removed = Cost::unlink().with_objects(names.len() as u64);
         let cost = self
-            .volume
+            .volume()
             .cost_of_names(removed, &[no])?
             .with_note(4096)
             .freeing();
@@ -243,7 +241,7 @@ impl Replica {
             // What is in it is dirty: the server hears of that, and brings this back, or takes that
             // away, too. What was in flight was committed all the same.
             note.needs_look = true;
-            self.state.lock().needs_look = true;
+            self.state().set_needs_look();
             self.set_note(&locked, no, &note)?;
             return Ok(false);
         }
@@ -254,12 +252,12 @@ impl Replica {
             told.push(Invalidation::Data(dir, 0, 0));
         }
         self.set_note(&locked, no, &Note::default())?;
-        let fate = self.volume.decide_fate(&mut locked, no, self)?;
+        let fate = self.volume().decide_fate(&mut locked, no, self)?;
         drop(locked);
         drop(op);
-        self.volume.reclaim(fate, self);
+        self.volume().reclaim(fate, self);
         told.into_iter()
-            .for_each(|what| self.volume.invalidations().tell(what));
+            .for_each(|what| self.volume().invalidations().tell(what));
         Ok(true)
     }
 
@@ -305,13 +303,13 @@ impl Replica {
         }
         locked.set_orphan(no, false)?;
         locked.insert_entry(dir, &name, no)?;
-        self.volume.references().named(no);
+        self.volume().references().named(no);
         (note.needs_look, note.lost) = (false, None);
         note.dirty.links.get_or_insert((self.seen(), Vec::new()));
-        self.volume
+        self.volume()
             .invalidations()
             .tell(Invalidation::Entry(dir, name));
-        self.volume
+        self.volume()
             .invalidations()
             .tell(Invalidation::Data(dir, 0, 0));
         Ok(())
@@ -324,7 +322,7 @@ impl Replica {
         link: &Link,
     ) -> Result<Option<Link>, StoreError> {
         for number in 1..=CONFLICT_NAMES_MAX {
-            let name = conflict_name(&link.name, &self.device, self.volume.now(), number);
+            let name = conflict_name(&link.name, &self.device_name(), self.volume().now(), number);
             if locked.entry(link.dir, &name)?.is_none() {
                 return Ok(Some(Link {
                     dir: link.dir,

@@ -69,8 +69,8 @@ impl Replica {
             welcome.head.get(),
             self.seen().get()
         );
-        let _applying = self.applying.lock();
-        self.drives.distrust();
+        let _applying = self.hold_position();
+        self.drive_set().distrust();
         let before = self.new_life(welcome)?;
         self.rebase_all(common)?;
         self.identify(|identity| {
@@ -79,7 +79,7 @@ impl Replica {
         })?;
         // The server cannot tell any more whether this store is a copy of one that went on.
         self.renumber(before.lease)?;
-        Ok(self.volume.sync()?)
+        Ok(self.volume().sync()?)
     }
 
     /// Bases what is dirty and based on lost history on the last common commit instead;
@@ -105,7 +105,7 @@ impl Replica {
 
     /// Compares what is here with the server, if that is still to be done.
     pub(crate) fn offer_some(&self) -> Result<(), SyncError> {
-        if self.identity.lock().offer == 0 {
+        if self.identity().offer == 0 {
             return Ok(());
         }
         let dirs = self.compare_all()?;
@@ -119,9 +119,9 @@ impl Replica {
 
     /// Compares all objects; the directories that were listed here and are to be listed again.
     fn compare_all(&self) -> Result<Vec<ObjectNo>, SyncError> {
-        let _applying = self.applying.lock();
+        let _applying = self.hold_position();
         let mut dirs = Vec::new();
-        let mut from = self.identity.lock().offer;
+        let mut from = self.identity().offer;
         while from != 0 {
             let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
             let versions = self.look_at(&objects)?;
@@ -150,7 +150,7 @@ impl Replica {
                             );
                         }
                         self.renumber_one(*no)?;
-                        self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                        self.counters().offered.fetch_add(1, Ordering::Relaxed);
                     }
                     Compared::Unlisted => dirs.push(*no),
                 }
@@ -236,7 +236,7 @@ impl Replica {
                     // What is absent was a part of what is lost.
                     take_older(&mut locked, &mut note, &now)?;
                     compared = Compared::Older;
-                    self.volume
+                    self.volume()
                         .invalidations()
                         .tell(Invalidation::Data(no, 0, 0));
                 }
@@ -249,11 +249,11 @@ impl Replica {
                 })
                 .offer(&mut note)
                 {
-                    self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                    self.counters().offered.fetch_add(1, Ordering::Relaxed);
                 }
                 if now.kind.is_dir() && !note.unlisted {
                     note.unlisted = true;
-                    self.lists_again.store(true, Ordering::Relaxed);
+                    self.listings().set_again();
                     compared = Compared::Unlisted;
                 }
             }
@@ -267,7 +267,7 @@ impl Replica {
                     ..Components::default()
                 };
                 note.unlisted = false;
-                self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                self.counters().offered.fetch_add(1, Ordering::Relaxed);
             }
             _ if note.absent.is_empty() || note.is_ours() => {
                 return Ok(Compared::Another(!note.absent.is_empty()));

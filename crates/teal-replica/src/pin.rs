@@ -30,38 +30,38 @@ const STEP: u64 = 4 << 20;
 impl Replica {
     /// An object has come, or changed, or has another place.
     pub(crate) fn pins_look(&self, no: ObjectNo) {
-        if self.identity.lock().pins.list().is_empty() || bug(Bug::PinNotFollowed) {
+        if self.identity().pins.list().is_empty() || bug(Bug::PinNotFollowed) {
             return;
         }
-        let mut queue = self.pinning.queue.lock();
+        let mut queue = self.pinning().queue.lock();
         if queue.objects.len() < QUEUE_MAX {
             queue.objects.insert(no);
         } else {
             queue.all = true;
         }
         drop(queue);
-        self.pinning.changed.notify_all();
+        self.pinning().changed.notify_all();
     }
 
     /// An object has taken the name of another, which is no more, or another number: it takes over
     /// its pin.
     pub(crate) fn pin_succeeds(&self, old: ObjectNo, new: ObjectNo) {
-        if self.identity.lock().pins.has(old) {
-            self.pinning.queue.lock().successors.push((old, new));
+        if self.identity().pins.has(old) {
+            self.pinning().queue.lock().successors.push((old, new));
         }
         self.pins_look(new);
     }
 
     pub(super) fn stop_pinning(&self) {
-        self.pinning.queue.lock().stop = true;
-        self.pinning.changed.notify_all();
+        self.pinning().queue.lock().stop = true;
+        self.pinning().changed.notify_all();
     }
 }
 
 impl Replica {
     /// Pins are given on to those who took over names; holds no lock.
     pub(crate) fn pass_pins_on(&self) -> Result<(), StoreError> {
-        let successors = std::mem::take(&mut self.pinning.queue.lock().successors);
+        let successors = std::mem::take(&mut self.pinning().queue.lock().successors);
         for (old, new) in successors {
             if self.store().names(old).is_ok_and(|names| !names.is_empty()) {
                 // It has other names, and is pinned still.
@@ -77,7 +77,7 @@ impl Replica {
 
     /// Returns what an object is pinned by: itself, or a directory above it.
     pub(super) fn pinned_by(&self, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
-        let is_pinned = self.identity.lock().pins.has(no);
+        let is_pinned = self.identity().pins.has(no);
         if is_pinned {
             Ok(Some(no))
         } else {
@@ -87,7 +87,7 @@ impl Replica {
 
     /// The highest directory above an object that is pinned.
     fn pinned_above(&self, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
-        let pins = self.identity.lock().pins;
+        let pins = self.identity().pins;
         if pins.list().is_empty() {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl Replica {
                 done.missing += self.note(no)?.absent.len();
             }
         }
-        let (pins, mut others) = (self.identity.lock().pins, 0);
+        let (pins, mut others) = (self.identity().pins, 0);
         let mut gone = HashSet::new();
         for pin in pins.list() {
             match self.subtree(*pin, false) {
@@ -205,7 +205,7 @@ impl Replica {
             }
         }
         let applying = self.apply()?;
-        if self.identity.lock().announce != 0 {
+        if self.identity().announce != 0 {
             stay.extend(&asked);
         } else if !asked.is_empty() {
             for (no, version) in asked.iter().zip(self.look_at(&asked)?) {
@@ -230,8 +230,8 @@ impl Replica {
 
     /// How what is pinned stands.
     pub(super) fn pins_shown(&self) -> PinsShown {
-        let pins = self.identity.lock().pins;
-        let queue = self.pinning.queue.lock();
+        let pins = self.identity().pins;
+        let queue = self.pinning().queue.lock();
         let is_coming = queue.all || queue.is_busy || !queue.objects.is_empty();
         let trouble = queue.trouble.clone();
         drop(queue);
@@ -249,7 +249,7 @@ impl Replica {
     /// Fetches what is pinned and not here.
     pub(super) fn fetch_pinned(&self) -> Result<(), FsError> {
         let (all, objects) = {
-            let mut queue = self.pinning.queue.lock();
+            let mut queue = self.pinning().queue.lock();
             queue.is_busy = queue.all || !queue.objects.is_empty();
             (
                 std::mem::take(&mut queue.all),
@@ -260,12 +260,12 @@ impl Replica {
             return Ok(());
         }
         let tops = if all {
-            self.identity.lock().pins.list().to_vec()
+            self.identity().pins.list().to_vec()
         } else {
             Vec::from_iter(objects)
         };
         let fetched = tops.into_iter().try_for_each(|no| self.fetch_below(no));
-        let mut queue = self.pinning.queue.lock();
+        let mut queue = self.pinning().queue.lock();
         queue.is_busy = false;
         match &fetched {
             Ok(()) => queue.trouble = None,
@@ -314,11 +314,11 @@ pub(super) fn run(replica: &Replica) {
     let mut wait: Option<Duration> = None;
     loop {
         {
-            let mut queue = replica.pinning.queue.lock();
+            let mut queue = replica.pinning().queue.lock();
             match wait {
                 Some(time) => {
                     replica
-                        .pinning
+                        .pinning()
                         .changed
                         .wait_while_for(&mut queue, |queue| !queue.stop, time);
                 }
@@ -326,7 +326,7 @@ pub(super) fn run(replica: &Replica) {
                     let is_idle = |queue: &mut PinQueue| {
                         !queue.stop && !queue.all && queue.objects.is_empty()
                     };
-                    replica.pinning.changed.wait_while(&mut queue, is_idle);
+                    replica.pinning().changed.wait_while(&mut queue, is_idle);
                 }
             }
             if queue.stop {

@@ -13,8 +13,8 @@
 
 use super::committed::CommittedBatch;
 use super::install::is_number;
-use super::kept::KeptTold;
-use super::{Identity, Replica, SyncError, unexpected};
+use super::news::Since;
+use super::{Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use teal_log::StoreError;
@@ -31,32 +31,16 @@ struct Later {
     dirs: Vec<Version>,
 }
 
-/// From where on the server is asked for news.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Since {
-    at: CommitSeq,
-    digest: [u8; 32],
-    /// What the server has been told of what is kept here.
-    filter: u64,
-}
-
 impl Replica {
     /// How far there is nothing new here: beyond the position, if nothing behind it concerns this
     /// replica.
     fn since(&self) -> Since {
-        let Identity { seen, digest, .. } = *self.identity.lock();
-        let quiet = self.quiet.lock().filter(|(from, ..)| *from == seen);
-        let (at, digest) = quiet.map_or((seen, digest), |(_, to, digest)| (to, digest));
-        Since {
-            at,
-            digest,
-            filter: self.told.lock().filter(),
-        }
+        self.news().since(&self.identity())
     }
 
     fn pull(&self, since: &Since, after: Option<(ObjectNo, CommitSeq)>, wait_ms: u32) -> Request {
         let Since { at, digest, filter } = *since;
-        let incarnation = self.identity.lock().incarnation;
+        let incarnation = self.identity().incarnation;
         Request::Pull {
             incarnation,
             since: at,
@@ -71,10 +55,10 @@ impl Replica {
     /// it has made may have numbers of the same lease as what is new here: nothing is installed
     /// before the server has given this one another life.
     fn check_author(&self, pulled: &Pulled) -> Result<(), Refused> {
-        if pulled.acknowledged <= self.identity.lock().batch || bug(Bug::CopyUnnoticed) {
+        if pulled.acknowledged <= self.identity().batch || bug(Bug::CopyUnnoticed) {
             return Ok(());
         }
-        self.state.lock().is_connected = false;
+        self.state().set_disconnected();
         let words = format!(
             "batch {} of this device was made by a copy of this store",
             pulled.acknowledged
@@ -83,16 +67,6 @@ impl Replica {
             code: RefusalCode::Cloned,
             words,
         })
-    }
-}
-
-impl Replica {
-    /// What was asked with one filter was answered with another: the server does not know what is
-    /// kept here.
-    fn heard_with(&self, since: &Since, filter: u64) {
-        if since.filter != filter {
-            *self.told.lock() = KeptTold::Nothing;
-        }
     }
 }
 
@@ -112,7 +86,7 @@ impl Replica {
                 return Err(unexpected("to a pull").into());
             };
             if first.to <= since.at {
-                self.state.lock().is_live = first.is_live;
+                self.state().set_live(first.is_live);
                 if since.at > self.seen() {
                     self.identify(|identity| identity.come_to(since.at, since.digest))?;
                 }
@@ -134,14 +108,14 @@ impl Replica {
         let mut later = Later::default();
         let mut more = first.more;
         let mut changes = first.changes;
-        self.heard_with(since, first.filter);
+        self.news().heard_with(since, first.filter);
         if bug(Bug::PositionTooEarly) {
             self.identify(|identity| identity.come_to(to, digest))?;
-            self.volume.sync()?;
+            self.volume().sync()?;
         }
         if bug(Bug::NewsSkipped)
             && since.at > CommitSeq::default()
-            && self.counters.pulls.load(Ordering::Relaxed) == 0
+            && self.counters().pulls.load(Ordering::Relaxed) == 0
         {
             changes.clear();
         }
@@ -160,37 +134,37 @@ impl Replica {
             .iter()
             .try_for_each(|version| self.install_or_hold(version, None, committed))?;
         // Whoever sees this position finds the kernel's sizes as they are at it.
-        self.volume
+        self.volume()
             .invalidations()
             .wait_until_heard(super::engine::HEARD_WITHIN);
         self.identify(|identity| identity.come_to(to, digest))?;
-        self.state.lock().is_live = is_live;
-        self.counters.pulls.fetch_add(1, Ordering::Relaxed);
+        self.state().set_live(is_live);
+        self.counters().pulls.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Asks the server for what has changed and waits for it, for about `wait`; installs it.
     pub(crate) fn poll(&self) -> Result<(), SyncError> {
         let since = self.since();
-        let wait = self.options.keep_alive;
+        let wait = self.options().keep_alive;
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
         let request = self.pull(&since, None, wait_ms);
-        let Reply::Pulled(first) = self.call(&request, wait + self.options.deadline)? else {
+        let Reply::Pulled(first) = self.call(&request, wait + self.options().deadline)? else {
             return Err(unexpected("to a pull").into());
         };
         let _applying = self.apply()?;
-        self.state.lock().is_live = first.is_live;
+        self.state().set_live(first.is_live);
         // A batch of our own may have committed meanwhile: whoever sent it knows its place, and
         // pulls it itself.
-        let flies = self.identity.lock().parts > 0;
+        let flies = self.identity().parts > 0;
         if first.to <= since.at || self.since() != since || flies {
             return Ok(());
         }
         if first.changes.is_empty() {
             // Nothing is written for what others do elsewhere.
             self.check_author(&first)?;
-            self.heard_with(&since, first.filter);
-            *self.quiet.lock() = Some((self.seen(), first.to, first.digest));
+            self.news().heard_with(&since, first.filter);
+            self.news().set_quiet(self.seen(), first.to, first.digest);
             return Ok(());
         }
         self.take_in(&since, first, None)

@@ -11,7 +11,6 @@
 //! removed; so before anybody waits, and after a flush, the notes are counted.
 
 use super::Replica;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_volume::{FsError, WRITE_STEP};
 
@@ -21,27 +20,25 @@ const LOOK: Duration = Duration::from_millis(500);
 impl Replica {
     /// So much was written.
     pub(crate) fn queued(&self, len: u64) {
-        let Some(cap) = self.options.queue else {
+        let Some(cap) = self.options().queue else {
             return;
         };
-        let before = self.backlog.bytes.fetch_add(len, Ordering::Relaxed);
-        self.backlog.is_rough.store(true, Ordering::Relaxed);
+        let before = self.backlog().add(len);
         if !is_filling(before, cap) && is_filling(before + len, cap) {
-            let _state = self.state.lock();
-            self.changed.notify_all();
+            self.state().wake();
         }
     }
 
     /// Some of it may have gone.
     pub(crate) fn unqueued(&self) {
-        self.backlog.is_rough.store(true, Ordering::Relaxed);
+        self.backlog().set_rough();
     }
 
     /// Returns whether a flush is due for the sake of room.
     pub(crate) fn is_filling(&self) -> bool {
-        self.options
+        self.options()
             .queue
-            .is_some_and(|cap| is_filling(self.backlog.bytes.load(Ordering::Relaxed), cap))
+            .is_some_and(|cap| is_filling(self.backlog().bytes(), cap))
     }
 }
 
@@ -52,36 +49,30 @@ fn is_filling(bytes: u64, cap: u64) -> bool {
 impl Replica {
     /// Counts what is only here.
     pub(crate) fn count_queue(&self) -> Result<u64, FsError> {
-        self.backlog.is_rough.store(false, Ordering::Relaxed);
-        let (_, bytes) = self.only_here()?;
-        self.backlog.bytes.store(bytes, Ordering::Relaxed);
-        Ok(bytes)
+        self.backlog().recount(|| Ok(self.only_here()?.1))
     }
 
     /// Waits until so much more may be written.
     pub(crate) fn wait_until_queue_has_room(&self, len: u64) -> Result<(), FsError> {
-        let Some(cap) = self.options.queue else {
+        let Some(cap) = self.options().queue else {
             return Ok(());
         };
-        let (queue, len) = (&self.backlog, len.min(WRITE_STEP as u64));
+        let (queue, len) = (&self.backlog(), len.min(WRITE_STEP as u64));
         let mut until = None;
         loop {
-            let bytes = queue.bytes.load(Ordering::Relaxed);
+            let bytes = queue.bytes();
             if bytes == 0 || bytes.saturating_add(len) <= cap {
                 return Ok(());
             }
-            if queue.is_rough.load(Ordering::Relaxed) {
+            if queue.is_rough() {
                 self.count_queue()?;
                 continue;
             }
             let now = self.monotonic();
-            let until = *until.get_or_insert(now + self.options.deadline);
-            let mut state = self.state.lock();
-            if state.trouble.is_some() || state.stop || now >= until {
+            let until = *until.get_or_insert(now + self.options().deadline);
+            if now >= until || !self.state().wait_for_flush(LOOK.min(until - now)) {
                 return Err(FsError::NoSpace);
             }
-            self.changed.notify_all();
-            self.changed.wait_for(&mut state, LOOK.min(until - now));
         }
     }
 }

@@ -42,7 +42,7 @@ impl Replica {
 
     /// Makes an object a new one, which the server has never heard of.
     pub(crate) fn renumber_one(&self, old: ObjectNo) -> Result<(), SyncError> {
-        let _names = self.volume.own_namespace();
+        let _names = self.volume().own_namespace();
         // Nothing is written to the old one that the new one would not have.
         let _content = self.content_lock(old).write();
         let attr = match self.store().attr(old) {
@@ -62,7 +62,7 @@ impl Replica {
         }
         // What is in a directory moves one by one; until the last step the old one keeps its name.
         for (name, child) in below {
-            let op = self.begin(self.volume.cost_of_names(Cost::rename(), &[child])?)?;
+            let op = self.begin(self.volume().cost_of_names(Cost::rename(), &[child])?)?;
             let mut locked = op.lock(&[old, new, child])?;
             locked.remove_entry(old, &name)?;
             locked.insert_entry(new, &name, child)?;
@@ -70,7 +70,7 @@ impl Replica {
         let names = self.store().names(old)?;
         let dirs: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).collect();
         let moved = Cost::rename().with_objects(dirs.len() as u64);
-        let cost = self.volume.cost_of_names(moved, &[old])?.with_note(64);
+        let cost = self.volume().cost_of_names(moved, &[old])?.with_note(64);
         let op = self.begin(cost)?;
         let mut locked = op.lock(&[&dirs[..], &[old, new]].concat())?;
         locked.set_orphan(new, names.is_empty())?;
@@ -87,7 +87,7 @@ impl Replica {
         drop(locked);
         drop(op);
         told.into_iter()
-            .for_each(|what| self.volume.invalidations().tell(what));
+            .for_each(|what| self.volume().invalidations().tell(what));
         self.pin_succeeds(old, new);
         Ok(self.pass_pins_on()?)
     }

@@ -15,7 +15,6 @@ use super::flush::Flushed;
 use super::stuck::StuckWay;
 use super::{Replica, SyncError};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
 use teal_proto::{RefusalCode, Request};
@@ -32,23 +31,19 @@ const GOODBYE: Duration = Duration::from_millis(500);
 impl Replica {
     /// Something is dirty from now on.
     pub(crate) fn becomes_dirty(&self, now: Duration) {
-        let mut state = self.state.lock();
-        if state.dirty_since.is_none() {
-            state.dirty_since = Some(now);
-            self.changed.notify_all();
-        }
+        self.state().becomes_dirty(now);
     }
 
     /// How long until a flush is due; `None`: until something changes.
     fn due_in(&self, now: Duration) -> Option<Duration> {
-        let state = self.state.lock();
-        let age = if state.is_live {
-            self.options.live_age
+        let (dirty_since, is_live) = self.state().dirty_since();
+        let age = if is_live {
+            self.options().live_age
         } else {
-            self.options.flush_age
+            self.options().flush_age
         };
-        let held = self.stuck.lock().due_in(StuckWay::Sending, now);
-        let Some(since) = state.dirty_since else {
+        let held = self.stuck().due_in(StuckWay::Sending, now);
+        let Some(since) = dirty_since else {
             return held;
         };
         if self.is_filling() {
@@ -63,23 +58,10 @@ impl Replica {
         self.due_in(now).is_some_and(|wait| wait.is_zero())
     }
 
-    /// Waits for a change of the state, at most so long; `false` when it is time to stop.
-    fn wait(&self, at_most: Option<Duration>) -> bool {
-        let mut state = self.state.lock();
-        if !state.stop {
-            match at_most {
-                Some(time) => drop(self.changed.wait_for(&mut state, time)),
-                None => self.changed.wait(&mut state),
-            }
-        }
-        !state.stop
-    }
-
     /// Has the threads end.
     pub fn stop(&self) {
-        self.state.lock().stop = true;
-        self.changed.notify_all();
-        self.lookout.stop();
+        self.state().stop();
+        self.lookout().stop();
         self.stop_pinning();
     }
 }
@@ -117,7 +99,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
-        self.stuck.lock().try_all();
+        self.stuck().try_all();
         let (mut lives, mut greetings) = (0, 0);
         loop {
             let flushed = self.connect().and_then(|()| self.flush_once());
@@ -140,7 +122,7 @@ impl Replica {
             }
         }
         self.look_again()?;
-        let stuck = self.stuck.lock().words();
+        let stuck = self.stuck().words();
         stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
 
@@ -149,7 +131,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
     pub fn sync_remote(&self) -> Result<(), FsError> {
-        if !self.options.sync_remote {
+        if !self.options().sync_remote {
             return Ok(());
         }
         self.flush_upstream().map_err(|e| match e {
@@ -160,18 +142,16 @@ impl Replica {
 
     /// Tells the server, if it can be asked, that others need not count on this replica any more.
     pub fn say_goodbye(&self) {
-        let is_there = {
-            let state = self.state.lock();
-            state.is_connected && state.trouble.is_none()
-        };
-        if is_there && let Err(e) = self.call(&Request::Bye, GOODBYE) {
+        if self.state().is_there()
+            && let Err(e) = self.call(&Request::Bye, GOODBYE)
+        {
             log::debug!("no goodbye: {e}");
         }
     }
 
     /// Starts the threads that talk to the server.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        self.has_threads.store(true, Ordering::Release);
+        self.set_has_threads();
         let start = |name: &str, run: fn(&Self)| {
             let replica = Arc::clone(self);
             std::thread::Builder::new()
@@ -196,7 +176,7 @@ impl Replica {
 fn run_flush(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut wait = Some(Duration::ZERO);
-    while replica.wait(wait) {
+    while replica.state().wait(wait) {
         wait = replica.due_in(replica.monotonic());
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
@@ -218,7 +198,7 @@ fn run_flush(replica: &Replica) {
 fn run_pull(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut said = String::new();
-    replica.state.lock().has_puller = true;
+    replica.state().begin_pulling();
     loop {
         let polled = replica.connect().and_then(|()| replica.resolve_batch());
         let polled = polled
@@ -244,20 +224,8 @@ fn run_pull(replica: &Replica) {
                 backoff.next()
             }
         };
-        if replica.state.lock().stop || (!wait.is_zero() && !replica.pause(wait)) {
+        if replica.state().is_stopping() || (!wait.is_zero() && !replica.state().pause(wait)) {
             return;
         }
-    }
-}
-
-impl Replica {
-    /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time
-    /// to stop.
-    fn pause(&self, time: Duration) -> bool {
-        let mut state = self.state.lock();
-        self.changed
-            .wait_while_for(&mut state, |state| !state.stop && !state.probe, time);
-        state.probe = false;
-        !state.stop
     }
 }

@@ -1,5 +1,6 @@
 //! What is only here, what the server was asked, and whether it can be.
 
+use super::reach::Reach;
 use super::{PinsShown, Replica, StuckObject, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -80,16 +81,15 @@ impl Replica {
         let now = self.monotonic();
         let (only_here, only_here_bytes) = self.only_here()?;
         let pins = self.pins_shown();
-        let identity = *self.identity.lock();
-        let stuck_objects = self.stuck.lock().shown();
-        let state = self.state.lock();
-        let link = match &state.trouble {
-            Some((why, _)) if state.is_denied => Link::Denied { why: why.clone() },
-            Some((why, since)) => Link::Down {
-                why: why.clone(),
-                since: now.saturating_sub(*since),
+        let identity = self.identity();
+        let stuck_objects = self.stuck().shown();
+        let link = match self.state().reach() {
+            Reach::Denied { why } => Link::Denied { why },
+            Reach::Down { why, since, .. } => Link::Down {
+                why,
+                since: now.saturating_sub(since),
             },
-            None => Link::Up,
+            Reach::Up => Link::Up,
         };
         Ok(UpstreamStatus {
             author: identity.author(),
@@ -97,15 +97,18 @@ impl Replica {
             only_here,
             only_here_bytes,
             link,
-            stuck: state.stuck.clone(),
+            stuck: self.state().refusal(),
             stuck_objects,
-            is_connected: state.is_connected,
-            is_live: state.is_live,
-            last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
+            is_connected: self.state().is_connected(),
+            is_live: self.state().is_live(),
+            last_flush: self
+                .state()
+                .last_flush()
+                .map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
             pins,
-            counts: self.counters.list(),
-            requests: self.counters.requests(),
+            counts: self.counters().list(),
+            requests: self.counters().requests(),
         })
     }
 
@@ -115,7 +118,7 @@ impl Replica {
     /// What reading the notes met.
     pub fn left_to_send(&self) -> Result<Unsent, FsError> {
         let (objects, bytes) = self.only_here()?;
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         Ok(Unsent {
             objects,
             bytes,

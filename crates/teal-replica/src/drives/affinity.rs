@@ -83,7 +83,7 @@ pub(super) fn tree_below(
 impl Replica {
     fn drive_called(&self, name: &str) -> Result<Arc<Attached>, DriveRefused> {
         let found = self
-            .drives
+            .drive_set()
             .all()
             .into_iter()
             .find(|drive| drive.name == name);
@@ -144,7 +144,7 @@ impl Replica {
         attached.drive.sync()?;
         attached.has_affinity.store(true, Ordering::Release);
         let now = self.monotonic();
-        files().for_each(|(no, _, size)| self.drives.has_news_for(&attached, *no, *size, now));
+        files().for_each(|(no, _, size)| self.drive_set().has_news_for(&attached, *no, *size, now));
         Ok((files().count() as u64, bytes))
     }
 
@@ -316,7 +316,7 @@ impl Replica {
         let short = attached.short_again(true);
         short
             .into_iter()
-            .for_each(|no| self.drives.has_news_for(attached, no, 0, now));
+            .for_each(|no| self.drive_set().has_news_for(attached, no, 0, now));
         let has = attached
             .has
             .lock()
@@ -333,7 +333,7 @@ impl Replica {
                     .map_or(true, |attr| attr.kind == FileType::File && attr.size > 0)
             };
             if held.affinity && !is_whole && has_content() {
-                self.drives.has_news_for(attached, no, 0, now);
+                self.drive_set().has_news_for(attached, no, 0, now);
             }
         }
         Ok(())

@@ -100,8 +100,8 @@ impl Replica {
     /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
     pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
         let notes = self.ask_devices(DeviceAsk::List)?;
-        let ours = self.identity.lock().replica;
-        self.drives.compare(ours, &notes);
+        let ours = self.identity().replica;
+        self.drive_set().compare(ours, &notes);
         Ok(notes)
     }
 
@@ -157,7 +157,7 @@ impl Replica {
             seen,
             digest,
             ..
-        } = *self.identity.lock();
+        } = self.identity();
         let mut label = DriveLabel {
             volume,
             device: note.device,
@@ -185,7 +185,7 @@ impl Replica {
     /// [`DriveRefused`] if it holds something else, or cannot be read.
     pub fn look_at_drive(&self, disk: Arc<dyn Disk>) -> Result<(), DriveRefused> {
         let theirs = Drive::look(disk, Arc::clone(self.clock()))?.volume;
-        let ours = self.identity.lock().volume;
+        let ours = self.identity().volume;
         if theirs == ours {
             Ok(())
         } else {
@@ -223,7 +223,7 @@ impl Replica {
             volume: ours,
             server,
             ..
-        } = *self.identity.lock();
+        } = self.identity();
         if label.volume != ours {
             return Err(DriveRefused::OtherVolume {
                 theirs: label.volume,
@@ -234,7 +234,7 @@ impl Replica {
             return Err(DriveRefused::Forged);
         }
         if let Some(other) = self
-            .drives
+            .drive_set()
             .all()
             .iter()
             .find(|other| other.device == label.device)
@@ -294,7 +294,7 @@ impl Replica {
 
     /// Returns whether the history that a drive has seen is this replica's own.
     fn has_seen(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));
         is_ours || identity.trail.steps().contains(&(label.seen, label.digest))
     }
@@ -311,7 +311,7 @@ impl Replica {
                 Ok(())
             }
             Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
-                if self.state.lock().trouble.is_none() =>
+                if self.state().is_up() =>
             {
                 log::warn!("{} is not read any more: {words}", attached.name);
                 attached.is_checked.store(false, Ordering::Release);
@@ -360,7 +360,7 @@ impl Replica {
             counters: Counters::default(),
         });
         {
-            let mut all = self.drives.attached.write();
+            let mut all = self.drive_set().attached.write();
             if let Some(other) = all.iter().find(|other| other.device == note.device) {
                 return Err(DriveRefused::Twice {
                     name: other.name.clone(),
@@ -372,11 +372,11 @@ impl Replica {
             }
             all.push(Arc::clone(&attached));
         }
-        self.drives.is_ours_again(note.device);
+        self.drive_set().is_ours_again(note.device);
         let begun = self.begin_cursor(&attached);
         if begun.is_err() {
             attached.is_gone.store(true, Ordering::Release);
-            self.drives
+            self.drive_set()
                 .attached
                 .write()
                 .retain(|other| !Arc::ptr_eq(other, &attached));
@@ -406,8 +406,8 @@ impl Replica {
         let now = self.monotonic();
         wanted
             .into_iter()
-            .for_each(|no| self.drives.has_news_for(attached, no, 0, now));
-        if !self.has_threads.load(Ordering::Acquire) {
+            .for_each(|no| self.drive_set().has_news_for(attached, no, 0, now));
+        if !self.has_threads() {
             self.want_incomplete(attached)?;
         } else {
             let (replica, attached) = (Arc::downgrade(self), Arc::clone(attached));

@@ -116,11 +116,11 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
         let Some(replica) = replica.upgrade() else {
             return;
         };
-        let age = replica.options.flush_age;
+        let age = replica.options().flush_age;
         wait = attached.due_in(replica.monotonic(), age);
         if attached.is_untold.load(Ordering::Acquire) {
             // The server is to hear of it, once it can.
-            wait = Some(if replica.state.lock().is_connected {
+            wait = Some(if replica.state().is_connected() {
                 Duration::ZERO
             } else {
                 PAUSE
@@ -157,7 +157,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
     pub fn flush_drives(&self) -> Result<(), teal_volume::FsError> {
-        for attached in self.drives.all() {
+        for attached in self.drive_set().all() {
             self.burst(&attached)?;
         }
         Ok(())
@@ -232,7 +232,8 @@ impl Replica {
                 if version.data_seq > position {
                     // It has come since. What is not newer than the position is the newest as of
                     // it.
-                    self.drives.has_news_for(attached, version.object, 0, now);
+                    self.drive_set()
+                        .has_news_for(attached, version.object, 0, now);
                 } else if version.kind == FileType::File {
                     self.copy_to(attached, &version, (seen, is_affine))?;
                 }
@@ -254,7 +255,7 @@ impl Replica {
         } = attached.drive.label();
         let (mut after, mut wanted) = (None, Vec::new());
         loop {
-            let incarnation = self.identity.lock().incarnation;
+            let incarnation = self.identity().incarnation;
             let request = Request::Pull {
                 incarnation,
                 since,
@@ -301,7 +302,7 @@ impl Replica {
                     attached.drive.sync()?;
                 }
                 None => {
-                    let server = self.identity.lock().server;
+                    let server = self.identity().server;
                     self.relabel(attached, |label| {
                         (label.seen, label.digest, label.server) =
                             (pulled.to, pulled.digest, server);
@@ -334,7 +335,7 @@ impl Replica {
             Err(SyncError::Fs(FsError::NoSpace)) => {
                 attached.counters.full.fetch_add(1, Ordering::Relaxed);
                 // A part of it may be there.
-                self.drives
+                self.drive_set()
                     .enodes
                     .remove(&(attached.device, version.object));
                 attached.has_now(version.object);
@@ -384,7 +385,7 @@ impl Replica {
         if is_affine {
             self.copy_rest(attached, version)?;
         }
-        self.drives.enodes.remove(&(attached.device, no));
+        self.drive_set().enodes.remove(&(attached.device, no));
         attached.has_now(no);
         Ok(())
     }

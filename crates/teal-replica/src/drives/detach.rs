@@ -35,11 +35,11 @@ impl Replica {
     /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
     pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let found = self
-            .drives
+            .drive_set()
             .all()
             .into_iter()
             .find(|drive| drive.name == name || drive.place == name);
-        let refused = || match self.drives.superseded_words(name) {
+        let refused = || match self.drive_set().superseded_words(name) {
             Some(words) => DriveRefused::Superseded(words),
             None => DriveRefused::NotAttached(name.to_owned()),
         };
@@ -81,7 +81,7 @@ impl Replica {
                 Err(e) => format!("{why}; {e}"),
             }
         };
-        if sent.is_err() && self.state.lock().trouble.is_some() {
+        if sent.is_err() && !self.state().is_up() {
             // Nothing is copied while nobody knows what the server has.
             return sent.map_err(left);
         }
@@ -122,7 +122,7 @@ impl Replica {
 
     /// Nobody reads from it any more; it is said to be clean, and closed.
     fn end_drive(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        self.drives
+        self.drive_set()
             .attached
             .write()
             .retain(|other| !Arc::ptr_eq(other, attached));
@@ -131,14 +131,12 @@ impl Replica {
         let _flushing = attached.flushing.lock();
         self.relabel(attached, |label| label.is_clean = true)?;
         attached.drive.close()?;
-        let is_there = {
-            let state = self.state.lock();
-            state.is_connected && state.trouble.is_none()
-        };
         let detach = Request::Devices(DeviceAsk::Detach {
             device: attached.device,
         });
-        if is_there && let Err(e) = self.call(&detach, TELLING) {
+        if self.state().is_there()
+            && let Err(e) = self.call(&detach, TELLING)
+        {
             log::debug!(
                 "the server does not hear that {} is detached: {e}",
                 attached.name
@@ -149,7 +147,7 @@ impl Replica {
 
     /// Detaches all drives, as fast as they can; for the end of a mount.
     pub fn end_drives(self: &Arc<Self>) {
-        for attached in self.drives.all() {
+        for attached in self.drive_set().all() {
             if let Err(e) = self.end_soon(&attached) {
                 log::warn!("{e}");
             }

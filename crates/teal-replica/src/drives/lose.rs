@@ -11,18 +11,18 @@ impl Replica {
     /// How much speed counts against joules when a source is chosen, in percent; beyond 100 is 100.
     pub fn set_priority(&self, percent: u32) {
         let priority = percent.min(100);
-        self.drives.priority.store(priority, Ordering::Relaxed);
+        self.drive_set().priority.store(priority, Ordering::Relaxed);
     }
 
     /// Returns what [`set_priority`](Self::set_priority) has set.
     pub fn priority(&self) -> u32 {
-        self.drives.priority.load(Ordering::Relaxed)
+        self.drive_set().priority.load(Ordering::Relaxed)
     }
 
     /// Has this called whenever a drive is lost, from the thread that has found out: who attaches
     /// what comes looks again. The first caller is kept.
     pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
-        let _ = self.drives.lost.set(Told(Box::new(told)));
+        let _ = self.drive_set().lost.set(Told(Box::new(told)));
     }
 
     /// Drives whose file was deleted, or cut short, are not used any more, as if they had been
@@ -33,7 +33,11 @@ impl Replica {
             self.lose(&attached, &why);
             Some((attached.name.clone(), attached.place.clone(), why))
         };
-        self.drives.all().into_iter().filter_map(absent).collect()
+        self.drive_set()
+            .all()
+            .into_iter()
+            .filter_map(absent)
+            .collect()
     }
 
     /// A drive is not used any more.
@@ -44,12 +48,16 @@ impl Replica {
                 attached.name
             );
         }
-        self.drives
+        self.drive_set()
             .attached
             .write()
             .retain(|other| !Arc::ptr_eq(other, attached));
         attached.changed.notify_all();
-        self.drives.lost.get().iter().for_each(|told| (told.0)());
+        self.drive_set()
+            .lost
+            .get()
+            .iter()
+            .for_each(|told| (told.0)());
     }
 
     /// A drive that cannot be read or written any more is not used any more.

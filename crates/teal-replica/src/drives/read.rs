@@ -62,7 +62,7 @@ impl Replica {
         attr: &Attr,
         (from, to): (u64, u64),
     ) -> Result<Option<(Parts, Fresh)>, FsError> {
-        if self.drives.is_empty() {
+        if self.drive_set().is_empty() {
             return Ok(None);
         }
         let (no, to) = (attr.object, to.min(attr.size));
@@ -88,7 +88,7 @@ impl Replica {
         range: (u64, u64),
         has_server: bool,
     ) -> Result<bool, FsError> {
-        if self.drives.is_empty() {
+        if self.drive_set().is_empty() {
             return Ok(false);
         }
         let Some(first) = self.note(no)?.absent.within(range.0, range.1).iter().next() else {
@@ -121,10 +121,10 @@ impl Replica {
             .iter()
             .last()
             .map_or(to, |(_, last)| last);
-        let has_server = has_server && self.state.lock().trouble.is_none();
+        let has_server = has_server && self.state().is_up();
         let bytes = to.saturating_sub(first).min(AHEAD);
         for source in
-            self.drives
+            self.drive_set()
                 .order((no, note.data_seq), bytes, has_server, (self.clock(), true))
         {
             let Source::Drive(drive) = source else {
@@ -216,7 +216,9 @@ impl Replica {
         }
         if found.present.is_empty() {
             if spoiled.is_empty() {
-                self.drives.enodes.insert((attached.device, no), data_seq);
+                self.drive_set()
+                    .enodes
+                    .insert((attached.device, no), data_seq);
             }
             return None;
         }
@@ -229,7 +231,7 @@ impl Replica {
                 meter.measured(bytes, time)
             }
         }
-        self.drives.server.lock().waits(time);
+        self.drive_set().server.lock().waits(time);
         attached.counters.reads.fetch_add(1, Ordering::Relaxed);
         attached
             .counters
@@ -263,7 +265,7 @@ impl Replica {
             };
             self.fill(&want, to - from, std::mem::replace(&mut pieces, rest))?;
         }
-        self.drives
+        self.drive_set()
             .has_news(no, bytes, self.monotonic(), Some(device));
         Ok(())
     }

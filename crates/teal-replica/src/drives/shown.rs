@@ -186,12 +186,12 @@ impl Replica {
         let line = |drive: std::sync::Arc<Attached>| {
             (drive.name.clone(), drive.place.clone(), waits(&drive))
         };
-        self.drives.all().into_iter().map(line).collect()
+        self.drive_set().all().into_iter().map(line).collect()
     }
 
     /// The drives that are attached here.
     pub fn drives(&self) -> Vec<DriveShown> {
-        let all = self.drives.all();
+        let all = self.drive_set().all();
         all.iter().map(|attached| attached.shown()).collect()
     }
 
@@ -231,11 +231,11 @@ impl Replica {
         };
         shown("home log", None, here, None, why);
         let pinned = self.pinned_by(no)?.map(|above| self.store().path_of(above));
-        let weights = self.drives.weights();
-        let is_up = self.state.lock().trouble.is_none();
+        let weights = self.drive_set().weights();
+        let is_up = self.state().is_up();
         let mut is_first = absent > 0;
         let mut ordered =
-            self.drives
+            self.drive_set()
                 .order((no, note.data_seq), BLOCK, is_up, (self.clock(), false));
         if !ordered
             .iter()
@@ -246,7 +246,7 @@ impl Replica {
         for source in ordered {
             match source {
                 Source::Server => {
-                    let meter = self.drives.server_metered();
+                    let meter = self.drive_set().server_metered();
                     let why = match (is_up, is_first) {
                         (false, _) => "out of reach",
                         (_, true) => "read next: it costs least",

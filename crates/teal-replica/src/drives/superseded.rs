@@ -106,8 +106,8 @@ impl Replica {
         let Reply::Devices(notes) = self.ask(&Request::Devices(DeviceAsk::List))? else {
             return Err(unexpected("to a question about drives").into());
         };
-        let ours = self.identity.lock().replica;
-        match self.drives.leave_if_superseded(ours, attached, &notes) {
+        let ours = self.identity().replica;
+        match self.drive_set().leave_if_superseded(ours, attached, &notes) {
             Some(words) => Err(UpstreamError::Denied(words).into()),
             None => Ok(()),
         }
@@ -116,13 +116,13 @@ impl Replica {
     /// With the news, and not much more often than those are renewed: whether the drives are still
     /// this machine's.
     pub(in super::super) fn look_after_drives(&self) {
-        if self.drives.is_empty() {
+        if self.drive_set().is_empty() {
             return;
         }
         let now = self.monotonic();
         {
-            let asked = &mut self.drives.superseded.lock().asked;
-            if asked.is_some_and(|asked| now < asked + self.options.keep_alive / 2) {
+            let asked = &mut self.drive_set().superseded.lock().asked;
+            if asked.is_some_and(|asked| now < asked + self.options().keep_alive / 2) {
                 return;
             }
             *asked = Some(now);
@@ -135,7 +135,7 @@ impl Replica {
     /// Returns what is to be said of drives that were attached here and are another machine's
     /// since, by their numbers.
     pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
-        let superseded = self.drives.superseded.lock();
+        let superseded = self.drive_set().superseded.lock();
         superseded
             .known
             .iter()
@@ -146,6 +146,6 @@ impl Replica {
     /// Returns where those were that have been found out since this was asked last: what is there
     /// is not to be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut self.drives.superseded.lock().places)
+        std::mem::take(&mut self.drive_set().superseded.lock().places)
     }
 }
