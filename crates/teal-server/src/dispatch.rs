@@ -13,6 +13,7 @@ use crate::pull::PullRequest;
 use crate::refusal::{Outcome, Refusal, bad, is_no_room, refuse, refuse_stranger};
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
+use crate::turns::TurnKind;
 use crate::uploads::Admission;
 use crate::volume::volume_of;
 use teal_proto::{
@@ -39,7 +40,15 @@ impl Server {
     /// Answers a request. Waits only in a pull, and no longer than the pull says.
     pub fn handle(&self, peer: Peer, request: Request) -> Reply {
         self.counters().asked(&request);
-        let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
+        let outcome = self.admit(peer).and_then(|()| {
+            let has_turns = is_change(&request);
+            let carry_out = || self.dispatch(peer, request);
+            if has_turns {
+                self.turns.run(peer, TurnKind::Change, carry_out)
+            } else {
+                carry_out()
+            }
+        });
         // A machine that was shut out while it waited doesn't get the answer.
         let outcome = if self.presence.lock().is_shut_out(peer) {
             refuse_stranger()
@@ -216,6 +225,30 @@ impl Server {
             .lock()
             .record_request(peer, self.clock().monotonic());
         Ok(())
+    }
+}
+
+/// Returns whether a request uses the writer of the metadata, or stores content.
+fn is_change(request: &Request) -> bool {
+    match request {
+        Request::Put { .. }
+        | Request::Stage { .. }
+        | Request::Commit { .. }
+        | Request::Incarnate
+        | Request::Resolve { .. }
+        | Request::Keep { .. } => true,
+        Request::Hello(_)
+        | Request::Pull { .. }
+        | Request::Have { .. }
+        | Request::List { .. }
+        | Request::Look { .. }
+        | Request::Read { .. }
+        | Request::Conflicts { .. }
+        | Request::History { .. }
+        | Request::ReadPast { .. }
+        | Request::ListPast { .. }
+        | Request::Devices(_)
+        | Request::Bye => false,
     }
 }
 

@@ -40,6 +40,7 @@ pub mod seeded;
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
 mod server;
+mod turns;
 mod upkeep;
 mod uploads;
 mod version;

@@ -19,6 +19,7 @@ use crate::refusal::{Outcome, Refusal, bad};
 use crate::rules::changed::Changed;
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
+use crate::turns::TurnKind;
 use crate::version;
 use crate::volume::volume_of;
 use std::collections::BTreeMap;
@@ -104,8 +105,8 @@ impl Server {
             // What was notified before the state is read is in that state.
             self.presence.lock().take_notification(waiter.ticket);
             let volume = waiter.peer.volume;
-            let (pulled, urgency) =
-                self.read(volume, |txn| self.changes_for(txn, waiter, request))?;
+            let gather = || self.read(volume, |txn| self.changes_for(txn, waiter, request));
+            let (pulled, urgency) = self.turns.run(waiter.peer, TurnKind::Gather, gather)?;
             self.presence
                 .lock()
                 .record_position(waiter.peer, request.since);

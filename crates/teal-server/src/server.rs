@@ -6,6 +6,7 @@
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
+//! | one machine's turn (`turns`) | that one of its requests is carried out | everything below |
 //! | `presence` | the connected clients, the waiting pulls, and the last commits of each volume | the locks of filters; waiting releases it |
 //! | `guesses` | the wrong tokens of the present window | nothing |
 //! | `uploads` | content that no commit has named | `presence`; waiting releases it |
@@ -14,6 +15,7 @@ use crate::counters::{Counters, Counts};
 use crate::guesses::TokenGuesses;
 use crate::presence::PresenceRegistry;
 use crate::refusal::Outcome;
+use crate::turns::PeerTurns;
 use crate::uploads::UploadTracker;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -47,6 +49,7 @@ pub struct Server {
     entropy: Arc<dyn Entropy>,
     key: [u8; 32],
     counters: Counters,
+    pub(crate) turns: PeerTurns,
     pub(crate) presence: Mutex<PresenceRegistry>,
     /// Wakes, when the server stops, the threads that gather news or pause. They wait on it with
     /// the lock of `presence`.
@@ -90,6 +93,7 @@ impl Server {
             entropy,
             key,
             counters: Counters::default(),
+            turns: PeerTurns::default(),
             presence: Mutex::default(),
             stopping: Condvar::new(),
             guesses: Mutex::default(),
