@@ -55,6 +55,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Look for what is wrong with this machine's mounts, and say the way out of it
+    Doctor,
     /// Give a volume a server that other machines can join
     Serve(Serve),
     /// Take part in a volume that is served on another machine

@@ -73,6 +73,14 @@ pub(crate) fn ask(dir: &Path, ask: &Ask) -> Result<Option<Answer>> {
     ask_at(&socket_path(dir)?, ask)
 }
 
+/// Asks the daemon of a mount, which has `patience` to answer; `None` when there is none.
+pub(crate) fn ask_within(dir: &Path, ask: &Ask, patience: Duration) -> Result<Option<Answer>> {
+    let Ok(stream) = UnixStream::connect(socket_path(dir)?) else {
+        return Ok(None);
+    };
+    ask_on(stream, ask, patience).map(Some)
+}
+
 /// Asks the daemon of a mount to end and waits until its process has: then the store's lock is
 /// free. `None` when there is no daemon.
 pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
@@ -86,7 +94,7 @@ pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
     // Taken while it lives, so that it means this process for ever.
     let process =
         rustix::process::pidfd_open(daemon, PidfdFlags::empty()).context("watching the daemon")?;
-    let said = ask_on(stream, &Ask::Down);
+    let said = ask_on(stream, &Ask::Down, PATIENCE);
     if said.is_err() && matches!(paths::look_at(dir), Ok(paths::Point::Mounted)) {
         // Busy: the daemon lives on.
         return said.map(Some);
@@ -112,11 +120,11 @@ fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
     let Ok(stream) = UnixStream::connect(path) else {
         return Ok(None);
     };
-    ask_on(stream, ask).map(Some)
+    ask_on(stream, ask, PATIENCE).map(Some)
 }
 
-fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn ask_on(mut stream: UnixStream, ask: &Ask, patience: Duration) -> Result<Answer> {
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all((serde_json::to_string(ask)? + "\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(&stream)

@@ -6,6 +6,7 @@ mod conflicts;
 mod control;
 mod daemon;
 mod device;
+mod doctor;
 mod drives;
 mod inspect;
 mod laboratory;
@@ -67,6 +68,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check { path, quick } => inspect::check(&path, quick),
         Command::Dump { path, what } => inspect::dump(&path, &what),
         Command::Status { dir, json } => status::status(dir, json),
+        Command::Doctor => doctor::doctor(),
         Command::Serve(args) => serve::serve(&args),
         Command::Join(args) => serve::join(&args),
         Command::Flush { dir } => conflicts::flush(dir),
