@@ -47,8 +47,8 @@ mod version;
 mod volume;
 
 pub use admin::{EnrolError, ReplicaNote, VolumeNote};
-pub use counters::Counts;
-pub use domain::domain;
+pub use counters::ServerCounts;
+pub use domain::load_domain;
 pub use limits::*;
 pub use peer::Peer;
-pub use server::{OpenError, Server};
+pub use server::{Server, ServerOpenError};

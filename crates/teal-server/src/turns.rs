@@ -27,12 +27,15 @@ pub(crate) enum TurnKind {
     Gather,
 }
 
+/// The right to have a request carried out, which is had by holding the lock.
+type Turn = Arc<Mutex<()>>;
+
 /// The turns of all machines that have requests in progress.
 #[derive(Default)]
 pub(crate) struct PeerTurns {
     /// Guards the table, for look-ups only. An entry's own lock is held while a request is carried
     /// out, I/O included: that is what it is for.
-    entries: Mutex<HashMap<(Peer, TurnKind), Arc<Mutex<()>>>>,
+    entries: Mutex<HashMap<(Peer, TurnKind), Turn>>,
 }
 
 impl PeerTurns {
@@ -62,7 +65,7 @@ impl Drop for EntryUser<'_> {
     fn drop(&mut self) {
         let mut entries = self.turns.entries.lock();
         // Users take their copy of the entry under this lock, so the count cannot grow meanwhile.
-        let is_unused = |entry: &Arc<Mutex<()>>| Arc::strong_count(entry) == 1;
+        let is_unused = |entry: &Turn| Arc::strong_count(entry) == 1;
         if entries.get(&self.key).is_some_and(is_unused) {
             entries.remove(&self.key);
         }

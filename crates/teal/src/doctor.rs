@@ -7,7 +7,7 @@
 //!    daemon may be stuck is touched by a thread of its own, which is left behind.
 //! 3. *It says what it looked at*: "nothing is wrong" counts the mounts and connections it saw.
 
-use crate::control::{self, Answer, Ask, Status};
+use crate::control::{self, ControlAnswer, ControlRequest, MountStatus};
 use crate::namespace;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
-use teal_command::mount_table::{self, Mount};
-use teal_command::say::{count, plain, quoted, say, shown};
-use teal_command::size::human;
+use teal_command::mount_table::{self, MountEntry};
+use teal_command::say::{count_noun, escape_control, say, shell_quoted, shown_path};
+use teal_command::size::human_size;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
 /// How long a daemon, or the kernel about a mount, may take to answer.
@@ -51,7 +51,7 @@ type ConnectionNo = u64;
 
 /// Shows every trouble that it finds. Ends with 1 if there is one.
 pub(crate) fn doctor() -> Result<ExitCode> {
-    let mounts: Vec<Mount> = mount_table::all()?;
+    let mounts: Vec<MountEntry> = mount_table::list_mounts()?;
     let waiting = stuck_connections();
     let mut findings = Vec::new();
     findings.extend(fuse_device());
@@ -67,7 +67,7 @@ pub(crate) fn doctor() -> Result<ExitCode> {
     // A copy of a mount has the same device; the first one is looked at.
     let mut seen = BTreeSet::new();
     let ours = mounts.iter().filter(|mount| mount.is_teal());
-    let ours: Vec<&Mount> = ours.filter(|mount| seen.insert(mount.device)).collect();
+    let ours: Vec<&MountEntry> = ours.filter(|mount| seen.insert(mount.device)).collect();
     for mount in &ours {
         findings.extend(look_at(mount, &waiting));
     }
@@ -83,12 +83,15 @@ pub(crate) fn doctor() -> Result<ExitCode> {
             "note: these mounts are in a mount namespace of their own; sync(2) does not reach those of type fuse.teal"
         );
     }
-    let looked_at = count(ours.len() as u64, "mount of TealFS");
+    let looked_at = count_noun(ours.len() as u64, "mount of TealFS");
     if findings.is_empty() {
         say!("nothing is wrong with {looked_at}, /dev/fuse and the kernel's connections");
         return Ok(ExitCode::SUCCESS);
     }
-    say!("{} in {looked_at}", count(findings.len() as u64, "trouble"));
+    say!(
+        "{} in {looked_at}",
+        count_noun(findings.len() as u64, "trouble")
+    );
     Ok(ExitCode::FAILURE)
 }
 
@@ -115,30 +118,30 @@ fn fuse_device() -> Option<Finding> {
 }
 
 /// Looks at one mount: its daemon, and what that says of itself.
-fn look_at(mount: &Mount, waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Finding> {
+fn look_at(mount: &MountEntry, waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Finding> {
     // A busy mount has waiting requests whenever one looks, so the daemon is asked first.
-    let silence = match control::ask_within(&mount.point, &Ask::Status, PATIENCE) {
-        Ok(Some(Answer::Status(status))) => return from_status(&status),
+    let silence = match control::ask_within(&mount.point, &ControlRequest::Status, PATIENCE) {
+        Ok(Some(ControlAnswer::Status(status))) => return from_status(&status),
         Ok(Some(_)) | Err(_) => {
             format!("its daemon does not answer within {} s", PATIENCE.as_secs())
         }
         Ok(None) => match waiting.get(&connection_of(mount)) {
             Some(requests) => {
-                let requests = count(*requests, "request");
+                let requests = count_noun(*requests, "request");
                 format!("{requests} unanswered for over {} s", STUCK_AFTER.as_secs())
             }
             None => return vec![without_socket(mount)],
         },
     };
     vec![Finding::new(
-        format!("{}: {silence}", shown(&mount.point)),
+        format!("{}: {silence}", shown_path(&mount.point)),
         abort(connection_of(mount), Some(&mount.point)),
     )]
 }
 
 /// Says what a mount is that no control socket of this user belongs to.
-fn without_socket(mount: &Mount) -> Finding {
-    let point = shown(&mount.point);
+fn without_socket(mount: &MountEntry) -> Finding {
+    let point = shown_path(&mount.point);
     let user = mount
         .user
         .filter(|user| *user != rustix::process::geteuid().as_raw());
@@ -147,13 +150,16 @@ fn without_socket(mount: &Mount) -> Finding {
             format!(
                 "{point}: another user's mount (number {user}), which only that user can ask about"
             ),
-            [format!("as that user: teal status {}", quoted(&point))],
+            [format!(
+                "as that user: teal status {}",
+                shell_quoted(&point)
+            )],
         );
     }
     match is_dead(mount.point.clone()) {
         Some(true) => Finding::new(
             format!("{point}: its daemon is gone; what was synced is in the store"),
-            [format!("teal down {}", quoted(&point))],
+            [format!("teal down {}", shell_quoted(&point))],
         ),
         Some(false) => Finding::new(
             format!(
@@ -183,15 +189,15 @@ fn is_dead(point: PathBuf) -> Option<bool> {
 }
 
 /// Returns the troubles that a daemon knows of.
-fn from_status(status: &Status) -> Vec<Finding> {
-    let point = shown(&status.mount_point);
+fn from_status(status: &MountStatus) -> Vec<Finding> {
+    let point = shown_path(&status.mount_point);
     let mut found = Vec::new();
     if status.failed {
         found.push(Finding::new(
             format!("{point}: the disk refused a write; what was synced before is safe, and nothing more is written"),
             [
-                format!("teal down {}", quoted(&point)),
-                format!("look at the disk, then: teal check {}", quoted(&shown(&status.store))),
+                format!("teal down {}", shell_quoted(&point)),
+                format!("look at the disk, then: teal check {}", shell_quoted(&shown_path(&status.store))),
             ],
         ));
     }
@@ -199,18 +205,21 @@ fn from_status(status: &Status) -> Vec<Finding> {
         found.push(Finding::new(
             format!(
                 "{point}: the disk under the store is too full for {} that the store could still take",
-                human(status.host_lacks_bytes)
+                human_size(status.host_lacks_bytes)
             ),
-            [format!("make room on the file system that holds {}", shown(&status.store))],
+            [format!("make room on the file system that holds {}", shown_path(&status.store))],
         ));
     }
     if let Some(why) = &status.upstream_unknown {
         found.push(Finding::new(
             format!(
                 "{point}: it is not known what only this machine has: {}",
-                plain(why)
+                escape_control(why)
             ),
-            [format!("teal down {}, then mount it again", quoted(&point))],
+            [format!(
+                "teal down {}, then mount it again",
+                shell_quoted(&point)
+            )],
         ));
     }
     let Some(upstream) = &status.upstream else {
@@ -220,11 +229,11 @@ fn from_status(status: &Status) -> Vec<Finding> {
         found.push(Finding::new(
             format!(
                 "{point}: the server does not take this machine's changes: {}",
-                plain(why)
+                escape_control(why)
             ),
             [format!(
                 "what only this machine has: teal status {}",
-                quoted(&point)
+                shell_quoted(&point)
             )],
         ));
     }
@@ -232,16 +241,19 @@ fn from_status(status: &Status) -> Vec<Finding> {
         found.push(Finding::new(
             format!(
                 "{point}: {} cannot be sent",
-                count(upstream.stuck_count as u64, "file")
+                count_noun(upstream.stuck_count as u64, "file")
             ),
-            [format!("which, and why: teal status {}", quoted(&point))],
+            [format!(
+                "which, and why: teal status {}",
+                shell_quoted(&point)
+            )],
         ));
     }
     found
 }
 
 /// Returns the troubles of connections whose mounts are not in this mount namespace.
-fn invisible(mounts: &[Mount], waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Finding> {
+fn invisible(mounts: &[MountEntry], waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Finding> {
     let visible: BTreeSet<ConnectionNo> = mounts.iter().map(connection_of).collect();
     let hidden = waiting
         .iter()
@@ -251,7 +263,7 @@ fn invisible(mounts: &[Mount], waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Fin
             format!(
                 "connection {number} of a FUSE mount that is not to be seen from here: {} unanswered for over {} s. A daemon \
                  (of TealFS or of another program) may have been killed with its mount namespace; sync(2) hangs then",
-                count(*requests, "request"),
+                count_noun(*requests, "request"),
                 STUCK_AFTER.as_secs()
             ),
             abort(*number, None),
@@ -264,7 +276,10 @@ fn invisible(mounts: &[Mount], waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Fin
 fn abort(number: ConnectionNo, point: Option<&Path>) -> Vec<String> {
     let mut commands = vec![format!("as root: echo 1 > {CONNECTIONS}/{number}/abort")];
     if let Some(point) = point {
-        commands.push(format!("then: teal down {}", quoted(&shown(point))));
+        commands.push(format!(
+            "then: teal down {}",
+            shell_quoted(&shown_path(point))
+        ));
     }
     commands.push("everything that was synced before is in the store".to_owned());
     commands
@@ -272,7 +287,7 @@ fn abort(number: ConnectionNo, point: Option<&Path>) -> Vec<String> {
 
 /// Returns the number of the kernel's connection of a FUSE mount: its device number, as the kernel
 /// keeps it.
-fn connection_of(mount: &Mount) -> ConnectionNo {
+fn connection_of(mount: &MountEntry) -> ConnectionNo {
     let (major, minor) = mount.device;
     (u64::from(major) << MINOR_BITS) | u64::from(minor)
 }
@@ -284,7 +299,7 @@ fn stuck_connections() -> Option<BTreeMap<ConnectionNo, u64>> {
     if first.is_empty() {
         return Some(first);
     }
-    SystemClock.wait_until(SystemClock.monotonic() + STUCK_AFTER);
+    SystemClock.wait_until(SystemClock.monotonic_time() + STUCK_AFTER);
     let later = waiting_requests(Path::new(CONNECTIONS))?;
     let stuck = first.into_iter().filter_map(|(number, requests)| {
         let still = later.get(&number)?;

@@ -1,12 +1,12 @@
 //! `teal doctor` names what is wrong, and the way out that it names works.
 
-use crate::support::{Mounted, PATIENCE, run, shell, wait_until};
+use crate::support::{Mounted, PATIENCE, run_program, shell, wait_until};
 use std::process::{Command, Stdio};
 
 /// Sends a signal to the daemon of a mount.
 fn signal(m: &Mounted, name: &str) {
     let pid = m.pid().to_string();
-    run(Command::new("kill").args([name, &pid])).good();
+    run_program(Command::new("kill").args([name, &pid])).expect_success();
 }
 
 /// Returns the lines that the doctor says of this mount, its name apart, and the way out below them.
@@ -39,7 +39,7 @@ fn a_daemon_that_hangs_is_named_and_the_way_out_ends_the_waiting() {
         r#"echo content > "$1"; sync "$1""#,
         &[&m.path("f")],
     )
-    .good();
+    .expect_success();
     assert_eq!(
         lines_on(&m),
         Vec::<String>::new(),
@@ -57,7 +57,7 @@ fn a_daemon_that_hangs_is_named_and_the_way_out_ends_the_waiting() {
     let command = lines[1].strip_prefix("as root: ").unwrap();
     assert!(command.ends_with("/abort"), "{command}");
     assert!(caught.try_wait().unwrap().is_none(), "it waits");
-    shell(m.world(), command, &[]).good();
+    shell(m.world(), command, &[]).expect_success();
     assert!(
         wait_until(PATIENCE, || caught.try_wait().unwrap().is_some()),
         "it is freed"
@@ -65,7 +65,7 @@ fn a_daemon_that_hangs_is_named_and_the_way_out_ends_the_waiting() {
     signal(&m, "-KILL");
     let down = lines[2].strip_prefix("then: ").unwrap();
     let down = down.replacen("teal", env!("CARGO_BIN_EXE_teal"), 1);
-    shell(m.world(), &down, &[]).good();
+    shell(m.world(), &down, &[]).expect_success();
     m.up();
     assert_eq!(std::fs::read(m.path("f")).unwrap(), b"content\n");
     assert_eq!(
@@ -91,7 +91,7 @@ fn a_mount_without_its_daemon_is_named_with_the_command_that_frees_it() {
         ": its daemon is gone; what was synced is in the store"
     );
     let down = lines[1].replacen("teal", env!("CARGO_BIN_EXE_teal"), 1);
-    shell(m.world(), &down, &[]).good();
+    shell(m.world(), &down, &[]).expect_success();
     assert_eq!(
         lines_on(&m),
         Vec::<String>::new(),
