@@ -266,6 +266,7 @@ impl CommitLog {
     fn restore_segments(&self, found: &FoundLog, head: LogHead) -> Result<(), StoreError> {
         let mut segments = self.objects.segments.lock();
         segments.set_head(head);
+        segments.check_lengths(self.objects.deferred.surplus())?;
         let is_read_only = self.durability.is_read_only();
         if !is_read_only {
             segments.sound()?;

@@ -9,15 +9,17 @@
 //!    again ([`with_head`](Cost::with_head)), notes ([`with_note`](Cost::with_note)), further
 //!    objects, content.
 //! 3. What an operation has really taken is compared with its cost when it ends, in every build: a
-//!    cost that is too small is told with the name of the operation, where it was made, and does
-//!    not come up as a lack of room at some later commit.
+//!    cost that is too small is logged with the name of the operation, and a debug build panics
+//!    where it was made. It does not come up as a lack of room at some later commit.
 
 use crate::format::note_key::PIECE;
 use crate::tree::page_bounds::PAGE;
 use teal_types::BLOCK;
+use teal_types::limits::TARGET_MAX;
 
-/// The fixed part of an inode record, and its content if that is inside it, at most.
-const RECORD: u64 = 192 + 2048;
+/// The fixed part of an inode record, and its content if that is inside it: the target of a
+/// symbolic link is the longest.
+const RECORD: u64 = 192 + TARGET_MAX as u64;
 /// An object of an operation: a leaf of the inode map and a page above it, its attributes, and its
 /// record without names and extended attributes, which may leave as much unused as it takes.
 const OBJECT: u64 = 2 * PAGE + 2 * 192 + 2 * RECORD;
@@ -35,6 +37,8 @@ const NAME: u64 = 5120;
 /// Names and extended attributes are in a delta, and in a record that may leave as much unused as
 /// it takes.
 const HEAD_TIMES: u64 = 3;
+/// The header of a name or an extended attribute in a record.
+const HEAD_ITEM: u64 = 32;
 /// Header of the delta of a piece of a note, and an item in a half full page.
 pub(crate) const NOTE_ITEM: usize = 64 + 2 * 16;
 
@@ -165,7 +169,7 @@ impl Cost {
 
     /// Changing an extended attribute to a value of so many bytes, its name included.
     pub const fn set_xattr(len: u64) -> Self {
-        Self::of(Operation::SetXattr, OBJECT + HEAD_TIMES * len)
+        Self::of(Operation::SetXattr, OBJECT + HEAD_TIMES * (HEAD_ITEM + len))
     }
 
     /// Giving an object back, or a step of that: it frees more than it takes.

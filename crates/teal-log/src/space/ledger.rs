@@ -7,8 +7,8 @@
 //! 2. What the open batch takes only an operation under way, a note, or the cleaner adds; sealing
 //!    the batch sets it to nothing.
 //! 3. What an operation has taken is compared with its [`Cost`] when it ends. If a cost is too
-//!    small, that is told where it was made, in every build: then the promise of a commit that has
-//!    room would be worth nothing.
+//!    small, the log says so where it was made, in every build, and a debug build panics: the
+//!    promise that a commit has room would be worth nothing.
 //! 4. The *budget* is what may be promised without a closer look. It is set from the real room at
 //!    each closer look, and only shrinks by what is promised and taken since, so it never says more
 //!    than there is.
@@ -85,6 +85,9 @@ impl SpaceLedger {
 
     /// Ends the promise of an operation that is done, and compares what it has taken with its cost.
     /// If it has taken more, the log names it: the cost must be mended where it is made.
+    ///
+    /// # Panics
+    /// In debug builds, if it has taken more: a test that meets such an operation fails there.
     pub(crate) fn end_operation(&self, cost: &Cost, charge: &Charge) {
         self.end_promise(cost.bytes());
         self.operations.fetch_or(cost.operation().bit(), Relaxed);
@@ -93,7 +96,13 @@ impl SpaceLedger {
             return;
         }
         let (operation, bytes) = (cost.operation(), cost.bytes());
-        log::error!("the cost of {operation:?} is too small: {bytes} bytes, and it took {taken}");
+        let found =
+            format!("the cost of {operation:?} is too small: {bytes} bytes, and it took {taken}");
+        log::error!("{found}");
+        // Fuzzed images make operations take what no store does, and a panic while another one
+        // unwinds would abort.
+        let is_checked = cfg!(debug_assertions) && !cfg!(feature = "fuzzing");
+        assert!(!is_checked || std::thread::panicking(), "{found}");
     }
 
     /// Returns the kinds of operations that the open batch holds.
@@ -217,6 +226,27 @@ mod tests {
             !ledger.promise(91),
             "10 bytes are taken until the room is looked at again"
         );
+    }
+
+    #[test]
+    fn an_operation_may_take_all_that_its_cost_says() {
+        let (ledger, charge) = (SpaceLedger::default(), Charge::default());
+        let cost = Cost::note();
+        ledger.promise(cost.bytes());
+        charge.add(cost.bytes() as i64);
+        ledger.end_operation(&cost, &charge);
+        assert_eq!(ledger.promised(), 0);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the cost of Note is too small")]
+    fn a_cost_that_was_too_small_is_found_where_it_was_made() {
+        let (ledger, charge) = (SpaceLedger::default(), Charge::default());
+        let cost = Cost::note();
+        ledger.promise(cost.bytes());
+        charge.add(cost.bytes() as i64 + 1);
+        ledger.end_operation(&cost, &charge);
     }
 
     #[test]

@@ -25,6 +25,14 @@ use teal_types::{Lsn, SECTOR, Sector};
 
 /// A run shorter than this many sectors is not worth a record.
 const SHORTEST_RUN: u64 = 16;
+/// Content that became shared counts so often at most: as shared content, and as content of the
+/// file that had it, until that is brought up to date after a crash.
+const COUNTED_MOST: u64 = 2;
+const DAMAGED: StoreError = StoreError::Corrupt {
+    what: "the usage table",
+    at: 0,
+    object: None,
+};
 
 /// Where the next record goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -131,11 +139,13 @@ impl SegmentTable {
         self.moving.insert(segment.0);
     }
 
-    /// Takes over an item read from the usage tree or a checkpoint's overrides.
+    /// Takes over an item read from the usage tree or a checkpoint's overrides; `None` when no
+    /// store says such a thing. An item may count more live bytes than its segment is long:
+    /// [`check_lengths`](Self::check_lengths) tells whether it may once the log has been read.
     pub(crate) fn restore(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
         let most = self.geometry.segment_bytes();
         let slot = self.table.get_mut(segment as usize)?;
-        if u64::from(usage.live) + u64::from(usage.retained) > most
+        if u64::from(usage.live) + u64::from(usage.retained) > COUNTED_MOST * most
             || u64::from(usage.first) * SECTOR > most
         {
             return None;
@@ -235,15 +245,25 @@ impl SegmentTable {
     /// # Errors
     /// [`StoreError::Corrupt`].
     pub(crate) fn sound(&self) -> Result<(), StoreError> {
-        let damaged = StoreError::Corrupt {
-            what: "the usage table",
-            at: 0,
-            object: None,
-        };
         if self.contradictory {
-            Err(damaged)
+            Err(DAMAGED)
         } else {
             Ok(())
+        }
+    }
+
+    /// Checks that no segment holds more than it is long, but for what changes that wait to be
+    /// redone will give back: `surplus` bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`]: the table is not that of this store.
+    pub(crate) fn check_lengths(&self, surplus: u64) -> Result<(), StoreError> {
+        let most = self.geometry.segment_bytes() + surplus;
+        let held = |usage: &SegmentUse| u64::from(usage.live) + u64::from(usage.retained);
+        if self.table.iter().all(|usage| held(usage) <= most) {
+            Ok(())
+        } else {
+            Err(DAMAGED)
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Settings, Store};
+use teal_types::limits::TARGET_MAX;
 use teal_types::{FileType, Name, ObjectNo};
 
 fn store() -> Arc<Store> {
@@ -228,4 +229,46 @@ fn what_comes_and_goes_within_a_batch_is_never_written() {
     drop(op);
     store.commit().unwrap();
     assert_eq!(store.counts().bytes_data, before);
+}
+
+/// Makes a symbolic link in the root whose target has so many bytes.
+fn symlink(store: &Store, target: usize) -> ObjectNo {
+    let op = store.begin(Cost::create()).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let no = locked.create(NewObject {
+        kind: FileType::Symlink,
+        perm: 0o777,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now: SystemClock.civil(),
+    });
+    locked.set_target(no, &vec![b't'; target]);
+    let name = Name::new(b"link").unwrap();
+    locked.insert_entry(ObjectNo::ROOT, &name, no).unwrap();
+    no
+}
+
+/// The target of a symbolic link lies in its record, which an operation writes twice, and as much
+/// may stay unused. An operation that takes more than its cost panics when it ends.
+#[test]
+fn the_cost_of_an_attribute_holds_for_the_longest_symbolic_link() {
+    let store = store();
+    let link = symlink(&store, TARGET_MAX);
+    store.commit().unwrap();
+    for len in [0, 10, 1400, 9000, 60_000] {
+        let name = format!("user.{len}").into_bytes();
+        let head = store.head_bytes(link).unwrap();
+        let cost = Cost::set_xattr((name.len() + len) as u64).with_head(head);
+        let op = store.begin(cost).unwrap();
+        let mut locked = op.lock(&[link]).unwrap();
+        locked.set_xattr(link, &name, Some(&vec![7; len])).unwrap();
+        drop(locked);
+        drop(op);
+        store.commit().unwrap();
+    }
+    assert_eq!(
+        store.xattr(link, b"user.60000").unwrap().unwrap().len(),
+        60_000
+    );
 }
