@@ -241,7 +241,7 @@ fn symlink(store: &Store, target: usize) -> ObjectNo {
         uid: 0,
         gid: 0,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     });
     locked.set_target(no, &vec![b't'; target]);
     let name = Name::new(b"link").unwrap();
