@@ -1,3 +1,5 @@
+//! One machine's requests wait for each other, and for nothing else.
+
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
