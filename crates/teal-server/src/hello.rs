@@ -9,18 +9,18 @@
 use crate::lease;
 use crate::names::unique_device;
 use crate::peer::Peer;
-use crate::refusal::{Outcome, bad, refuse_stranger};
+use crate::refusal::{Outcome, bad_request, refuse_stranger};
 use crate::server::Server;
 use crate::volume::volume_of;
-use teal_meta::{Read, ReplicaRow, VolumeRow};
+use teal_meta::{ReadTransaction, ReplicaRow, VolumeRow};
 use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
 use teal_types::{BatchNo, CommitSeq, ServerIncarnation};
 
 impl Server {
-    pub(crate) fn hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
-        let now = self.clock().civil();
+    pub(crate) fn answer_hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
+        let now = self.clock().civil_time();
         if hello.earlier.len() > EARLIER_MAX {
-            return bad(format!(
+            return bad_request(format!(
                 "{} earlier positions; at most {EARLIER_MAX} are allowed",
                 hello.earlier.len()
             ));
@@ -35,7 +35,7 @@ impl Server {
                 let before = volume.incarnation;
                 while volume.incarnation == before || volume.incarnation <= ServerIncarnation::FIRST
                 {
-                    volume.incarnation = ServerIncarnation::new(self.draw());
+                    volume.incarnation = ServerIncarnation::new(self.draw_number());
                 }
                 txn.put_volume(&volume)?;
             }
@@ -47,16 +47,16 @@ impl Server {
             Ok((volume, told))
         })?;
         self.presence.lock().record_greeting(peer);
-        Ok(Reply::Welcome(self.word(peer, volume, told)))
+        Ok(Reply::Welcome(self.welcome_for(peer, volume, told)))
     }
 
-    fn word(&self, peer: Peer, volume: VolumeRow, told: Told) -> Welcome {
+    fn welcome_for(&self, peer: Peer, volume: VolumeRow, told: Told) -> Welcome {
         Welcome {
             volume: peer.volume,
             label: volume.label,
             server_incarnation: volume.incarnation,
             replica: peer.replica,
-            domain: self.key(),
+            domain: self.domain_key(),
             head: volume.head,
             told,
         }
@@ -66,20 +66,22 @@ impl Server {
     ///
     /// # Errors
     /// As any request.
-    pub fn welcome(&self, peer: Peer) -> Result<Welcome, teal_proto::Refused> {
+    pub fn welcome_enrolled(&self, peer: Peer) -> Result<Welcome, teal_proto::Refused> {
         let volume = self.read(peer.volume, |txn| {
             replica_of(txn, peer)?;
             volume_of(txn)
         });
-        Ok(self.word(peer, volume.map_err(|refusal| refusal.0)?, Told::Incarnate))
+        Ok(self.welcome_for(peer, volume.map_err(|refusal| refusal.0)?, Told::Incarnate))
     }
 
-    pub(crate) fn incarnate(&self, peer: Peer) -> Outcome<Reply> {
-        let draw = self.draw();
+    pub(crate) fn answer_incarnate(&self, peer: Peer) -> Outcome<Reply> {
+        let draw = self.draw_number();
         self.write(peer.volume, |txn| {
             let mut replica = replica_of(txn, peer)?;
             let Some(incarnation) = replica.incarnation.next() else {
-                return bad("this device has had too many lives; enrol it with a new token");
+                return bad_request(
+                    "this device has had too many lives; enrol it with a new token",
+                );
             };
             let lease = lease::give_lease(txn, draw, peer.replica)?;
             replica.incarnation = incarnation;
@@ -92,7 +94,7 @@ impl Server {
     }
 }
 
-pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
+pub(crate) fn replica_of(txn: &dyn ReadTransaction, peer: Peer) -> Outcome<ReplicaRow> {
     match txn.replica(peer.replica)? {
         Some(replica) if !replica.is_revoked => Ok(replica),
         _ => refuse_stranger(),
@@ -102,7 +104,10 @@ pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
 /// The newest of the commits that the client has seen, with all before it, and that is here; none:
 /// the beginning. What this database notes of the device would not do: it may have been noted of a
 /// copy of the client's store.
-fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
+fn newest_common_commit(
+    txn: &dyn ReadTransaction,
+    hello: &Hello,
+) -> Outcome<(CommitSeq, [u8; 32])> {
     for (seq, digest) in hello.earlier.iter().rev() {
         if txn
             .commit(*seq)?
@@ -115,7 +120,7 @@ fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
 }
 
 fn greeting_for(
-    txn: &dyn Read,
+    txn: &dyn ReadTransaction,
     volume: &VolumeRow,
     replica: &ReplicaRow,
     hello: &Hello,
@@ -126,7 +131,7 @@ fn greeting_for(
                 .commit(hello.seen)?
                 .is_some_and(|commit| commit.digest == hello.seen_digest));
     Ok(if !is_ours {
-        let (common, digest) = common(txn, hello)?;
+        let (common, digest) = newest_common_commit(txn, hello)?;
         Told::Lost { common, digest }
     } else if hello.incarnation.is_none()
         || (volume.incarnation > ServerIncarnation::FIRST

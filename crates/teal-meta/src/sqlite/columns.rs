@@ -5,17 +5,17 @@ use rusqlite::Row;
 use teal_types::{BatchId, BatchNo, CommitSeq, Incarnation, ReplicaNo, Timestamp};
 
 /// Returns a number as SQLite keeps it.
-pub(super) fn int(number: u64) -> i64 {
+pub(super) fn sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Returns the commit in a column.
-pub(super) fn seq(row: &Row<'_>, at: usize) -> rusqlite::Result<CommitSeq> {
+pub(super) fn column_seq(row: &Row<'_>, at: usize) -> rusqlite::Result<CommitSeq> {
     row.get(at).map(CommitSeq::new)
 }
 
 /// Returns the time in two columns, of which `at` is the first.
-pub(super) fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
+pub(super) fn column_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
     Ok(Timestamp::new(row.get(at)?, row.get(at + 1)?))
 }
 
@@ -24,7 +24,7 @@ pub(super) fn batch_key(batch: BatchId) -> (u32, u32, i64) {
     (
         batch.replica.get(),
         batch.incarnation.get(),
-        int(batch.batch.get()),
+        sql_integer(batch.batch.get()),
     )
 }
 
@@ -43,10 +43,10 @@ pub(super) fn replica_row(row: &Row<'_>) -> rusqlite::Result<(ReplicaNo, Replica
         device: row.get(1)?,
         incarnation: row.get(2).map(Incarnation::new)?,
         last_batch: row.get(3).map(BatchNo::new)?,
-        position: seq(row, 4)?,
+        position: column_seq(row, 4)?,
         is_revoked: row.get(5)?,
         is_local: row.get(6)?,
-        seen: time(row, 7)?,
+        seen: column_time(row, 7)?,
     };
     Ok((row.get(0).map(ReplicaNo::new)?, replica))
 }
