@@ -16,7 +16,7 @@ const COMMITTING: u64 = 10;
 /// The arrangements are: four clients to a volume; all in one volume, each in a directory of its
 /// own; the same, and no client says what it keeps; and all in one directory.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct ClientsArguments {
     /// Simulated clients
     #[arg(long, value_name = "N", default_value = "1000", value_parser = count(4))]
     clients: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     json: Option<PathBuf>,
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
+pub(crate) fn run(plan: &ClientsArguments) -> Result<bool> {
     let target = crate::test::target_directory()?;
     let json = plan
         .json
@@ -36,16 +36,16 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
         .unwrap_or_else(|| target.join("bench/clients.json"));
     std::fs::create_dir_all(json.parent().context("--json")?)?;
     for what in [["--bin", "teal"], ["--example", "clients"]] {
-        let mut build = crate::cargo();
+        let mut build = crate::cargo_command();
         let built = build
-            .current_dir(crate::root())
+            .current_dir(crate::workspace_root())
             .args(["build", "--release", "--quiet", "-p", "teal"])
             .args(what)
             .status()?;
         ensure!(built.success(), "the release build failed");
     }
     let clients = plan.clients.to_string();
-    let mut rows = one(
+    let mut rows = run_example(
         &target,
         &["--commits", "--seconds", &COMMITTING.to_string()],
     )?;
@@ -64,9 +64,9 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
             "--seconds",
             &seconds,
         ];
-        rows.extend(one(&target, &[&of_all[..], how].concat())?);
+        rows.extend(run_example(&target, &[&of_all[..], how].concat())?);
     }
-    let table = markdown(&rows);
+    let table = render_markdown(&rows);
     std::fs::write(
         &json,
         serde_json::to_string_pretty(&json!({ "rows": rows }))?,
@@ -77,7 +77,7 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
 }
 
 /// The rows of one run of the example.
-fn one(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
+fn run_example(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     eprintln!("clients {}", args.join(" "));
     let dir = target.join(format!("bench/clients-{}", std::process::id()));
     let mut command = Command::new(target.join("release/examples/clients"));
@@ -98,11 +98,11 @@ fn one(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
         .collect()
 }
 
-fn number(row: &Value, name: &str) -> f64 {
+fn number_at(row: &Value, name: &str) -> f64 {
     row[name].as_f64().unwrap_or(f64::NAN)
 }
 
-fn markdown(rows: &[Value]) -> String {
+fn render_markdown(rows: &[Value]) -> String {
     let mut out = String::from(
         "| committing | operations/s | batches/s | processors of the server | load |\n|---|---:|---:|---:|---|\n",
     );
@@ -123,15 +123,15 @@ fn markdown(rows: &[Value]) -> String {
             "empty files"
         };
         let (ops, batches) = (
-            number(row, "ops_per_second"),
-            number(row, "batches_per_second"),
+            number_at(row, "ops_per_second"),
+            number_at(row, "batches_per_second"),
         );
         let _ = writeln!(
             out,
             "| clients: {}; a batch: {} {what} | {ops:.0} | {batches:.0} | {:.2} | {} |",
             row["clients"],
             row["files"],
-            number(row, "server_processors"),
+            number_at(row, "server_processors"),
             load(row)
         );
     }
@@ -155,17 +155,17 @@ fn markdown(rows: &[Value]) -> String {
             } else {
                 ""
             },
-            number(row, "requests_per_second"),
-            number(row, "p50_ms"),
-            number(row, "p99_ms"),
-            number(row, "flush_p50_ms"),
-            number(row, "flush_p99_ms"),
+            number_at(row, "requests_per_second"),
+            number_at(row, "p50_ms"),
+            number_at(row, "p99_ms"),
+            number_at(row, "flush_p50_ms"),
+            number_at(row, "flush_p99_ms"),
             row["late"],
             row["refused"],
-            number(row, "pulls_per_second"),
-            number(row, "states_per_second"),
-            number(row, "server_processors"),
-            number(row, "server_resident") / 1048576.0,
+            number_at(row, "pulls_per_second"),
+            number_at(row, "states_per_second"),
+            number_at(row, "server_processors"),
+            number_at(row, "server_resident") / 1048576.0,
             load(row)
         );
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan: Plan = parse(&["--clients", "8", "--seconds", "5"]).unwrap();
+        let plan: ClientsArguments = parse(&["--clients", "8", "--seconds", "5"]).unwrap();
         assert_eq!((plan.clients, plan.seconds), (8, 5));
         for refused in [
             &["--clients", "3"][..],
@@ -187,7 +187,7 @@ mod tests {
             &["--seconds"],
             &["--fast"],
         ] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<ClientsArguments>(refused).is_err(), "{refused:?}");
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let commits = json!({"kind": "commits", "clients": 8, "files": 100, "with_content": false, "ops_per_second": 5000.4,
             "batches_per_second": 25.0, "server_processors": 0.5, "load": "1.5 1 1"});
         let clients = json!({"kind": "clients", "clients": 1000, "volumes": 250, "everything": true, "p50_ms": 0.8, "late": 3, "load": "2.5 1"});
-        let table = markdown(&[commits, clients]);
+        let table = render_markdown(&[commits, clients]);
         assert!(
             table.contains("| clients: 8; a batch: 100 empty files | 5000 | 25 | 0.50 | 1.5 |"),
             "{table}"

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 /// Runs whole clients and a server in one process, under seeds.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct SimArguments {
     /// How many seeds of each stage
     #[arg(long, value_name = "N", default_value = "1000")]
     seeds: u64,
@@ -18,10 +18,10 @@ pub(crate) struct Plan {
     seed: Option<u64>,
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let Plan { seeds, seed } = *plan;
-    let mut command = crate::cargo();
-    command.current_dir(crate::root()).args([
+pub(crate) fn run(plan: &SimArguments) -> Result<bool> {
+    let SimArguments { seeds, seed } = *plan;
+    let mut command = crate::cargo_command();
+    command.current_dir(crate::workspace_root()).args([
         "test",
         "--release",
         "-p",
@@ -46,14 +46,14 @@ mod tests {
     #[test]
     fn arguments_say_one_seed_or_how_many() {
         let asked = |args: &[&str]| {
-            let plan: Plan = parse(args).unwrap();
+            let plan: SimArguments = parse(args).unwrap();
             (plan.seeds, plan.seed)
         };
         assert_eq!(asked(&[]), (1_000, None));
         assert_eq!(asked(&["--seeds", "7"]), (7, None));
         assert_eq!(asked(&["--seed", "0"]), (1_000, Some(0)));
         for refused in [&["--seeds"][..], &["--fast"]] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<SimArguments>(refused).is_err(), "{refused:?}");
         }
     }
 }

@@ -37,10 +37,10 @@ mod times;
 mod verdict;
 
 use anyhow::{Context as _, Result};
-use attempt::Rooms;
-use killed::Claim;
-use programs::Program;
-use runner::{Limits, Runner};
+use attempt::RunDirectories;
+use killed::DirectoryClaim;
+use programs::TestProgram;
+use runner::{ProgramRunner, RunLimits};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -55,13 +55,13 @@ use std::time::Duration;
 const LANES: usize = 2;
 
 /// How long things may take: in the short form, and in the long one.
-const LIMITS: [Limits; 2] = [
-    Limits {
+const LIMITS: [RunLimits; 2] = [
+    RunLimits {
         program: Duration::from_secs(10 * 60),
         total: Duration::from_secs(60 * 60),
         grace: Duration::from_secs(2),
     },
-    Limits {
+    RunLimits {
         program: Duration::from_secs(12 * 3600),
         total: Duration::from_secs(96 * 3600),
         grace: Duration::from_secs(2),
@@ -70,7 +70,7 @@ const LIMITS: [Limits; 2] = [
 
 /// Installs what the tests need, builds and runs every test.
 #[derive(Debug, Default, PartialEq, Eq, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct TestArguments {
     /// Only tests with this in their names
     filter: Option<String>,
     /// Tests that have a long form run it, in release builds and one after the other: hours
@@ -78,46 +78,51 @@ pub(crate) struct Plan {
     is_long: bool,
 }
 
-impl Plan {
+impl TestArguments {
     fn profile(&self) -> Option<&'static str> {
         self.is_long.then_some("--release")
     }
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
+pub(crate) fn run(plan: &TestArguments) -> Result<bool> {
     let target = target_directory()?;
     let tools = target.join("tools");
     needs::install_packages()?;
     needs::install_tools(&tools)?;
     needs::mount_fuse_control();
-    let mut programs = programs::build(plan)?;
-    programs.push(Program::docs(plan));
+    let mut programs = programs::build_all(plan)?;
+    programs.push(TestProgram::doc_examples(plan));
 
-    let rooms = rooms(&target)?;
-    let claim = Claim::on(&rooms.large)?;
-    for dead in claim.clean(&rooms)? {
+    let rooms = run_directories(&target)?;
+    let claim = DirectoryClaim::claim_dir(&rooms.large)?;
+    for dead in claim.clean_dead_runs(&rooms)? {
         println!("left behind by a run that was killed: {dead}");
     }
-    let runner = runner(plan, &target, &tools, rooms)?;
+    let runner = make_runner(plan, &target, &tools, rooms)?;
     let summary = runner.run_all(&programs);
-    println!("\n{}", summary.report());
+    println!("\n{}", summary.to_report());
     std::io::stdout().flush()?;
     Ok(summary.is_good())
 }
 
 /// Returns where programs get their directories.
-fn rooms(target: &Path) -> Result<Rooms> {
+fn run_directories(target: &Path) -> Result<RunDirectories> {
     // On a disk also where /tmp is memory.
     let open = Some(PathBuf::from("/var/tmp"))
         .filter(|dir| dir.is_dir())
         .unwrap_or_else(std::env::temp_dir);
     let large = target.join("tmp");
     std::fs::create_dir_all(&large).with_context(|| large.display().to_string())?;
-    Ok(Rooms { open, large })
+    Ok(RunDirectories { open, large })
 }
 
 /// Everything that is the same for all programs.
-fn runner(plan: &Plan, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runner> {
+fn make_runner(
+    plan: &TestArguments,
+    target: &Path,
+    tools: &Path,
+    rooms: RunDirectories,
+) -> Result<ProgramRunner> {
     let kept = target.join("test-output");
     let _ = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
@@ -135,24 +140,24 @@ fn runner(plan: &Plan, target: &Path, tools: &Path, rooms: Rooms) -> Result<Runn
         env.push(("TEAL_LONG", "1".into()));
         args.push("--test-threads=1".to_owned());
     }
-    Ok(Runner {
+    Ok(ProgramRunner {
         limits: LIMITS[usize::from(plan.is_long)],
-        start: bounded::now(),
+        start: bounded::time_since_boot(),
         env,
         filter: plan.filter.clone().into_iter().collect(),
         args,
-        rooms,
+        directories: rooms,
         kept,
         is_shown: true,
         lanes: if plan.is_long { 1 } else { LANES },
         stop,
-        beside: RwLock::default(),
+        running_lock: RwLock::default(),
     })
 }
 
 pub(crate) fn target_directory() -> Result<PathBuf> {
-    let out = crate::cargo()
-        .current_dir(crate::root())
+    let out = crate::cargo_command()
+        .current_dir(crate::workspace_root())
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .stderr(Stdio::inherit())
         .output()
@@ -172,15 +177,21 @@ mod tests {
 
     #[test]
     fn arguments_say_what_runs() {
-        assert_eq!(parse::<Plan>(&[]).unwrap(), Plan::default());
-        let plan = |is_long| Plan {
+        assert_eq!(
+            parse::<TestArguments>(&[]).unwrap(),
+            TestArguments::default()
+        );
+        let plan = |is_long| TestArguments {
             filter: Some("fsx".to_owned()),
             is_long,
         };
-        assert_eq!(parse::<Plan>(&["fsx"]).unwrap(), plan(false));
-        assert_eq!(parse::<Plan>(&["--long", "fsx"]).unwrap(), plan(true));
+        assert_eq!(parse::<TestArguments>(&["fsx"]).unwrap(), plan(false));
+        assert_eq!(
+            parse::<TestArguments>(&["--long", "fsx"]).unwrap(),
+            plan(true)
+        );
         for refused in [&["--short"][..], &["fsx", "pjdfs"]] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<TestArguments>(refused).is_err(), "{refused:?}");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod figures;
 mod layers;
-mod rooms;
+mod manifests;
 mod sources;
 
 use anyhow::{Context as _, Result};
@@ -49,7 +49,7 @@ impl fmt::Display for Finding {
 
 /// Checks what the compiler cannot: layers, sizes, names, words.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct TidyArguments {
     /// Prints the figures of the chapter *Words*, for each crate and in sum.
     #[arg(long)]
     figures: bool,
@@ -59,18 +59,18 @@ pub(crate) struct Plan {
 }
 
 /// Checks every rule.
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
+pub(crate) fn run(plan: &TidyArguments) -> Result<bool> {
     let mode = match (plan.figures, plan.write) {
         (false, _) => FiguresMode::Check,
         (true, false) => FiguresMode::Print,
         (true, true) => FiguresMode::PrintAndWrite,
     };
-    let root = crate::root();
+    let root = crate::workspace_root();
     let mut findings = sources::check_tree(root)?;
     findings.extend(figures::check_tree(root, mode)?);
-    let rooms = rooms::read(&metadata(root)?, root)?;
-    findings.extend(layers::check(&rooms));
-    findings.extend(rooms::check(
+    let rooms = manifests::read_manifests(&cargo_metadata(root)?, root)?;
+    findings.extend(layers::check_layers(&rooms));
+    findings.extend(manifests::check_manifests(
         &rooms,
         std::fs::read_to_string(root.join("ARCHITECTURE.md"))
             .ok()
@@ -83,8 +83,8 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-fn metadata(root: &Path) -> Result<Value> {
-    let out = crate::cargo()
+fn cargo_metadata(root: &Path) -> Result<Value> {
+    let out = crate::cargo_command()
         .current_dir(root)
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .stderr(std::process::Stdio::inherit())

@@ -9,7 +9,7 @@
 
 use crate::error::ChunkError;
 use crate::format::chunk::{self, ChunkHeader};
-use crate::index::Half;
+use crate::index::ChunkIdPrefix;
 use crate::limits::CHUNK_MAX;
 use crate::pack::PackBuilder;
 use crate::packs::Pack;
@@ -23,74 +23,83 @@ use teal_types::ChunkId;
 
 /// How the put of one pack has ended, once it has.
 #[derive(Debug, Default)]
-struct Flight(OnceLock<Result<(), ChunkError>>);
+struct PutOutcome(OnceLock<Result<(), ChunkError>>);
 
 /// A pack that is not durable yet.
-struct Pending {
-    halves: BTreeSet<Half>,
-    flight: Arc<Flight>,
+struct UnstoredPack {
+    chunks: BTreeSet<ChunkIdPrefix>,
+    outcome: Arc<PutOutcome>,
 }
 
 #[derive(Default)]
-struct Filling {
-    open: Option<(PackBuilder, Pending)>,
+struct WriterState {
+    open: Option<(PackBuilder, UnstoredPack)>,
     /// Being put, by the thread that has sealed it.
-    sealed: Option<Pending>,
+    sealed: Option<UnstoredPack>,
 }
 
-impl Filling {
+impl WriterState {
     /// The pack that this chunk is on its way in.
-    fn flight_of(&self, half: &Half) -> Option<&Arc<Flight>> {
+    fn put_of(&self, half: &ChunkIdPrefix) -> Option<&Arc<PutOutcome>> {
         let mut pending = self
             .sealed
             .iter()
             .chain(self.open.iter().map(|(_, pending)| pending));
         pending
-            .find(|pending| pending.halves.contains(half))
-            .map(|pending| &pending.flight)
+            .find(|pending| pending.chunks.contains(half))
+            .map(|pending| &pending.outcome)
     }
 }
 
 /// The pack being filled, for all batches.
 #[derive(Default)]
-pub(crate) struct Writer {
-    filling: Mutex<Filling>,
+pub(crate) struct PackWriter {
+    filling: Mutex<WriterState>,
     /// Told whenever a put has ended.
     ended: Condvar,
 }
 
-impl Writer {
+impl PackWriter {
     /// Takes a chunk into the open pack; `None` if the store has it already.
-    fn add(&self, store: &ChunkStore, header: &ChunkHeader, encoded: &[u8]) -> Option<Arc<Flight>> {
-        let half = Half::of(&header.id);
+    fn add_chunk(
+        &self,
+        store: &ChunkStore,
+        header: &ChunkHeader,
+        encoded: &[u8],
+    ) -> Option<Arc<PutOutcome>> {
+        let half = ChunkIdPrefix::from_id(&header.id);
         let mut filling = self.filling.lock();
         loop {
-            if store.0.state.read().has(&half) {
+            if store.0.state.read().has_chunk(&half) {
                 return None;
             }
-            if let Some(flight) = filling.flight_of(&half) {
+            if let Some(flight) = filling.put_of(&half) {
                 return Some(Arc::clone(flight));
             }
             let (builder, pending) = filling.open.get_or_insert_with(|| {
                 (
                     store.new_pack(),
-                    Pending {
-                        halves: BTreeSet::new(),
-                        flight: Arc::default(),
+                    UnstoredPack {
+                        chunks: BTreeSet::new(),
+                        outcome: Arc::default(),
                     },
                 )
             });
             if builder.has_room(encoded.len(), store.0.pack_target) {
                 builder.append(header, encoded);
-                pending.halves.insert(half);
-                return Some(Arc::clone(&pending.flight));
+                pending.chunks.insert(half);
+                return Some(Arc::clone(&pending.outcome));
             }
             self.put_or_wait(store, &mut filling);
         }
     }
 
     /// Waits until this pack is durable, putting it if nobody does.
-    fn settle(&self, store: &ChunkStore, flight: &Flight) -> Result<(), ChunkError> {
+    fn wait_until_durable(
+        &self,
+        store: &ChunkStore,
+        flight: &PutOutcome,
+    ) -> Result<(), ChunkError> {
         let mut filling = self.filling.lock();
         loop {
             if let Some(outcome) = flight.0.get() {
@@ -101,7 +110,7 @@ impl Writer {
     }
 
     /// Puts the open pack, or waits for the end of the put that is going on.
-    fn put_or_wait(&self, store: &ChunkStore, filling: &mut MutexGuard<'_, Filling>) {
+    fn put_or_wait(&self, store: &ChunkStore, filling: &mut MutexGuard<'_, WriterState>) {
         if filling.sealed.is_some() {
             self.ended.wait(filling);
             return;
@@ -109,18 +118,18 @@ impl Writer {
         let Some((builder, pending)) = filling.open.take() else {
             return;
         };
-        let flight = Arc::clone(&pending.flight);
+        let flight = Arc::clone(&pending.outcome);
         filling.sealed = Some(pending);
-        let outcome = MutexGuard::unlocked(filling, || put(store, builder));
+        let outcome = MutexGuard::unlocked(filling, || put_and_register(store, builder));
         filling.sealed = None;
         flight.0.set(outcome).expect("a pack is put once");
         self.ended.notify_all();
     }
 }
 
-fn put(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
+fn put_and_register(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
     if bug(Bug::HadTooEarly) || bug(Bug::FailedPutForgotten) {
-        let id = builder.pack();
+        let id = builder.pack_id();
         let (bytes, entries) = builder.clone().finish();
         let pack = Pack {
             id,
@@ -128,7 +137,7 @@ fn put(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
             seen: store.now(),
             whole: true,
         };
-        store.0.state.write().register(pack, &entries);
+        store.0.state.write().register_pack(pack, &entries);
         let outcome = store.put_pack(builder).map(drop);
         return if bug(Bug::FailedPutForgotten) {
             Ok(())
@@ -137,19 +146,19 @@ fn put(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
         };
     }
     let (pack, entries) = store.put_pack(builder)?;
-    store.0.state.write().register(pack, &entries);
+    store.0.state.write().register_pack(pack, &entries);
     Ok(())
 }
 
 /// Chunks that become durable together. Dropped without [`commit`](Self::commit), it promises
 /// nothing; its chunks may be stored or not.
-pub struct Batch {
+pub struct ChunkBatch {
     store: ChunkStore,
     pin: Pin,
-    flights: Vec<Arc<Flight>>,
+    puts: Vec<Arc<PutOutcome>>,
 }
 
-impl std::fmt::Debug for Batch {
+impl std::fmt::Debug for ChunkBatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch")
             .field("pin", &self.pin)
@@ -162,12 +171,12 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`ChunkError::ReadOnly`].
-    pub fn batch(&self) -> Result<Batch, ChunkError> {
-        self.writable()?;
-        Ok(Batch {
+    pub fn begin_batch(&self) -> Result<ChunkBatch, ChunkError> {
+        self.check_writable()?;
+        Ok(ChunkBatch {
             store: self.clone(),
-            pin: Pin::none(self),
-            flights: Vec::new(),
+            pin: Pin::empty(self),
+            puts: Vec::new(),
         })
     }
 
@@ -179,7 +188,7 @@ impl ChunkStore {
         &self,
         chunks: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(Vec<ChunkId>, Pin), ChunkError> {
-        let mut batch = self.batch()?;
+        let mut batch = self.begin_batch()?;
         let ids = chunks
             .into_iter()
             .map(|content| batch.add(content))
@@ -188,7 +197,7 @@ impl ChunkStore {
     }
 }
 
-impl Batch {
+impl ChunkBatch {
     /// Adds a chunk and names it. Waits while two packs are full and the shelf is slow.
     ///
     /// # Errors
@@ -199,33 +208,36 @@ impl Batch {
                 bytes: content.len(),
             });
         }
-        let chunk = self.store.0.domain.name(content);
-        let half = Half::of(&chunk);
-        self.store.0.counters.add(content.len());
+        let chunk = self.store.0.domain.name_content(content);
+        let half = ChunkIdPrefix::from_id(&chunk);
+        self.store.0.counters.count_added(content.len());
         let is_here = {
             let mut state = self.store.0.state.write();
             self.pin.add(half, &mut state)?;
-            state.has(&half)
+            state.has_chunk(&half)
         };
         let flight = if is_here {
             None
         } else {
-            let encoded = chunk::encode(chunk, content);
+            let encoded = chunk::encode_chunk(chunk, content);
             let header =
                 ChunkHeader::decode(&encoded).expect("what was encoded just now can be read");
-            self.store.0.writer.add(&self.store, &header, &encoded)
+            self.store
+                .0
+                .writer
+                .add_chunk(&self.store, &header, &encoded)
         };
         match flight {
-            None => self.store.0.counters.hit(),
+            None => self.store.0.counters.count_hit(),
             // The last one or two packs: chunks of one batch go where chunks went just before.
             Some(flight)
                 if self
-                    .flights
+                    .puts
                     .iter()
                     .rev()
                     .take(2)
                     .any(|known| Arc::ptr_eq(known, &flight)) => {}
-            Some(flight) => self.flights.push(flight),
+            Some(flight) => self.puts.push(flight),
         }
         Ok(chunk)
     }
@@ -236,8 +248,11 @@ impl Batch {
     /// The shelf's, if a pack could not be put: its chunks must be added again, in a new batch;
     /// nothing says they are here.
     pub fn commit(self) -> Result<Pin, ChunkError> {
-        for flight in &self.flights {
-            self.store.0.writer.settle(&self.store, flight)?;
+        for flight in &self.puts {
+            self.store
+                .0
+                .writer
+                .wait_until_durable(&self.store, flight)?;
         }
         Ok(self.pin)
     }

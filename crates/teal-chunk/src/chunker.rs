@@ -18,13 +18,13 @@ use std::ops::Range;
 
 /// How large chunks are, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct ChunkSizes {
     min: usize,
     avg: usize,
     max: usize,
 }
 
-impl Sizes {
+impl ChunkSizes {
     /// 64 KiB at least, 256 KiB wanted, 1 MiB at most. Every client of a volume uses the same, or
     /// nothing would be found again.
     pub const DEFAULT: Self = Self {
@@ -59,14 +59,14 @@ impl Sizes {
     }
 }
 
-impl Default for Sizes {
+impl Default for ChunkSizes {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
 /// The chunks of `content`, as ranges that follow one another; none for no content.
-pub fn cuts(content: &[u8], sizes: Sizes) -> impl Iterator<Item = Range<usize>> + '_ {
+pub fn chunk_ranges(content: &[u8], sizes: ChunkSizes) -> impl Iterator<Item = Range<usize>> + '_ {
     let cutter = FastCDC::new(content, sizes.min, sizes.avg, sizes.max);
     cutter.map(|chunk| chunk.offset..chunk.offset + chunk.length)
 }
@@ -75,19 +75,19 @@ pub fn cuts(content: &[u8], sizes: Sizes) -> impl Iterator<Item = Range<usize>> 
 #[derive(Debug)]
 pub struct ChunkStream<R> {
     source: R,
-    sizes: Sizes,
+    sizes: ChunkSizes,
     /// Read and not yet given out.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     ended: bool,
 }
 
 impl<R: Read> ChunkStream<R> {
     /// The chunks of what `source` gives until its end.
-    pub fn new(source: R, sizes: Sizes) -> Self {
+    pub fn new(source: R, sizes: ChunkSizes) -> Self {
         Self {
             source,
             sizes,
-            held: Vec::with_capacity(sizes.max),
+            buffered: Vec::with_capacity(sizes.max),
             ended: false,
         }
     }
@@ -97,15 +97,15 @@ impl<R: Read> ChunkStream<R> {
         &mut self.source
     }
 
-    fn fill(&mut self) -> io::Result<()> {
-        while !self.ended && self.held.len() < self.sizes.max {
-            let room = self.sizes.max - self.held.len();
+    fn fill_buffer(&mut self) -> io::Result<()> {
+        while !self.ended && self.buffered.len() < self.sizes.max {
+            let room = self.sizes.max - self.buffered.len();
             // `Take` retries interrupted reads and keeps what was read before an error.
             self.ended = self
                 .source
                 .by_ref()
                 .take(room as u64)
-                .read_to_end(&mut self.held)?
+                .read_to_end(&mut self.buffered)?
                 < room;
         }
         Ok(())
@@ -118,15 +118,15 @@ impl<R: Read> Iterator for ChunkStream<R> {
     type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Err(e) = self.fill() {
+        if let Err(e) = self.fill_buffer() {
             return Some(Err(e));
         }
-        let cut = self.sizes.first_cut(&self.held);
+        let cut = self.sizes.first_cut(&self.buffered);
         if cut == 0 {
             return None;
         }
-        let chunk = self.held[..cut].to_vec();
-        self.held.drain(..cut);
+        let chunk = self.buffered[..cut].to_vec();
+        self.buffered.drain(..cut);
         Some(Ok(chunk))
     }
 }

@@ -26,10 +26,10 @@
 
 use crate::error::ChunkError;
 use crate::format::{PackId, chunk, table};
-use crate::index::{Half, Slot};
+use crate::index::{ChunkIdPrefix, PackSlot};
 use crate::limits::PROBLEMS_MAX;
 use crate::seeded::{Bug, bug};
-use crate::store::{ChunkStore, State};
+use crate::store::{ChunkStore, ChunkTables};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use teal_types::ChunkId;
@@ -37,18 +37,18 @@ use teal_types::ChunkId;
 mod sweep;
 
 /// Chunks marked under one lock.
-const MARKED_AT_ONCE: usize = 1024;
+const MARK_BATCH: usize = 1024;
 /// Small packs, of less than a quarter of the target, are merged when there are so many: each merge
 /// leaves at most a quarter of them.
-const SMALL_MERGED: usize = 8;
+const SMALL_PACKS_MIN: usize = 8;
 /// Small packs of about the same size are merged when there are so many.
-const SCATTERED: usize = 16;
+const SCATTERED_PACKS_MIN: usize = 16;
 /// Sizes that differ by less than so many bits are about the same.
 const SIZE_BITS: u32 = 3;
 
 /// What a collection has done and found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct CollectionReport {
     /// Packs removed because nothing lived in them.
     pub dead_packs: usize,
     /// Packs removed after what lived in them had been moved.
@@ -72,7 +72,7 @@ pub struct Collected {
 
 /// What a sweep keeps of the packs it takes up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keeps {
+enum RetentionRule {
     /// Whatever is in them.
     Everything,
     /// What is marked; packs that are young after this time are left alone.
@@ -80,30 +80,30 @@ enum Keeps {
 }
 
 /// Ends the collection when dropped.
-struct Running(ChunkStore);
+struct CollectionGuard(ChunkStore);
 
-impl Drop for Running {
+impl Drop for CollectionGuard {
     fn drop(&mut self) {
         self.0.0.state.write().collecting = false;
     }
 }
 
 /// A collection that is being told what lives.
-pub struct Marking {
-    running: Running,
+pub struct MarkPhase {
+    running: CollectionGuard,
     /// Packs in which something was put, or said to be, after this time stay.
     since: Duration,
     /// Packs from this order on came after the beginning.
     until: u64,
-    report: Collected,
+    report: CollectionReport,
 }
 
 /// A collection that removes what is dead.
-pub struct Sweep {
-    running: Running,
-    todo: VecDeque<Slot>,
-    keeps: Keeps,
-    report: Collected,
+pub struct SweepPhase {
+    running: CollectionGuard,
+    todo: VecDeque<PackSlot>,
+    keeps: RetentionRule,
+    report: CollectionReport,
 }
 
 impl ChunkStore {
@@ -112,10 +112,10 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`ChunkError::Collecting`], [`ChunkError::ReadOnly`].
-    pub fn collect(&self, grace: Duration) -> Result<Marking, ChunkError> {
+    pub fn begin_collection(&self, grace: Duration) -> Result<MarkPhase, ChunkError> {
         // What came at the end of the grace may go.
         let since = self.now().checked_sub(grace);
-        self.collect_before(since)
+        self.begin_collection_before(since)
     }
 
     /// The same: packs in which something was put, or said to be here, after `since` stay. `None`:
@@ -123,15 +123,18 @@ impl ChunkStore {
     ///
     /// # Errors
     /// As [`collect`](Self::collect).
-    pub fn collect_before(&self, since: Option<Duration>) -> Result<Marking, ChunkError> {
-        self.writable()?;
+    pub fn begin_collection_before(
+        &self,
+        since: Option<Duration>,
+    ) -> Result<MarkPhase, ChunkError> {
+        self.check_writable()?;
         let mut state = self.0.state.write();
         if state.collecting {
             return Err(ChunkError::Collecting);
         }
         state.collecting = true;
         state.index.values_mut().for_each(|known| known.unmark());
-        let pinned: Vec<Half> = state.pins.iter().copied().collect();
+        let pinned: Vec<ChunkIdPrefix> = state.pins.iter().copied().collect();
         for half in pinned
             .iter()
             .filter(|_| !bug(Bug::PinNotMarked) && !bug(Bug::PinsIgnored))
@@ -150,17 +153,17 @@ impl ChunkStore {
         };
         drop(state);
         let since = since.unwrap_or_default();
-        Ok(Marking {
-            running: Running(self.clone()),
+        Ok(MarkPhase {
+            running: CollectionGuard(self.clone()),
             since,
             until,
-            report: Collected::default(),
+            report: CollectionReport::default(),
         })
     }
 
     /// Returns whether there are so many small packs that a merge would leave fewer.
     pub fn is_scattered(&self) -> bool {
-        !scattered(&self.0.state.read(), self.0.pack_target).is_empty()
+        !scattered_packs(&self.0.state.read(), self.0.pack_target).is_empty()
     }
 
     /// Begins to put the content of many small packs into fewer; nothing of it is lost, whether
@@ -168,36 +171,36 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`ChunkError::Collecting`], [`ChunkError::ReadOnly`].
-    pub fn merge(&self) -> Result<Sweep, ChunkError> {
-        self.writable()?;
+    pub fn begin_merge(&self) -> Result<SweepPhase, ChunkError> {
+        self.check_writable()?;
         let mut state = self.0.state.write();
         if state.collecting {
             return Err(ChunkError::Collecting);
         }
         state.collecting = true;
-        let todo = scattered(&state, self.0.pack_target);
+        let todo = scattered_packs(&state, self.0.pack_target);
         drop(state);
-        Ok(Sweep {
-            running: Running(self.clone()),
+        Ok(SweepPhase {
+            running: CollectionGuard(self.clone()),
             todo,
-            keeps: Keeps::Everything,
-            report: Collected::default(),
+            keeps: RetentionRule::Everything,
+            report: CollectionReport::default(),
         })
     }
 }
 
-impl Marking {
+impl MarkPhase {
     /// These chunks live.
-    pub fn mark(&mut self, live: impl IntoIterator<Item = ChunkId>) {
+    pub fn mark_live(&mut self, live: impl IntoIterator<Item = ChunkId>) {
         let mut live = live.into_iter();
         loop {
-            let some: Vec<ChunkId> = live.by_ref().take(MARKED_AT_ONCE).collect();
+            let some: Vec<ChunkId> = live.by_ref().take(MARK_BATCH).collect();
             if some.is_empty() {
                 return;
             }
             let mut state = self.running.0.0.state.write();
             for chunk in some {
-                match state.index.get_mut(&Half::of(&chunk)) {
+                match state.index.get_mut(&ChunkIdPrefix::from_id(&chunk)) {
                     Some(known) => known.mark(),
                     None => {
                         self.report.missing_count += 1;
@@ -212,27 +215,27 @@ impl Marking {
 
     /// Every live chunk has been marked: what is not is dead. Plans what to do; nothing is removed
     /// yet.
-    pub fn sweep(self) -> Sweep {
+    pub fn begin_sweep(self) -> SweepPhase {
         let Self {
             running,
             since,
             until,
             report,
         } = self;
-        let todo = plan(&running.0, since, until);
-        Sweep {
+        let todo = plan_sweep(&running.0, since, until);
+        SweepPhase {
             running,
             todo,
-            keeps: Keeps::Marked(since),
+            keeps: RetentionRule::Marked(since),
             report,
         }
     }
 }
 
 /// The packs worth a step: dead ones, then the least alive, then small ones if there are many.
-fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
+fn plan_sweep(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<PackSlot> {
     let state = store.0.state.read();
-    let mut live = vec![0_u64; state.packs.slots()];
+    let mut live = vec![0_u64; state.packs.slot_count()];
     for (half, known) in state.index.iter() {
         if known.is_marked() || state.pins.contains(half) {
             let place = known.place();
@@ -256,7 +259,7 @@ fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
             small.push((pack.bytes, pack.id, slot));
         }
     }
-    if small.len() < SMALL_MERGED {
+    if small.len() < SMALL_PACKS_MIN {
         small.clear();
     }
     worst.sort_unstable();
@@ -271,8 +274,8 @@ fn plan(store: &ChunkStore, since: Duration, until: u64) -> VecDeque<Slot> {
 /// The small packs of which there are many of about the same size, the smallest first. Only those
 /// of one size are merged, so that what is merged once is not written again with each small pack
 /// that comes.
-fn scattered(state: &State, target: usize) -> VecDeque<Slot> {
-    let mut of_size: BTreeMap<u32, Vec<(u64, PackId, Slot)>> = BTreeMap::new();
+fn scattered_packs(state: &ChunkTables, target: usize) -> VecDeque<PackSlot> {
+    let mut of_size: BTreeMap<u32, Vec<(u64, PackId, PackSlot)>> = BTreeMap::new();
     let small = target as u64 / 4;
     for (slot, pack) in state
         .packs
@@ -287,14 +290,14 @@ fn scattered(state: &State, target: usize) -> VecDeque<Slot> {
     }
     let mut many: Vec<_> = of_size
         .into_values()
-        .filter(|packs| packs.len() >= SCATTERED)
+        .filter(|packs| packs.len() >= SCATTERED_PACKS_MIN)
         .flatten()
         .collect();
     many.sort_unstable();
     many.into_iter().map(|(_, _, slot)| slot).collect()
 }
 
-impl std::fmt::Debug for Marking {
+impl std::fmt::Debug for MarkPhase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Marking")
             .field("since", &self.since)
@@ -302,7 +305,7 @@ impl std::fmt::Debug for Marking {
     }
 }
 
-impl std::fmt::Debug for Sweep {
+impl std::fmt::Debug for SweepPhase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sweep")
             .field("left", &self.todo.len())

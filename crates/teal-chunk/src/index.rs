@@ -18,26 +18,26 @@ const PARTS: usize = 64;
 /// A collection has found the chunk alive.
 const MARKED: u32 = 1 << 31;
 /// Reading the chunk has found damage.
-const BAD: u32 = 1 << 30;
+const DAMAGED: u32 = 1 << 30;
 
 /// The half of a name that is kept in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Half([u8; 16]);
+pub(crate) struct ChunkIdPrefix([u8; 16]);
 
-impl Half {
-    pub(crate) fn of(id: &ChunkId) -> Self {
+impl ChunkIdPrefix {
+    pub(crate) fn from_id(id: &ChunkId) -> Self {
         Self(*id.get().first_chunk().expect("a name has 32 bytes"))
     }
 }
 
 /// A pack's place in the store's table of packs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Slot(pub(crate) u32);
+pub(crate) struct PackSlot(pub(crate) u32);
 
 /// Where a chunk lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) slot: Slot,
+pub(crate) struct ChunkPlace {
+    pub(crate) slot: PackSlot,
     /// Of the chunk's header.
     pub(crate) offset: u32,
     /// Bytes of its payload.
@@ -46,34 +46,37 @@ pub(crate) struct Place {
 
 /// What the index keeps of a chunk.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
-    slot: Slot,
+pub(crate) struct IndexEntry {
+    slot: PackSlot,
     offset: u32,
     /// Bytes of payload (at most 4 MiB) and the two flags.
     stored: u32,
 }
 
-impl Known {
-    pub(crate) fn new(place: Place) -> Self {
-        debug_assert!(place.stored < BAD, "a payload is at most CHUNK_MAX long");
+impl IndexEntry {
+    pub(crate) fn new(place: ChunkPlace) -> Self {
+        debug_assert!(
+            place.stored < DAMAGED,
+            "a payload is at most CHUNK_MAX long"
+        );
         Self {
             slot: place.slot,
             offset: place.offset,
             stored: place.stored,
         }
     }
-    pub(crate) fn place(self) -> Place {
-        Place {
+    pub(crate) fn place(self) -> ChunkPlace {
+        ChunkPlace {
             slot: self.slot,
             offset: self.offset,
-            stored: self.stored & !(MARKED | BAD),
+            stored: self.stored & !(MARKED | DAMAGED),
         }
     }
     pub(crate) fn is_marked(self) -> bool {
         self.stored & MARKED != 0
     }
-    pub(crate) fn is_bad(self) -> bool {
-        self.stored & BAD != 0
+    pub(crate) fn is_damaged(self) -> bool {
+        self.stored & DAMAGED != 0
     }
     pub(crate) fn mark(&mut self) {
         self.stored |= MARKED;
@@ -81,11 +84,11 @@ impl Known {
     pub(crate) fn unmark(&mut self) {
         self.stored &= !MARKED;
     }
-    pub(crate) fn spoil(&mut self) {
-        self.stored |= BAD;
+    pub(crate) fn mark_damaged(&mut self) {
+        self.stored |= DAMAGED;
     }
     /// The chunk lies elsewhere now; its mark stays.
-    pub(crate) fn moved(&mut self, place: Place) {
+    pub(crate) fn set_place(&mut self, place: ChunkPlace) {
         *self = Self {
             stored: place.stored | self.stored & MARKED,
             ..Self::new(place)
@@ -94,9 +97,9 @@ impl Known {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Keyed([u64; 2]);
+pub(crate) struct KeyedHashBuilder([u64; 2]);
 
-impl Keyed {
+impl KeyedHashBuilder {
     /// `seed` is random and kept from clients.
     pub(crate) fn new(seed: [u8; 16]) -> Self {
         let (keys, _) = seed.as_chunks::<8>();
@@ -104,7 +107,7 @@ impl Keyed {
     }
 }
 
-impl BuildHasher for Keyed {
+impl BuildHasher for KeyedHashBuilder {
     type Hasher = SipHasher13;
     fn build_hasher(&self) -> SipHasher13 {
         SipHasher13::new_with_keys(self.0[0], self.0[1])
@@ -114,39 +117,39 @@ impl BuildHasher for Keyed {
 /// Every chunk that can be had, and where.
 #[derive(Debug)]
 pub(crate) struct Index {
-    parts: Vec<HashMap<Half, Known, Keyed>>,
-    keyed: Keyed,
+    parts: Vec<HashMap<ChunkIdPrefix, IndexEntry, KeyedHashBuilder>>,
+    keyed: KeyedHashBuilder,
 }
 
 impl Index {
-    pub(crate) fn new(keyed: Keyed) -> Self {
+    pub(crate) fn new(keyed: KeyedHashBuilder) -> Self {
         Self {
             parts: (0..PARTS).map(|_| HashMap::with_hasher(keyed)).collect(),
             keyed,
         }
     }
 
-    fn part(&self, half: &Half) -> usize {
+    fn part_of(&self, half: &ChunkIdPrefix) -> usize {
         // The upper bits, which the parts do not use for their buckets.
         (self.keyed.hash_one(half) >> 32) as usize % PARTS
     }
 
-    pub(crate) fn get(&self, half: &Half) -> Option<&Known> {
-        self.parts[self.part(half)].get(half)
+    pub(crate) fn get(&self, half: &ChunkIdPrefix) -> Option<&IndexEntry> {
+        self.parts[self.part_of(half)].get(half)
     }
 
-    pub(crate) fn get_mut(&mut self, half: &Half) -> Option<&mut Known> {
-        let part = self.part(half);
+    pub(crate) fn get_mut(&mut self, half: &ChunkIdPrefix) -> Option<&mut IndexEntry> {
+        let part = self.part_of(half);
         self.parts[part].get_mut(half)
     }
 
-    pub(crate) fn insert(&mut self, half: Half, known: Known) {
-        let part = self.part(&half);
+    pub(crate) fn insert(&mut self, half: ChunkIdPrefix, known: IndexEntry) {
+        let part = self.part_of(&half);
         self.parts[part].insert(half, known);
     }
 
-    pub(crate) fn remove(&mut self, half: &Half) {
-        let part = self.part(half);
+    pub(crate) fn remove(&mut self, half: &ChunkIdPrefix) {
+        let part = self.part_of(half);
         self.parts[part].remove(half);
     }
 
@@ -155,11 +158,11 @@ impl Index {
     }
 
     /// In no order that means anything.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Half, &Known)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ChunkIdPrefix, &IndexEntry)> {
         self.parts.iter().flatten()
     }
 
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Known> {
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut IndexEntry> {
         self.parts.iter_mut().flat_map(HashMap::values_mut)
     }
 }

@@ -7,38 +7,38 @@
 //! 3. *Unreachable is not absent*: a pack that cannot be read fails the opening; it is never passed
 //!    over.
 
-use crate::batch::Writer;
-use crate::counters::Counters;
-use crate::domain::Domain;
+use crate::batch::PackWriter;
+use crate::counters::ChunkCounters;
+use crate::domain::DedupDomain;
 use crate::error::ChunkError;
-use crate::format::{Entry, Identity, PackId, header};
-use crate::index::{Index, Keyed};
+use crate::format::{PackId, PackIdentity, TableEntry, header};
+use crate::index::{Index, KeyedHashBuilder};
 use crate::limits::{PACK_MAX, PACK_TARGET, PROBLEMS_MAX};
-use crate::pack::{self, Tail};
-use crate::packs::{Pack, Packs};
-use crate::pin::Pins;
+use crate::pack::{self, PackTail};
+use crate::packs::{Pack, PackTable};
+use crate::pin::PinTable;
 use crate::read::read_table;
-use crate::shelf::directory::Access;
-use crate::shelf::{Item, Shelf};
-use crate::store::{ChunkStore, Inner, State};
+use crate::shelf::directory::AccessMode;
+use crate::shelf::{Shelf, ShelfObject};
+use crate::store::{ChunkStore, ChunkTables, StoreParts};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use teal_env::{Clock, Entropy};
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct ChunkStoreOptions {
     /// Whether anything may be stored and collected.
-    pub access: Access,
+    pub access: AccessMode,
     /// Packs grow to about this many bytes, at most half of [`PACK_MAX`](crate::PACK_MAX).
     pub pack_target: usize,
 }
 
-impl Default for Options {
+impl Default for ChunkStoreOptions {
     /// For writing, packs of [`PACK_TARGET`](crate::PACK_TARGET).
     fn default() -> Self {
         Self {
-            access: Access::Write,
+            access: AccessMode::Write,
             pack_target: PACK_TARGET,
         }
     }
@@ -46,7 +46,7 @@ impl Default for Options {
 
 /// What opening has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opening {
+pub struct ShelfScanReport {
     /// Packs whose table was whole.
     pub packs: usize,
     /// Packs that are cut short or damaged, with how many whole chunks were found in each.
@@ -59,9 +59,9 @@ pub struct Opening {
     pub stranger_count: usize,
 }
 
-enum Found {
-    Whole(Vec<Entry>),
-    Damaged(Vec<Entry>),
+enum PackFinding {
+    Whole(Vec<TableEntry>),
+    Damaged(Vec<TableEntry>),
     Stranger(&'static str),
     OtherKey,
 }
@@ -75,38 +75,38 @@ impl ChunkStore {
     /// [`ChunkError::WrongKey`], [`ChunkError::WrongDomain`], or the shelf's, naming the pack.
     pub fn open(
         shelf: Arc<dyn Shelf>,
-        domain: Domain,
-        options: Options,
+        domain: DedupDomain,
+        options: ChunkStoreOptions,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<(Self, Opening), ChunkError> {
-        let seed = entropy.id();
-        let keyed = Keyed::new(seed);
-        let mut state = State {
+    ) -> Result<(Self, ShelfScanReport), ChunkError> {
+        let seed = entropy.random_id();
+        let keyed = KeyedHashBuilder::new(seed);
+        let mut state = ChunkTables {
             index: Index::new(keyed),
-            packs: Packs::default(),
-            pins: Pins::new(keyed),
+            packs: PackTable::default(),
+            pins: PinTable::new(keyed),
             collecting: false,
         };
-        let mut opening = Opening::default();
+        let mut opening = ShelfScanReport::default();
         let mut other_domain = None;
-        for Item { name, bytes } in shelf.list()? {
-            let Some(id) = PackId::of_object(&name) else {
-                opening.stranger(name, "not a pack by its name");
+        for ShelfObject { name, bytes } in shelf.list_objects()? {
+            let Some(id) = PackId::from_object_name(&name) else {
+                opening.record_stranger(name, "not a pack by its name");
                 continue;
             };
-            let (entries, whole) = match look(&*shelf, &domain, id, bytes)? {
-                Found::Whole(entries) => (entries, true),
-                Found::Damaged(entries) => (entries, false),
-                Found::OtherKey => {
+            let (entries, whole) = match inspect_object(&*shelf, &domain, id, bytes)? {
+                PackFinding::Whole(entries) => (entries, true),
+                PackFinding::Damaged(entries) => (entries, false),
+                PackFinding::OtherKey => {
                     return Err(ChunkError::WrongKey {
                         pack: id,
                         place: shelf.place(),
                     });
                 }
-                Found::Stranger(why) => {
+                PackFinding::Stranger(why) => {
                     other_domain = other_domain.or((why == OTHER_DOMAIN).then_some(id));
-                    opening.stranger(name, why);
+                    opening.record_stranger(name, why);
                     continue;
                 }
             };
@@ -119,11 +119,11 @@ impl ChunkStore {
                 );
                 opening.damaged.push((id, entries.len()));
             }
-            state.register(
+            state.register_pack(
                 Pack {
                     id,
                     bytes,
-                    seen: clock.monotonic(),
+                    seen: clock.monotonic_time(),
                     whole,
                 },
                 &entries,
@@ -135,11 +135,11 @@ impl ChunkStore {
                 place: shelf.place(),
             });
         }
-        let Options {
+        let ChunkStoreOptions {
             access,
             pack_target,
         } = options;
-        let inner = Inner {
+        let inner = StoreParts {
             shelf,
             domain,
             clock,
@@ -147,15 +147,15 @@ impl ChunkStore {
             access,
             pack_target: pack_target.min(PACK_MAX as usize / 2),
             state: RwLock::new(state),
-            writer: Writer::default(),
-            counters: Counters::default(),
+            writer: PackWriter::default(),
+            counters: ChunkCounters::default(),
         };
         Ok((Self(Arc::new(inner)), opening))
     }
 }
 
-impl Opening {
-    fn stranger(&mut self, name: String, why: &'static str) {
+impl ShelfScanReport {
+    fn record_stranger(&mut self, name: String, why: &'static str) {
         log::warn!("{name}: {why}; it is left alone");
         self.stranger_count += 1;
         if self.strangers.len() < PROBLEMS_MAX {
@@ -165,27 +165,33 @@ impl Opening {
 }
 
 /// Returns what the object of this pack is.
-fn look(shelf: &dyn Shelf, domain: &Domain, id: PackId, bytes: u64) -> Result<Found, ChunkError> {
+fn inspect_object(
+    shelf: &dyn Shelf,
+    domain: &DedupDomain,
+    id: PackId,
+    bytes: u64,
+) -> Result<PackFinding, ChunkError> {
     if bytes > PACK_MAX {
-        return Ok(Found::Stranger("too long for a pack"));
+        return Ok(PackFinding::Stranger("too long for a pack"));
     }
-    let ours = pack::identity(domain, id);
-    if let Tail::Whole(footer, entries) = read_table(shelf, id, bytes)? {
-        return Ok(foreign(&footer.identity, &ours).unwrap_or(Found::Whole(entries)));
+    let ours = pack::pack_identity(domain, id);
+    if let PackTail::Whole(footer, entries) = read_table(shelf, id, bytes)? {
+        return Ok(foreign_finding(&footer.identity, &ours).unwrap_or(PackFinding::Whole(entries)));
     }
-    let all = shelf.read(&id.object(), 0..bytes)?;
+    let all = shelf.read(&id.object_name(), 0..bytes)?;
     // Without a whole header nothing says whose it is but the names of its chunks, which are
     // verified.
-    let foreign = header::decode(&all).and_then(|(identity, _)| foreign(&identity, &ours));
-    Ok(foreign.unwrap_or_else(|| Found::Damaged(pack::salvage(domain, &all))))
+    let foreign = header::decode(&all).and_then(|(identity, _)| foreign_finding(&identity, &ours));
+    Ok(foreign.unwrap_or_else(|| PackFinding::Damaged(pack::salvage_chunks(domain, &all))))
 }
 
-fn foreign(identity: &Identity, ours: &Identity) -> Option<Found> {
+fn foreign_finding(identity: &PackIdentity, ours: &PackIdentity) -> Option<PackFinding> {
     if identity.domain != ours.domain {
-        Some(Found::Stranger(OTHER_DOMAIN))
+        Some(PackFinding::Stranger(OTHER_DOMAIN))
     } else if identity.key_check != ours.key_check {
-        Some(Found::OtherKey)
+        Some(PackFinding::OtherKey)
     } else {
-        (identity.pack != ours.pack).then_some(Found::Stranger("a pack under the name of another"))
+        (identity.pack != ours.pack)
+            .then_some(PackFinding::Stranger("a pack under the name of another"))
     }
 }

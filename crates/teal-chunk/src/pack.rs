@@ -5,10 +5,10 @@
 //! 2. *Salvage*: of a pack cut short, or damaged anywhere, every chunk that is still whole is
 //!    found, and nothing else.
 
-use crate::domain::Domain;
+use crate::domain::DedupDomain;
 use crate::format::chunk::{self, ChunkHeader};
 use crate::format::table::{self, Footer};
-use crate::format::{Entry, Identity, PackId, header};
+use crate::format::{PackId, PackIdentity, TableEntry, header};
 use crate::limits::{PACK_CHUNKS_MAX, PACK_MAX, SALVAGE_EXTRA};
 use crate::seeded::{Bug, bug};
 use teal_types::ChunkId;
@@ -16,14 +16,14 @@ use teal_types::ChunkId;
 /// A pack that is being filled.
 #[derive(Debug, Clone)]
 pub(crate) struct PackBuilder {
-    identity: Identity,
+    identity: PackIdentity,
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<TableEntry>,
 }
 
 impl PackBuilder {
-    pub(crate) fn new(domain: &Domain, pack: PackId, made: i64) -> Self {
-        let identity = identity(domain, pack);
+    pub(crate) fn new(domain: &DedupDomain, pack: PackId, made: i64) -> Self {
+        let identity = pack_identity(domain, pack);
         Self {
             identity,
             bytes: header::encode(&identity, made),
@@ -41,10 +41,10 @@ impl PackBuilder {
     }
 
     /// Returns whether all of these still fit, as [`has_room`](Self::has_room).
-    pub(crate) fn has_room_for(&self, chunks: &[Entry], target: usize) -> bool {
+    pub(crate) fn has_room_for(&self, chunks: &[TableEntry], target: usize) -> bool {
         let bytes: u64 = chunks
             .iter()
-            .map(|entry| entry.span().end - entry.span().start + table::ROW as u64)
+            .map(|entry| entry.byte_range().end - entry.byte_range().start + table::ROW as u64)
             .sum();
         self.entries.is_empty()
             || chunks.is_empty()
@@ -60,7 +60,7 @@ impl PackBuilder {
             "header and payload belong together"
         );
         let offset = u32::try_from(self.bytes.len()).expect("PACK_MAX is below 4 GiB");
-        self.entries.push(Entry {
+        self.entries.push(TableEntry {
             id: header.id,
             offset,
             stored: header.stored,
@@ -69,7 +69,7 @@ impl PackBuilder {
         self.bytes.extend_from_slice(encoded);
     }
 
-    pub(crate) fn pack(&self) -> PackId {
+    pub(crate) fn pack_id(&self) -> PackId {
         self.identity.pack
     }
 
@@ -78,14 +78,14 @@ impl PackBuilder {
     }
 
     /// The whole pack and what it holds.
-    pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<Entry>) {
-        table::append(&mut self.bytes, &self.identity, &self.entries);
+    pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<TableEntry>) {
+        table::append_table(&mut self.bytes, &self.identity, &self.entries);
         (self.bytes, self.entries)
     }
 }
 
-pub(crate) fn identity(domain: &Domain, pack: PackId) -> Identity {
-    Identity {
+pub(crate) fn pack_identity(domain: &DedupDomain, pack: PackId) -> PackIdentity {
+    PackIdentity {
         domain: *domain.id().get(),
         key_check: domain.key_check(),
         pack,
@@ -93,8 +93,8 @@ pub(crate) fn identity(domain: &Domain, pack: PackId) -> Identity {
 }
 
 /// The content of the chunk `id`, whose header and payload are `encoded`; or what is wrong with it.
-pub(crate) fn verified(
-    domain: &Domain,
+pub(crate) fn verify_chunk(
+    domain: &DedupDomain,
     id: &ChunkId,
     encoded: &[u8],
 ) -> Result<Vec<u8>, &'static str> {
@@ -102,17 +102,17 @@ pub(crate) fn verified(
     if header.id != *id {
         return Err("another chunk is in its place");
     }
-    let content = chunk::content(&header, &encoded[chunk::BYTES..])?;
-    if domain.name(&content) != *id && !bug(Bug::DigestUnverified) {
+    let content = chunk::decode_content(&header, &encoded[chunk::BYTES..])?;
+    if domain.name_content(&content) != *id && !bug(Bug::DigestUnverified) {
         return Err("its content does not match its name");
     }
     Ok(content)
 }
 
 /// What the end of a pack says.
-pub(crate) enum Tail {
+pub(crate) enum PackTail {
     /// Footer and table are whole.
-    Whole(Footer, Vec<Entry>),
+    Whole(Footer, Vec<TableEntry>),
     /// The footer is whole and this many bytes of tail are needed to see the table as well.
     More(u64),
     /// Cut short or damaged.
@@ -120,33 +120,33 @@ pub(crate) enum Tail {
 }
 
 /// Reads the last bytes of a pack of `size` bytes.
-pub(crate) fn read_tail(tail: &[u8], size: u64) -> Tail {
+pub(crate) fn read_tail(tail: &[u8], size: u64) -> PackTail {
     let Some(footer) = Footer::decode(tail, size) else {
-        return Tail::Damaged;
+        return PackTail::Damaged;
     };
     let needed = footer.table_bytes() + table::FOOTER;
     let Some(start) = tail.len().checked_sub(needed) else {
-        return Tail::More(needed as u64);
+        return PackTail::More(needed as u64);
     };
-    match footer.entries(&tail[start..tail.len() - table::FOOTER]) {
-        Some(entries) => Tail::Whole(footer, entries),
-        None => Tail::Damaged,
+    match footer.decode_entries(&tail[start..tail.len() - table::FOOTER]) {
+        Some(entries) => PackTail::Whole(footer, entries),
+        None => PackTail::Damaged,
     }
 }
 
 /// Every whole chunk of a pack, without its table. Each is verified up to its name: what looks like
 /// a chunk may be content of another.
-pub(crate) fn salvage(domain: &Domain, pack: &[u8]) -> Vec<Entry> {
+pub(crate) fn salvage_chunks(domain: &DedupDomain, pack: &[u8]) -> Vec<TableEntry> {
     salvage_within(domain, pack, pack.len() * 16 + SALVAGE_EXTRA)
 }
 
 /// Gives up after having verified `budget` bytes in vain.
-fn salvage_within(domain: &Domain, pack: &[u8], mut budget: usize) -> Vec<Entry> {
+fn salvage_within(domain: &DedupDomain, pack: &[u8], mut budget: usize) -> Vec<TableEntry> {
     let mut found = Vec::new();
     let mut at = header::BYTES;
     while let Some(rest) = pack.get(at..).filter(|rest| rest.len() >= chunk::BYTES) {
         let header = ChunkHeader::decode(rest);
-        if let Some(entry) = header.and_then(|header| whole_chunk(domain, &header, rest, at)) {
+        if let Some(entry) = header.and_then(|header| verified_entry(domain, &header, rest, at)) {
             at += chunk::BYTES + entry.stored as usize;
             found.push(entry);
             continue;
@@ -165,11 +165,16 @@ fn salvage_within(domain: &Domain, pack: &[u8], mut budget: usize) -> Vec<Entry>
     found
 }
 
-fn whole_chunk(domain: &Domain, header: &ChunkHeader, rest: &[u8], at: usize) -> Option<Entry> {
+fn verified_entry(
+    domain: &DedupDomain,
+    header: &ChunkHeader,
+    rest: &[u8],
+    at: usize,
+) -> Option<TableEntry> {
     let encoded = rest.get(..chunk::BYTES + header.stored as usize)?;
-    verified(domain, &header.id, encoded).ok()?;
+    verify_chunk(domain, &header.id, encoded).ok()?;
     let offset = u32::try_from(at).ok()?;
-    Some(Entry {
+    Some(TableEntry {
         id: header.id,
         offset,
         stored: header.stored,

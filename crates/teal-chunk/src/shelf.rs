@@ -13,7 +13,7 @@ pub(crate) const PACKS: &str = "packs";
 
 /// An object on a shelf.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Item {
+pub struct ShelfObject {
     /// Its name: parts separated by `/`.
     pub name: String,
     /// Its length.
@@ -52,7 +52,7 @@ pub trait Shelf: Send + Sync {
     ///
     /// # Errors
     /// [`ShelfError`]; a part of the objects is never passed for all.
-    fn list(&self) -> Result<Vec<Item>, ShelfError>;
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError>;
 
     /// Removes an object; one that is not there is no error.
     ///
@@ -62,7 +62,7 @@ pub trait Shelf: Send + Sync {
 }
 
 /// The cause of a [`ShelfError`], shared by everybody who waited for the same object.
-pub type Cause = Arc<dyn Error + Send + Sync>;
+pub type ShelfErrorCause = Arc<dyn Error + Send + Sync>;
 
 /// Why a shelf did not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -80,7 +80,7 @@ pub enum ShelfError {
         name: String,
         /// What the system said.
         #[source]
-        source: Cause,
+        source: ShelfErrorCause,
     },
     /// The place may only be read.
     #[error("{name} cannot be written: make the place writable, or open it for reading only")]
@@ -89,7 +89,7 @@ pub enum ShelfError {
         name: String,
         /// What the system said.
         #[source]
-        source: Cause,
+        source: ShelfErrorCause,
     },
     /// Another process has the place open.
     #[error("{place} is in use by another process; one process at a time may write to it")]
@@ -104,13 +104,13 @@ pub enum ShelfError {
         name: String,
         /// What the system said.
         #[source]
-        source: Cause,
+        source: ShelfErrorCause,
     },
 }
 
 impl ShelfError {
     /// Sorts out what a system said about `name`, by the first I/O error among the causes.
-    fn from_cause(name: String, source: Cause) -> Self {
+    fn from_cause(name: String, source: ShelfErrorCause) -> Self {
         use std::io::ErrorKind::{
             PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };

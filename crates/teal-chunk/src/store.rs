@@ -12,18 +12,18 @@
 //! | `writer` | the pack being filled | `state`; never I/O: the pack is sealed, the lock let go, the pack put, the lock taken again |
 //! | `state` | index, table of packs, pins | nothing |
 
-use crate::batch::Writer;
-use crate::counters::{Counters, Counts};
-use crate::domain::Domain;
+use crate::batch::PackWriter;
+use crate::counters::{ChunkCounters, ChunkCounts};
+use crate::domain::DedupDomain;
 use crate::error::ChunkError;
-use crate::format::{Entry, PackId};
-use crate::index::{Half, Index, Known};
+use crate::format::{PackId, TableEntry};
+use crate::index::{ChunkIdPrefix, Index, IndexEntry};
 use crate::pack::PackBuilder;
-use crate::packs::{Pack, Packs};
-use crate::pin::Pins;
+use crate::packs::{Pack, PackTable};
+use crate::pin::PinTable;
 use crate::seeded::{Bug, bug};
 use crate::shelf::Shelf;
-use crate::shelf::directory::Access;
+use crate::shelf::directory::AccessMode;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,40 +32,40 @@ use teal_types::ChunkId;
 
 /// A store of chunks of one deduplication domain. Clones are the same store.
 #[derive(Clone)]
-pub struct ChunkStore(pub(crate) Arc<Inner>);
+pub struct ChunkStore(pub(crate) Arc<StoreParts>);
 
-pub(crate) struct Inner {
+pub(crate) struct StoreParts {
     pub(crate) shelf: Arc<dyn Shelf>,
-    pub(crate) domain: Domain,
+    pub(crate) domain: DedupDomain,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) access: Access,
+    pub(crate) access: AccessMode,
     pub(crate) pack_target: usize,
-    pub(crate) state: RwLock<State>,
-    pub(crate) writer: Writer,
-    pub(crate) counters: Counters,
+    pub(crate) state: RwLock<ChunkTables>,
+    pub(crate) writer: PackWriter,
+    pub(crate) counters: ChunkCounters,
 }
 
 /// What is where, and what must stay.
-pub(crate) struct State {
+pub(crate) struct ChunkTables {
     pub(crate) index: Index,
-    pub(crate) packs: Packs,
-    pub(crate) pins: Pins,
+    pub(crate) packs: PackTable,
+    pub(crate) pins: PinTable,
     /// A collection runs: whatever is pinned or stored meanwhile is marked.
     pub(crate) collecting: bool,
 }
 
-impl State {
+impl ChunkTables {
     /// The chunks of a pack that is on the shelf can be had from now on. A good copy known before
     /// stays where it is.
-    pub(crate) fn register(&mut self, pack: Pack, entries: &[Entry]) {
+    pub(crate) fn register_pack(&mut self, pack: Pack, entries: &[TableEntry]) {
         let slot = self.packs.insert(pack);
         for entry in entries {
-            let half = Half::of(&entry.id);
-            let place = entry.place(slot);
-            let mut known = Known::new(place);
+            let half = ChunkIdPrefix::from_id(&entry.id);
+            let place = entry.place_in(slot);
+            let mut known = IndexEntry::new(place);
             match self.index.get_mut(&half) {
-                Some(known) if known.is_bad() => known.moved(place),
+                Some(known) if known.is_damaged() => known.set_place(place),
                 Some(_) => {}
                 None => {
                     if self.collecting {
@@ -78,14 +78,16 @@ impl State {
     }
 
     /// Returns whether the chunk can be had, as far as is known.
-    pub(crate) fn has(&self, half: &Half) -> bool {
-        self.index.get(half).is_some_and(|known| !known.is_bad())
+    pub(crate) fn has_chunk(&self, half: &ChunkIdPrefix) -> bool {
+        self.index
+            .get(half)
+            .is_some_and(|known| !known.is_damaged())
     }
 }
 
 /// What a store holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holding {
+pub struct StoreUsage {
     /// Chunks.
     pub chunks: usize,
     /// Packs.
@@ -98,18 +100,18 @@ pub struct Holding {
 
 impl ChunkStore {
     /// The domain whose chunks these are.
-    pub fn domain(&self) -> &Domain {
+    pub fn domain(&self) -> &DedupDomain {
         &self.0.domain
     }
 
     /// Returns which of these chunks are here. What is said to be here stays for the grace of a
     /// collection; after that, until it is [pinned](Self::pin), it may go.
-    pub fn have(&self, chunks: &[ChunkId]) -> Vec<bool> {
+    pub fn find_present(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let (state, now) = (self.0.state.read(), self.now());
-        let is_here = |chunk: &ChunkId| match state.index.get(&Half::of(chunk)) {
-            Some(known) if !known.is_bad() => {
+        let is_here = |chunk: &ChunkId| match state.index.get(&ChunkIdPrefix::from_id(chunk)) {
+            Some(known) if !known.is_damaged() => {
                 if !bug(Bug::HaveForgotten) {
-                    state.packs.tell(known.place().slot, now);
+                    state.packs.record_use(known.place().slot, now);
                 }
                 true
             }
@@ -120,11 +122,11 @@ impl ChunkStore {
 
     /// Returns which of these chunks are here, for nobody who is going to name them: they may be
     /// collected at once.
-    pub fn peek(&self, chunks: &[ChunkId]) -> Vec<bool> {
+    pub fn peek_present(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let state = self.0.state.read();
         chunks
             .iter()
-            .map(|chunk| state.has(&Half::of(chunk)))
+            .map(|chunk| state.has_chunk(&ChunkIdPrefix::from_id(chunk)))
             .collect()
     }
 
@@ -139,13 +141,13 @@ impl ChunkStore {
     }
 
     /// Returns what the store holds now.
-    pub fn holding(&self) -> Holding {
+    pub fn usage(&self) -> StoreUsage {
         let state = self.0.state.read();
         let (packs, bytes) = state
             .packs
             .iter()
             .fold((0, 0), |(n, bytes), (_, pack)| (n + 1, bytes + pack.bytes));
-        Holding {
+        StoreUsage {
             chunks: state.index.len(),
             packs,
             bytes,
@@ -154,44 +156,47 @@ impl ChunkStore {
     }
 
     /// Returns what has been done since the store was opened.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ChunkCounts {
         self.0.counters.counts()
     }
 
-    pub(crate) fn writable(&self) -> Result<(), ChunkError> {
+    pub(crate) fn check_writable(&self) -> Result<(), ChunkError> {
         match self.0.access {
-            Access::Write => Ok(()),
-            Access::Read => Err(ChunkError::ReadOnly {
+            AccessMode::Write => Ok(()),
+            AccessMode::Read => Err(ChunkError::ReadOnly {
                 place: self.0.shelf.place(),
             }),
         }
     }
 
     /// Returns what is known of a pack; `None` if it has been collected.
-    pub(crate) fn pack(&self, id: PackId) -> Option<Pack> {
+    pub(crate) fn find_pack(&self, id: PackId) -> Option<Pack> {
         let state = self.0.state.read();
-        state.packs.get(state.packs.find(id)?).copied()
+        state.packs.get(state.packs.find_slot(id)?).copied()
     }
 
     pub(crate) fn now(&self) -> Duration {
-        self.0.clock.monotonic()
+        self.0.clock.monotonic_time()
     }
 
     /// An empty pack under a name that no other has.
     pub(crate) fn new_pack(&self) -> PackBuilder {
         let state = self.0.state.read();
         loop {
-            let id = PackId::new(self.0.entropy.id());
-            if state.packs.find(id).is_none() {
-                return PackBuilder::new(&self.0.domain, id, self.0.clock.civil().secs);
+            let id = PackId::new(self.0.entropy.random_id());
+            if state.packs.find_slot(id).is_none() {
+                return PackBuilder::new(&self.0.domain, id, self.0.clock.civil_time().secs);
             }
         }
     }
 
     /// Puts a pack on the shelf, durably. After an error it is not there, or a garbage pack of
     /// which nothing is said to be here.
-    pub(crate) fn put_pack(&self, builder: PackBuilder) -> Result<(Pack, Vec<Entry>), ChunkError> {
-        let id = builder.pack();
+    pub(crate) fn put_pack(
+        &self,
+        builder: PackBuilder,
+    ) -> Result<(Pack, Vec<TableEntry>), ChunkError> {
+        let id = builder.pack_id();
         let (bytes, entries) = builder.finish();
         let pack = Pack {
             id,
@@ -199,15 +204,15 @@ impl ChunkStore {
             seen: self.now(),
             whole: true,
         };
-        if let Err(error) = self.0.shelf.put(&id.object(), bytes) {
+        if let Err(error) = self.0.shelf.put(&id.object_name(), bytes) {
             // It may be there nevertheless. If it cannot be removed either, it is found when the
             // store is opened again, and collected.
-            if let Err(also) = self.0.shelf.remove(&id.object()) {
+            if let Err(also) = self.0.shelf.remove(&id.object_name()) {
                 log::warn!("pack {id} could not be put ({error}) nor taken back ({also})");
             }
             return Err(error.into());
         }
-        self.0.counters.put(pack.bytes);
+        self.0.counters.count_pack(pack.bytes);
         Ok((pack, entries))
     }
 }

@@ -7,15 +7,15 @@ use teal_env::{Clock as _, SystemClock};
 use teal_types::Timestamp;
 
 /// Begins to log. To be called once, before anything is logged.
-pub fn begin() {
+pub fn init_logging() {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format(|out, record| writeln!(out, "{}", line(SystemClock.civil(), record)))
+        .format(|out, record| writeln!(out, "{}", format_record(SystemClock.civil_time(), record)))
         .init();
 }
 
 /// Returns a record as `[2026-11-22T14:05:09Z INFO ] message`; what follows its first line is set
 /// in.
-fn line(at: Timestamp, record: &Record<'_>) -> String {
+fn format_record(at: Timestamp, record: &Record<'_>) -> String {
     let seconds = at.secs.rem_euclid(86_400);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
     let message = record.args().to_string().replace('\n', "\n    ");
@@ -36,7 +36,7 @@ mod tests {
         let args = format_args!("one\ntwo");
         let record = Record::builder().level(log::Level::Info).args(args).build();
         assert_eq!(
-            line(Timestamp::new(951_782_399, 5), &record),
+            format_record(Timestamp::new(951_782_399, 5), &record),
             "[2000-02-28T23:59:59Z INFO ] one\n    two"
         );
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountEntry {
     /// Major and minor number.
     pub device: (u32, u32),
     /// Where it is mounted.
@@ -20,7 +20,7 @@ pub struct Mount {
     pub user: Option<u32>,
 }
 
-impl Mount {
+impl MountEntry {
     /// Returns whether it is a mount of TealFS.
     pub fn is_teal(&self) -> bool {
         ["fuse.teal", "fuseblk.teal"].contains(&self.kind.as_str())
@@ -28,7 +28,7 @@ impl Mount {
 }
 
 /// Returns what is mounted, in the order in which it was.
-pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+pub fn parse_mountinfo(mountinfo: &[u8]) -> Vec<MountEntry> {
     let line = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
         let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
@@ -40,11 +40,11 @@ pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
         let user = options
             .split(',')
             .find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-        Some(Mount {
+        Some(MountEntry {
             device: (major.parse().ok()?, minor.parse().ok()?),
-            point: OsString::from_vec(unescaped(fields.get(4)?)).into(),
+            point: OsString::from_vec(unescape_octal(fields.get(4)?)).into(),
             kind: text(fields.get(behind + 1)?),
-            source: OsString::from_vec(unescaped(fields.get(behind + 2)?)).into(),
+            source: OsString::from_vec(unescape_octal(fields.get(behind + 2)?)).into(),
             user,
         })
     };
@@ -55,7 +55,7 @@ pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
 }
 
 /// Blanks, line ends and backslashes are three octal digits there.
-fn unescaped(point: &[u8]) -> Vec<u8> {
+fn unescape_octal(point: &[u8]) -> Vec<u8> {
     let mut parts = point.split(|byte| *byte == b'\\');
     let mut out = parts.next().unwrap_or_default().to_vec();
     for part in parts {
@@ -77,9 +77,9 @@ fn unescaped(point: &[u8]) -> Vec<u8> {
 }
 
 /// Returns what is mounted in this process's namespace, in the order in which it was.
-pub fn all() -> Result<Vec<Mount>> {
+pub fn list_mounts() -> Result<Vec<MountEntry>> {
     const FILE: &str = "/proc/self/mountinfo";
-    Ok(parse(&std::fs::read(FILE).context(FILE)?))
+    Ok(parse_mountinfo(&std::fs::read(FILE).context(FILE)?))
 }
 
 #[cfg(test)]
@@ -92,12 +92,12 @@ mod tests {
             b"36 27 8:1 / /media/my\\040st\xffick rw shared:1 master:2 - vfat /dev/sdb1 rw\n\
                      37 27 0:50 / /home/a/Teal rw - fuse.teal /a rw,user_id=7,group_id=0\n\
                      nonsense\n";
-        let found = parse(info);
+        let found = parse_mountinfo(info);
         let point = PathBuf::from(OsString::from_vec(b"/media/my st\xffick".to_vec()));
         let source = "/dev/sdb1".into();
         assert_eq!(
             found[0],
-            Mount {
+            MountEntry {
                 device: (8, 1),
                 point,
                 kind: "vfat".into(),
@@ -109,7 +109,7 @@ mod tests {
         let source = "/a".into();
         assert_eq!(
             found[1],
-            Mount {
+            MountEntry {
                 device: (0, 50),
                 point,
                 kind: "fuse.teal".into(),
@@ -118,6 +118,6 @@ mod tests {
             }
         );
         assert!(found.len() == 2 && found[1].is_teal() && !found[0].is_teal());
-        assert_eq!(unescaped(b"a\\134b\\9"), b"a\\b\\9");
+        assert_eq!(unescape_octal(b"a\\134b\\9"), b"a\\b\\9");
     }
 }

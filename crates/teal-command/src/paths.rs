@@ -6,7 +6,7 @@ use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 /// The home directory; `way_out`: what to do where there is none.
-fn home(way_out: &str) -> Result<PathBuf> {
+fn home_dir(way_out: &str) -> Result<PathBuf> {
     let home = std::env::var_os("HOME")
         .filter(|home| !home.is_empty())
         .map(PathBuf::from);
@@ -23,24 +23,24 @@ fn home(way_out: &str) -> Result<PathBuf> {
     Ok(home)
 }
 
-fn xdg(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
+fn xdg_dir(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
     match std::env::var_os(variable)
         .map(PathBuf::from)
         .filter(|p| p.is_absolute())
     {
         Some(path) => Ok(path),
-        None => Ok(home(&format!("{way_out}, or set {variable}"))?.join(default)),
+        None => Ok(home_dir(&format!("{way_out}, or set {variable}"))?.join(default)),
     }
 }
 
 /// The mount point to use when none was named.
 pub fn default_mount_point() -> Result<PathBuf> {
-    Ok(home("name the mount point (an absolute path)")?.join("Teal"))
+    Ok(home_dir("name the mount point (an absolute path)")?.join("Teal"))
 }
 
 /// An absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point at its
 /// end is not touched.
-pub fn absolute(path: &Path) -> Result<PathBuf> {
+pub fn absolute_path(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
     if path.file_name().is_none() {
         return Ok(path);
@@ -59,15 +59,15 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 /// A short name that stands for a mount point.
-pub fn key(dir: &Path) -> String {
+pub fn mount_key(dir: &Path) -> String {
     let mut hasher = SipHasher24::new();
     hasher.write(dir.as_os_str().as_encoded_bytes());
     format!("{:016x}", hasher.finish())
 }
 
 /// The mount point that a command means.
-pub fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
-    dir.map_or_else(default_mount_point, |dir| absolute(&dir))
+pub fn mount_point_for(dir: Option<PathBuf>) -> Result<PathBuf> {
+    dir.map_or_else(default_mount_point, |dir| absolute_path(&dir))
 }
 
 /// The store that belongs to a mount point.
@@ -75,19 +75,19 @@ pub fn store_for(dir: &Path) -> Result<PathBuf> {
     let name = dir
         .file_name()
         .map_or("root".into(), |n| n.to_string_lossy().into_owned());
-    Ok(xdg(
+    Ok(xdg_dir(
         "XDG_DATA_HOME",
         ".local/share",
         "name the store with --store",
     )?
     .join("teal")
-    .join(format!("{name}-{}.teal", &key(dir)[..8])))
+    .join(format!("{name}-{}.teal", &mount_key(dir)[..8])))
 }
 
 /// The mount point and the store that a command means.
-pub fn place(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
-    let dir = dir.map_or_else(default_mount_point, absolute)?;
-    let store = store.map_or_else(|| store_for(&dir), absolute)?;
+pub fn mount_and_store(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
+    let dir = dir.map_or_else(default_mount_point, absolute_path)?;
+    let store = store.map_or_else(|| store_for(&dir), absolute_path)?;
     Ok((dir, store))
 }
 
@@ -98,7 +98,7 @@ pub fn disk_image(name: &str) -> Result<PathBuf> {
         if rustix::process::geteuid().is_root() && std::env::var_os("XDG_DATA_HOME").is_none() {
             PathBuf::from("/var/tmp/teal-disks")
         } else {
-            xdg(
+            xdg_dir(
                 "XDG_DATA_HOME",
                 ".local/share",
                 "name the image of the disk",
@@ -138,10 +138,10 @@ pub fn log_file(dir: &Path) -> Result<PathBuf> {
         if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
             PathBuf::from("/var/log/teal")
         } else {
-            xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
+            xdg_dir("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
         };
     make_private(&logs)?;
-    Ok(logs.join(format!("{}.log", key(dir))))
+    Ok(logs.join(format!("{}.log", mount_key(dir))))
 }
 
 /// The number of this machine, if the system has none.
@@ -150,7 +150,7 @@ pub fn machine_file() -> Result<PathBuf> {
         && std::env::var_os("XDG_STATE_HOME").is_none()
     {
         true => PathBuf::from("/var/lib/teal"),
-        false => xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal"),
+        false => xdg_dir("XDG_STATE_HOME", ".local/state", "set it")?.join("teal"),
     };
     make_private(&dir)?;
     Ok(dir.join("machine-id"))
@@ -172,7 +172,7 @@ fn make_private(dir: &Path) -> Result<()> {
 
 /// What stands at a path that is to be a mount point.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Point {
+pub enum MountPointState {
     /// Nothing is there.
     Missing,
     /// An empty directory.
@@ -188,16 +188,16 @@ pub enum Point {
 }
 
 /// Looks at a mount point.
-pub fn look_at(dir: &Path) -> Result<Point> {
+pub fn inspect_mount_point(dir: &Path) -> Result<MountPointState> {
     use std::os::unix::fs::MetadataExt;
     let meta = match std::fs::symlink_metadata(dir) {
         Ok(meta) => meta,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Point::Missing),
-        Err(_) if teal_fuse::is_dead(dir) => return Ok(Point::Dead),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(MountPointState::Missing),
+        Err(_) if teal_fuse::is_dead(dir) => return Ok(MountPointState::Dead),
         Err(e) => return Err(e).with_context(|| dir.display().to_string()),
     };
     if !meta.is_dir() {
-        return Ok(Point::NotDirectory);
+        return Ok(MountPointState::NotDirectory);
     }
     let parent = dir
         .parent()
@@ -206,15 +206,15 @@ pub fn look_at(dir: &Path) -> Result<Point> {
         .with_context(|| dir.display().to_string())?;
     if parent.is_none_or(|p| p.dev() != meta.dev()) {
         return Ok(if teal_fuse::is_dead(dir) {
-            Point::Dead
+            MountPointState::Dead
         } else {
-            Point::Mounted
+            MountPointState::Mounted
         });
     }
     let mut entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     Ok(if entries.next().is_some() {
-        Point::NotEmpty
+        MountPointState::NotEmpty
     } else {
-        Point::Empty
+        MountPointState::Empty
     })
 }

@@ -19,13 +19,15 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 ///
 /// # Errors
 /// The kernel does not tell.
-pub fn this() -> Result<PathBuf> {
+pub fn current_program() -> Result<PathBuf> {
     std::env::current_exe().context("where is this program?")
 }
 
 /// Returns the program of that name beside this one, or else the first in `PATH`.
-pub fn found(name: &str) -> Option<PathBuf> {
-    let beside = this().ok().and_then(|this| Some(this.parent()?.to_owned()));
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let beside = current_program()
+        .ok()
+        .and_then(|this| Some(this.parent()?.to_owned()));
     let path = std::env::var_os("PATH").unwrap_or_default();
     first_of(beside.into_iter().chain(std::env::split_paths(&path)), name)
 }
@@ -38,14 +40,14 @@ fn first_of(dirs: impl Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> 
 ///
 /// # Errors
 /// There is none, or it has another version.
-pub fn teal() -> Result<PathBuf> {
+pub fn teal_program() -> Result<PathBuf> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| find_teal().map_err(|error| format!("{error:#}")));
     found.clone().map_err(|why| anyhow!(why))
 }
 
 fn find_teal() -> Result<PathBuf> {
-    let path = found("teal").context(
+    let path = find_program("teal").context(
         "this needs the program teal, which is neither beside teal-lab nor in PATH: cargo install --path crates/teal",
     )?;
     check_version(&path)?;

@@ -2,7 +2,7 @@
 
 /// Formats a number of bytes in the largest unit that leaves at least 1 before the point: `1.5
 /// GiB`.
-pub fn human(bytes: u64) -> String {
+pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
     let mut unit = 0;

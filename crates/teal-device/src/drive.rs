@@ -29,14 +29,14 @@
 
 mod content;
 mod evict;
-mod held;
 mod label;
+mod object_note;
 
-pub use content::{FoundContent, Piece};
-pub use held::{HeldContent, HeldObject};
+pub use content::{DataPiece, FoundContent};
 pub use label::DriveLabel;
+pub use object_note::{HeldContent, HeldObject};
 
-use label::NoLabel;
+use label::LabelError;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -47,7 +47,7 @@ use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, Stor
 use teal_types::{ObjectNo, Sector};
 
 /// The number whose note the label is.
-const LABEL: ObjectNo = ObjectNo::new(0);
+const LABEL_OBJECT: ObjectNo = ObjectNo::new(0);
 const SHARDS: u64 = 64;
 
 /// Why a disk is no drive.
@@ -118,7 +118,7 @@ impl Drive {
     ///
     /// # Errors
     /// [`DriveError::Make`], [`DriveError::Store`].
-    pub fn make(
+    pub fn create(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         entropy: &dyn Entropy,
@@ -135,8 +135,8 @@ impl Drive {
             Arc::clone(&clock),
             OpenOptions::default(),
         )?;
-        let this = Self::of(disk, store, clock, label);
-        this.relabel(|_| {})?;
+        let this = Self::from_store(disk, store, clock, label);
+        this.update_label(|_| {})?;
         this.sync()?;
         Ok(this)
     }
@@ -151,8 +151,8 @@ impl Drive {
             Arc::clone(&clock),
             OpenOptions::default(),
         )?;
-        let label = Self::label_of(&store)?;
-        Ok(Self::of(disk, store, clock, label))
+        let label = Self::decode_label(&store)?;
+        Ok(Self::from_store(disk, store, clock, label))
     }
 
     /// Returns what the drive on a disk says of itself. Reads only; somebody may be using the disk
@@ -160,7 +160,10 @@ impl Drive {
     ///
     /// # Errors
     /// [`DriveError`].
-    pub fn look(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<DriveLabel, DriveError> {
+    pub fn read_label(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<DriveLabel, DriveError> {
         let (store, _) = Store::open(
             disk,
             clock,
@@ -169,18 +172,18 @@ impl Drive {
                 ..OpenOptions::default()
             },
         )?;
-        Self::label_of(&store)
+        Self::decode_label(&store)
     }
 
-    fn label_of(store: &Store) -> Result<DriveLabel, DriveError> {
-        match DriveLabel::decode(&store.note(LABEL)?.unwrap_or_default()) {
+    fn decode_label(store: &Store) -> Result<DriveLabel, DriveError> {
+        match DriveLabel::decode(&store.note(LABEL_OBJECT)?.unwrap_or_default()) {
             Ok(label) => Ok(label),
-            Err(NoLabel::Other) => Err(DriveError::NotADrive),
-            Err(NoLabel::Version(version)) => Err(DriveError::Newer(version)),
+            Err(LabelError::NotALabel) => Err(DriveError::NotADrive),
+            Err(LabelError::Version(version)) => Err(DriveError::Newer(version)),
         }
     }
 
-    fn of(
+    fn from_store(
         disk: Arc<dyn Disk>,
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -200,12 +203,12 @@ impl Drive {
     }
 
     /// Returns whether an open store is a drive's, which is not to be mounted.
-    pub fn is_one(store: &Store) -> bool {
+    pub fn is_drive(store: &Store) -> bool {
         store
-            .note(LABEL)
+            .note(LABEL_OBJECT)
             .ok()
             .flatten()
-            .is_some_and(|bytes| !matches!(DriveLabel::decode(&bytes), Err(NoLabel::Other)))
+            .is_some_and(|bytes| !matches!(DriveLabel::decode(&bytes), Err(LabelError::NotALabel)))
     }
 
     /// Its name for people.
@@ -223,14 +226,17 @@ impl Drive {
     ///
     /// # Errors
     /// What changing the note met.
-    pub fn relabel(&self, change: impl FnOnce(&mut DriveLabel)) -> Result<DriveLabel, StoreError> {
-        let _writing = self.writes();
-        let cost = Cost::note().with_note(label::BYTES).freeing();
+    pub fn update_label(
+        &self,
+        change: impl FnOnce(&mut DriveLabel),
+    ) -> Result<DriveLabel, StoreError> {
+        let _writing = self.begin_write();
+        let cost = Cost::note().with_note(label::LABEL_BYTES).freeing();
         let op = self.store.begin(cost)?;
         let mut label = self.label.lock();
-        let mut changed = label.now();
+        let mut changed = label.at_newest_version();
         change(&mut changed);
-        op.set_note(LABEL, Some(&changed.encode()))?;
+        op.set_note(LABEL_OBJECT, Some(&changed.encode()))?;
         *label = changed;
         Ok(changed)
     }
@@ -240,7 +246,7 @@ impl Drive {
     /// # Errors
     /// What the disk met; the drive takes nothing any more then, until it is opened again.
     pub fn sync(&self) -> Result<(), StoreError> {
-        let _writing = self.writes();
+        let _writing = self.begin_write();
         self.store.commit()?;
         // Checkpoints that are due.
         self.store.tick().map(|_| ())
@@ -251,7 +257,7 @@ impl Drive {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn close(&self) -> Result<(), StoreError> {
-        let _writing = self.writes();
+        let _writing = self.begin_write();
         self.store.close()
     }
 
@@ -261,7 +267,7 @@ impl Drive {
         self.writing.load(Ordering::Acquire) > 0
     }
 
-    fn writes(&self) -> WriteInProgress<'_> {
+    fn begin_write(&self) -> WriteInProgress<'_> {
         self.writing.fetch_add(1, Ordering::AcqRel);
         WriteInProgress(&self.writing)
     }
@@ -275,7 +281,7 @@ impl Drive {
     ///
     /// # Errors
     /// What the disk met.
-    pub fn touch(&self) -> std::io::Result<()> {
+    pub fn read_uncached(&self) -> std::io::Result<()> {
         self.disk.read_at(Sector::new(0), &mut [0; 4096])
     }
 
@@ -284,12 +290,12 @@ impl Drive {
     ///
     /// # Errors
     /// What has become of it.
-    pub fn is_there(&self) -> std::io::Result<()> {
-        self.disk.is_there()
+    pub fn check_present(&self) -> std::io::Result<()> {
+        self.disk.check_present()
     }
 
     /// How full it is.
-    pub fn room(&self) -> DriveCapacity {
+    pub fn capacity(&self) -> DriveCapacity {
         let space = self.store.space();
         // Its root is no object of the volume.
         DriveCapacity {
@@ -304,7 +310,7 @@ impl Drive {
     ///
     /// # Errors
     /// What reading the notes met.
-    pub fn each(
+    pub fn visit_objects(
         &self,
         visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
@@ -315,7 +321,7 @@ impl Drive {
     ///
     /// # Errors
     /// What reading the notes met.
-    pub fn each_affine(
+    pub fn visit_affine_objects(
         &self,
         visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
@@ -329,7 +335,7 @@ impl Drive {
         self.store.each_note(ObjectNo::ROOT, &mut each)
     }
 
-    fn shard(&self, no: ObjectNo) -> &RwLock<()> {
+    fn shard_of(&self, no: ObjectNo) -> &RwLock<()> {
         &self.shards[(no.get() % SHARDS) as usize]
     }
 }

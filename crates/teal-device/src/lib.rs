@@ -17,7 +17,7 @@ mod seeded;
 mod worker;
 
 pub use drive::{
-    Drive, DriveCapacity, DriveError, DriveLabel, FoundContent, HeldContent, HeldObject, Piece,
+    DataPiece, Drive, DriveCapacity, DriveError, DriveLabel, FoundContent, HeldContent, HeldObject,
 };
 pub use remote::RemoteServer;
 pub use worker::DriveWorker;

@@ -14,18 +14,18 @@ use teal_net::{Channel, ClientIdentity, NetError};
 use teal_proto::{CodecError, Reply, Request, decode_reply, encode_request};
 
 /// Whether the certificate is due is looked at so often.
-const LOOK: Duration = Duration::from_secs(3600);
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Keeps a renewed identity.
-type Keep = Box<dyn Fn(&ClientIdentity) + Send + Sync>;
+type IdentitySaver = Box<dyn Fn(&ClientIdentity) + Send + Sync>;
 
 /// The server over the network.
 pub struct RemoteServer {
     channel: Channel,
     clock: Arc<dyn Clock>,
     /// Monotonic time of the last look at the certificate; guards only itself.
-    looked: Mutex<Option<Duration>>,
-    keep: Keep,
+    checked_at: Mutex<Option<Duration>>,
+    save_identity: IdentitySaver,
 }
 
 impl std::fmt::Debug for RemoteServer {
@@ -46,27 +46,27 @@ impl RemoteServer {
         Self {
             channel,
             clock,
-            looked: Mutex::new(None),
-            keep: Box::new(keep),
+            checked_at: Mutex::new(None),
+            save_identity: Box::new(keep),
         }
     }
 
-    fn renew(&self) {
-        let now = self.clock.monotonic();
+    fn renew_now_and_then(&self) {
+        let now = self.clock.monotonic_time();
         {
-            let mut looked = self.looked.lock();
-            if looked.is_some_and(|then| now.saturating_sub(then) < LOOK) {
+            let mut looked = self.checked_at.lock();
+            if looked.is_some_and(|then| now.saturating_sub(then) < CERTIFICATE_CHECK_INTERVAL) {
                 return;
             }
             *looked = Some(now);
         }
-        self.is_fresh();
+        self.renew_certificate();
     }
 
     /// Renews the certificate if it is due; whether it is not any more.
-    fn is_fresh(&self) -> bool {
-        match self.channel.renew_if_due(self.clock.civil()) {
-            Ok(Some(identity)) => (self.keep)(&identity),
+    fn renew_certificate(&self) -> bool {
+        match self.channel.renew_if_due(self.clock.civil_time()) {
+            Ok(Some(identity)) => (self.save_identity)(&identity),
             Ok(None) => {}
             Err(error) => {
                 log::warn!("the certificate is not renewed yet: {error}");
@@ -76,7 +76,7 @@ impl RemoteServer {
         true
     }
 
-    fn understand(&self, answer: Result<Vec<u8>, NetError>) -> Result<Reply, UpstreamError> {
+    fn interpret_answer(&self, answer: Result<Vec<u8>, NetError>) -> Result<Reply, UpstreamError> {
         let answer = answer.map_err(|error| match error {
             NetError::Unreachable { .. } | NetError::Busy(_) => {
                 UpstreamError::Unreachable(error.to_string())
@@ -88,7 +88,7 @@ impl RemoteServer {
                 UpstreamError::Protocol(CodecError::Malformed(error.to_string()))
             }
         })?;
-        self.renew();
+        self.renew_now_and_then();
         Ok(decode_reply(&answer)?)
     }
 }
@@ -99,10 +99,12 @@ impl Upstream for RemoteServer {
         let answer = match self.channel.call(&bytes, deadline) {
             // It was not at work for so long that its certificate ended. The request has had no
             // effect.
-            Err(NetError::Certificate(_)) if self.is_fresh() => self.channel.call(&bytes, deadline),
+            Err(NetError::Certificate(_)) if self.renew_certificate() => {
+                self.channel.call(&bytes, deadline)
+            }
             answer => answer,
         };
-        self.understand(answer)
+        self.interpret_answer(answer)
     }
 
     fn call_all(
@@ -122,7 +124,7 @@ impl Upstream for RemoteServer {
             .zip(self.channel.call_all(&encoded, deadline));
         let answers = answers.map(|(request, answer)| match answer {
             Err(NetError::Certificate(_)) => self.call(request, deadline),
-            answer => self.understand(answer),
+            answer => self.interpret_answer(answer),
         });
         answers.collect()
     }

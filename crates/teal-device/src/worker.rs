@@ -51,7 +51,7 @@ impl DriveWorker {
 
     /// Has `work` done on the worker's thread, and returns its result; `None` if it isn't done by
     /// the deadline.
-    pub fn ask<T: Send + 'static>(
+    pub fn run_with_deadline<T: Send + 'static>(
         &self,
         deadline: Duration,
         work: impl FnOnce() -> T + Send + 'static,
@@ -99,18 +99,18 @@ mod tests {
     #[test]
     fn work_that_hangs_holds_up_no_caller() {
         let worker = DriveWorker::new("test").unwrap();
-        assert_eq!(worker.ask(LONG, || 1), Some(1));
+        assert_eq!(worker.run_with_deadline(LONG, || 1), Some(1));
         let (go, gone) = channel::<()>();
         assert_eq!(
-            worker.ask(Duration::from_millis(1), move || gone.recv().is_ok()),
+            worker.run_with_deadline(Duration::from_millis(1), move || gone.recv().is_ok()),
             None
         );
         assert!(worker.is_late());
-        assert_eq!(worker.ask(LONG, || 2), None, "at once");
+        assert_eq!(worker.run_with_deadline(LONG, || 2), None, "at once");
         drop(go);
         while worker.is_late() {
             std::thread::yield_now();
         }
-        assert_eq!(worker.ask(LONG, || 3), Some(3));
+        assert_eq!(worker.run_with_deadline(LONG, || 3), Some(3));
     }
 }

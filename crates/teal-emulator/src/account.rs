@@ -1,11 +1,11 @@
 //! What a disk was asked and what it spent: in all, and since the last mark.
 
-use teal_energy::ledger::{Ledger, Use};
+use teal_energy::ledger::{EnergyLedger, EnergyUse};
 use teal_types::{Energy, Span};
 
 /// Requests counted by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Requests {
+pub struct RequestCounts {
     /// Reads.
     pub reads: u64,
     /// Sectors read.
@@ -24,19 +24,19 @@ pub struct Requests {
 
 /// An account at one point.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Account {
+pub struct DriveAccount {
     /// What was asked.
-    pub requests: Requests,
+    pub requests: RequestCounts,
     /// Where time and energy went.
-    pub ledger: Ledger,
+    pub ledger: EnergyLedger,
 }
 
-impl Account {
+impl DriveAccount {
     /// Returns what came since an earlier state of the same account: each use with its count, time
     /// and energy.
-    pub fn since(&self, earlier: &Self) -> (Requests, Vec<(Use, u64, Span, Energy)>) {
+    pub fn since(&self, earlier: &Self) -> (RequestCounts, Vec<(EnergyUse, u64, Span, Energy)>) {
         let (now, then) = (&self.requests, &earlier.requests);
-        let requests = Requests {
+        let requests = RequestCounts {
             reads: now.reads - then.reads,
             sectors_read: now.sectors_read - then.sectors_read,
             writes: now.writes - then.writes,

@@ -7,15 +7,15 @@
 //!    which it came.
 //! 3. A log that cannot be written is said in the [`Snapshot`]; the disk goes on.
 
-use crate::account::{Account, Requests};
-use crate::drive::{Drive, Power, PowerEvent};
-use crate::log::{Header, Kind, Record, Sink};
-use crate::pace::Pace;
-use crate::series::Series;
-use crate::setup::{Setup, SetupError};
+use crate::account::{DriveAccount, RequestCounts};
+use crate::drive::{ModelledDrive, PowerEvent, RestState};
+use crate::log::{DiskEventKind, DiskLogHeader, DiskLogRecord, RecordSink};
+use crate::pace::EmulationPace;
+use crate::series::EnergySeries;
+use crate::setup::{EmulationSetup, SetupError};
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
-use teal_energy::mechanics::Request;
+use teal_energy::mechanics::SectorRequest;
 use teal_energy::power::PowerModel;
 use teal_env::{Disk, DiskShape};
 use teal_types::{Energy, SECTOR, Sector, Span, Time};
@@ -23,26 +23,26 @@ use teal_types::{Energy, SECTOR, Sector, Span, Time};
 /// When the answer to a request is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub struct Ticket {
+pub struct CompletionTicket {
     /// The drive is done then.
     pub done: Time,
 }
 
 /// The state of a disk at one time.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct DiskSnapshot {
     /// The drive's time.
     pub now: Time,
     /// Since its start.
-    pub account: Account,
+    pub account: DriveAccount,
     /// As it was at the last mark; empty before the first.
-    pub at_mark: Account,
+    pub at_mark: DriveAccount,
     /// Joules since the last mark, or the start, over time.
-    pub series: Series,
+    pub series: EnergySeries,
     /// The last mark and its time.
     pub mark: Option<(String, Time)>,
     /// Where it rests.
-    pub power: Power,
+    pub power: RestState,
     /// Bytes in the cache that are not on the surface.
     pub unwritten: u64,
     /// Rated cycles used up.
@@ -53,12 +53,12 @@ pub struct Snapshot {
     pub log_error: Option<String>,
 }
 
-struct Core {
-    drive: Drive,
-    requests: Requests,
-    at_mark: Account,
+struct EmulatorState {
+    drive: ModelledDrive,
+    requests: RequestCounts,
+    at_mark: DriveAccount,
     mark: Option<(String, Time)>,
-    sink: Box<dyn Sink>,
+    sink: Box<dyn RecordSink>,
     records: u64,
     log_error: Option<String>,
 }
@@ -67,12 +67,12 @@ struct Core {
 pub struct EmulatedDisk<D> {
     inner: D,
     shape: DiskShape,
-    header: Header,
+    header: DiskLogHeader,
     model: PowerModel,
-    pace: Pace,
+    pace: EmulationPace,
     /// Guards the model and the log, so that requests are modelled in the order in which they come.
     /// The log is written under it: the order of records is the order of requests.
-    core: Mutex<Core>,
+    state: Mutex<EmulatorState>,
 }
 
 impl<D> std::fmt::Debug for EmulatedDisk<D> {
@@ -91,15 +91,15 @@ impl<D: Disk> EmulatedDisk<D> {
     /// [`SetupError`], if figures are missing or `inner` is too small.
     pub fn new(
         inner: D,
-        setup: &Setup,
-        pace: Pace,
-        sink: Box<dyn Sink>,
+        setup: &EmulationSetup,
+        pace: EmulationPace,
+        sink: Box<dyn RecordSink>,
     ) -> Result<Self, SetupError> {
         let (have, need) = (inner.shape().sectors, setup.sectors());
         if have < need {
             return Err(SetupError::Backing { have, need });
         }
-        let drive = Drive::new(setup)?;
+        let drive = ModelledDrive::new(setup)?;
         let shape = DiskShape {
             sectors: need,
             logical: 512,
@@ -107,10 +107,10 @@ impl<D: Disk> EmulatedDisk<D> {
             rotational: true,
             sparse: inner.shape().sparse,
         };
-        let core = Core {
+        let core = EmulatorState {
             drive,
-            requests: Requests::default(),
-            at_mark: Account::default(),
+            requests: RequestCounts::default(),
+            at_mark: DriveAccount::default(),
             mark: None,
             sink,
             records: 0,
@@ -120,16 +120,16 @@ impl<D: Disk> EmulatedDisk<D> {
         Ok(Self {
             inner,
             shape,
-            header: Self::header(setup, &pace),
+            header: Self::log_header(setup, &pace),
             model,
             pace,
-            core: Mutex::new(core),
+            state: Mutex::new(core),
         })
     }
 
     /// Returns what the log of such a disk begins with.
-    pub fn header(setup: &Setup, pace: &Pace) -> Header {
-        Header {
+    pub fn log_header(setup: &EmulationSetup, pace: &EmulationPace) -> DiskLogHeader {
+        DiskLogHeader {
             profile: setup.profile().name.clone(),
             sectors: setup.sectors(),
             write_cache: setup.profile().electronics.write_cache.get(),
@@ -148,7 +148,7 @@ impl<D: Disk> EmulatedDisk<D> {
     }
 
     /// How its time passes.
-    pub fn pace(&self) -> &Pace {
+    pub fn pace(&self) -> &EmulationPace {
         &self.pace
     }
 
@@ -159,31 +159,31 @@ impl<D: Disk> EmulatedDisk<D> {
 
     /// Models and logs a request. Its bytes are the caller's work, and so is to answer no earlier
     /// than the ticket says.
-    pub fn ask(&self, request: Request) -> Ticket {
-        let core = &mut *self.core.lock();
+    pub fn submit(&self, request: SectorRequest) -> CompletionTicket {
+        let core = &mut *self.state.lock();
         let asked = self.pace.now();
-        let work = core.drive.serve(asked, request);
+        let work = core.drive.serve_request(asked, request);
         core.log_power();
         let (kind, at, count) = match request {
-            Request::Read { at, count } => (Kind::Read, at, count),
-            Request::Write {
+            SectorRequest::Read { at, count } => (DiskEventKind::Read, at, count),
+            SectorRequest::Write {
                 at,
                 count,
                 fua: false,
-            } => (Kind::Write, at, count),
-            Request::Write {
+            } => (DiskEventKind::Write, at, count),
+            SectorRequest::Write {
                 at,
                 count,
                 fua: true,
-            } => (Kind::WriteThrough, at, count),
-            Request::Flush => (Kind::Flush, Sector::new(0), 0),
+            } => (DiskEventKind::WriteThrough, at, count),
+            SectorRequest::Flush => (DiskEventKind::Flush, Sector::new(0), 0),
         };
         match kind {
-            Kind::Read => {
+            DiskEventKind::Read => {
                 core.requests.reads += 1;
                 core.requests.sectors_read += count;
             }
-            Kind::Flush => core.requests.flushes += 1,
+            DiskEventKind::Flush => core.requests.flushes += 1,
             _ => {
                 core.requests.writes += 1;
                 core.requests.sectors_written += count;
@@ -191,7 +191,7 @@ impl<D: Disk> EmulatedDisk<D> {
         }
         let (start, done) = (work.start, work.done);
         let label = String::new();
-        core.log(&Record {
+        core.append_record(&DiskLogRecord {
             kind,
             at,
             count,
@@ -202,19 +202,19 @@ impl<D: Disk> EmulatedDisk<D> {
             total: work.total,
             label,
         });
-        Ticket { done }
+        CompletionTicket { done }
     }
 
     /// Returns when the answer is due.
-    pub fn wait(&self, ticket: Ticket) {
-        self.pace.wait(ticket.done);
+    pub fn wait_for(&self, ticket: CompletionTicket) {
+        self.pace.wait_until(ticket.done);
     }
 
     /// Puts a label into the log; accounts since then are kept apart.
-    pub fn mark(&self, label: &str) {
-        let core = &mut *self.core.lock();
+    pub fn set_mark(&self, label: &str) {
+        let core = &mut *self.state.lock();
         let now = core.advance(&self.pace);
-        core.note(Kind::Mark, Sector::new(0), 0, now, label);
+        core.log_instant(DiskEventKind::Mark, Sector::new(0), 0, now, label);
         core.at_mark = core.account();
         core.drive.begin_series();
         core.mark = Some((label.to_owned(), now));
@@ -222,36 +222,36 @@ impl<D: Disk> EmulatedDisk<D> {
     }
 
     /// Sends the drive to sleep.
-    pub fn sleep(&self) -> Ticket {
-        let core = &mut *self.core.lock();
-        let done = core.drive.sleep(self.pace.now());
+    pub fn put_to_sleep(&self) -> CompletionTicket {
+        let core = &mut *self.state.lock();
+        let done = core.drive.go_to_sleep(self.pace.now());
         core.log_power();
-        Ticket { done }
+        CompletionTicket { done }
     }
 
     /// Lets virtual time pass in which nothing is asked; real time passes by itself.
-    pub fn idle(&self, span: Span) {
-        let core = &mut *self.core.lock();
-        if let Pace::Virtual(clock) = &self.pace {
-            clock.reach(core.drive.accounted());
-            clock.pass(span);
+    pub fn pass_idle_time(&self, span: Span) {
+        let core = &mut *self.state.lock();
+        if let EmulationPace::Virtual(clock) = &self.pace {
+            clock.advance_to(core.drive.accounted_until());
+            clock.advance_by(span);
         }
         core.advance(&self.pace);
     }
 
     /// The state now.
-    pub fn snapshot(&self) -> Snapshot {
-        let core = &mut *self.core.lock();
+    pub fn snapshot(&self) -> DiskSnapshot {
+        let core = &mut *self.state.lock();
         let now = core.advance(&self.pace);
-        Snapshot {
+        DiskSnapshot {
             now,
             account: core.account(),
             at_mark: core.at_mark.clone(),
             series: core.drive.series().clone(),
             mark: core.mark.clone(),
             power: core.drive.power(),
-            unwritten: core.drive.unwritten(),
-            cycles: core.drive.cycles(),
+            unwritten: core.drive.unwritten_bytes(),
+            cycles: core.drive.used_cycles(),
             records: core.records,
             log_error: core.log_error.clone(),
         }
@@ -259,10 +259,10 @@ impl<D: Disk> EmulatedDisk<D> {
 
     /// Writes out the log.
     pub fn flush_log(&self) {
-        self.core.lock().flush_log();
+        self.state.lock().flush_log();
     }
 
-    pub(crate) fn within(&self, at: Sector, bytes: usize) -> io::Result<u64> {
+    pub(crate) fn check_range(&self, at: Sector, bytes: usize) -> io::Result<u64> {
         let sectors = bytes as u64 / SECTOR;
         if !(bytes as u64).is_multiple_of(SECTOR) {
             return Err(io::Error::new(
@@ -280,17 +280,17 @@ impl<D: Disk> EmulatedDisk<D> {
     }
 }
 
-impl Core {
+impl EmulatorState {
     /// Lets time pass until now.
-    fn advance(&mut self, pace: &Pace) -> Time {
+    fn advance(&mut self, pace: &EmulationPace) -> Time {
         let now = pace.now();
         self.drive.advance(now);
         self.log_power();
         now
     }
 
-    fn account(&self) -> Account {
-        Account {
+    fn account(&self) -> DriveAccount {
+        DriveAccount {
             requests: self.requests,
             ledger: self.drive.ledger().clone(),
         }
@@ -305,14 +305,14 @@ impl Core {
             total,
         } in self.drive.take_events()
         {
-            let kind = if to == Power::Ready {
-                Kind::Awake
+            let kind = if to == RestState::Ready {
+                DiskEventKind::Awake
             } else {
-                Kind::Asleep
+                DiskEventKind::Asleep
             };
-            self.requests.wakes += u64::from(kind == Kind::Awake);
+            self.requests.wakes += u64::from(kind == DiskEventKind::Awake);
             let (place, label) = (Sector::new(0), String::new());
-            self.log(&Record {
+            self.append_record(&DiskLogRecord {
                 kind,
                 at: place,
                 count: 0,
@@ -327,10 +327,10 @@ impl Core {
     }
 
     /// Logs what takes no time.
-    fn note(&mut self, kind: Kind, at: Sector, count: u64, now: Time, label: &str) {
-        let (total, label) = (self.drive.ledger().total(), label.to_owned());
+    fn log_instant(&mut self, kind: DiskEventKind, at: Sector, count: u64, now: Time, label: &str) {
+        let (total, label) = (self.drive.ledger().total_energy(), label.to_owned());
         let energy = Energy::ZERO;
-        self.log(&Record {
+        self.append_record(&DiskLogRecord {
             kind,
             at,
             count,
@@ -343,7 +343,7 @@ impl Core {
         });
     }
 
-    fn log(&mut self, record: &Record) {
+    fn append_record(&mut self, record: &DiskLogRecord) {
         if self.log_error.is_none() {
             self.records += 1;
             self.log_error = self.sink.put(record).err().map(|e| e.to_string());
@@ -363,29 +363,29 @@ impl<D: Disk> Disk for EmulatedDisk<D> {
     }
 
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        let count = self.within(at, buf.len())?;
-        let ticket = self.ask(Request::Read { at, count });
+        let count = self.check_range(at, buf.len())?;
+        let ticket = self.submit(SectorRequest::Read { at, count });
         let done = self.inner.read_at(at, buf);
-        self.wait(ticket);
+        self.wait_for(ticket);
         done
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let count = self.within(at, parts.iter().map(|part| part.len()).sum())?;
-        let ticket = self.ask(Request::Write {
+        let count = self.check_range(at, parts.iter().map(|part| part.len()).sum())?;
+        let ticket = self.submit(SectorRequest::Write {
             at,
             count,
             fua: false,
         });
         let done = self.inner.write_at(at, parts);
-        self.wait(ticket);
+        self.wait_for(ticket);
         done
     }
 
     fn sync(&self) -> io::Result<()> {
-        let ticket = self.ask(Request::Flush);
+        let ticket = self.submit(SectorRequest::Flush);
         let done = self.inner.sync();
-        self.wait(ticket);
+        self.wait_for(ticket);
         done
     }
 
@@ -395,10 +395,10 @@ impl<D: Disk> Disk for EmulatedDisk<D> {
 
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
         {
-            let core = &mut *self.core.lock();
+            let core = &mut *self.state.lock();
             let now = core.advance(&self.pace);
             core.requests.discards += 1;
-            core.note(Kind::Discard, at, sectors, now, "");
+            core.log_instant(DiskEventKind::Discard, at, sectors, now, "");
         }
         self.inner.discard(at, sectors)
     }
@@ -406,6 +406,6 @@ impl<D: Disk> Disk for EmulatedDisk<D> {
 
 impl<D> Drop for EmulatedDisk<D> {
     fn drop(&mut self) {
-        self.core.get_mut().flush_log();
+        self.state.get_mut().flush_log();
     }
 }

@@ -12,18 +12,18 @@
 #[cfg(test)]
 mod tests;
 
-use crate::series::Series;
-use crate::setup::Setup;
-use teal_energy::ledger::{Ledger, Use};
-use teal_energy::mechanics::{Mechanics, Request};
-use teal_energy::power::{Missing, PowerModel};
+use crate::series::EnergySeries;
+use crate::setup::EmulationSetup;
+use teal_energy::ledger::{EnergyLedger, EnergyUse};
+use teal_energy::mechanics::{Mechanics, SectorRequest};
+use teal_energy::power::{MissingFigure, PowerModel};
 use teal_energy::profile::StateId;
 use teal_energy::service::Job;
 use teal_types::{Energy, Span, Time};
 
 /// Where a drive rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Power {
+pub enum RestState {
     /// It serves.
     Ready,
     /// In its lowest state; the next request wakes it.
@@ -38,7 +38,7 @@ pub struct PowerEvent {
     /// When the drive was there.
     pub done: Time,
     /// What it went to.
-    pub to: Power,
+    pub to: RestState,
     /// What the way cost.
     pub energy: Energy,
     /// All energy since the start, when it was there.
@@ -47,7 +47,7 @@ pub struct PowerEvent {
 
 /// A request that was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Work {
+pub struct CompletedRequest {
     /// When it began.
     pub start: Time,
     /// When it was done.
@@ -60,44 +60,44 @@ pub struct Work {
 
 /// The state of a modelled drive.
 #[derive(Debug, Clone)]
-pub struct Drive {
+pub struct ModelledDrive {
     model: PowerModel,
     mechanics: Mechanics,
     ready: StateId,
     lowest: StateId,
     spin_down: Option<Span>,
-    power: Power,
+    power: RestState,
     accounted: Time,
     /// When it last had something to do.
-    busy: Time,
-    ledger: Ledger,
-    series: Series,
+    last_busy: Time,
+    ledger: EnergyLedger,
+    series: EnergySeries,
     cycles: u64,
     events: Vec<PowerEvent>,
 }
 
-impl Drive {
+impl ModelledDrive {
     /// A drive that is ready at time zero.
     ///
     /// # Errors
     /// [`Missing`] figures.
-    pub fn new(setup: &Setup) -> Result<Self, Missing> {
+    pub fn new(setup: &EmulationSetup) -> Result<Self, MissingFigure> {
         let model = PowerModel::new(setup.profile())?;
-        let lowest = model.lowest();
+        let lowest = model.lowest_state();
         let ready = model.nearest_serving(lowest);
-        let mut ledger = Ledger::default();
-        ledger.draw(Use::Rest(ready), model.power(ready), Span::ZERO);
+        let mut ledger = EnergyLedger::default();
+        ledger.book_power(EnergyUse::Rest(ready), model.state_power(ready), Span::ZERO);
         Ok(Self {
             mechanics: Mechanics::new(setup.profile())?,
             model,
             ready,
             lowest,
             spin_down: setup.spin_down(),
-            power: Power::Ready,
+            power: RestState::Ready,
             accounted: Time::ZERO,
-            busy: Time::ZERO,
+            last_busy: Time::ZERO,
             ledger,
-            series: Series::default(),
+            series: EnergySeries::default(),
             cycles: 0,
             events: Vec::new(),
         })
@@ -109,38 +109,38 @@ impl Drive {
     }
 
     /// Returns where it rests, or will.
-    pub fn power(&self) -> Power {
+    pub fn power(&self) -> RestState {
         self.power
     }
 
     /// Until when everything is in the ledger.
-    pub fn accounted(&self) -> Time {
+    pub fn accounted_until(&self) -> Time {
         self.accounted
     }
 
     /// The account since time zero.
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &EnergyLedger {
         &self.ledger
     }
 
     /// The joules since the series began, by when they were spent.
-    pub fn series(&self) -> &Series {
+    pub fn series(&self) -> &EnergySeries {
         &self.series
     }
 
     /// Begins the series anew with what is not in the ledger yet.
     pub fn begin_series(&mut self) {
-        self.series = Series::default();
+        self.series = EnergySeries::default();
     }
 
     /// Rated cycles used up.
-    pub fn cycles(&self) -> u64 {
+    pub fn used_cycles(&self) -> u64 {
         self.cycles
     }
 
     /// Bytes in the cache that are not on the surface.
-    pub fn unwritten(&self) -> u64 {
-        self.mechanics.unwritten()
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.mechanics.unwritten_bytes()
     }
 
     /// Takes the changes of the power state since the last time.
@@ -150,102 +150,106 @@ impl Drive {
 
     /// Lets time pass: the drive works on its own, rests, and spins down when that is due.
     pub fn advance(&mut self, now: Time) {
-        if self.power == Power::Ready {
-            let background = self.mechanics.run(now);
-            self.did(&background);
-            let due = self.spin_down.map(|after| self.busy + after);
+        if self.power == RestState::Ready {
+            let background = self.mechanics.run_background(now);
+            self.book_work(&background);
+            let due = self.spin_down.map(|after| self.last_busy + after);
             if let Some(due) = due.filter(|due| *due <= now) {
                 self.go_down(due);
             }
         }
-        self.rest(now);
+        self.book_rest(now);
     }
 
     /// Serves a request that is asked at `now`, after all that were asked before.
-    pub fn serve(&mut self, now: Time, request: Request) -> Work {
+    pub fn serve_request(&mut self, now: Time, request: SectorRequest) -> CompletedRequest {
         self.advance(now);
         self.go_up(now);
-        let served = self.mechanics.serve(now.max(self.accounted), request);
-        self.did(&served.background);
-        self.rest(served.start);
-        self.did(&served.job);
-        self.busy = served.done;
-        Work {
+        let served = self
+            .mechanics
+            .serve_request(now.max(self.accounted), request);
+        self.book_work(&served.background);
+        self.book_rest(served.start);
+        self.book_work(&served.job);
+        self.last_busy = served.done;
+        CompletedRequest {
             start: served.start,
             done: served.done,
-            energy: served.job.energy(),
-            total: self.ledger.total(),
+            energy: served.job.total_energy(),
+            total: self.ledger.total_energy(),
         }
     }
 
     /// Goes to its lowest state now, or as soon as what it has begun and taken in is on the
     /// surface. Says when it is there.
-    pub fn sleep(&mut self, now: Time) -> Time {
+    pub fn go_to_sleep(&mut self, now: Time) -> Time {
         self.advance(now);
-        if self.power == Power::Ready {
-            let rest = self.mechanics.run(Time::MAX);
-            self.did(&rest);
+        if self.power == RestState::Ready {
+            let rest = self.mechanics.run_background(Time::MAX);
+            self.book_work(&rest);
             self.go_down(now.max(self.accounted));
         }
         self.accounted
     }
 
     /// Gets ready to serve. Says when it is.
-    pub fn wake(&mut self, now: Time) -> Time {
+    pub fn wake_up(&mut self, now: Time) -> Time {
         self.advance(now);
         self.go_up(now);
         self.accounted.max(now)
     }
 
     /// Books work that began when the last was done.
-    fn did(&mut self, job: &Job) {
+    fn book_work(&mut self, job: &Job) {
         for part in job.parts() {
             self.ledger
-                .draw(Use::Work(part.phase), part.power, part.time);
-            self.series.draw(part.power, part.time);
+                .book_power(EnergyUse::Work(part.phase), part.power, part.time);
+            self.series.add_power(part.power, part.time);
         }
-        self.accounted = self.accounted + job.time();
-        if job.time() > Span::ZERO {
-            self.busy = self.accounted;
+        self.accounted = self.accounted + job.total_time();
+        if job.total_time() > Span::ZERO {
+            self.last_busy = self.accounted;
         }
     }
 
     /// Books rest until `until`, if it has not begun something already that lasts longer.
-    fn rest(&mut self, until: Time) {
-        let state = if self.power == Power::Ready {
+    fn book_rest(&mut self, until: Time) {
+        let state = if self.power == RestState::Ready {
             self.ready
         } else {
             self.lowest
         };
-        let (power, time) = (self.model.power(state), until.since(self.accounted));
-        self.ledger.draw_on(Use::Rest(state), power, time);
-        self.series.draw(power, time);
+        let (power, time) = (self.model.state_power(state), until.since(self.accounted));
+        self.ledger
+            .extend_power(EnergyUse::Rest(state), power, time);
+        self.series.add_power(power, time);
         self.accounted = self.accounted.max(until);
     }
 
     fn go_down(&mut self, at: Time) {
         if self.ready != self.lowest {
-            self.rest(at);
-            self.travel(self.ready, self.lowest, Power::Asleep);
+            self.book_rest(at);
+            self.change_state(self.ready, self.lowest, RestState::Asleep);
         }
     }
 
     fn go_up(&mut self, now: Time) {
-        if self.power == Power::Asleep {
-            self.rest(now);
-            self.travel(self.lowest, self.ready, Power::Ready);
-            self.busy = self.accounted;
+        if self.power == RestState::Asleep {
+            self.book_rest(now);
+            self.change_state(self.lowest, self.ready, RestState::Ready);
+            self.last_busy = self.accounted;
         }
     }
 
-    fn travel(&mut self, from: StateId, to: StateId, power: Power) {
+    fn change_state(&mut self, from: StateId, to: StateId, power: RestState) {
         let (at, mut here, mut energy) = (self.accounted, from, Energy::ZERO);
         while here != to
-            && let Some(next) = self.model.step(here, to)
-            && let Some(way) = self.model.way(here, next)
+            && let Some(next) = self.model.first_step(here, to)
+            && let Some(way) = self.model.direct_transition(here, next)
         {
-            self.ledger.pay(Use::Move(here, next), way.time, way.energy);
-            self.series.pay(way.time, way.energy);
+            self.ledger
+                .book_energy(EnergyUse::Move(here, next), way.time, way.energy);
+            self.series.add_energy(way.time, way.energy);
             self.accounted = self.accounted + way.time;
             self.cycles += u64::from(way.cycles);
             energy += way.energy;
@@ -253,13 +257,13 @@ impl Drive {
         }
         self.power = power;
         self.ledger
-            .draw(Use::Rest(to), self.model.power(to), Span::ZERO);
+            .book_power(EnergyUse::Rest(to), self.model.state_power(to), Span::ZERO);
         self.events.push(PowerEvent {
             at,
             done: self.accounted,
             to: power,
             energy,
-            total: self.ledger.total(),
+            total: self.ledger.total_energy(),
         });
     }
 }

@@ -25,10 +25,10 @@ mod pace;
 mod series;
 mod setup;
 
-pub use account::{Account, Requests};
-pub use disk::{EmulatedDisk, Snapshot, Ticket};
-pub use drive::{Drive, Power, PowerEvent, Work};
-pub use image::{ImageFs, Owner};
-pub use pace::{Pace, VirtualClock};
-pub use series::Series;
-pub use setup::{Setup, SetupError};
+pub use account::{DriveAccount, RequestCounts};
+pub use disk::{CompletionTicket, DiskSnapshot, EmulatedDisk};
+pub use drive::{CompletedRequest, ModelledDrive, PowerEvent, RestState};
+pub use image::{ImageFs, ImageOwner};
+pub use pace::{EmulationPace, VirtualClock};
+pub use series::EnergySeries;
+pub use setup::{EmulationSetup, SetupError};

@@ -9,20 +9,20 @@ mod reader;
 mod ring;
 mod writer;
 
-pub use format::{Header, Kind, Record};
+pub use format::{DiskEventKind, DiskLogHeader, DiskLogRecord};
 pub use reader::{LogError, LogReader};
-pub use ring::Ring;
+pub use ring::RecordRing;
 pub use writer::LogWriter;
 
 use std::io;
 
 /// Takes records.
-pub trait Sink: Send {
+pub trait RecordSink: Send {
     /// Takes one.
     ///
     /// # Errors
     /// What the medium says. Nothing more is given to this sink then.
-    fn put(&mut self, record: &Record) -> io::Result<()>;
+    fn put(&mut self, record: &DiskLogRecord) -> io::Result<()>;
 
     /// Hands on what was taken so far.
     ///
@@ -34,8 +34,8 @@ pub trait Sink: Send {
 }
 
 /// No log.
-impl Sink for () {
-    fn put(&mut self, _: &Record) -> io::Result<()> {
+impl RecordSink for () {
+    fn put(&mut self, _: &DiskLogRecord) -> io::Result<()> {
         Ok(())
     }
 }

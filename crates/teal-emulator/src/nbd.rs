@@ -15,7 +15,7 @@ mod tests;
 
 use crate::disk::EmulatedDisk;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use teal_energy::mechanics::Request;
+use teal_energy::mechanics::SectorRequest;
 use teal_env::Disk;
 use teal_types::{SECTOR, Sector};
 
@@ -45,35 +45,38 @@ const EINVAL: u32 = 22;
 ///
 /// # Errors
 /// What the connection says; [`ErrorKind::InvalidData`] for what is not the protocol.
-pub fn serve(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io::Result<()> {
-    if !greet(disk, client)? {
+pub fn serve_client(
+    disk: &EmulatedDisk<impl Disk>,
+    client: &mut (impl Read + Write),
+) -> io::Result<()> {
+    if !shake_hands(disk, client)? {
         return Ok(());
     }
     let mut data = Vec::new();
     loop {
-        let magic = match number(client) {
+        let magic = match read_array(client) {
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             magic => u32::from_be_bytes(magic?),
         };
         let (flags, kind) = (
-            u16::from_be_bytes(number(client)?),
-            u16::from_be_bytes(number(client)?),
+            u16::from_be_bytes(read_array(client)?),
+            u16::from_be_bytes(read_array(client)?),
         );
-        let cookie: [u8; 8] = number(client)?;
+        let cookie: [u8; 8] = read_array(client)?;
         let (offset, length) = (
-            u64::from_be_bytes(number(client)?),
-            u32::from_be_bytes(number(client)?),
+            u64::from_be_bytes(read_array(client)?),
+            u32::from_be_bytes(read_array(client)?),
         );
         if magic != REQUEST || length > REQUEST_MAX {
-            return Err(foreign("no request of the protocol"));
+            return Err(protocol_error("no request of the protocol"));
         }
         data.clear();
         let done = match kind {
-            0 => read(disk, offset, length, &mut data),
+            0 => read_disk(disk, offset, length, &mut data),
             1 => {
                 data.resize(length as usize, 0);
                 client.read_exact(&mut data)?;
-                write(disk, offset, &data, flags & FUA != 0)
+                write_disk(disk, offset, &data, flags & FUA != 0)
             }
             2 => return Ok(()),
             3 => disk.sync(),
@@ -94,7 +97,7 @@ pub fn serve(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -
     }
 }
 
-fn place(offset: u64) -> io::Result<Sector> {
+fn sector_at(offset: u64) -> io::Result<Sector> {
     if offset.is_multiple_of(SECTOR) {
         Ok(Sector::new(offset / SECTOR))
     } else {
@@ -102,34 +105,42 @@ fn place(offset: u64) -> io::Result<Sector> {
     }
 }
 
-fn read(
+fn read_disk(
     disk: &EmulatedDisk<impl Disk>,
     offset: u64,
     length: u32,
     into: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let at = place(offset)?;
+    let at = sector_at(offset)?;
     into.resize(length as usize, 0);
     disk.read_at(at, into)
 }
 
-fn write(disk: &EmulatedDisk<impl Disk>, offset: u64, data: &[u8], fua: bool) -> io::Result<()> {
-    let at = place(offset)?;
+fn write_disk(
+    disk: &EmulatedDisk<impl Disk>,
+    offset: u64,
+    data: &[u8],
+    fua: bool,
+) -> io::Result<()> {
+    let at = sector_at(offset)?;
     if !fua {
         return disk.write_at(at, &[IoSlice::new(data)]);
     }
-    let count = disk.within(at, data.len())?;
-    let ticket = disk.ask(Request::Write { at, count, fua });
+    let count = disk.check_range(at, data.len())?;
+    let ticket = disk.submit(SectorRequest::Write { at, count, fua });
     let done = disk
         .inner()
         .write_at(at, &[IoSlice::new(data)])
         .and_then(|()| disk.inner().sync());
-    disk.wait(ticket);
+    disk.wait_for(ticket);
     done
 }
 
 /// The handshake. `false` if the client wants nothing more.
-fn greet(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io::Result<bool> {
+fn shake_hands(
+    disk: &EmulatedDisk<impl Disk>,
+    client: &mut (impl Read + Write),
+) -> io::Result<bool> {
     let flags = FIXED_NEWSTYLE | NO_ZEROES;
     client.write_all(
         &[
@@ -139,7 +150,7 @@ fn greet(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io
         ]
         .concat(),
     )?;
-    let theirs = u32::from_be_bytes(number(client)?);
+    let theirs = u32::from_be_bytes(read_array(client)?);
     let size = (disk.shape().sectors * SECTOR).to_be_bytes();
     // To a drive without a cache a flush is nothing, and it does not ask for any.
     let cached = if disk.has_cache() {
@@ -150,12 +161,12 @@ fn greet(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io
     let export = [&size[..], &(HAS_FLAGS | ROTATIONAL | cached).to_be_bytes()].concat();
     loop {
         let (magic, option, length) = (
-            number(client)?,
-            number(client)?,
-            u32::from_be_bytes(number(client)?),
+            read_array(client)?,
+            read_array(client)?,
+            u32::from_be_bytes(read_array(client)?),
         );
         if u64::from_be_bytes(magic) != OPTION || length > OPTION_MAX {
-            return Err(foreign("no option of the protocol"));
+            return Err(protocol_error("no option of the protocol"));
         }
         let mut data = vec![0; length as usize];
         client.read_exact(&mut data)?;
@@ -204,12 +215,12 @@ fn greet(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io
     }
 }
 
-fn number<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+fn read_array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-fn foreign(what: &'static str) -> io::Error {
+fn protocol_error(what: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }

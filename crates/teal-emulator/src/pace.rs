@@ -18,13 +18,13 @@ impl VirtualClock {
     }
 
     /// Lets time pass in which nobody asks for anything.
-    pub fn pass(&self, span: Span) {
+    pub fn advance_by(&self, span: Span) {
         let mut now = self.0.lock();
         *now = *now + span;
     }
 
     /// It is at least `time` now.
-    pub fn reach(&self, time: Time) {
+    pub fn advance_to(&self, time: Time) {
         let mut now = self.0.lock();
         *now = time.max(*now);
     }
@@ -32,21 +32,21 @@ impl VirtualClock {
 
 impl Clock for VirtualClock {
     /// The time since the clock's start, as if that had been in 1970.
-    fn civil(&self) -> Timestamp {
+    fn civil_time(&self) -> Timestamp {
         let nanos = self.now().get();
         Timestamp::new(
             (nanos / 1_000_000_000) as i64,
             (nanos % 1_000_000_000) as u32,
         )
     }
-    fn monotonic(&self) -> Duration {
+    fn monotonic_time(&self) -> Duration {
         Duration::from_nanos(self.now().get())
     }
 }
 
 /// How modelled time passes.
 #[derive(Clone)]
-pub enum Pace {
+pub enum EmulationPace {
     /// A request comes when the one before is done, and the clock goes on by what it takes: no time
     /// is spent waiting.
     Virtual(VirtualClock),
@@ -59,7 +59,7 @@ pub enum Pace {
     },
 }
 
-impl fmt::Debug for Pace {
+impl fmt::Debug for EmulationPace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if matches!(self, Self::Virtual(_)) {
             "virtual time"
@@ -69,10 +69,10 @@ impl fmt::Debug for Pace {
     }
 }
 
-impl Pace {
+impl EmulationPace {
     /// Real time, from now on.
-    pub fn real(timer: Arc<dyn Timer>) -> Self {
-        let origin = timer.monotonic();
+    pub fn real_time(timer: Arc<dyn Timer>) -> Self {
+        let origin = timer.monotonic_time();
         Self::Real { timer, origin }
     }
 
@@ -81,16 +81,16 @@ impl Pace {
         match self {
             Self::Virtual(clock) => clock.now(),
             Self::Real { timer, origin } => {
-                let nanos = timer.monotonic().saturating_sub(*origin).as_nanos();
+                let nanos = timer.monotonic_time().saturating_sub(*origin).as_nanos();
                 Time::after_start(Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
             }
         }
     }
 
     /// Returns when it is `time`.
-    pub fn wait(&self, time: Time) {
+    pub fn wait_until(&self, time: Time) {
         match self {
-            Self::Virtual(clock) => clock.reach(time),
+            Self::Virtual(clock) => clock.advance_to(time),
             Self::Real { timer, origin } => {
                 timer.wait_until(*origin + Duration::from_nanos(time.get()))
             }

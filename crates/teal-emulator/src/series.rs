@@ -20,28 +20,28 @@ const PER_MICROJOULE: Femtojoules = 1_000_000_000;
 
 /// Joules over the time since a beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Series {
+pub struct EnergySeries {
     /// Until when everything is in the bins.
     passed: Span,
     width: Span,
     bins: Vec<Femtojoules>,
 }
 
-impl Default for Series {
+impl Default for EnergySeries {
     fn default() -> Self {
         Self {
             passed: Span::ZERO,
-            width: Self::FIRST,
+            width: Self::FIRST_WIDTH,
             bins: Vec::with_capacity(Self::BINS_MAX),
         }
     }
 }
 
-impl Series {
+impl EnergySeries {
     /// Bins at most.
     pub const BINS_MAX: usize = 64;
     /// How wide bins are at first.
-    pub const FIRST: Span = Span::millis(1);
+    pub const FIRST_WIDTH: Span = Span::millis(1);
 
     /// How wide the bins are. The last ends with what has passed.
     pub fn width(&self) -> Span {
@@ -73,38 +73,38 @@ impl Series {
     }
 
     /// Books `time` at `power`, after all that was booked before.
-    pub(crate) fn draw(&mut self, power: Power, time: Span) {
+    pub(crate) fn add_power(&mut self, power: Power, time: Span) {
         let power = Femtojoules::from(power.get());
-        self.book(time, |part| power * Femtojoules::from(part.get()));
+        self.distribute(time, |part| power * Femtojoules::from(part.get()));
     }
 
     /// Books energy that is known as a whole, spent evenly over `time`.
-    pub(crate) fn pay(&mut self, time: Span, energy: Energy) {
+    pub(crate) fn add_energy(&mut self, time: Span, energy: Energy) {
         let all = Femtojoules::from(energy.get()) * PER_MICROJOULE;
         match Femtojoules::from(time.get()) {
-            0 => self.add(self.passed.get().saturating_sub(1) / self.width.get(), all),
-            whole => self.book(time, |part| all * Femtojoules::from(part.get()) / whole),
+            0 => self.add_to_bin(self.passed.get().saturating_sub(1) / self.width.get(), all),
+            whole => self.distribute(time, |part| all * Femtojoules::from(part.get()) / whole),
         }
     }
 
     /// `spent`: by so much of the time from its beginning.
-    fn book(&mut self, time: Span, spent: impl Fn(Span) -> Femtojoules) {
+    fn distribute(&mut self, time: Span, spent: impl Fn(Span) -> Femtojoules) {
         let (from, until) = (self.passed.get(), (self.passed + time).get());
         while until.div_ceil(self.width.get()) > Self::BINS_MAX as u64 {
-            self.widen();
+            self.double_bin_width();
         }
         let (mut at, mut before) = (from, 0);
         while at < until {
             let bin = at / self.width.get();
             at = until.min((bin + 1).saturating_mul(self.width.get()));
             let so_far = spent(Span::nanos(at - from));
-            self.add(bin, so_far - before);
+            self.add_to_bin(bin, so_far - before);
             before = so_far;
         }
         self.passed = Span::nanos(until);
     }
 
-    fn add(&mut self, bin: u64, energy: Femtojoules) {
+    fn add_to_bin(&mut self, bin: u64, energy: Femtojoules) {
         let bin = bin as usize;
         debug_assert!(bin < Self::BINS_MAX, "bin {bin} is beyond the last");
         if bin >= self.bins.len() {
@@ -114,7 +114,7 @@ impl Series {
     }
 
     /// Each two bins become one.
-    fn widen(&mut self) {
+    fn double_bin_width(&mut self) {
         for at in 0..self.bins.len().div_ceil(2) {
             self.bins[at] = self.bins[2 * at] + self.bins.get(2 * at + 1).copied().unwrap_or(0);
         }

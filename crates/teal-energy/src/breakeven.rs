@@ -6,7 +6,7 @@
 //!    costs; above it, at least.
 //! 3. A break-even time is never shorter than the way down and up.
 
-use crate::profile::{Burst, Profile, StateId};
+use crate::profile::{BurstEnergy, Profile, StateId};
 use teal_types::{Bytes, Energy, Power, Span};
 
 /// The way from a state into a deeper one and back.
@@ -24,7 +24,7 @@ pub struct RoundTrip {
 
 impl RoundTrip {
     /// From `from` to `to` and back, by direct transitions; `None` if a figure is missing.
-    pub fn of(profile: &Profile, from: StateId, to: StateId) -> Option<Self> {
+    pub fn between_states(profile: &Profile, from: StateId, to: StateId) -> Option<Self> {
         let way = |a, b| {
             profile
                 .transitions
@@ -53,19 +53,19 @@ impl RoundTrip {
     }
 
     /// Returns what an idle time costs asleep; it is at least both ways long.
-    pub fn sleeping(&self, idle: Span) -> Energy {
+    pub fn cost_asleep(&self, idle: Span) -> Energy {
         self.energy + self.asleep * idle.less(self.time)
     }
 
     /// Returns what an idle time costs awake.
-    pub fn staying(&self, idle: Span) -> Energy {
+    pub fn cost_awake(&self, idle: Span) -> Energy {
         self.awake * idle
     }
 }
 
-impl Burst {
+impl BurstEnergy {
     /// Equation 1 of GreenFS: the energy to get ready and transfer `size`, `U = U_up + P * S / B`.
-    pub fn energy(&self, size: Bytes) -> Energy {
+    pub fn energy_for(&self, size: Bytes) -> Energy {
         let rate = u128::from(self.rate.get());
         let transfer = (u128::from(self.power.get()) * u128::from(size.get()) + rate / 2) / rate;
         self.start + Energy::microjoules(u64::try_from(transfer).unwrap_or(u64::MAX))

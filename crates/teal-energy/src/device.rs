@@ -4,10 +4,10 @@
 //! # Guarantees
 //! 1. A [`Device`] is complete: whatever a policy or a simulation asks of it is there.
 
-use crate::power::{Missing, PowerModel};
-use crate::profile::{Kind, Profile, StateId};
+use crate::power::{MissingFigure, PowerModel};
+use crate::profile::{DeviceKind, Profile, StateId};
 use crate::quantity::Rate;
-use crate::service::{Direction, Job, ServiceModel};
+use crate::service::{Job, ServiceModel, TransferDirection};
 use teal_types::Span;
 
 /// Most devices of one machine.
@@ -40,16 +40,16 @@ impl DeviceSet {
     pub const EMPTY: Self = Self(0);
     /// With one more.
     #[must_use]
-    pub const fn with(self, device: DeviceId) -> Self {
+    pub const fn with_device(self, device: DeviceId) -> Self {
         Self(self.0 | 1 << device.0)
     }
     /// Without one.
     #[must_use]
-    pub const fn without(self, device: DeviceId) -> Self {
+    pub const fn without_device(self, device: DeviceId) -> Self {
         Self(self.0 & !(1 << device.0))
     }
     /// Returns whether a device is in it.
-    pub const fn has(self, device: DeviceId) -> bool {
+    pub const fn contains(self, device: DeviceId) -> bool {
         self.0 & 1 << device.0 != 0
     }
     /// Returns whether no device is in it.
@@ -60,13 +60,13 @@ impl DeviceSet {
     pub fn iter(self) -> impl Iterator<Item = DeviceId> {
         (0..16)
             .map(DeviceId)
-            .filter(move |device| self.has(*device))
+            .filter(move |device| self.contains(*device))
     }
 }
 
 impl FromIterator<DeviceId> for DeviceSet {
     fn from_iter<I: IntoIterator<Item = DeviceId>>(devices: I) -> Self {
-        devices.into_iter().fold(Self::EMPTY, Self::with)
+        devices.into_iter().fold(Self::EMPTY, Self::with_device)
     }
 }
 
@@ -103,11 +103,11 @@ pub struct BudgetLimits {
 
 /// One device.
 #[derive(Debug, Clone)]
-pub struct Device {
+pub struct DeviceModel {
     /// Name of the profile.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Its power states.
     pub power: PowerModel,
     /// How it serves.
@@ -121,19 +121,19 @@ pub struct Device {
     pub budget: Option<BudgetLimits>,
 }
 
-impl Device {
+impl DeviceModel {
     /// The device of a profile, which takes no changes and starts as often as its rating allows.
     ///
     /// # Errors
     /// [`Missing`] figures.
-    pub fn new(profile: &Profile) -> Result<Self, Missing> {
+    pub fn new(profile: &Profile) -> Result<Self, MissingFigure> {
         let power = PowerModel::new(profile)?;
         let service = ServiceModel::new(profile, &power)?;
         let budget = profile.rating.map(|rating| BudgetLimits {
             burst: BURST,
             each: Span::nanos(rating.life.get() / u64::from(rating.cycles)),
         });
-        let is_scattered = profile.kind == Kind::Disk;
+        let is_scattered = profile.kind == DeviceKind::Disk;
         Ok(Self {
             name: profile.name.clone(),
             kind: profile.kind,
@@ -147,28 +147,32 @@ impl Device {
 
     /// With changes that may wait so long.
     #[must_use]
-    pub fn queueing(mut self, limits: QueueLimits) -> Self {
+    pub fn with_queue(mut self, limits: QueueLimits) -> Self {
         self.queue = Some(limits);
         self
     }
 
     /// The job of reading.
-    pub fn read(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Job> {
+    pub fn read_job(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Job> {
         self.service
-            .job(state, Direction::Read, bytes, is_continued)
+            .job_for(state, TransferDirection::Read, bytes, is_continued)
     }
 
     /// The job of a burst of changes.
-    pub fn flush(&self, state: StateId, bytes: u64, objects: u64) -> Option<Job> {
+    pub fn flush_job(&self, state: StateId, bytes: u64, objects: u64) -> Option<Job> {
         let places = if self.is_scattered { objects.max(1) } else { 1 };
-        let first = self.service.job(state, Direction::Write, bytes, false)?;
-        let more = self.service.job(state, Direction::Write, 0, false)?;
+        let first = self
+            .service
+            .job_for(state, TransferDirection::Write, bytes, false)?;
+        let more = self
+            .service
+            .job_for(state, TransferDirection::Write, 0, false)?;
         Some(first.with_repeated(&more, places - 1))
     }
 
     /// How long such bursts take, without the job; `None` where it does not serve.
     pub fn burst_time(&self, state: StateId) -> Option<BurstTime> {
-        let (place, rate) = self.service.first(state, Direction::Write)?;
+        let (place, rate) = self.service.first_bytes(state, TransferDirection::Write)?;
         Some(BurstTime {
             place,
             rate,
@@ -188,9 +192,9 @@ pub struct BurstTime {
 
 impl BurstTime {
     /// The time of [`Device::flush`].
-    pub fn of(&self, bytes: u64, objects: u64) -> Span {
+    pub fn time_of(&self, bytes: u64, objects: u64) -> Span {
         let places = if self.is_scattered { objects.max(1) } else { 1 };
-        self.place * places + self.rate.span(bytes)
+        self.place * places + self.rate.transfer_time(bytes)
     }
 }
 
@@ -208,11 +212,11 @@ mod tests {
             let mut compared = 0;
             for name in Profile::shipped_names() {
                 // A machine serves nothing by itself.
-                let Ok(device) = Device::new(&Profile::shipped(name).unwrap()) else { continue };
-                let device = Device { is_scattered, ..device };
-                for state in device.power.ids() {
-                    let time = device.burst_time(state).map(|time| time.of(bytes, objects));
-                    prop_assert_eq!(time, device.flush(state, bytes, objects).map(|job| job.time()), "{} {:?}", name, state);
+                let Ok(device) = DeviceModel::new(&Profile::find_shipped(name).unwrap()) else { continue };
+                let device = DeviceModel { is_scattered, ..device };
+                for state in device.power.state_ids() {
+                    let time = device.burst_time(state).map(|time| time.time_of(bytes, objects));
+                    prop_assert_eq!(time, device.flush_job(state, bytes, objects).map(|job| job.total_time()), "{} {:?}", name, state);
                     compared += usize::from(time.is_some());
                 }
             }

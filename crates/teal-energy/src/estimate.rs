@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use teal_types::{BLOCK, Span};
 
 /// Weight of a new measurement of a network device, in thousandths.
-pub const NETWORK: Weight = Weight(100);
+pub const NETWORK: MeasurementWeight = MeasurementWeight(100);
 /// Weight of a new measurement of a local device, in thousandths.
-pub const LOCAL: Weight = Weight(10);
+pub const LOCAL: MeasurementWeight = MeasurementWeight(10);
 
 /// Weight of a new measurement, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Weight(u16);
+pub struct MeasurementWeight(u16);
 
-impl Weight {
+impl MeasurementWeight {
     /// The weight of measurement `n`, from 1, of something that nobody knows yet: the first ones
     /// count alike, until this weight is more.
-    pub fn settling(self, n: u32) -> Self {
+    pub fn early_weight(self, n: u32) -> Self {
         Self(self.0.max((1000 / n.max(1)) as u16))
     }
 }
@@ -34,11 +34,11 @@ const LONGEST: u64 = 86_400_000_000_000;
 
 /// `new = a * measured + (1 - a) * old`; the first measurement stands alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Average(Option<u64>);
+pub struct MovingAverage(Option<u64>);
 
-impl Average {
+impl MovingAverage {
     /// Takes in a measurement.
-    pub fn update(&mut self, weight: Weight, measured: Span) {
+    pub fn add_measurement(&mut self, weight: MeasurementWeight, measured: Span) {
         let new = measured.get().min(LONGEST) << FRACTION;
         let weight = u128::from(weight.0.min(1000));
         let mixed =
@@ -56,25 +56,25 @@ impl Average {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct InState {
-    first: Average,
-    block: Average,
+struct StateEstimates {
+    first: MovingAverage,
+    block: MovingAverage,
 }
 
 /// What is known of one device's access times.
 #[derive(Debug, Clone)]
 pub struct Estimator {
-    weight: Weight,
-    states: BTreeMap<StateId, InState>,
+    weight: MeasurementWeight,
+    states: BTreeMap<StateId, StateEstimates>,
 }
 
-fn blocks(bytes: u64) -> u64 {
+fn block_count(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK).max(1)
 }
 
 impl Estimator {
     /// Nothing is known yet.
-    pub fn new(weight: Weight) -> Self {
+    pub fn new(weight: MeasurementWeight) -> Self {
         Self {
             weight,
             states: BTreeMap::new(),
@@ -83,15 +83,15 @@ impl Estimator {
 
     /// Takes in that `bytes` took `time` in `state`; a continued access follows the last one
     /// without a gap.
-    pub fn update(&mut self, state: StateId, bytes: u64, is_continued: bool, time: Span) {
+    pub fn add_measurement(&mut self, state: StateId, bytes: u64, is_continued: bool, time: Span) {
         let known = self.states.entry(state).or_default();
-        let blocks = blocks(bytes);
+        let blocks = block_count(bytes);
         if is_continued {
             known
                 .block
-                .update(self.weight, Span::nanos(time.get() / blocks));
+                .add_measurement(self.weight, Span::nanos(time.get() / blocks));
         } else if blocks == 1 {
-            known.first.update(self.weight, time);
+            known.first.add_measurement(self.weight, time);
         } else {
             let rest = known
                 .block
@@ -99,17 +99,17 @@ impl Estimator {
                 .unwrap_or(Span::nanos(time.get() / (blocks + 1)));
             known
                 .first
-                .update(self.weight, time.less(rest * (blocks - 1)));
+                .add_measurement(self.weight, time.less(rest * (blocks - 1)));
             if known.block.get().is_none() {
-                known.block.update(self.weight, rest);
+                known.block.add_measurement(self.weight, rest);
             }
         }
     }
 
     /// How long `bytes` will take in `state`; `None` while nothing was measured there.
-    pub fn predict(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Span> {
+    pub fn predict_time(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Span> {
         let known = self.states.get(&state)?;
-        let blocks = blocks(bytes);
+        let blocks = block_count(bytes);
         if is_continued {
             return known.block.get().map(|block| block * blocks);
         }
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn a_network_follows_in_tens_of_measurements_and_a_disk_in_hundreds() {
         let after = |weight, n| {
-            let mut average = Average::default();
-            average.update(weight, Span::millis(10));
-            (0..n).for_each(|_| average.update(weight, Span::millis(110)));
+            let mut average = MovingAverage::default();
+            average.add_measurement(weight, Span::millis(10));
+            (0..n).for_each(|_| average.add_measurement(weight, Span::millis(110)));
             average.get().unwrap().get() / 1_000_000
         };
         assert_eq!(
@@ -146,29 +146,29 @@ mod tests {
     fn states_and_first_blocks_are_apart() {
         let mut estimator = Estimator::new(LOCAL);
         let (idle, standby) = (StateId(0), StateId(1));
-        estimator.update(idle, 4096, false, Span::millis(20));
-        estimator.update(idle, 8192, true, Span::millis(2));
-        estimator.update(standby, 4096, false, Span::millis(820));
+        estimator.add_measurement(idle, 4096, false, Span::millis(20));
+        estimator.add_measurement(idle, 8192, true, Span::millis(2));
+        estimator.add_measurement(standby, 4096, false, Span::millis(820));
         assert_eq!(
-            estimator.predict(idle, 3 * 4096, false),
+            estimator.predict_time(idle, 3 * 4096, false),
             Some(Span::millis(22))
         );
         assert_eq!(
-            estimator.predict(idle, 3 * 4096, true),
+            estimator.predict_time(idle, 3 * 4096, true),
             Some(Span::millis(3))
         );
         assert_eq!(
-            estimator.predict(standby, 1, false),
+            estimator.predict_time(standby, 1, false),
             Some(Span::millis(820))
         );
-        assert_eq!(estimator.predict(StateId(2), 1, false), None);
+        assert_eq!(estimator.predict_time(StateId(2), 1, false), None);
     }
 
     proptest! {
         #[test]
         fn an_estimate_lies_between_its_measurements(spans in prop::collection::vec(0_u64..u64::MAX, 1..50), weight in 0_u16..1001) {
-            let mut average = Average::default();
-            spans.iter().for_each(|span| average.update(Weight(weight), Span::nanos(*span)));
+            let mut average = MovingAverage::default();
+            spans.iter().for_each(|span| average.add_measurement(MeasurementWeight(weight), Span::nanos(*span)));
             let clipped = spans.iter().map(|span| (*span).min(LONGEST));
             let estimate = average.get().expect("measured").get();
             // The fraction is cut off below.

@@ -15,7 +15,7 @@ const PER_MICROJOULE: u128 = 1_000_000_000;
 
 /// What a device does while it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum WorkPhase {
     /// Takes in a command, or waits for an answer.
     Latency,
     /// Moves the arm.
@@ -32,30 +32,30 @@ pub enum Phase {
 
 /// What energy is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Use {
+pub enum EnergyUse {
     /// Resting in a state.
     Rest(StateId),
     /// Going from one state to another.
     Move(StateId, StateId),
     /// Serving.
-    Work(Phase),
+    Work(WorkPhase),
 }
 
-impl Use {
+impl EnergyUse {
     /// In words; `state` names a state.
-    pub fn name<'s>(self, state: impl Fn(StateId) -> &'s str) -> String {
+    pub fn describe_use<'s>(self, state: impl Fn(StateId) -> &'s str) -> String {
         let phase = match self {
             Self::Rest(at) => return state(at).to_owned(),
             Self::Move(from, to) => return format!("{} to {}", state(from), state(to)),
             Self::Work(phase) => phase,
         };
         match phase {
-            Phase::Latency => "commands",
-            Phase::Seek => "seek",
-            Phase::Rotate => "rotate",
-            Phase::Read => "read",
-            Phase::Write => "write",
-            Phase::ReadAhead => "read ahead",
+            WorkPhase::Latency => "commands",
+            WorkPhase::Seek => "seek",
+            WorkPhase::Rotate => "rotate",
+            WorkPhase::Read => "read",
+            WorkPhase::Write => "write",
+            WorkPhase::ReadAhead => "read ahead",
         }
         .to_owned()
     }
@@ -63,7 +63,7 @@ impl Use {
 
 /// One entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// How often: visits, transitions, pieces of work.
     pub count: u64,
     /// For how long in all.
@@ -71,7 +71,7 @@ pub struct Entry {
     femtojoules: Femtojoules,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Returns what it cost, rounded to the nearest microjoule.
     pub fn energy(&self) -> Energy {
         let microjoules = (self.femtojoules + PER_MICROJOULE / 2) / PER_MICROJOULE;
@@ -81,35 +81,41 @@ impl Entry {
 
 /// The account of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ledger {
-    entries: BTreeMap<Use, Entry>,
+pub struct EnergyLedger {
+    entries: BTreeMap<EnergyUse, LedgerEntry>,
 }
 
-pub(crate) fn femtojoules(power: Power, time: Span) -> Femtojoules {
+pub(crate) fn power_over_time(power: Power, time: Span) -> Femtojoules {
     u128::from(power.get()) * u128::from(time.get())
 }
 
-pub(crate) fn of_energy(energy: Energy) -> Femtojoules {
+pub(crate) fn exact_energy(energy: Energy) -> Femtojoules {
     u128::from(energy.get()) * PER_MICROJOULE
 }
 
-impl Ledger {
+impl EnergyLedger {
     /// Books `time` at `power`.
-    pub fn draw(&mut self, used: Use, power: Power, time: Span) {
-        self.book(used, 1, time, femtojoules(power, time));
+    pub fn book_power(&mut self, used: EnergyUse, power: Power, time: Span) {
+        self.book(used, 1, time, power_over_time(power, time));
     }
 
     /// Books energy that is known as a whole, such as that of a transition.
-    pub fn pay(&mut self, used: Use, time: Span, energy: Energy) {
-        self.book(used, 1, time, of_energy(energy));
+    pub fn book_energy(&mut self, used: EnergyUse, time: Span, energy: Energy) {
+        self.book(used, 1, time, exact_energy(energy));
     }
 
     /// More of what was booked last: no new visit.
-    pub fn draw_on(&mut self, used: Use, power: Power, time: Span) {
-        self.book(used, 0, time, femtojoules(power, time));
+    pub fn extend_power(&mut self, used: EnergyUse, power: Power, time: Span) {
+        self.book(used, 0, time, power_over_time(power, time));
     }
 
-    pub(crate) fn book(&mut self, used: Use, count: u64, time: Span, femtojoules: Femtojoules) {
+    pub(crate) fn book(
+        &mut self,
+        used: EnergyUse,
+        count: u64,
+        time: Span,
+        femtojoules: Femtojoules,
+    ) {
         let entry = self.entries.entry(used).or_default();
         entry.count += count;
         entry.time += time;
@@ -117,22 +123,22 @@ impl Ledger {
     }
 
     /// The entries, in a fixed order.
-    pub fn entries(&self) -> impl Iterator<Item = (Use, Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (EnergyUse, LedgerEntry)> {
         self.entries.iter().map(|(used, entry)| (*used, *entry))
     }
 
     /// One entry; empty if nothing was booked.
-    pub fn entry(&self, used: Use) -> Entry {
+    pub fn entry(&self, used: EnergyUse) -> LedgerEntry {
         self.entries.get(&used).copied().unwrap_or_default()
     }
 
     /// All energy: the sum of the entries.
-    pub fn total(&self) -> Energy {
-        self.entries.values().map(Entry::energy).sum()
+    pub fn total_energy(&self) -> Energy {
+        self.entries.values().map(LedgerEntry::energy).sum()
     }
 
     /// All time: the sum of the entries.
-    pub fn time(&self) -> Span {
+    pub fn total_time(&self) -> Span {
         self.entries.values().map(|entry| entry.time).sum()
     }
 
@@ -150,17 +156,20 @@ mod tests {
 
     #[test]
     fn a_million_short_uses_cost_what_one_long_one_costs() {
-        let (mut short, mut long) = (Ledger::default(), Ledger::default());
-        let used = Use::Work(Phase::Read);
-        (0..1_000_000).for_each(|_| short.draw(used, Power::milliwatts(627), Span::nanos(7)));
-        long.draw(used, Power::milliwatts(627), Span::millis(7));
-        assert_eq!((short.total(), short.time()), (long.total(), long.time()));
-        assert_eq!(long.total(), Energy::microjoules(4389));
+        let (mut short, mut long) = (EnergyLedger::default(), EnergyLedger::default());
+        let used = EnergyUse::Work(WorkPhase::Read);
+        (0..1_000_000).for_each(|_| short.book_power(used, Power::milliwatts(627), Span::nanos(7)));
+        long.book_power(used, Power::milliwatts(627), Span::millis(7));
+        assert_eq!(
+            (short.total_energy(), short.total_time()),
+            (long.total_energy(), long.total_time())
+        );
+        assert_eq!(long.total_energy(), Energy::microjoules(4389));
         assert_eq!(
             (short.entry(used).count, long.entry(used).count),
             (1_000_000, 1)
         );
         short.add(&long);
-        assert_eq!(short.total(), Energy::microjoules(2 * 4389));
+        assert_eq!(short.total_energy(), Energy::microjoules(2 * 4389));
     }
 }

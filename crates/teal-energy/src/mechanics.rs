@@ -16,26 +16,26 @@
 //! soon as nothing else is to be done. The place of a request matters here; at file level
 //! [`service`](crate::service) has the averages.
 
-mod ahead;
 mod cache;
 mod layout;
+mod read_ahead;
 mod seek;
 #[cfg(test)]
 mod tests;
 
-use crate::ledger::Phase;
-use crate::power::Missing;
-use crate::profile::{Active, Electronics, Profile};
-use crate::service::{Job, Part};
-use ahead::Stream;
-use cache::Dirty;
-use layout::Layout;
-use seek::Curve;
+use crate::ledger::WorkPhase;
+use crate::power::MissingFigure;
+use crate::profile::{ActivePower, DriveElectronics, Profile};
+use crate::service::{Job, JobPart};
+use cache::DirtyRuns;
+use layout::SurfaceLayout;
+use read_ahead::ReadStream;
+use seek::SeekCurve;
 use teal_types::{Power, SECTOR, Sector, Span, Time};
 
 /// What is asked of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum SectorRequest {
     /// Read `count` sectors.
     Read {
         /// The first.
@@ -58,7 +58,7 @@ pub enum Request {
 
 /// A request that was served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
+pub struct ServedRequest {
     /// When it began: at the time it was asked, or when background work under way was finished.
     pub start: Time,
     /// When it was done.
@@ -72,14 +72,14 @@ pub struct Served {
 /// The state of a disk's mechanics.
 #[derive(Debug, Clone)]
 pub struct Mechanics {
-    layout: Layout,
-    curve: Curve,
-    active: Active,
-    electronics: Electronics,
-    track: u64,
-    free: Time,
-    stream: Option<Stream>,
-    dirty: Dirty,
+    layout: SurfaceLayout,
+    curve: SeekCurve,
+    active: ActivePower,
+    electronics: DriveElectronics,
+    arm_track: u64,
+    free_at: Time,
+    stream: Option<ReadStream>,
+    dirty: DirtyRuns,
 }
 
 impl Mechanics {
@@ -87,212 +87,217 @@ impl Mechanics {
     ///
     /// # Errors
     /// [`Missing`] figures.
-    pub fn new(profile: &Profile) -> Result<Self, Missing> {
-        let missing = |figure| Missing::new(profile, figure);
+    pub fn new(profile: &Profile) -> Result<Self, MissingFigure> {
+        let missing = |figure| MissingFigure::new(profile, figure);
         let seek = profile.seek.ok_or_else(|| missing("seek times"))?;
-        let curve = Curve::new(seek).ok_or_else(|| missing("seek times that fit a curve"))?;
+        let curve = SeekCurve::new(seek).ok_or_else(|| missing("seek times that fit a curve"))?;
         let turn = profile
             .rotation
             .ok_or_else(|| missing("speed of rotation"))?
-            .turn();
+            .turn_time();
         let media = profile.media.ok_or_else(|| missing("media rate"))?;
         Ok(Self {
-            layout: Layout::new(media, turn, curve.switch()),
+            layout: SurfaceLayout::new(media, turn, curve.track_switch()),
             curve,
             active: profile
                 .active
                 .ok_or_else(|| missing("power while active"))?,
             electronics: profile.electronics,
-            track: 0,
-            free: Time::ZERO,
+            arm_track: 0,
+            free_at: Time::ZERO,
             stream: None,
-            dirty: Dirty::default(),
+            dirty: DirtyRuns::default(),
         })
     }
 
     /// Sectors it holds.
-    pub fn sectors(&self) -> u64 {
-        self.layout.sectors()
+    pub fn sector_count(&self) -> u64 {
+        self.layout.sector_count()
     }
 
     /// When nothing asked for is left to do. Background work may go on.
-    pub fn free(&self) -> Time {
-        self.free
+    pub fn free_at(&self) -> Time {
+        self.free_at
     }
 
     /// Bytes that are in the cache and not on the surface.
-    pub fn unwritten(&self) -> u64 {
-        self.dirty.sectors() * SECTOR
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.dirty.sector_count() * SECTOR
     }
 
     /// Lets the disk work on its own until `now`, and says what it did. What it began before `now`
     /// it finishes.
-    pub fn run(&mut self, now: Time) -> Job {
+    pub fn run_background(&mut self, now: Time) -> Job {
         let mut parts = Vec::new();
         self.read_on(now, &mut parts);
-        while self.free < now
-            && let Some((at, count)) = self.dirty.take_next(self.layout.first_of(self.track))
+        while self.free_at < now
+            && let Some((at, count)) = self
+                .dirty
+                .take_next(self.layout.first_sector_of(self.arm_track))
         {
             self.stream = None;
-            let begin = self.free;
-            self.free = self.surface(begin, at, count, Phase::Write, &mut parts);
+            let begin = self.free_at;
+            self.free_at = self.transfer_sectors(begin, at, count, WorkPhase::Write, &mut parts);
         }
-        Job::of(parts)
+        Job::from_parts(parts)
     }
 
     /// Serves a request that is asked at `now`, after all that were asked before. Addresses beyond
     /// the end are cut off.
-    pub fn serve(&mut self, now: Time, request: Request) -> Served {
-        let background = self.run(now);
-        let start = self.free.max(now);
-        let mut parts = vec![Part::new(
-            Phase::Latency,
+    pub fn serve_request(&mut self, now: Time, request: SectorRequest) -> ServedRequest {
+        let background = self.run_background(now);
+        let start = self.free_at.max(now);
+        let mut parts = vec![JobPart::new(
+            WorkPhase::Latency,
             self.active.rotate,
             self.electronics.overhead,
         )];
         let ready = start + self.electronics.overhead;
-        let end = self.layout.sectors();
+        let end = self.layout.sector_count();
         let clip =
             |at: Sector, count: u64| (at.get().min(end), count.min(end.saturating_sub(at.get())));
         let done = match request {
-            Request::Read { at, count } => {
+            SectorRequest::Read { at, count } => {
                 let (at, count) = clip(at, count);
-                self.read(ready, at, count, &mut parts)
+                self.read_sectors(ready, at, count, &mut parts)
             }
-            Request::Write { at, count, fua } => {
+            SectorRequest::Write { at, count, fua } => {
                 let (at, count) = clip(at, count);
-                self.write(ready, at, count, fua, &mut parts)
+                self.write_sectors(ready, at, count, fua, &mut parts)
             }
-            Request::Flush => self.write_back(ready, u64::MAX, &mut parts),
+            SectorRequest::Flush => self.write_back(ready, u64::MAX, &mut parts),
         };
-        self.free = done;
+        self.free_at = done;
         if let Some(stream) = &mut self.stream {
-            stream.told = stream.told.max(done);
+            stream.accounted = stream.accounted.max(done);
         }
-        Served {
+        ServedRequest {
             start,
             done,
-            job: Job::of(parts),
+            job: Job::from_parts(parts),
             background,
         }
     }
 
-    fn read(&mut self, ready: Time, at: u64, count: u64, parts: &mut Vec<Part>) -> Time {
-        let bus = self.bus(count);
-        if self.dirty.holds(at, count) {
-            parts.push(Part::new(Phase::Latency, self.active.rotate, bus));
+    fn read_sectors(&mut self, ready: Time, at: u64, count: u64, parts: &mut Vec<JobPart>) -> Time {
+        let bus = self.interface_time(count);
+        if self.dirty.holds_all(at, count) {
+            parts.push(JobPart::new(WorkPhase::Latency, self.active.rotate, bus));
             return ready + bus;
         }
         let mut begin = ready;
-        if self.dirty.touches(at, count) {
+        if self.dirty.holds_some(at, count) {
             begin = self.write_back(begin, u64::MAX, parts);
         }
         let buffer = self.electronics.track_buffer.get() / SECTOR;
         if let Some(stream) = self
             .stream
-            .filter(|s| s.first <= at && at <= self.buffered(*s, begin))
+            .filter(|s| s.first <= at && at <= self.buffered_until(*s, begin))
         {
             return self.read_buffered(stream, begin, at, count, parts);
         }
         self.stream = None;
-        let done = self.surface(begin, at, count, Phase::Read, parts);
+        let done = self.transfer_sectors(begin, at, count, WorkPhase::Read, parts);
         let last = done.max(begin + bus);
-        parts.push(Part::new(
-            Phase::Latency,
+        parts.push(JobPart::new(
+            WorkPhase::Latency,
             self.active.rotate,
             last.since(done),
         ));
-        let limit = (at + count + buffer).min(self.layout.sectors());
+        let limit = (at + count + buffer).min(self.layout.sector_count());
         let first = at.max((at + count).saturating_sub(buffer));
-        self.stream = Some(Stream {
+        self.stream = Some(ReadStream {
             first,
             from: at + count,
             since: done,
             limit,
-            told: last,
+            accounted: last,
         });
         last
     }
 
-    fn write(
+    fn write_sectors(
         &mut self,
         ready: Time,
         at: u64,
         count: u64,
         fua: bool,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<JobPart>,
     ) -> Time {
         self.stream = None;
-        let bus = self.bus(count);
+        let bus = self.interface_time(count);
         let room = self.electronics.write_cache.get() / SECTOR;
         if fua || count > room {
-            self.dirty.forget(at, count);
-            let done = self.surface(ready, at, count, Phase::Write, parts);
+            self.dirty.drop_range(at, count);
+            let done = self.transfer_sectors(ready, at, count, WorkPhase::Write, parts);
             let last = done.max(ready + bus);
-            parts.push(Part::new(
-                Phase::Latency,
+            parts.push(JobPart::new(
+                WorkPhase::Latency,
                 self.active.rotate,
                 last.since(done),
             ));
             return last;
         }
         let begin = self.write_back(ready, room - count, parts);
-        self.dirty.put(at, count);
-        parts.push(Part::new(Phase::Latency, self.active.rotate, bus));
+        self.dirty.add_run(at, count);
+        parts.push(JobPart::new(WorkPhase::Latency, self.active.rotate, bus));
         begin + bus
     }
 
     /// Puts dirty data on the surface until at most `keep` sectors are left; all of it for
     /// [`u64::MAX`].
-    fn write_back(&mut self, begin: Time, keep: u64, parts: &mut Vec<Part>) -> Time {
+    fn write_back(&mut self, begin: Time, keep: u64, parts: &mut Vec<JobPart>) -> Time {
         let keep = if keep == u64::MAX { 0 } else { keep };
         let mut now = begin;
-        while self.dirty.sectors() > keep
-            && let Some((at, count)) = self.dirty.take_next(self.layout.first_of(self.track))
+        while self.dirty.sector_count() > keep
+            && let Some((at, count)) = self
+                .dirty
+                .take_next(self.layout.first_sector_of(self.arm_track))
         {
             self.stream = None;
-            now = self.surface(now, at, count, Phase::Write, parts);
+            now = self.transfer_sectors(now, at, count, WorkPhase::Write, parts);
         }
         now
     }
 
     /// Moves sectors between surface and buffer from `begin` on; says when that is done.
-    fn surface(
+    fn transfer_sectors(
         &mut self,
         begin: Time,
         at: u64,
         count: u64,
-        phase: Phase,
-        parts: &mut Vec<Part>,
+        phase: WorkPhase,
+        parts: &mut Vec<JobPart>,
     ) -> Time {
-        let power = if phase == Phase::Write {
+        let power = if phase == WorkPhase::Write {
             self.active.write
         } else {
             self.active.read
         };
         let (mut now, mut next, end) = (begin, at, at + count);
         while next < end {
-            let place = self.layout.place(next);
-            let seek = self
-                .curve
-                .span(self.track.abs_diff(place.track), self.layout.tracks());
-            parts.push(Part::new(Phase::Seek, self.active.seek, seek));
-            self.track = place.track;
-            let wait = self.layout.wait(now + seek, place);
-            parts.push(Part::new(Phase::Rotate, self.active.rotate, wait));
-            let run = (end - next).min(place.left());
-            let transfer = self.layout.transfer(place, run);
-            parts.push(Part::new(phase, power, transfer));
+            let place = self.layout.place_of(next);
+            let seek = self.curve.seek_time(
+                self.arm_track.abs_diff(place.track),
+                self.layout.track_count(),
+            );
+            parts.push(JobPart::new(WorkPhase::Seek, self.active.seek, seek));
+            self.arm_track = place.track;
+            let wait = self.layout.rotation_wait(now + seek, place);
+            parts.push(JobPart::new(WorkPhase::Rotate, self.active.rotate, wait));
+            let run = (end - next).min(place.left_on_track());
+            let transfer = self.layout.transfer_time(place, run);
+            parts.push(JobPart::new(phase, power, transfer));
             now = now + seek + wait + transfer;
             next += run;
         }
         now
     }
 
-    fn bus(&self, count: u64) -> Span {
+    fn interface_time(&self, count: u64) -> Span {
         self.electronics
             .interface
-            .map_or(Span::ZERO, |rate| rate.span(count * SECTOR))
+            .map_or(Span::ZERO, |rate| rate.transfer_time(count * SECTOR))
     }
 
     /// Returns what it draws while it is ready and does nothing asked for.

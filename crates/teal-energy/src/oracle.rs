@@ -52,7 +52,7 @@ mod subproblem;
 #[cfg(test)]
 mod tests;
 
-pub use dual_prices::{Tightened, bound};
-pub use joint::least;
-pub use plan::{Clairvoyant, Plan};
-pub use problem::{Problem, Unsolvable, lateness};
+pub use dual_prices::{DualBound, lagrangian_bound};
+pub use joint::exact_optimum;
+pub use plan::{Clairvoyant, ClairvoyantPlan};
+pub use problem::{SchedulingProblem, Unsolvable, longest_lateness};

@@ -10,6 +10,7 @@
 //!    wear out a disk.
 
 pub mod always_on;
+pub mod awake_value;
 pub mod bluefs;
 pub mod budget;
 pub mod choice;
@@ -22,17 +23,16 @@ pub mod teal;
 #[cfg(test)]
 mod tests;
 pub mod timeout;
-pub mod worth;
 
-use crate::device::{Device, DeviceId, DeviceSet};
-use crate::power::Place;
+use crate::device::{DeviceId, DeviceModel, DeviceSet};
+use crate::power::DeviceActivity;
 use crate::profile::StateId;
-pub use flush::Trigger;
+pub use flush::FlushTrigger;
 use teal_types::{Power, Span, Time};
 
 /// Where the machine's power comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Supply {
+pub enum PowerSupply {
     /// Every joule counts (scherlfs 4.1.5).
     Battery,
     /// Energy is there; time and wear count more.
@@ -41,9 +41,9 @@ pub enum Supply {
 
 /// What happens besides reading and writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
+pub enum MachineSignal {
     /// The supply has changed.
-    Supply(Supply),
+    Supply(PowerSupply),
     /// Somebody is there, or has gone.
     Presence(bool),
     /// The machine is about to be shut down or suspended.
@@ -58,9 +58,9 @@ pub enum Signal {
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceView<'a> {
     /// Its model.
-    pub device: &'a Device,
+    pub device: &'a DeviceModel,
     /// What it does.
-    pub place: Place,
+    pub activity: DeviceActivity,
     /// Bytes in its queue.
     pub queued: u64,
     /// Since when the oldest of them waits.
@@ -77,7 +77,7 @@ pub struct DeviceView<'a> {
 
 /// Everything as it is now.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct MachineView<'a> {
     /// Monotonic time.
     pub now: Time,
     /// Time since midnight.
@@ -87,14 +87,16 @@ pub struct View<'a> {
     /// What the machine draws while somebody waits.
     pub base: Power,
     /// Where its power comes from.
-    pub supply: Supply,
+    pub supply: PowerSupply,
     /// Whether somebody is there who hears a disk start.
-    pub is_someone_there: bool,
+    pub is_user_present: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> MachineView<'a> {
     /// All devices with their numbers.
-    pub fn each(&self) -> impl Iterator<Item = (DeviceId, &'a DeviceView<'a>)> + use<'a> {
+    pub fn devices_with_ids(
+        &self,
+    ) -> impl Iterator<Item = (DeviceId, &'a DeviceView<'a>)> + use<'a> {
         self.devices
             .iter()
             .enumerate()
@@ -109,26 +111,26 @@ impl<'a> View<'a> {
 
 impl DeviceView<'_> {
     /// The state in which it rests and could serve at once.
-    pub fn serving(&self) -> Option<StateId> {
-        match self.place {
-            Place::Resting { state, .. } if self.device.power.serves(state) => Some(state),
+    pub fn serving_state(&self) -> Option<StateId> {
+        match self.activity {
+            DeviceActivity::Resting { state, .. } if self.device.power.serves(state) => Some(state),
             _ => None,
         }
     }
 
     /// The state it is in or on its way to.
-    pub fn heading(&self) -> StateId {
-        match self.place {
-            Place::Resting { state, .. }
-            | Place::Working { state, .. }
-            | Place::Moving { to: state, .. } => state,
+    pub fn target_state(&self) -> StateId {
+        match self.activity {
+            DeviceActivity::Resting { state, .. }
+            | DeviceActivity::Working { state, .. }
+            | DeviceActivity::Moving { to: state, .. } => state,
         }
     }
 
     /// For how long nothing has been asked of it; `None` while it works, moves or is wanted.
-    pub fn idle(&self, now: Time) -> Option<Span> {
-        match self.place {
-            Place::Resting { since, .. } if !self.is_wanted => {
+    pub fn idle_time(&self, now: Time) -> Option<Span> {
+        match self.activity {
+            DeviceActivity::Resting { since, .. } if !self.is_wanted => {
                 Some(now.since(self.last_used.max(since)))
             }
             _ => None,
@@ -138,7 +140,7 @@ impl DeviceView<'_> {
 
 /// A read that has to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct ReadRequest {
     /// The object.
     pub object: u64,
     /// Where in it.
@@ -153,7 +155,7 @@ pub struct Ask {
 
 /// A read that was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredRead {
     /// By which device.
     pub device: DeviceId,
     /// From which state.
@@ -168,11 +170,11 @@ pub struct Measured {
 
 /// What a policy wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum PolicyAction {
     /// Take a device to a state, as soon as nothing waits for it.
-    Go(DeviceId, StateId),
+    Enter(DeviceId, StateId),
     /// Write a device's whole queue, for this reason.
-    Flush(DeviceId, Trigger),
+    Flush(DeviceId, FlushTrigger),
 }
 
 /// A policy of energy.
@@ -181,22 +183,22 @@ pub trait Policy {
     fn name(&self) -> &'static str;
 
     /// Returns which device of `ask.copies` serves a read.
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId;
+    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId;
 
     /// A read was served.
-    fn measured(&mut self, _view: &View<'_>, _measured: &Measured) {}
+    fn observe_read(&mut self, _view: &MachineView<'_>, _measured: &MeasuredRead) {}
 
     /// Something has changed, or the time has come that was asked for: what is to be done now,
     /// added to `actions`; and the time to ask again if nothing changes before.
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time>;
 }
 
 /// The earlier of two times to ask again.
-pub(crate) fn sooner(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+pub(crate) fn earlier_time(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     a.into_iter().chain(b).min()
 }

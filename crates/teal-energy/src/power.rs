@@ -15,15 +15,15 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use crate::ledger::{Ledger, Use};
+use crate::ledger::{EnergyLedger, EnergyUse};
 use crate::profile::StateId;
 use crate::service::Job;
-pub use model::{Missing, PowerModel, Route};
+pub use model::{MissingFigure, PowerModel, StateRoute};
 use teal_types::{Span, Time};
 
 /// What a device is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum DeviceActivity {
     /// Resting in a state since that time.
     Resting {
         /// The state.
@@ -51,13 +51,13 @@ pub enum Place {
 
 /// Why a device does not do what it was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PowerRefusal {
     /// It is busy; ask again then.
     #[error("the device is busy until {0}")]
     Busy(Time),
     /// There is no direct transition.
     #[error("there is no transition to that state")]
-    NoWay,
+    NoTransition,
     /// It does not serve in its state.
     #[error("the device does not serve in this state")]
     Asleep,
@@ -65,22 +65,22 @@ pub enum Refusal {
 
 /// A device's power state as it changes.
 #[derive(Debug, Clone)]
-pub struct Machine<'a> {
+pub struct PowerStateMachine<'a> {
     model: &'a PowerModel,
-    place: Place,
+    activity: DeviceActivity,
     now: Time,
-    ledger: Ledger,
+    ledger: EnergyLedger,
     cycles: u64,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> PowerStateMachine<'a> {
     /// A device that rests in `state` from `now` on.
     pub fn new(model: &'a PowerModel, state: StateId, now: Time) -> Self {
-        let mut ledger = Ledger::default();
-        ledger.draw(Use::Rest(state), model.power(state), Span::ZERO);
+        let mut ledger = EnergyLedger::default();
+        ledger.book_power(EnergyUse::Rest(state), model.state_power(state), Span::ZERO);
         Self {
             model,
-            place: Place::Resting { state, since: now },
+            activity: DeviceActivity::Resting { state, since: now },
             now,
             ledger,
             cycles: 0,
@@ -88,29 +88,31 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns what it is doing, as of the last event.
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn current_activity(&self) -> DeviceActivity {
+        self.activity
     }
 
     /// The state it rests in or will rest in next.
-    pub fn state(&self) -> StateId {
-        match self.place {
-            Place::Resting { state, .. }
-            | Place::Working { state, .. }
-            | Place::Moving { to: state, .. } => state,
+    pub fn resting_state(&self) -> StateId {
+        match self.activity {
+            DeviceActivity::Resting { state, .. }
+            | DeviceActivity::Working { state, .. }
+            | DeviceActivity::Moving { to: state, .. } => state,
         }
     }
 
     /// When it will rest again; `None` if it does.
-    pub fn settles(&self) -> Option<Time> {
-        match self.place {
-            Place::Resting { .. } => None,
-            Place::Moving { until, .. } | Place::Working { until, .. } => Some(until),
+    pub fn rests_at(&self) -> Option<Time> {
+        match self.activity {
+            DeviceActivity::Resting { .. } => None,
+            DeviceActivity::Moving { until, .. } | DeviceActivity::Working { until, .. } => {
+                Some(until)
+            }
         }
     }
 
     /// The account, up to the last event.
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &EnergyLedger {
         &self.ledger
     }
 
@@ -122,24 +124,27 @@ impl<'a> Machine<'a> {
     /// Lets time pass. What has begun is finished on the way.
     pub fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.now, "time goes back from {} to {now}", self.now);
-        if let Place::Moving {
+        if let DeviceActivity::Moving {
             to: state, until, ..
         }
-        | Place::Working { state, until } = self.place
+        | DeviceActivity::Working { state, until } = self.activity
             && until <= now
         {
             self.now = until;
-            self.place = Place::Resting {
+            self.activity = DeviceActivity::Resting {
                 state,
                 since: until,
             };
-            self.ledger
-                .draw(Use::Rest(state), self.model.power(state), Span::ZERO);
+            self.ledger.book_power(
+                EnergyUse::Rest(state),
+                self.model.state_power(state),
+                Span::ZERO,
+            );
         }
-        if let Place::Resting { state, .. } = self.place {
-            self.ledger.draw_on(
-                Use::Rest(state),
-                self.model.power(state),
+        if let DeviceActivity::Resting { state, .. } = self.activity {
+            self.ledger.extend_power(
+                EnergyUse::Rest(state),
+                self.model.state_power(state),
                 now.since(self.now),
             );
             self.now = self.now.max(now);
@@ -150,22 +155,25 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// [`Refusal::Busy`], or [`Refusal::NoWay`] where there is no direct transition.
-    pub fn go(&mut self, now: Time, to: StateId) -> Result<Time, Refusal> {
-        let from = self.resting(now)?;
+    pub fn begin_transition(&mut self, now: Time, to: StateId) -> Result<Time, PowerRefusal> {
+        let from = self.require_rest(now)?;
         if from == to {
             return Ok(now);
         }
-        let way = self.model.way(from, to).ok_or(Refusal::NoWay)?;
+        let way = self
+            .model
+            .direct_transition(from, to)
+            .ok_or(PowerRefusal::NoTransition)?;
         let until = now + way.time;
         // Booked whole at the start: what has begun is finished.
         self.ledger.book(
-            Use::Move(from, to),
+            EnergyUse::Move(from, to),
             1,
             way.time,
-            crate::ledger::of_energy(way.energy),
+            crate::ledger::exact_energy(way.energy),
         );
         self.cycles += u64::from(way.cycles);
-        self.place = Place::Moving { from, to, until };
+        self.activity = DeviceActivity::Moving { from, to, until };
         self.advance(now);
         Ok(until)
     }
@@ -174,26 +182,32 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// [`Refusal::Busy`], or [`Refusal::Asleep`] where the state does not serve.
-    pub fn work(&mut self, now: Time, job: &Job) -> Result<Time, Refusal> {
-        let state = self.resting(now)?;
+    pub fn begin_work(&mut self, now: Time, job: &Job) -> Result<Time, PowerRefusal> {
+        let state = self.require_rest(now)?;
         if !self.model.serves(state) {
-            return Err(Refusal::Asleep);
+            return Err(PowerRefusal::Asleep);
         }
         for part in job.parts() {
-            self.ledger
-                .book(Use::Work(part.phase), 1, part.time, part.femtojoules());
+            self.ledger.book(
+                EnergyUse::Work(part.phase),
+                1,
+                part.time,
+                part.exact_energy(),
+            );
         }
-        let until = now + job.time();
-        self.place = Place::Working { state, until };
+        let until = now + job.total_time();
+        self.activity = DeviceActivity::Working { state, until };
         self.advance(now);
         Ok(until)
     }
 
-    fn resting(&mut self, now: Time) -> Result<StateId, Refusal> {
+    fn require_rest(&mut self, now: Time) -> Result<StateId, PowerRefusal> {
         self.advance(now);
-        match self.place {
-            Place::Resting { state, .. } => Ok(state),
-            Place::Moving { until, .. } | Place::Working { until, .. } => Err(Refusal::Busy(until)),
+        match self.activity {
+            DeviceActivity::Resting { state, .. } => Ok(state),
+            DeviceActivity::Moving { until, .. } | DeviceActivity::Working { until, .. } => {
+                Err(PowerRefusal::Busy(until))
+            }
         }
     }
 }

@@ -20,13 +20,13 @@ mod shipped;
 #[cfg(test)]
 mod tests;
 
-use crate::quantity::{Rate, Speed};
+use crate::quantity::{Rate, RotationSpeed};
 pub use error::ProfileError;
 use teal_types::{Bytes, Energy, Power, Span};
 
 /// What a profile describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// A spinning disk.
     Disk,
     /// Flash: a stick, a card or a solid-state disk.
@@ -45,27 +45,27 @@ pub struct Profile {
     /// How people name it.
     pub title: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Its power states, in the order of the file.
-    pub states: Vec<State>,
+    pub states: Vec<PowerState>,
     /// The ways between them.
     pub transitions: Vec<Transition>,
     /// Times to move the arm of a disk.
-    pub seek: Option<Seek>,
+    pub seek: Option<SeekTimes>,
     /// How fast a disk turns.
-    pub rotation: Option<Speed>,
+    pub rotation: Option<RotationSpeed>,
     /// Capacity and rates of a disk's surface.
-    pub media: Option<Media>,
+    pub media: Option<DiskSurface>,
     /// A disk's power while it works.
-    pub active: Option<Active>,
+    pub active: Option<ActivePower>,
     /// What is between a disk's surface and the host. All zero where nothing is known.
-    pub electronics: Electronics,
+    pub electronics: DriveElectronics,
     /// How flash and links serve, by state.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceFigures>,
     /// The three figures of equation 1 of GreenFS.
-    pub burst: Option<Burst>,
+    pub burst: Option<BurstEnergy>,
     /// How many starts the maker promises.
-    pub rating: Option<Rating>,
+    pub rating: Option<CycleRating>,
     /// What the machine draws besides its storage and network.
     pub base: Option<Power>,
     /// Where the figures come from: the group's name and its source.
@@ -85,7 +85,7 @@ impl StateId {
 
 /// A power state in which a device rests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct PowerState {
     /// Its name.
     pub name: String,
     /// What the device draws in it.
@@ -111,7 +111,7 @@ pub struct Transition {
 
 /// Times to move a disk's arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seek {
+pub struct SeekTimes {
     /// Over all pairs of places.
     pub average: Span,
     /// To the next track, and over the whole surface; without them every seek takes the average.
@@ -120,7 +120,7 @@ pub struct Seek {
 
 /// A disk's surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Media {
+pub struct DiskSurface {
     /// Bytes it holds.
     pub capacity: Bytes,
     /// Rate under the head on the outermost track, where addresses begin.
@@ -131,7 +131,7 @@ pub struct Media {
 
 /// A disk's power while it works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Active {
+pub struct ActivePower {
     /// While the arm moves.
     pub seek: Power,
     /// While it waits for a sector to come round.
@@ -144,7 +144,7 @@ pub struct Active {
 
 /// What is between a disk's surface and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Electronics {
+pub struct DriveElectronics {
     /// Time to take in a command, before anything moves.
     pub overhead: Span,
     /// Rate to and from the host; `None`: does not hold anything up.
@@ -157,18 +157,18 @@ pub struct Electronics {
 
 /// How flash or a link serves in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceFigures {
     /// The state.
     pub state: StateId,
     /// Reading.
-    pub read: Line,
+    pub read: TransferFigures,
     /// Writing.
-    pub write: Line,
+    pub write: TransferFigures,
 }
 
 /// Latency, then bytes at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line {
+pub struct TransferFigures {
     /// Before the first byte.
     pub latency: Span,
     /// For the rest.
@@ -181,7 +181,7 @@ pub struct Line {
 
 /// Equation 1 of GreenFS (2.5): `U = U_up + P * S / B`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Burst {
+pub struct BurstEnergy {
     /// `U_up`: to get ready.
     pub start: Energy,
     /// `P`: while transferring.
@@ -192,7 +192,7 @@ pub struct Burst {
 
 /// What the maker promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rating {
+pub struct CycleRating {
     /// Starts and stops.
     pub cycles: u32,
     /// Within this life.
@@ -205,15 +205,16 @@ impl Profile {
     /// # Errors
     /// The first thing that is wrong, with its place.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
-        let settings = toml::from_str(text).map_err(|said| ProfileError::parsing(text, &said))?;
-        check::check(text, settings)
+        let settings =
+            toml::from_str(text).map_err(|said| ProfileError::from_parser(text, &said))?;
+        check::check_settings(text, settings)
     }
 
     /// The shipped profile of that name.
     ///
     /// # Panics
     /// Never: a test parses every shipped profile.
-    pub fn shipped(name: &str) -> Option<Self> {
+    pub fn find_shipped(name: &str) -> Option<Self> {
         let (_, text) = shipped::PROFILES.iter().find(|(known, _)| *known == name)?;
         Some(Self::parse(text).expect("a test parses every shipped profile"))
     }
@@ -224,7 +225,7 @@ impl Profile {
     }
 
     /// The state of that name.
-    pub fn state(&self, name: &str) -> Option<StateId> {
+    pub fn state_named(&self, name: &str) -> Option<StateId> {
         let at = self.states.iter().position(|state| state.name == name)?;
         u8::try_from(at).ok().map(StateId)
     }

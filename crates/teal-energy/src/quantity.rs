@@ -23,12 +23,12 @@ impl Rate {
         self.0
     }
     /// How long `bytes` take, rounded up.
-    pub fn span(self, bytes: u64) -> Span {
+    pub fn transfer_time(self, bytes: u64) -> Span {
         let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(self.0.into());
         Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
     /// Returns what passes in `span`, rounded down.
-    pub fn bytes(self, span: Span) -> u64 {
+    pub fn bytes_within(self, span: Span) -> u64 {
         let bytes = u128::from(self.0) * u128::from(span.get()) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
@@ -36,15 +36,15 @@ impl Rate {
 
 /// Turns of a spindle per minute, never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Speed(u64);
+pub struct RotationSpeed(u64);
 
-impl Speed {
+impl RotationSpeed {
     /// Turns per minute; `None` for zero.
     pub const fn per_minute(turns: u64) -> Option<Self> {
         if turns == 0 { None } else { Some(Self(turns)) }
     }
     /// The time of one turn, rounded to the nearest nanosecond.
-    pub const fn turn(self) -> Span {
+    pub const fn turn_time(self) -> Span {
         Span::nanos((60_000_000_000 + self.0 / 2) / self.0)
     }
 }
@@ -122,20 +122,27 @@ figure!(
         "GB/s" = 1_000_000_000
     ]
 );
-figure!(Speed, "a speed above zero", Speed::per_minute, ["rpm" = 1]);
+figure!(
+    RotationSpeed,
+    "a speed above zero",
+    RotationSpeed::per_minute,
+    ["rpm" = 1]
+);
 
 /// A figure in a settings file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Given<T>(pub(crate) T);
+pub(crate) struct SettingsFigure<T>(pub(crate) T);
 
-impl<'de, T: Figure> Deserialize<'de> for Given<T> {
+impl<'de, T: Figure> Deserialize<'de> for SettingsFigure<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        read(&text).map(Given).map_err(D::Error::custom)
+        parse_figure(&text)
+            .map(SettingsFigure)
+            .map_err(D::Error::custom)
     }
 }
 
-fn read<T: Figure>(text: &str) -> Result<T, String> {
+fn parse_figure<T: Figure>(text: &str) -> Result<T, String> {
     let units = || {
         T::UNITS
             .iter()
@@ -176,20 +183,29 @@ mod tests {
 
     #[test]
     fn figures_are_exact() {
-        assert_eq!(read::<Power>("637 mW"), Ok(Power::milliwatts(637)));
-        assert_eq!(read::<Power>("1.19 W"), Ok(Power::milliwatts(1190)));
-        assert_eq!(read::<Energy>("7.64mJ"), Ok(Energy::microjoules(7640)));
-        assert_eq!(read::<Span>("5 years"), Ok(Span::hours(5 * 365 * 24)));
-        assert_eq!(read::<Rate>("3300 KiB/s").map(Rate::get), Ok(3_379_200));
+        assert_eq!(parse_figure::<Power>("637 mW"), Ok(Power::milliwatts(637)));
+        assert_eq!(parse_figure::<Power>("1.19 W"), Ok(Power::milliwatts(1190)));
         assert_eq!(
-            read::<Speed>("3600 rpm").map(Speed::turn),
+            parse_figure::<Energy>("7.64mJ"),
+            Ok(Energy::microjoules(7640))
+        );
+        assert_eq!(
+            parse_figure::<Span>("5 years"),
+            Ok(Span::hours(5 * 365 * 24))
+        );
+        assert_eq!(
+            parse_figure::<Rate>("3300 KiB/s").map(Rate::get),
+            Ok(3_379_200)
+        );
+        assert_eq!(
+            parse_figure::<RotationSpeed>("3600 rpm").map(RotationSpeed::turn_time),
             Ok(Span::nanos(16_666_667))
         );
     }
 
     #[test]
     fn bad_figures_are_refused_with_what_is_accepted() {
-        let said = |text: &str| read::<Power>(text).expect_err("accepted");
+        let said = |text: &str| parse_figure::<Power>(text).expect_err("accepted");
         assert!(said("-3 W").contains("negative"), "{}", said("-3 W"));
         assert!(said("3 J").contains("uW, mW, W"), "{}", said("3 J"));
         assert!(said("0.0000001 W").contains("finer than 1 uW"));
@@ -198,18 +214,18 @@ mod tests {
         assert!(said("1. W").contains("cannot be read"));
         assert!(said("").contains("write a number"));
         assert!(
-            read::<Rate>("0 MB/s")
+            parse_figure::<Rate>("0 MB/s")
                 .expect_err("accepted")
                 .contains("above zero")
         );
-        assert!(read::<Speed>("0 rpm").is_err());
+        assert!(parse_figure::<RotationSpeed>("0 rpm").is_err());
     }
 
     #[test]
     fn transfers_round_against_us() {
         let rate = Rate::per_second(3).expect("not zero");
-        assert_eq!(rate.span(1), Span::nanos(333_333_334));
-        assert_eq!(rate.bytes(Span::nanos(333_333_333)), 0);
-        assert_eq!(rate.bytes(rate.span(100)), 100);
+        assert_eq!(rate.transfer_time(1), Span::nanos(333_333_334));
+        assert_eq!(rate.bytes_within(Span::nanos(333_333_333)), 0);
+        assert_eq!(rate.bytes_within(rate.transfer_time(100)), 100);
     }
 }

@@ -7,15 +7,15 @@
 //!
 //! [`mechanics`](crate::mechanics) does the same for single requests with their places.
 
-use crate::ledger::{Femtojoules, Phase, femtojoules};
-use crate::power::{Missing, PowerModel};
-use crate::profile::{Kind, Line, Profile, StateId};
+use crate::ledger::{Femtojoules, WorkPhase, power_over_time};
+use crate::power::{MissingFigure, PowerModel};
+use crate::profile::{DeviceKind, Profile, StateId, TransferFigures};
 use crate::quantity::Rate;
 use teal_types::{Energy, Power, Span};
 
 /// Reading or writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum TransferDirection {
     /// From the device.
     Read,
     /// To the device.
@@ -24,9 +24,9 @@ pub enum Direction {
 
 /// One part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct JobPart {
     /// What it is.
-    pub phase: Phase,
+    pub phase: WorkPhase,
     /// What the device draws.
     pub power: Power,
     /// For how long.
@@ -35,8 +35,8 @@ pub struct Part {
     extra: Femtojoules,
 }
 
-impl Part {
-    pub(crate) fn new(phase: Phase, power: Power, time: Span) -> Self {
+impl JobPart {
+    pub(crate) fn new(phase: WorkPhase, power: Power, time: Span) -> Self {
         Self {
             phase,
             power,
@@ -44,18 +44,18 @@ impl Part {
             extra: 0,
         }
     }
-    pub(crate) fn femtojoules(&self) -> Femtojoules {
-        femtojoules(self.power, self.time) + self.extra
+    pub(crate) fn exact_energy(&self) -> Femtojoules {
+        power_over_time(self.power, self.time) + self.extra
     }
 }
 
 /// The parts of a piece of work, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Job(Vec<Part>);
+pub struct Job(Vec<JobPart>);
 
 impl Job {
     /// A job of these parts.
-    pub(crate) fn of(parts: Vec<Part>) -> Self {
+    pub(crate) fn from_parts(parts: Vec<JobPart>) -> Self {
         Self(
             parts
                 .into_iter()
@@ -66,7 +66,7 @@ impl Job {
     /// This job and another one so many times, as one part more for each of its parts.
     #[must_use]
     pub(crate) fn with_repeated(mut self, other: &Self, times: u64) -> Self {
-        let repeated = |part: &Part| Part {
+        let repeated = |part: &JobPart| JobPart {
             time: part.time * times,
             extra: part.extra * u128::from(times),
             ..*part
@@ -81,16 +81,16 @@ impl Job {
         self
     }
     /// The parts.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[JobPart] {
         &self.0
     }
     /// How long it takes.
-    pub fn time(&self) -> Span {
+    pub fn total_time(&self) -> Span {
         self.0.iter().map(|part| part.time).sum()
     }
     /// Returns what it costs, rounded once.
-    pub fn energy(&self) -> Energy {
-        let exact: Femtojoules = self.0.iter().map(Part::femtojoules).sum();
+    pub fn total_energy(&self) -> Energy {
+        let exact: Femtojoules = self.0.iter().map(JobPart::exact_energy).sum();
         Energy::microjoules(
             u64::try_from((exact + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX),
         )
@@ -99,19 +99,19 @@ impl Job {
 
 /// How a device serves in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Serving {
+struct StateService {
     state: StateId,
-    read: Way,
-    write: Way,
+    read: DirectionService,
+    write: DirectionService,
 }
 
 /// How one direction is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Way {
-    first: Vec<Part>,
+struct DirectionService {
+    first: Vec<JobPart>,
     /// Whether `first` falls away where a request continues the last one.
     streams: bool,
-    phase: Phase,
+    phase: WorkPhase,
     power: Power,
     rate: Rate,
     picojoules_per_byte: u32,
@@ -119,20 +119,20 @@ struct Way {
 
 /// How a device serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceModel(Vec<Serving>);
+pub struct ServiceModel(Vec<StateService>);
 
 impl ServiceModel {
     /// How the device of a profile serves, in each of its serving states.
     ///
     /// # Errors
     /// [`Missing`] figures.
-    pub fn new(profile: &Profile, power: &PowerModel) -> Result<Self, Missing> {
-        let serving = power.ids().filter(|state| power.serves(*state));
+    pub fn new(profile: &Profile, power: &PowerModel) -> Result<Self, MissingFigure> {
+        let serving = power.state_ids().filter(|state| power.serves(*state));
         serving
             .map(|state| match profile.kind {
-                Kind::Disk => disk(profile, power, state),
-                Kind::Flash | Kind::Link => line(profile, power, state),
-                Kind::Machine => Err(Missing::new(profile, "way to serve requests")),
+                DeviceKind::Disk => disk_service(profile, power, state),
+                DeviceKind::Flash | DeviceKind::Link => line_service(profile, power, state),
+                DeviceKind::Machine => Err(MissingFigure::new(profile, "way to serve requests")),
             })
             .collect::<Result<_, _>>()
             .map(Self)
@@ -140,51 +140,63 @@ impl ServiceModel {
 
     /// The job of moving `bytes` while in `state`; `None` if it does not serve there. A continued
     /// request follows the last one on the same device without a gap.
-    pub fn job(
+    pub fn job_for(
         &self,
         state: StateId,
-        direction: Direction,
+        direction: TransferDirection,
         bytes: u64,
         is_continued: bool,
     ) -> Option<Job> {
-        let way = self.way(state, direction)?;
+        let way = self.direction_service(state, direction)?;
         let mut parts = if is_continued && way.streams {
             Vec::new()
         } else {
             way.first.clone()
         };
         let extra = u128::from(way.picojoules_per_byte) * u128::from(bytes) * 1000;
-        parts.push(Part {
+        parts.push(JobPart {
             phase: way.phase,
             power: way.power,
-            time: way.rate.span(bytes),
+            time: way.rate.transfer_time(bytes),
             extra,
         });
-        Some(Job::of(parts))
+        Some(Job::from_parts(parts))
     }
 
     /// How long the first bytes take to come, and how fast the others do.
-    pub(crate) fn first(&self, state: StateId, direction: Direction) -> Option<(Span, Rate)> {
-        let way = self.way(state, direction)?;
+    pub(crate) fn first_bytes(
+        &self,
+        state: StateId,
+        direction: TransferDirection,
+    ) -> Option<(Span, Rate)> {
+        let way = self.direction_service(state, direction)?;
         Some((way.first.iter().map(|part| part.time).sum(), way.rate))
     }
 
-    fn way(&self, state: StateId, direction: Direction) -> Option<&Way> {
+    fn direction_service(
+        &self,
+        state: StateId,
+        direction: TransferDirection,
+    ) -> Option<&DirectionService> {
         let serving = self.0.iter().find(|serving| serving.state == state)?;
         Some(match direction {
-            Direction::Read => &serving.read,
-            Direction::Write => &serving.write,
+            TransferDirection::Read => &serving.read,
+            TransferDirection::Write => &serving.write,
         })
     }
 }
 
-fn disk(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving, Missing> {
-    let missing = |figure| Missing::new(profile, figure);
+fn disk_service(
+    profile: &Profile,
+    power: &PowerModel,
+    state: StateId,
+) -> Result<StateService, MissingFigure> {
+    let missing = |figure| MissingFigure::new(profile, figure);
     let seek = profile.seek.ok_or_else(|| missing("seek times"))?;
     let turn = profile
         .rotation
         .ok_or_else(|| missing("speed of rotation"))?
-        .turn();
+        .turn_time();
     let media = profile.media.ok_or_else(|| missing("media rate"))?;
     let active = profile
         .active
@@ -193,15 +205,19 @@ fn disk(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving
         media.inner.get() / 2 + media.outer.get() / 2 + (media.inner.get() & media.outer.get() & 1);
     let rate = Rate::per_second(mean).ok_or_else(|| missing("media rate"))?;
     let first = vec![
-        Part::new(
-            Phase::Latency,
-            power.power(state),
+        JobPart::new(
+            WorkPhase::Latency,
+            power.state_power(state),
             profile.electronics.overhead,
         ),
-        Part::new(Phase::Seek, active.seek, seek.average),
-        Part::new(Phase::Rotate, active.rotate, Span::nanos(turn.get() / 2)),
+        JobPart::new(WorkPhase::Seek, active.seek, seek.average),
+        JobPart::new(
+            WorkPhase::Rotate,
+            active.rotate,
+            Span::nanos(turn.get() / 2),
+        ),
     ];
-    let way = |phase, power| Way {
+    let way = |phase, power| DirectionService {
         first: first.clone(),
         streams: true,
         phase,
@@ -209,31 +225,40 @@ fn disk(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving
         rate,
         picojoules_per_byte: 0,
     };
-    Ok(Serving {
+    Ok(StateService {
         state,
-        read: way(Phase::Read, active.read),
-        write: way(Phase::Write, active.write),
+        read: way(WorkPhase::Read, active.read),
+        write: way(WorkPhase::Write, active.write),
     })
 }
 
-fn line(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving, Missing> {
+fn line_service(
+    profile: &Profile,
+    power: &PowerModel,
+    state: StateId,
+) -> Result<StateService, MissingFigure> {
     let service = profile
         .services
         .iter()
         .find(|service| service.state == state);
-    let service = service
-        .ok_or_else(|| Missing::new(profile, format!("service in `{}`", power.name(state))))?;
-    let way = |phase, line: Line| Way {
-        first: vec![Part::new(Phase::Latency, power.power(state), line.latency)],
+    let service = service.ok_or_else(|| {
+        MissingFigure::new(profile, format!("service in `{}`", power.state_name(state)))
+    })?;
+    let way = |phase, line: TransferFigures| DirectionService {
+        first: vec![JobPart::new(
+            WorkPhase::Latency,
+            power.state_power(state),
+            line.latency,
+        )],
         streams: false,
         phase,
         power: line.power,
         rate: line.rate,
         picojoules_per_byte: line.picojoules_per_byte,
     };
-    Ok(Serving {
+    Ok(StateService {
         state,
-        read: way(Phase::Read, service.read),
-        write: way(Phase::Write, service.write),
+        read: way(WorkPhase::Read, service.read),
+        write: way(WorkPhase::Write, service.write),
     })
 }

@@ -12,20 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// Where a buffer starts: at a multiple of this.
 pub(crate) const ALIGN: usize = 4096;
 /// Smallest and largest buffers that are kept: powers of two.
-const LEAST_KEPT: u32 = 12;
-const MOST_KEPT: u32 = 21;
+const KEPT_POWER_MIN: u32 = 12;
+const KEPT_POWER_MAX: u32 = 21;
 
 /// Bytes that start at a page of memory. What was in them before is still there.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct AlignedBuffer {
     /// A little more than is needed, so that no unsafe code is: the front is skipped.
     bytes: Vec<u8>,
     start: usize,
     len: usize,
-    home: Weak<Buffers>,
+    home: Weak<BufferPool>,
 }
 
-impl Buffer {
+impl AlignedBuffer {
     fn new(len: usize) -> Self {
         let bytes = vec![0; len + ALIGN];
         let start = bytes.as_ptr().align_offset(ALIGN);
@@ -43,7 +43,7 @@ impl Buffer {
     }
 }
 
-impl Deref for Buffer {
+impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -51,17 +51,17 @@ impl Deref for Buffer {
     }
 }
 
-impl DerefMut for Buffer {
+impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.len]
     }
 }
 
-impl Drop for Buffer {
+impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             let start = self.start;
-            home.put(Self {
+            home.take_back(Self {
                 bytes: std::mem::take(&mut self.bytes),
                 start,
                 len: 0,
@@ -72,58 +72,67 @@ impl Drop for Buffer {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FreeBuffers {
     /// By size, a power of two.
-    free: [Vec<Buffer>; (MOST_KEPT - LEAST_KEPT + 1) as usize],
+    free: [Vec<AlignedBuffer>; (KEPT_POWER_MAX - KEPT_POWER_MIN + 1) as usize],
     bytes: usize,
 }
 
 /// A stock of buffers that come back when they are dropped.
 #[derive(Debug)]
-pub struct Buffers {
+pub struct BufferPool {
     /// Guards the lists; nothing is done under it.
-    kept: Mutex<Kept>,
+    free_buffers: Mutex<FreeBuffers>,
     limit: usize,
 }
 
-impl Buffers {
+impl BufferPool {
     /// A stock that keeps at most `limit` bytes for the next who asks.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
-            kept: Mutex::default(),
+            free_buffers: Mutex::default(),
             limit,
         })
     }
 
     /// Lends a buffer of `len` bytes.
-    pub fn lend(self: &Arc<Self>, len: usize) -> Buffer {
-        let size = len.next_power_of_two().max(1 << LEAST_KEPT);
-        let Some(kept) = class(size) else {
-            return Buffer::new(len);
+    pub fn lend(self: &Arc<Self>, len: usize) -> AlignedBuffer {
+        let size = len.next_power_of_two().max(1 << KEPT_POWER_MIN);
+        let Some(kept) = size_class(size) else {
+            return AlignedBuffer::new(len);
         };
         let found = {
-            let mut stock = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stock = self
+                .free_buffers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let found = stock.free[kept].pop();
-            stock.bytes -= found.as_ref().map_or(0, Buffer::capacity);
+            stock.bytes -= found.as_ref().map_or(0, AlignedBuffer::capacity);
             found
         };
-        let mut buffer = found.unwrap_or_else(|| Buffer::new(size));
+        let mut buffer = found.unwrap_or_else(|| AlignedBuffer::new(size));
         (buffer.len, buffer.home) = (len, Arc::downgrade(self));
         buffer
     }
 
     /// Gives back to the system what nobody uses.
-    pub fn shrink(&self) {
+    pub fn release_unused(&self) {
         drop(std::mem::take(
-            &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut *self
+                .free_buffers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
         ));
     }
 
-    fn put(&self, buffer: Buffer) {
-        let Some(kept) = class(buffer.capacity()) else {
+    fn take_back(&self, buffer: AlignedBuffer) {
+        let Some(kept) = size_class(buffer.capacity()) else {
             return;
         };
-        let mut stock = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stock = self
+            .free_buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if stock.bytes + buffer.capacity() <= self.limit {
             stock.bytes += buffer.capacity();
             stock.free[kept].push(buffer);
@@ -131,21 +140,21 @@ impl Buffers {
     }
 }
 
-fn class(size: usize) -> Option<usize> {
-    (LEAST_KEPT..=MOST_KEPT).position(|power| size == 1 << power)
+fn size_class(size: usize) -> Option<usize> {
+    (KEPT_POWER_MIN..=KEPT_POWER_MAX).position(|power| size == 1 << power)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn kept(stock: &Buffers) -> usize {
-        stock.kept.lock().unwrap().bytes
+    fn kept(stock: &BufferPool) -> usize {
+        stock.free_buffers.lock().unwrap().bytes
     }
 
     #[test]
     fn a_buffer_starts_at_a_page_and_has_the_length_asked_for() {
-        let stock = Buffers::new(1 << 20);
+        let stock = BufferPool::new(1 << 20);
         for len in [0, 1, 4096, 5000, 1 << 20, 3 << 20] {
             let mut buffer = stock.lend(len);
             assert_eq!((buffer.len(), buffer.as_ptr() as usize % ALIGN), (len, 0));
@@ -155,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_lent_again_up_to_the_limit() {
-        let stock = Buffers::new(16384);
+        let stock = BufferPool::new(16384);
         let mut lent: Vec<_> = (0..3).map(|_| stock.lend(8000)).collect();
         lent[2].fill(9);
         drop(lent);
@@ -167,7 +176,7 @@ mod tests {
             (4096, 16384),
             "another size is not taken"
         );
-        stock.shrink();
+        stock.release_unused();
         assert_eq!(kept(&stock), 0);
     }
 }

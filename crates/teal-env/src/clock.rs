@@ -6,9 +6,9 @@ use teal_types::Timestamp;
 /// Tells the time. Civil time may jump; monotonic time never goes back.
 pub trait Clock: Send + Sync {
     /// Civil time now, for file times.
-    fn civil(&self) -> Timestamp;
+    fn civil_time(&self) -> Timestamp;
     /// Time since some fixed start, for intervals and deadlines.
-    fn monotonic(&self) -> Duration;
+    fn monotonic_time(&self) -> Duration;
 }
 
 /// A clock that can be waited for.
@@ -22,11 +22,11 @@ pub trait Timer: Clock {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    fn civil(&self) -> Timestamp {
+    fn civil_time(&self) -> Timestamp {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         Timestamp::new(t.tv_sec, u32::try_from(t.tv_nsec).unwrap_or(0))
     }
-    fn monotonic(&self) -> Duration {
+    fn monotonic_time(&self) -> Duration {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Duration::new(
             t.tv_sec.unsigned_abs(),
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_its_time_has_come() {
-        let until = SystemClock.monotonic() + Duration::from_millis(3);
+        let until = SystemClock.monotonic_time() + Duration::from_millis(3);
         SystemClock.wait_until(until);
-        assert!(SystemClock.monotonic() >= until);
+        assert!(SystemClock.monotonic_time() >= until);
         SystemClock.wait_until(Duration::ZERO);
     }
 }

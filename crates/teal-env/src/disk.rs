@@ -78,7 +78,7 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// What has become of it.
-    fn is_there(&self) -> io::Result<()> {
+    fn check_present(&self) -> io::Result<()> {
         Ok(())
     }
 

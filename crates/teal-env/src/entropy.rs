@@ -6,7 +6,7 @@ pub trait Entropy: Send + Sync {
     fn fill(&self, out: &mut [u8]);
 
     /// Sixteen random bytes.
-    fn id(&self) -> [u8; 16] {
+    fn random_id(&self) -> [u8; 16] {
         let mut out = [0; 16];
         self.fill(&mut out);
         out

@@ -9,10 +9,10 @@
 //! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`, and
 //!    claimed by a descriptor of its own until it is mounted itself.
 
-mod beneath;
+mod backing;
 
 use crate::buffer::ALIGN;
-use crate::{Buffer, Buffers, Disk, DiskShape, HostRoom};
+use crate::{AlignedBuffer, BufferPool, Disk, DiskShape, HostRoom};
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
@@ -27,7 +27,7 @@ use teal_types::{SECTOR, Sector};
 pub enum OpenMode {
     /// Reads only, and takes no lock: somebody may be writing, so that what is read may not fit
     /// together.
-    Look,
+    ReadUnlocked,
     /// Reads only; takes a shared lock.
     Read,
     /// Reads and writes; takes the exclusive lock.
@@ -38,7 +38,7 @@ pub enum OpenMode {
 
 /// Why a path cannot be used as a disk.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum DiskOpenError {
     /// The host refused.
     #[error("cannot {doing} {path}")]
     Io {
@@ -58,7 +58,7 @@ pub enum OpenError {
     },
     /// What the device lies on is open elsewhere, itself or under another name.
     #[error("{path} lies on {beneath}, which is in use by another process (mounted already?)")]
-    InUseBeneath {
+    BackingInUse {
         /// The path as given.
         path: PathBuf,
         /// The file or device beneath, or the other device over the same.
@@ -74,12 +74,12 @@ pub enum OpenError {
 
 /// Bytes that one buffer takes of what is copied; what is copied is still in the processor's cache
 /// when it goes out.
-const STEP: usize = 1 << 20;
+const COPY_BUFFER_BYTES: usize = 1 << 20;
 /// Buffers kept for the next transfers.
 const BUFFERS_MAX: usize = 4;
 /// Pieces of aligned memory below this are copied: a copy costs less than a piece of a request of
 /// its own.
-const WORTH_A_PIECE: usize = 16 << 10;
+const DIRECT_PIECE_MIN: usize = 16 << 10;
 /// Pieces of one write; the kernel takes 1024.
 const PIECES_MAX: usize = 512;
 
@@ -93,7 +93,7 @@ pub struct FileDisk {
     claim: Mutex<Option<OwnedFd>>,
     /// The locks on what the block device lies on.
     _beneath: Vec<OwnedFd>,
-    buffers: Arc<Buffers>,
+    buffers: Arc<BufferPool>,
 }
 
 impl FileDisk {
@@ -101,13 +101,13 @@ impl FileDisk {
     ///
     /// # Errors
     /// [`OpenError`], naming the path.
-    pub fn open(path: &Path, mode: OpenMode) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, mode: OpenMode) -> Result<Self, DiskOpenError> {
         let doing = if matches!(mode, OpenMode::Create(_)) {
             "make"
         } else {
             "open"
         };
-        let io = |source: io::Error| OpenError::Io {
+        let io = |source: io::Error| DiskOpenError::Io {
             doing,
             path: path.to_owned(),
             source,
@@ -118,19 +118,19 @@ impl FileDisk {
             .is_ok_and(|kind| !kind.is_file() && !kind.is_block_device())
         {
             // Not opened: a pipe would wait for somebody at its other end.
-            return Err(OpenError::WrongKind {
+            return Err(DiskOpenError::WrongKind {
                 path: path.to_owned(),
             });
         }
         let is_block = kind.is_ok_and(|kind| kind.is_block_device());
         let flags = match mode {
-            OpenMode::Look | OpenMode::Read => OFlags::RDONLY,
+            OpenMode::ReadUnlocked | OpenMode::Read => OFlags::RDONLY,
             OpenMode::Write => OFlags::RDWR,
             OpenMode::Create(_) => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         } | OFlags::CLOEXEC;
         let open = |flags| {
             fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| match e {
-                Errno::BUSY => OpenError::InUse {
+                Errno::BUSY => DiskOpenError::InUse {
                     path: path.to_owned(),
                 },
                 e => io(e.into()),
@@ -141,13 +141,13 @@ impl FileDisk {
             .transpose()?;
         let fd = open(flags)?;
         let lock = match mode {
-            OpenMode::Look => None,
+            OpenMode::ReadUnlocked => None,
             OpenMode::Read => Some(FlockOperation::NonBlockingLockShared),
             OpenMode::Write | OpenMode::Create(_) => Some(FlockOperation::NonBlockingLockExclusive),
         };
         lock.map_or(Ok(()), |lock| fs::flock(&fd, lock))
             .map_err(|e| match e {
-                Errno::AGAIN => OpenError::InUse {
+                Errno::AGAIN => DiskOpenError::InUse {
                     path: path.to_owned(),
                 },
                 e => io(e.into()),
@@ -156,13 +156,13 @@ impl FileDisk {
             .metadata()
             .map_err(io)?;
         if !meta.is_file() && !meta.file_type().is_block_device() {
-            return Err(OpenError::WrongKind {
+            return Err(DiskOpenError::WrongKind {
                 path: path.to_owned(),
             });
         }
-        let is_locked = is_block && mode != OpenMode::Look;
+        let is_locked = is_block && mode != OpenMode::ReadUnlocked;
         let beneath = if is_locked {
-            beneath::lock(path, meta.rdev(), mode)?
+            backing::lock_backing(path, meta.rdev(), mode)?
         } else {
             Vec::new()
         };
@@ -173,14 +173,14 @@ impl FileDisk {
             return Err(io(e.into()));
         }
         if matches!(mode, OpenMode::Create(_)) {
-            sync_name(path).map_err(io)?;
+            sync_parent_directory(path).map_err(io)?;
         }
-        let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
+        let shape = read_shape(&fd, is_block, meta.rdev()).map_err(io)?;
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
         let direct = fs::open(path, direct_flags, Mode::empty())
             .ok()
             .map(std::fs::File::from);
-        let buffers = Buffers::new(BUFFERS_MAX * STEP);
+        let buffers = BufferPool::new(BUFFERS_MAX * COPY_BUFFER_BYTES);
         Ok(Self {
             file: fd.into(),
             direct,
@@ -199,7 +199,7 @@ impl FileDisk {
 
     /// The same disk, forced through the page cache (for hosts where `O_DIRECT` is slow or broken).
     #[must_use]
-    pub fn buffered(mut self) -> Self {
+    pub fn without_direct_io(mut self) -> Self {
         self.direct = None;
         self
     }
@@ -213,7 +213,7 @@ impl FileDisk {
 }
 
 /// Makes the name of a new file durable.
-fn sync_name(path: &Path) -> io::Result<()> {
+fn sync_parent_directory(path: &Path) -> io::Result<()> {
     let dir = path
         .parent()
         .filter(|dir| !dir.as_os_str().is_empty())
@@ -230,7 +230,7 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
+fn read_shape(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
     let bytes = fs::seek(fd, fs::SeekFrom::End(0))?;
     let (logical, physical) = if is_block {
         (fs::ioctl_blksszget(fd)?, fs::ioctl_blkpbszget(fd)?)
@@ -255,7 +255,7 @@ fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
 
 impl FileDisk {
     /// Returns whether the device can be pointed to this memory.
-    fn suits(&self, memory: &[u8]) -> bool {
+    fn is_aligned(&self, memory: &[u8]) -> bool {
         memory
             .as_ptr()
             .addr()
@@ -264,12 +264,12 @@ impl FileDisk {
     }
 
     fn read_direct(&self, direct: &std::fs::File, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        if self.suits(buf) {
+        if self.is_aligned(buf) {
             return direct.read_exact_at(buf, at.byte());
         }
-        let mut aligned = self.buffers.lend(STEP);
+        let mut aligned = self.buffers.lend(COPY_BUFFER_BYTES);
         let mut at = at.byte();
-        for part in buf.chunks_mut(STEP) {
+        for part in buf.chunks_mut(COPY_BUFFER_BYTES) {
             let read = &mut aligned[..part.len()];
             direct.read_exact_at(read, at)?;
             part.copy_from_slice(read);
@@ -284,66 +284,69 @@ impl FileDisk {
         at: Sector,
         parts: &[IoSlice<'_>],
     ) -> io::Result<()> {
-        let mut request = Request {
+        let mut request = GatheredWrite {
             at: at.byte(),
             len: 0,
             pieces: Vec::new(),
-            copied: self.buffers.lend(STEP),
+            copied: self.buffers.lend(COPY_BUFFER_BYTES),
             filled: 0,
         };
         let unit = self.shape.logical as usize;
         for part in parts {
-            if part.len() >= WORTH_A_PIECE && self.suits(part) && request.len.is_multiple_of(unit) {
+            if part.len() >= DIRECT_PIECE_MIN
+                && self.is_aligned(part)
+                && request.len.is_multiple_of(unit)
+            {
                 request.len += part.len();
-                request.pieces.push(Piece::Direct(part));
+                request.pieces.push(WritePiece::Direct(part));
             } else {
-                request.copy(part, direct)?;
+                request.append_copy(part, direct)?;
             }
             if request.pieces.len() >= PIECES_MAX && request.len.is_multiple_of(unit) {
-                request.send(direct)?;
+                request.write_out(direct)?;
             }
         }
-        request.send(direct)
+        request.write_out(direct)
     }
 }
 
 /// A part of a request: memory the device is pointed to, or so many bytes of what was copied.
-enum Piece<'a> {
+enum WritePiece<'a> {
     Direct(&'a [u8]),
     Copied(usize),
 }
 
 /// A write that is being gathered.
-struct Request<'a> {
+struct GatheredWrite<'a> {
     at: u64,
     len: usize,
-    pieces: Vec<Piece<'a>>,
-    copied: Buffer,
+    pieces: Vec<WritePiece<'a>>,
+    copied: AlignedBuffer,
     filled: usize,
 }
 
-impl Request<'_> {
-    fn copy(&mut self, mut part: &[u8], to: &std::fs::File) -> io::Result<()> {
+impl GatheredWrite<'_> {
+    fn append_copy(&mut self, mut part: &[u8], to: &std::fs::File) -> io::Result<()> {
         while !part.is_empty() {
-            let (now, later) = part.split_at(part.len().min(STEP - self.filled));
+            let (now, later) = part.split_at(part.len().min(COPY_BUFFER_BYTES - self.filled));
             self.copied[self.filled..self.filled + now.len()].copy_from_slice(now);
             match self.pieces.last_mut() {
-                Some(Piece::Copied(len)) => *len += now.len(),
-                _ => self.pieces.push(Piece::Copied(now.len())),
+                Some(WritePiece::Copied(len)) => *len += now.len(),
+                _ => self.pieces.push(WritePiece::Copied(now.len())),
             }
             (self.filled, self.len, part) = (self.filled + now.len(), self.len + now.len(), later);
-            if self.filled == STEP {
-                self.send(to)?;
+            if self.filled == COPY_BUFFER_BYTES {
+                self.write_out(to)?;
             }
         }
         Ok(())
     }
 
-    fn send(&mut self, to: &std::fs::File) -> io::Result<()> {
+    fn write_out(&mut self, to: &std::fs::File) -> io::Result<()> {
         let mut copied = &self.copied[..self.filled];
         let pieces = self.pieces.drain(..).map(|piece| match piece {
-            Piece::Direct(part) => IoSlice::new(part),
-            Piece::Copied(len) => {
+            WritePiece::Direct(part) => IoSlice::new(part),
+            WritePiece::Copied(len) => {
                 let (part, rest) = copied.split_at(len);
                 copied = rest;
                 IoSlice::new(part)
@@ -432,7 +435,7 @@ impl Disk for FileDisk {
         })
     }
 
-    fn is_there(&self) -> io::Result<()> {
+    fn check_present(&self) -> io::Result<()> {
         let meta = self.file.metadata()?;
         match meta.is_file() {
             true if meta.nlink() == 0 => Err(io::Error::new(
@@ -489,10 +492,10 @@ mod tests {
     #[test]
     fn a_transfer_larger_than_a_buffer_is_whole() {
         let (_dir, _path, disk) = temp(8 << 20);
-        let data: Vec<u8> = (0..2 * STEP + 3 * 4096)
+        let data: Vec<u8> = (0..2 * COPY_BUFFER_BYTES + 3 * 4096)
             .map(|i| (i / 4096 % 251) as u8)
             .collect();
-        let (head, tail) = data.split_at(STEP - 512);
+        let (head, tail) = data.split_at(COPY_BUFFER_BYTES - 512);
         disk.write_at(Sector::new(8), &[IoSlice::new(head), IoSlice::new(tail)])
             .unwrap();
         let mut back = vec![0; data.len()];
@@ -503,13 +506,13 @@ mod tests {
     #[test]
     fn aligned_and_other_memory_mix_in_one_write() {
         let (_dir, _path, disk) = temp(4 << 20);
-        let stock = Buffers::new(0);
-        let mut aligned = stock.lend(3 * WORTH_A_PIECE);
+        let stock = BufferPool::new(0);
+        let mut aligned = stock.lend(3 * DIRECT_PIECE_MIN);
         aligned
             .iter_mut()
             .enumerate()
             .for_each(|(i, byte)| *byte = (i / 512 % 250) as u8);
-        let (one, two) = aligned.split_at(WORTH_A_PIECE);
+        let (one, two) = aligned.split_at(DIRECT_PIECE_MIN);
         let header = [251; 512];
         let odd = [252; 700];
         let parts: Vec<&[u8]> = vec![&header, one, two, &odd, one, &[253; 324], two];
@@ -525,10 +528,10 @@ mod tests {
         let mut back = stock.lend(whole.len());
         disk.read_at(Sector::new(5), &mut back).unwrap();
         assert!(back[..] == whole[..]);
-        disk.read_at(Sector::new(6), &mut back[1..WORTH_A_PIECE + 1])
+        disk.read_at(Sector::new(6), &mut back[1..DIRECT_PIECE_MIN + 1])
             .unwrap();
         assert!(
-            back[1..WORTH_A_PIECE + 1] == *one,
+            back[1..DIRECT_PIECE_MIN + 1] == *one,
             "memory that is not aligned"
         );
     }
@@ -538,9 +541,9 @@ mod tests {
         let (_dir, path, disk) = temp(1 << 16);
         assert!(matches!(
             FileDisk::open(&path, OpenMode::Write),
-            Err(OpenError::InUse { .. })
+            Err(DiskOpenError::InUse { .. })
         ));
-        let look = FileDisk::open(&path, OpenMode::Look).unwrap();
+        let look = FileDisk::open(&path, OpenMode::ReadUnlocked).unwrap();
         drop(disk);
         assert!(
             look.write_at(Sector::new(0), &[IoSlice::new(&[1; 512])])
@@ -553,16 +556,19 @@ mod tests {
     #[test]
     fn a_file_that_is_deleted_or_cut_short_is_not_there() {
         let (_dir, path, disk) = temp(1 << 20);
-        disk.is_there().unwrap();
+        disk.check_present().unwrap();
         disk.file.set_len(1 << 19).unwrap();
         assert_eq!(
-            disk.is_there().unwrap_err().kind(),
+            disk.check_present().unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof
         );
         disk.file.set_len(1 << 21).unwrap();
-        disk.is_there().unwrap();
+        disk.check_present().unwrap();
         std::fs::remove_file(path).unwrap();
-        assert_eq!(disk.is_there().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            disk.check_present().unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[test]
@@ -575,7 +581,7 @@ mod tests {
         assert!(said.contains("gone"), "{said}");
         assert!(matches!(
             FileDisk::open(Path::new("/dev/null"), OpenMode::Read),
-            Err(OpenError::WrongKind { .. })
+            Err(DiskOpenError::WrongKind { .. })
         ));
     }
 

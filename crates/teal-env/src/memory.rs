@@ -47,7 +47,7 @@ impl MemDisk {
             .clone()
     }
 
-    fn range(&self, at: Sector, len: usize) -> io::Result<std::ops::Range<usize>> {
+    fn byte_range(&self, at: Sector, len: usize) -> io::Result<std::ops::Range<usize>> {
         let end = at
             .byte()
             .checked_add(len as u64)
@@ -70,12 +70,12 @@ impl Disk for MemDisk {
         self.shape
     }
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        let range = self.range(at, buf.len())?;
+        let range = self.byte_range(at, buf.len())?;
         buf.copy_from_slice(&self.bytes.read().unwrap_or_else(PoisonError::into_inner)[range]);
         Ok(())
     }
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let range = self.range(at, parts.iter().map(|p| p.len()).sum())?;
+        let range = self.byte_range(at, parts.iter().map(|p| p.len()).sum())?;
         let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
         let mut from = range.start;
         for part in parts {

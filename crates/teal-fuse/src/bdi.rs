@@ -17,7 +17,7 @@ pub enum BdiKnob {
 }
 
 impl BdiKnob {
-    fn file(self) -> &'static str {
+    fn file_name(self) -> &'static str {
         match self {
             Self::ReadAheadKb => "read_ahead_kb",
             Self::MaxRatio => "max_ratio",
@@ -40,5 +40,5 @@ pub fn set_bdi(device: DeviceNumber, knob: BdiKnob, value: u32) -> io::Result<()
     } else {
         format!("/sys/class/bdi/{device}")
     };
-    std::fs::write(format!("{of}/{}", knob.file()), value.to_string())
+    std::fs::write(format!("{of}/{}", knob.file_name()), value.to_string())
 }

@@ -7,7 +7,7 @@
 )]
 
 use crate::abi::{FUSE_DEV_IOC_MAGIC, FUSE_IO_URING_CMD_REGISTER, fuse_uring_cmd_req};
-use crate::ring::Area;
+use crate::ring::EntryMemory;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode::UringCmd80, squeue, types};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 /// Makes the fresh device `clone` one more channel of the connection of `of`
 /// (`FUSE_DEV_IOC_CLONE`).
-pub(crate) fn attach(clone: BorrowedFd<'_>, of: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(crate) fn attach_channel(clone: BorrowedFd<'_>, of: BorrowedFd<'_>) -> Result<(), Errno> {
     const CLONE: u32 = opcode::read::<u32>(FUSE_DEV_IOC_MAGIC as u8, 0);
     let of = of.as_raw_fd().cast_unsigned();
     // SAFETY: the opcode takes a pointer to a `u32` that holds a descriptor, and only reads it.
@@ -44,7 +44,7 @@ const LO_FLAGS_DIRECT_IO: u32 = 16;
 
 /// Writes `head` and `missing` bytes that nobody can read, as one message. The device takes it up
 /// to these, and fails with `EFAULT`.
-pub(crate) fn write_without_its_end(
+pub(crate) fn write_truncated(
     device: BorrowedFd<'_>,
     head: &[u8],
     missing: usize,
@@ -75,10 +75,10 @@ pub(crate) fn write_without_its_end(
     Ok(())
 }
 
-struct GetFree;
+struct GetFreeLoop;
 
 // SAFETY: the opcode takes no argument; its result is a number.
-unsafe impl Ioctl for GetFree {
+unsafe impl Ioctl for GetFreeLoop {
     type Output = u32;
     const IS_MUTATING: bool = false;
 
@@ -96,7 +96,7 @@ unsafe impl Ioctl for GetFree {
 /// The number of a loop device that nobody uses, made if need be (`LOOP_CTL_GET_FREE`).
 pub(crate) fn free_loop(control: BorrowedFd<'_>) -> Result<u32, Errno> {
     // SAFETY: without an argument there is nothing the kernel could write to.
-    unsafe { ioctl(control, GetFree) }
+    unsafe { ioctl(control, GetFreeLoop) }
 }
 
 /// Puts a loop device over a file until its last user is gone (`LOOP_CONFIGURE`). With `direct`,
@@ -129,10 +129,10 @@ pub(crate) fn configure_loop(
     unsafe { ioctl(device, request) }
 }
 
-struct Clear;
+struct ClearLoopFd;
 
 // SAFETY: the opcode takes no argument and gives nothing back.
-unsafe impl Ioctl for Clear {
+unsafe impl Ioctl for ClearLoopFd {
     type Output = ();
     const IS_MUTATING: bool = false;
 
@@ -160,7 +160,7 @@ pub(crate) fn allow_writes(device: BorrowedFd<'_>) -> Result<(), Errno> {
 pub(crate) fn clear_loop(device: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: without an argument there is nothing the kernel could write to; on what is no loop
     // device it fails.
-    unsafe { ioctl(device, Clear) }
+    unsafe { ioctl(device, ClearLoopFd) }
 }
 
 /// A ring that carries one command at a time to a FUSE device, and the memory the command lends to
@@ -168,19 +168,19 @@ pub(crate) fn clear_loop(device: BorrowedFd<'_>) -> Result<(), Errno> {
 ///
 /// Invariant: between two calls of [`Lane::exchange`] no command is in flight, and the kernel does
 /// not touch the memory.
-pub(crate) struct Lane {
+pub(crate) struct CommandRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     enter: u32,
     /// Not registered with the ring, which the kernel takes apart some time after a process has
     /// died: the device is to close with it.
     device: Arc<OwnedFd>,
     queue: u16,
-    area: Arc<Mutex<Area>>,
+    area: Arc<Mutex<EntryMemory>>,
     /// Where the memory lay when the kernel was told of it.
     registered: [(usize, usize); 2],
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for CommandRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane")
             .field("queue", &self.queue)
@@ -188,7 +188,7 @@ impl fmt::Debug for Lane {
     }
 }
 
-impl Lane {
+impl CommandRing {
     /// Bytes of `struct io_uring_sqe` in front of `len`.
     const LEN_AT: usize = 24;
 
@@ -197,7 +197,7 @@ impl Lane {
     pub(crate) fn new(
         device: Arc<OwnedFd>,
         queue: u16,
-        area: Arc<Mutex<Area>>,
+        area: Arc<Mutex<EntryMemory>>,
     ) -> Result<Self, Errno> {
         let of = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         let mut how = IoUring::<squeue::Entry128, cqueue::Entry>::builder();
@@ -234,7 +234,7 @@ impl Lane {
 
     /// Tells the kernel that no more rings will come: until each queue has an entry, requests then
     /// come over the device, as before.
-    pub(crate) fn call_off(mut self) {
+    pub(crate) fn decline_rings(mut self) {
         self.queue = u16::MAX;
         let refused = self
             .enable()
@@ -250,7 +250,7 @@ impl Lane {
     pub(crate) fn exchange(&mut self, command: u32, commit_id: u64) -> Result<(), Errno> {
         let area = Arc::clone(&self.area);
         let mut area = area.lock();
-        let places = area.lend();
+        let places = area.lend_to_kernel();
         let at = [0, 1].map(|n: usize| (places[n].as_ptr() as usize, places[n].len()));
         if command == FUSE_IO_URING_CMD_REGISTER {
             self.registered = at;
@@ -283,7 +283,7 @@ impl Lane {
         // keeps from everybody else, stay where they are until the command is complete, which is
         // waited for below. Where that cannot be seen, they are never freed.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
-        match self.complete() {
+        match self.wait_for_completion() {
             Ok(result) if result < 0 => Err(Errno::from_raw_os_error(-result)),
             Ok(_) => Ok(()),
             Err(errno) => {
@@ -294,7 +294,7 @@ impl Lane {
         }
     }
 
-    fn complete(&mut self) -> Result<i32, Errno> {
+    fn wait_for_completion(&mut self) -> Result<i32, Errno> {
         loop {
             if let Some(done) = self.ring.completion().next() {
                 return Ok(done.result());

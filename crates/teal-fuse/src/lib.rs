@@ -35,16 +35,22 @@ mod transport;
 pub use bdi::{BdiKnob, set_bdi};
 pub use loopdev::LoopDevice;
 pub use mount::{
-    DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, is_dead,
-    mount,
+    DeviceNumber, FuseMountOptions, MountError, UnmountError, UnmountHandle, UnmountMode,
+    detach_dead, is_dead, mount,
 };
-pub use notify::Notifier;
-pub use reply::{Answer, Delivery, DirBuffer, Entry, OpenFlags, Reply, StatFs, Watcher};
+pub use notify::KernelNotifier;
+pub use reply::{
+    Delivery, DirBuffer, LookupEntry, OpenFlags, ReplyOutcome, ReplySender, ReplyWatcher,
+    StatfsReply,
+};
 pub use request::{
-    DecodeError, Forget, Handle, Header, InitRequest, Ioctl, Lock, LockKind, LockOwner,
-    LockRequest, NodeId, Operation, Records, RemoveMapping, Request, SetAttr, TimeSet, Unique,
+    DecodeError, FileLock, FixedRecords, ForgetRecord, FuseOperation, Handle, InitRequest,
+    IoctlRequest, KernelRequest, LockKind, LockOwner, LockRequest, NodeId, RemoveMapping,
+    RequestHeader, SetattrRequest, TimeSet, Unique,
 };
-pub use session::{InitConfig, InitFlags, Negotiated, Serve, Session, SessionError};
+pub use session::{
+    FuseSession, InitConfig, InitFlags, NegotiatedProtocol, RequestHandler, SessionError,
+};
 pub use transport::{
-    DevFuse, MemoryKernel, MemoryTransport, Message, Outlet, Transport, memory_pair,
+    DevFuse, MemoryKernel, MemoryTransport, MessageSink, ServerMessage, Transport, memory_pair,
 };

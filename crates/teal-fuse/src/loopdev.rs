@@ -29,8 +29,8 @@ impl LoopDevice {
     ///
     /// # Errors
     /// Where the kernel has no loop devices, all are taken, or the caller is not root.
-    pub fn over(file: &Path, read_only: bool) -> io::Result<Self> {
-        Self::attach(file, read_only, None)
+    pub fn attach_file(file: &Path, read_only: bool) -> io::Result<Self> {
+        Self::configure_free_device(file, read_only, None)
     }
 
     /// Makes a device over `file` that passes every request on as it is, past the page cache of the
@@ -38,8 +38,8 @@ impl LoopDevice {
     ///
     /// # Errors
     /// As [`LoopDevice::over`]; where the file's file system has no direct I/O.
-    pub fn direct(file: &Path, logical: u32) -> io::Result<Self> {
-        let this = Self::attach(file, false, Some(logical))?;
+    pub fn attach_file_direct(file: &Path, logical: u32) -> io::Result<Self> {
+        let this = Self::configure_free_device(file, false, Some(logical))?;
         if read_attribute(&this.path, "loop/dio").as_deref() != Some("1") {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -49,7 +49,11 @@ impl LoopDevice {
         Ok(this)
     }
 
-    fn attach(file: &Path, read_only: bool, direct: Option<u32>) -> io::Result<Self> {
+    fn configure_free_device(
+        file: &Path,
+        read_only: bool,
+        direct: Option<u32>,
+    ) -> io::Result<Self> {
         let access = if read_only {
             OFlags::RDONLY
         } else {
@@ -90,11 +94,14 @@ impl LoopDevice {
     /// # Errors
     /// Where the kernel does not know it or refuses the value.
     pub fn set_queue(&self, setting: &str, value: &str) -> io::Result<()> {
-        std::fs::write(attribute(&self.path, &format!("queue/{setting}")), value)
+        std::fs::write(
+            attribute_path(&self.path, &format!("queue/{setting}")),
+            value,
+        )
     }
 
     /// The devices that lie over `file`, also when the file can no longer be read.
-    pub fn all_over(file: &Path) -> Vec<PathBuf> {
+    pub fn find_over(file: &Path) -> Vec<PathBuf> {
         let Ok(blocks) = std::fs::read_dir("/sys/block") else {
             return Vec::new();
         };
@@ -111,7 +118,7 @@ impl LoopDevice {
     ///
     /// # Errors
     /// Where `device` is no loop device, or the caller is not root.
-    pub fn clear(device: &Path) -> io::Result<()> {
+    pub fn detach_file(device: &Path) -> io::Result<()> {
         let device = open(device, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         match ioctl::clear_loop(device.as_fd()) {
             // Its last user was quicker.
@@ -121,14 +128,14 @@ impl LoopDevice {
     }
 }
 
-fn attribute(device: &Path, name: &str) -> PathBuf {
+fn attribute_path(device: &Path, name: &str) -> PathBuf {
     Path::new("/sys/block")
         .join(device.file_name().unwrap_or_default())
         .join(name)
 }
 
 fn read_attribute(device: &Path, name: &str) -> Option<String> {
-    std::fs::read_to_string(attribute(device, name))
+    std::fs::read_to_string(attribute_path(device, name))
         .ok()
         .map(|text| text.trim_end().to_owned())
 }

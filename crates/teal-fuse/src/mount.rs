@@ -26,7 +26,7 @@ const BLOCK_SIZE: u32 = 4096;
 
 /// How to mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MountOptions {
+pub struct FuseMountOptions {
     /// What `df` shows as the source; with `block_device`, the device.
     pub source: String,
     /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and
@@ -113,7 +113,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    fn at(point: &Path, errno: Errno) -> Self {
+    fn from_errno(point: &Path, errno: Errno) -> Self {
         let point = point.to_owned();
         match errno {
             Errno::NOENT => Self::Missing { point },
@@ -154,7 +154,7 @@ pub enum UnmountError {
 
 /// What to do about files that are still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmount {
+pub enum UnmountMode {
     /// Refuse with [`UnmountError::Busy`].
     IfIdle,
     /// Take the mount out of the tree now and go on serving what is open until it is closed.
@@ -173,7 +173,7 @@ impl fmt::Display for DeviceNumber {
 
 impl DeviceNumber {
     /// Of what is mounted at `point`. Asks for no attribute, which FUSE answers without its server.
-    fn at(point: &Path) -> Result<Self, Errno> {
+    fn of_mount(point: &Path) -> Result<Self, Errno> {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let stat = rustix::fs::statx(CWD, point, flags, StatxFlags::empty())?;
         Ok(Self(makedev(stat.stx_dev_major, stat.stx_dev_minor)))
@@ -183,19 +183,19 @@ impl DeviceNumber {
 /// Takes one mount away, from any thread. Not from a request's handler on a `fuseblk` mount: the
 /// kernel waits for `DESTROY`.
 #[derive(Debug, Clone)]
-pub struct Unmounter {
+pub struct UnmountHandle {
     point: PathBuf,
     device: DeviceNumber,
 }
 
-impl Unmounter {
+impl UnmountHandle {
     /// Returns where it is mounted.
-    pub fn point(&self) -> &Path {
+    pub fn mount_point(&self) -> &Path {
         &self.point
     }
 
     /// The device number of the mount.
-    pub fn device(&self) -> DeviceNumber {
+    pub fn device_number(&self) -> DeviceNumber {
         self.device
     }
 
@@ -203,14 +203,14 @@ impl Unmounter {
     ///
     /// # Errors
     /// [`UnmountError`].
-    pub fn unmount(&self, how: Unmount) -> Result<(), UnmountError> {
-        if DeviceNumber::at(&self.point) != Ok(self.device) {
+    pub fn unmount(&self, how: UnmountMode) -> Result<(), UnmountError> {
+        if DeviceNumber::of_mount(&self.point) != Ok(self.device) {
             return Ok(());
         }
         if !rustix::process::geteuid().is_root() {
-            return fusermount::unmount(&self.point, how);
+            return fusermount::unmount_as_user(&self.point, how);
         }
-        let lazy = if how == Unmount::Detach {
+        let lazy = if how == UnmountMode::Detach {
             UnmountFlags::DETACH
         } else {
             UnmountFlags::empty()
@@ -239,7 +239,7 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
-        return fusermount::unmount(point, Unmount::Detach);
+        return fusermount::unmount_as_user(point, UnmountMode::Detach);
     }
     rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(|errno| {
         UnmountError::System {
@@ -272,11 +272,14 @@ pub fn is_dead(point: &Path) -> bool {
 ///
 /// # Errors
 /// [`MountError`].
-pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter), MountError> {
+pub fn mount(
+    point: &Path,
+    options: &FuseMountOptions,
+) -> Result<(DevFuse, UnmountHandle), MountError> {
     if rustix::process::geteuid().is_root() && is_dead(point) {
-        return mount_for_dead(point, options);
+        return replace_dead_mount(point, options);
     }
-    let stat = rustix::fs::stat(point).map_err(|errno| MountError::at(point, errno))?;
+    let stat = rustix::fs::stat(point).map_err(|errno| MountError::from_errno(point, errno))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(MountError::NotDirectory {
             point: point.to_owned(),
@@ -289,12 +292,13 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter
     let device = if rustix::process::geteuid().is_root() {
         mount_as_root(&resolved, options)?
     } else {
-        fusermount::mount(&resolved, options)?
+        fusermount::mount_as_user(&resolved, options)?
     };
-    let number = DeviceNumber::at(&resolved).map_err(|errno| MountError::at(point, errno))?;
+    let number =
+        DeviceNumber::of_mount(&resolved).map_err(|errno| MountError::from_errno(point, errno))?;
     Ok((
         device,
-        Unmounter {
+        UnmountHandle {
             point: resolved,
             device: number,
         },
@@ -302,13 +306,13 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter
 }
 
 /// Mounts in the place of a mount whose server has died.
-fn mount_for_dead(
+fn replace_dead_mount(
     point: &Path,
-    options: &MountOptions,
-) -> Result<(DevFuse, Unmounter), MountError> {
+    options: &FuseMountOptions,
+) -> Result<(DevFuse, UnmountHandle), MountError> {
     let device = open_device(point)?;
-    options.is_source_free()?;
-    if let Err(errno) = beneath::mount(&device, point, options) {
+    options.check_source_free()?;
+    if let Err(errno) = beneath::mount_beneath(&device, point, options) {
         log::debug!(
             "the dead mount at {} goes before the new one comes: {errno}",
             point.display()
@@ -321,10 +325,11 @@ fn mount_for_dead(
         })?;
         return mount(point, options);
     }
-    let number = DeviceNumber::at(point).map_err(|errno| MountError::at(point, errno))?;
+    let number =
+        DeviceNumber::of_mount(point).map_err(|errno| MountError::from_errno(point, errno))?;
     Ok((
         device,
-        Unmounter {
+        UnmountHandle {
             point: point.to_owned(),
             device: number,
         },
@@ -338,18 +343,18 @@ fn open_device(point: &Path) -> Result<DevFuse, MountError> {
             point: point.to_owned(),
             message: format!("{DEV_FUSE} may not be opened"),
         },
-        other => MountError::at(Path::new(DEV_FUSE), other),
+        other => MountError::from_errno(Path::new(DEV_FUSE), other),
     })
 }
 
-fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
+fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, MountError> {
     let device = open_device(point)?;
     let kind = if options.block_device {
         "fuseblk"
     } else {
         "fuse"
     };
-    options.is_source_free()?;
+    options.check_source_free()?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_fd().as_raw_fd(),
@@ -371,27 +376,27 @@ fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountE
         &*options.source,
         point,
         format!("{kind}.{SUBTYPE}"),
-        options.flags(),
+        options.mount_flags(),
         &*data,
     )
     .map_err(|errno| match errno {
         Errno::NODEV => MountError::NoDevice,
-        other => MountError::at(point, other),
+        other => MountError::from_errno(point, other),
     })?;
     Ok(device)
 }
 
-impl MountOptions {
+impl FuseMountOptions {
     /// Of a device that is mounted already, the kernel would show that mount here again and leave
     /// our descriptor idle.
-    fn is_source_free(&self) -> Result<(), MountError> {
+    fn check_source_free(&self) -> Result<(), MountError> {
         if self.block_device {
             rustix::fs::open(
                 &*self.source,
                 OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,
                 Mode::empty(),
             )
-            .map_err(|errno| MountError::at(Path::new(&self.source), errno))?;
+            .map_err(|errno| MountError::from_errno(Path::new(&self.source), errno))?;
         }
         Ok(())
     }
@@ -412,7 +417,7 @@ impl MountOptions {
     }
 
     /// The options every file system has: flag and name.
-    fn general(&self) -> impl Iterator<Item = (MountFlags, &'static str)> {
+    fn general_flags(&self) -> impl Iterator<Item = (MountFlags, &'static str)> {
         [
             (self.read_only, MountFlags::RDONLY, "ro"),
             (self.nosuid, MountFlags::NOSUID, "nosuid"),
@@ -424,8 +429,8 @@ impl MountOptions {
         .filter_map(|(set, flag, name)| set.then_some((flag, name)))
     }
 
-    fn flags(&self) -> MountFlags {
-        self.general()
+    fn mount_flags(&self) -> MountFlags {
+        self.general_flags()
             .fold(MountFlags::empty(), |flags, (flag, _)| flags | flag)
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::abi;
 use crate::request::NodeId;
-use crate::session::{InitFlags, Negotiated};
+use crate::session::{InitFlags, NegotiatedProtocol};
 use crate::transport::Transport;
 use rustix::io::Errno;
 use std::sync::Weak;
@@ -24,13 +24,13 @@ use zerocopy::IntoBytes;
 /// All methods: `ENODEV` when the mount is gone, `EINVAL` when the kernel does not know the
 /// notification.
 #[derive(Debug, Clone)]
-pub struct Notifier {
+pub struct KernelNotifier {
     transport: Weak<dyn Transport>,
-    negotiated: Negotiated,
+    negotiated: NegotiatedProtocol,
 }
 
-impl Notifier {
-    pub(crate) fn new(transport: Weak<dyn Transport>, negotiated: Negotiated) -> Self {
+impl KernelNotifier {
+    pub(crate) fn new(transport: Weak<dyn Transport>, negotiated: NegotiatedProtocol) -> Self {
         Self {
             transport,
             negotiated,
@@ -63,20 +63,20 @@ impl Notifier {
 
     /// Drops a name, existing or negative, with all below it.
     pub fn inval_entry(&self, parent: NodeId, name: &[u8]) -> Result<bool, Errno> {
-        self.entry(parent, name, 0)
+        self.send_inval_entry(parent, name, 0)
     }
 
     /// Lets a name expire: the next use looks it up again, but what is open or mounted below stays.
     /// Where the kernel cannot do that (before 6.2), the name is dropped.
     pub fn expire_entry(&self, parent: NodeId, name: &[u8]) -> Result<bool, Errno> {
         let can = self.negotiated.flags.contains(InitFlags::HAS_EXPIRE_ONLY);
-        self.entry(parent, name, if can { abi::FUSE_EXPIRE_ONLY } else { 0 })
+        self.send_inval_entry(parent, name, if can { abi::FUSE_EXPIRE_ONLY } else { 0 })
     }
 
-    fn entry(&self, parent: NodeId, name: &[u8], flags: u32) -> Result<bool, Errno> {
+    fn send_inval_entry(&self, parent: NodeId, name: &[u8], flags: u32) -> Result<bool, Errno> {
         let out = abi::fuse_notify_inval_entry_out {
             parent: parent.get(),
-            namelen: length(name)?,
+            namelen: wire_length(name)?,
             flags,
         };
         self.send(
@@ -87,11 +87,11 @@ impl Notifier {
 
     /// Tells that `name`, which was `child`, was removed elsewhere; watchers (inotify) see it.
     /// `ENOTEMPTY` and `EBUSY` when the kernel knows better.
-    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<bool, Errno> {
+    pub fn notify_delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<bool, Errno> {
         let out = abi::fuse_notify_delete_out {
             parent: parent.get(),
             child: child.get(),
-            namelen: length(name)?,
+            namelen: wire_length(name)?,
             padding: 0,
         };
         self.send(
@@ -103,11 +103,11 @@ impl Notifier {
     /// Puts data into the page cache, as if it had been read; a file shorter than its end grows. Of
     /// pages not cached before, only those are kept that are stored whole or up to the end of the
     /// file.
-    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
+    pub fn store_data(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
         let out = abi::fuse_notify_store_out {
             nodeid: node.get(),
             offset,
-            size: length(data)?,
+            size: wire_length(data)?,
             padding: 0,
         };
         self.send(
@@ -134,7 +134,7 @@ impl Notifier {
             padding: 0,
         };
         let code = abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32;
-        match crate::reply::send_without_its_end(&*transport, code, out.as_bytes(), 1) {
+        match crate::reply::send_truncated(&*transport, code, out.as_bytes(), 1) {
             Ok(()) | Err(Errno::FAULT) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
@@ -157,7 +157,7 @@ impl Notifier {
 
     fn send(&self, code: i32, parts: &[&[u8]]) -> Result<bool, Errno> {
         let transport = self.transport.upgrade().ok_or(Errno::NODEV)?;
-        match crate::reply::send(&*transport, 0, code, parts) {
+        match crate::reply::send_message(&*transport, 0, code, parts) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
@@ -165,7 +165,7 @@ impl Notifier {
     }
 }
 
-fn length(bytes: &[u8]) -> Result<u32, Errno> {
+fn wire_length(bytes: &[u8]) -> Result<u32, Errno> {
     u32::try_from(bytes.len()).map_err(|_| Errno::TOOBIG)
 }
 

@@ -10,11 +10,11 @@ mod dir;
 mod wire;
 
 pub use dir::DirBuffer;
-pub use wire::{Entry, OpenFlags, StatFs};
+pub use wire::{LookupEntry, OpenFlags, StatfsReply};
 
 use crate::abi::{self, fuse_out_header, opcode};
-use crate::request::{Handle, Header, Lock};
-use crate::transport::{Outlet, Transport};
+use crate::request::{FileLock, Handle, RequestHeader};
+use crate::transport::{MessageSink, Transport};
 use rustix::io::Errno;
 use std::fmt;
 use std::io::IoSlice;
@@ -44,7 +44,7 @@ impl Delivery {
 
 /// What a request was answered, for whoever watches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
+pub struct ReplyOutcome {
     /// The error; `None` when it succeeded.
     pub errno: Option<Errno>,
     /// The node of an entry (0: there is no such name), bytes written or copied, the offset found,
@@ -53,18 +53,18 @@ pub struct Answer {
 }
 
 /// Called with the answer, just before it is sent.
-pub type Watcher = Box<dyn FnOnce(Answer) + Send>;
+pub type ReplyWatcher = Box<dyn FnOnce(ReplyOutcome) + Send>;
 
 /// The duty to answer one request. May be kept and used later, on any thread.
-pub struct Reply {
-    outlet: Arc<dyn Outlet>,
+pub struct ReplySender {
+    outlet: Arc<dyn MessageSink>,
     unique: u64,
     opcode: u32,
     due: bool,
-    watcher: Option<Watcher>,
+    watcher: Option<ReplyWatcher>,
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for ReplySender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             unique,
@@ -79,8 +79,8 @@ impl fmt::Debug for Reply {
     }
 }
 
-impl Reply {
-    pub(crate) fn new(outlet: Arc<dyn Outlet>, header: &Header) -> Self {
+impl ReplySender {
+    pub(crate) fn new(outlet: Arc<dyn MessageSink>, header: &RequestHeader) -> Self {
         let due = takes_answer(header.opcode) && header.opcode != opcode::FUSE_INTERRUPT;
         Self {
             outlet,
@@ -93,18 +93,18 @@ impl Reply {
 
     /// Tells `watcher` what the answer is. Where none is accepted it is never called.
     #[must_use]
-    pub fn watched(mut self, watcher: Watcher) -> Self {
+    pub fn with_watcher(mut self, watcher: ReplyWatcher) -> Self {
         self.watcher = Some(watcher);
         self
     }
 
     /// The operation failed.
-    pub fn error(mut self, errno: Errno) {
+    pub fn send_error(mut self, errno: Errno) {
         let _ = self.send(-errno.raw_os_error(), &[]);
     }
 
     /// It succeeded and there is nothing to tell.
-    pub fn ok(mut self) {
+    pub fn send_ok(mut self) {
         let _ = self.send(0, &[]);
     }
 
@@ -115,12 +115,12 @@ impl Reply {
     }
 
     /// The object found or made; counts one lookup of it.
-    pub fn entry(mut self, entry: &Entry) -> Delivery {
+    pub fn send_entry(mut self, entry: &LookupEntry) -> Delivery {
         self.send(0, &[entry.to_wire().as_bytes()])
     }
 
     /// There is no such name, and the kernel may remember that for `ttl`.
-    pub fn negative_entry(mut self, ttl: Duration) {
+    pub fn send_negative_entry(mut self, ttl: Duration) {
         let out = abi::fuse_entry_out {
             entry_valid: ttl.as_secs(),
             entry_valid_nsec: ttl.subsec_nanos(),
@@ -130,22 +130,27 @@ impl Reply {
     }
 
     /// Attributes, which the kernel may keep for `ttl` ([`Duration::MAX`]: until told otherwise).
-    pub fn attr(mut self, attr: &Attr, ttl: Duration) {
+    pub fn send_attr(mut self, attr: &Attr, ttl: Duration) {
         let _ = self.send(0, &[wire::attr_out(attr, ttl).as_bytes()]);
     }
 
     /// Attributes as `statx` has them, birth time included.
-    pub fn statx(mut self, attr: &Attr, ttl: Duration) {
+    pub fn send_statx(mut self, attr: &Attr, ttl: Duration) {
         let _ = self.send(0, &[wire::statx_out(attr, ttl).as_bytes()]);
     }
 
     /// An open file or directory.
-    pub fn open(mut self, handle: Handle, flags: OpenFlags) -> Delivery {
+    pub fn send_open(mut self, handle: Handle, flags: OpenFlags) -> Delivery {
         self.send(0, &[wire::open_out(handle, flags).as_bytes()])
     }
 
     /// A new and open file; counts one lookup of it.
-    pub fn create(mut self, entry: &Entry, handle: Handle, flags: OpenFlags) -> Delivery {
+    pub fn send_create(
+        mut self,
+        entry: &LookupEntry,
+        handle: Handle,
+        flags: OpenFlags,
+    ) -> Delivery {
         self.send(
             0,
             &[
@@ -156,22 +161,22 @@ impl Reply {
     }
 
     /// Bytes: of a file, a symbolic link, an attribute, a list of attributes.
-    pub fn data(mut self, data: &[u8]) {
+    pub fn send_data(mut self, data: &[u8]) {
         let _ = self.send(0, &[data]);
     }
 
     /// Bytes from several places, in order. At most 1023 pieces (`IOV_MAX` less the header).
-    pub fn data_vectored(mut self, pieces: &[&[u8]]) {
+    pub fn send_data_vectored(mut self, pieces: &[&[u8]]) {
         let _ = self.send(0, pieces);
     }
 
     /// A listing.
-    pub fn directory(self, entries: &DirBuffer) {
-        self.data(entries.as_bytes());
+    pub fn send_directory(self, entries: &DirBuffer) {
+        self.send_data(entries.as_bytes());
     }
 
     /// So many bytes were written.
-    pub fn written(mut self, bytes: u32) {
+    pub fn send_written(mut self, bytes: u32) {
         let _ = self.send(
             0,
             &[abi::fuse_write_out {
@@ -183,7 +188,7 @@ impl Reply {
     }
 
     /// So many bytes were copied; the old form of the request holds at most `u32::MAX`.
-    pub fn copied(mut self, bytes: u64) {
+    pub fn send_copied(mut self, bytes: u64) {
         if self.opcode == opcode::FUSE_COPY_FILE_RANGE_64 {
             let _ = self.send(
                 0,
@@ -193,17 +198,17 @@ impl Reply {
                 .as_bytes()],
             );
         } else {
-            self.written(u32::try_from(bytes).unwrap_or(u32::MAX));
+            self.send_written(u32::try_from(bytes).unwrap_or(u32::MAX));
         }
     }
 
     /// Space and counts.
-    pub fn statfs(mut self, statfs: &StatFs) {
+    pub fn send_statfs(mut self, statfs: &StatfsReply) {
         let _ = self.send(0, &[statfs.to_wire().as_bytes()]);
     }
 
     /// The size an attribute or a list of them has.
-    pub fn xattr_size(mut self, bytes: u32) {
+    pub fn send_xattr_size(mut self, bytes: u32) {
         let _ = self.send(
             0,
             &[abi::fuse_getxattr_out {
@@ -215,22 +220,22 @@ impl Reply {
     }
 
     /// The offset found.
-    pub fn seek(mut self, offset: u64) {
+    pub fn send_offset(mut self, offset: u64) {
         let _ = self.send(0, &[abi::fuse_lseek_out { offset }.as_bytes()]);
     }
 
     /// The lock in the way, or an unlock when there is none.
-    pub fn lock(mut self, lock: &Lock) {
+    pub fn send_lock(mut self, lock: &FileLock) {
         let _ = self.send(0, &[wire::lk_out(lock).as_bytes()]);
     }
 
     /// The device block.
-    pub fn bmap(mut self, block: u64) {
+    pub fn send_block(mut self, block: u64) {
         let _ = self.send(0, &[abi::fuse_bmap_out { block }.as_bytes()]);
     }
 
     /// The ioctl's return value and what it wrote.
-    pub fn ioctl(mut self, result: i32, output: &[u8]) {
+    pub fn send_ioctl(mut self, result: i32, output: &[u8]) {
         let head = abi::fuse_ioctl_out {
             result,
             ..Default::default()
@@ -239,7 +244,7 @@ impl Reply {
     }
 
     /// The events that are ready.
-    pub fn poll(mut self, events: u32) {
+    pub fn send_events(mut self, events: u32) {
         let _ = self.send(
             0,
             &[abi::fuse_poll_out {
@@ -251,7 +256,7 @@ impl Reply {
     }
 
     /// Returns what was negotiated.
-    pub(crate) fn init(mut self, out: &abi::fuse_init_out) -> Delivery {
+    pub(crate) fn send_init(mut self, out: &abi::fuse_init_out) -> Delivery {
         self.send(0, &[out.as_bytes()])
     }
 
@@ -262,12 +267,12 @@ impl Reply {
         }
         if let Some(watcher) = self.watcher.take() {
             let errno = (error != 0).then(|| Errno::from_raw_os_error(-error));
-            watcher(Answer {
+            watcher(ReplyOutcome {
                 errno,
-                value: wire::value(self.opcode, parts),
+                value: wire::outcome_value(self.opcode, parts),
             });
         }
-        match send(&*self.outlet, self.unique, error, parts) {
+        match send_message(&*self.outlet, self.unique, error, parts) {
             Ok(()) => return Delivery::Delivered,
             Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
             Err(errno) => log::error!(
@@ -279,7 +284,7 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for ReplySender {
     fn drop(&mut self) {
         if self.due {
             log::error!("operation {} was dropped without an answer", self.opcode);
@@ -297,8 +302,8 @@ pub(crate) fn takes_answer(opcode: u32) -> bool {
 }
 
 /// Puts the header before `parts` and sends the message.
-pub(crate) fn send(
-    outlet: &dyn Outlet,
+pub(crate) fn send_message(
+    outlet: &dyn MessageSink,
     unique: u64,
     error: i32,
     parts: &[&[u8]],
@@ -315,7 +320,7 @@ pub(crate) fn send(
 
 /// Sends a notification that says it is `missing` bytes longer than `body`, and lets the other side
 /// find out that they cannot be read.
-pub(crate) fn send_without_its_end(
+pub(crate) fn send_truncated(
     transport: &dyn Transport,
     code: i32,
     body: &[u8],
@@ -331,7 +336,7 @@ pub(crate) fn send_without_its_end(
         error: code,
         unique: 0,
     };
-    transport.send_without_its_end(&[header.as_bytes(), body].concat(), missing as usize)
+    transport.send_truncated(&[header.as_bytes(), body].concat(), missing as usize)
 }
 
 #[cfg(test)]

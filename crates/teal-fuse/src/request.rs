@@ -13,18 +13,18 @@ mod operation;
 
 pub use id::{Handle, LockOwner, NodeId, Unique};
 pub use operation::{
-    Forget, InitRequest, Ioctl, Lock, LockKind, LockRequest, Operation, Records, RemoveMapping,
-    SetAttr, TimeSet,
+    FileLock, FixedRecords, ForgetRecord, FuseOperation, InitRequest, IoctlRequest, LockKind,
+    LockRequest, RemoveMapping, SetattrRequest, TimeSet,
 };
 
 use crate::abi::fuse_in_header;
 use crate::session::InitFlags;
-use body::Body;
+use body::BodyReader;
 use zerocopy::FromBytes;
 
 /// Who asks, and about what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct RequestHeader {
     /// Names the request until it is answered.
     pub unique: Unique,
     /// The operation code, for logs; [`Operation`] is its meaning.
@@ -41,11 +41,11 @@ pub struct Header {
 
 /// A request as read from the kernel.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct KernelRequest<'a> {
     /// Who asks.
-    pub header: Header,
+    pub header: RequestHeader,
     /// What is asked.
-    pub operation: Operation<'a>,
+    pub operation: FuseOperation<'a>,
 }
 
 /// Why bytes are no request.
@@ -79,13 +79,13 @@ pub enum DecodeError {
     },
 }
 
-impl Header {
+impl RequestHeader {
     /// Splits a message into its header and its body; extensions (security contexts, groups) are
     /// left out of the body.
     ///
     /// # Errors
     /// [`DecodeError::Length`].
-    pub fn split(message: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+    pub fn split_message(message: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let wrong = DecodeError::Length {
             read: message.len(),
         };
@@ -110,14 +110,14 @@ impl Header {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> KernelRequest<'a> {
     /// Decodes a whole message. `flags` are those negotiated: they decide the layout of `SETXATTR`.
     ///
     /// # Errors
     /// [`DecodeError`]; an unknown operation code is none, but [`Operation::Unknown`].
     pub fn decode(message: &'a [u8], flags: InitFlags) -> Result<Self, DecodeError> {
-        let (header, body) = Header::split(message)?;
-        let operation = Operation::decode(&header, body, flags)?;
+        let (header, body) = RequestHeader::split_message(message)?;
+        let operation = FuseOperation::decode(&header, body, flags)?;
         Ok(Self { header, operation })
     }
 }

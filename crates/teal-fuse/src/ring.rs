@@ -37,17 +37,17 @@
 //! that is not free takes the next request with its commit, without going to sleep. With 16 workers
 //! for each queue, 8 callers that create files cost twice the switches.
 
-mod area;
-mod slot;
+mod entry;
+mod entry_memory;
 
-pub(crate) use area::Area;
+pub(crate) use entry_memory::EntryMemory;
 
 use crate::abi::{FUSE_IO_URING_CMD_COMMIT_AND_FETCH, FUSE_IO_URING_CMD_REGISTER};
-use crate::ioctl::Lane;
-use crate::transport::Outlet;
+use crate::ioctl::CommandRing;
+use crate::transport::MessageSink;
+use entry::RingEntry;
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use slot::Slot;
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -65,25 +65,25 @@ const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
 /// The entries of a connection, made before the connection relies on them.
 #[derive(Debug)]
-pub(crate) struct Rings(Vec<Queue>);
+pub(crate) struct UringQueues(Vec<ProcessorQueue>);
 
 /// The requests of one processor.
 #[derive(Debug)]
-struct Queue {
-    slots: Vec<Arc<Slot>>,
+struct ProcessorQueue {
+    entries: Vec<Arc<RingEntry>>,
     /// Of those slots, last first, that have no worker yet.
-    lanes: Mutex<Vec<Lane>>,
+    unstarted_rings: Mutex<Vec<CommandRing>>,
     /// Workers that do not wait for an answer from elsewhere.
-    ready: AtomicUsize,
+    ready_workers: AtomicUsize,
 }
 
 /// Returns how many queues the kernel wants.
-fn queues() -> Option<usize> {
-    count(&std::fs::read_to_string(POSSIBLE).ok()?)
+fn kernel_queue_count() -> Option<usize> {
+    count_processors(&std::fs::read_to_string(POSSIBLE).ok()?)
 }
 
 /// Returns how many processors a list like `0-3,8` names.
-fn count(list: &str) -> Option<usize> {
+fn count_processors(list: &str) -> Option<usize> {
     let of = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         (last.parse::<usize>().ok()? + 1).checked_sub(first.parse().ok()?)
@@ -92,34 +92,36 @@ fn count(list: &str) -> Option<usize> {
 }
 
 /// What all workers share.
-struct Work<'scope, 'env, S> {
+struct WorkerContext<'scope, 'env, S> {
     scope: &'scope Scope<'scope, 'env>,
     /// Workers of a queue that are to be ready.
-    wanted: usize,
+    wanted_workers: usize,
     serve: S,
 }
 
-impl Rings {
+impl UringQueues {
     /// Entries for payloads of at most `payload` bytes.
     ///
     /// # Errors
     /// Whatever keeps rings from being had.
     pub(crate) fn new(device: BorrowedFd<'_>, payload: usize) -> Result<Self, Errno> {
         let device = Arc::new(rustix::io::fcntl_dupfd_cloexec(device, 0)?);
-        let queues = queues()
+        let queues = kernel_queue_count()
             .filter(|queues| *queues <= QUEUES_MAX)
             .ok_or(Errno::NOTSUP)?;
         let each = (WORKERS_MAX / queues).min(QUEUE_WORKERS_MAX);
         let queue = |number| {
-            let slots: Vec<_> = (0..each).map(|_| Arc::new(Slot::new(payload))).collect();
+            let slots: Vec<_> = (0..each)
+                .map(|_| Arc::new(RingEntry::new(payload)))
+                .collect();
             let lanes = slots
                 .iter()
                 .rev()
-                .map(|slot| Lane::new(Arc::clone(&device), number, slot.area()));
-            Ok(Queue {
-                lanes: Mutex::new(lanes.collect::<Result<_, _>>()?),
-                slots,
-                ready: AtomicUsize::new(0),
+                .map(|slot| CommandRing::new(Arc::clone(&device), number, slot.memory()));
+            Ok(ProcessorQueue {
+                unstarted_rings: Mutex::new(lanes.collect::<Result<_, _>>()?),
+                entries: slots,
+                ready_workers: AtomicUsize::new(0),
             })
         };
         Ok(Self(
@@ -130,50 +132,53 @@ impl Rings {
     /// Starts `wanted` workers for each queue, or as many as may be. `serve` answers a message
     /// through an outlet, or says that nobody will. Where not every queue can have a worker, all
     /// requests come over the device.
-    pub(crate) fn start<'scope>(
+    pub(crate) fn start_workers<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         wanted: NonZeroUsize,
-        serve: impl Fn(&[u8], Arc<dyn Outlet>) -> bool + Send + Sync + 'scope,
+        serve: impl Fn(&[u8], Arc<dyn MessageSink>) -> bool + Send + Sync + 'scope,
     ) {
-        let work = Arc::new(Work {
+        let work = Arc::new(WorkerContext {
             scope,
-            wanted: wanted.get().max(2),
+            wanted_workers: wanted.get().max(2),
             serve,
         });
         for queue in &self.0 {
-            (0..work.wanted).for_each(|_| queue.grow(&work));
-            if queue.ready.load(Relaxed) == 0 {
+            (0..work.wanted_workers).for_each(|_| queue.start_worker(&work));
+            if queue.ready_workers.load(Relaxed) == 0 {
                 // None can be had: the lane that is left says so.
-                let left = queue.lanes.lock().pop();
-                return left.map(Lane::call_off).unwrap_or_default();
+                let left = queue.unstarted_rings.lock().pop();
+                return left.map(CommandRing::decline_rings).unwrap_or_default();
             }
         }
     }
 
     /// The connection has ended.
-    pub(crate) fn end(&self) {
+    pub(crate) fn mark_ended(&self) {
         self.0
             .iter()
-            .flat_map(|queue| &queue.slots)
-            .for_each(|slot| slot.end());
+            .flat_map(|queue| &queue.entries)
+            .for_each(|slot| slot.mark_ended());
     }
 }
 
-impl Queue {
+impl ProcessorQueue {
     /// Starts one more worker, if there may be more.
-    fn grow<'scope, S>(&'scope self, work: &Arc<Work<'scope, '_, S>>)
+    fn start_worker<'scope, S>(&'scope self, work: &Arc<WorkerContext<'scope, '_, S>>)
     where
-        S: Fn(&[u8], Arc<dyn Outlet>) -> bool + Send + Sync + 'scope,
+        S: Fn(&[u8], Arc<dyn MessageSink>) -> bool + Send + Sync + 'scope,
     {
-        let mut lanes = self.lanes.lock();
+        let mut lanes = self.unstarted_rings.lock();
         let Some(lane) = lanes.pop() else { return };
-        let (number, slot) = (lanes.len(), &self.slots[self.slots.len() - 1 - lanes.len()]);
+        let (number, slot) = (
+            lanes.len(),
+            &self.entries[self.entries.len() - 1 - lanes.len()],
+        );
         drop(lanes);
-        self.ready.fetch_add(1, Relaxed);
+        self.ready_workers.fetch_add(1, Relaxed);
         let shared = Arc::clone(work);
         let run = move || {
-            if let Err(errno) = self.work(lane, slot, &shared) {
+            if let Err(errno) = self.run_worker(lane, slot, &shared) {
                 log::error!("a worker of a ring ends: {errno}");
             }
         };
@@ -181,27 +186,27 @@ impl Queue {
             .name(format!("ring-{number}"))
             .spawn_scoped(work.scope, run)
         {
-            self.ready.fetch_sub(1, Relaxed);
+            self.ready_workers.fetch_sub(1, Relaxed);
             log::warn!("a worker of a ring cannot start: {error}");
         }
     }
 
-    fn work<'scope, S>(
+    fn run_worker<'scope, S>(
         &'scope self,
-        mut lane: Lane,
-        slot: &Arc<Slot>,
-        work: &Arc<Work<'scope, '_, S>>,
+        mut lane: CommandRing,
+        slot: &Arc<RingEntry>,
+        work: &Arc<WorkerContext<'scope, '_, S>>,
     ) -> Result<(), Errno>
     where
-        S: Fn(&[u8], Arc<dyn Outlet>) -> bool + Send + Sync + 'scope,
+        S: Fn(&[u8], Arc<dyn MessageSink>) -> bool + Send + Sync + 'scope,
     {
         lane.enable()?;
         let mut next = (FUSE_IO_URING_CMD_REGISTER, 0);
         let waits = |waits: bool| {
             if !waits {
-                self.ready.fetch_add(1, Relaxed);
-            } else if self.ready.fetch_sub(1, Relaxed) <= work.wanted {
-                self.grow(work);
+                self.ready_workers.fetch_add(1, Relaxed);
+            } else if self.ready_workers.fetch_sub(1, Relaxed) <= work.wanted_workers {
+                self.start_worker(work);
             }
         };
         loop {
@@ -215,8 +220,8 @@ impl Queue {
                 }
                 Err(errno) => return Err(errno),
             }
-            match slot.serve(
-                |message| (work.serve)(message, Arc::clone(slot) as Arc<dyn Outlet>),
+            match slot.serve_request(
+                |message| (work.serve)(message, Arc::clone(slot) as Arc<dyn MessageSink>),
                 waits,
             ) {
                 Some(id) => next = (FUSE_IO_URING_CMD_COMMIT_AND_FETCH, id),

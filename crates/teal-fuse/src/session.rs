@@ -10,30 +10,30 @@
 //! 5. *Never all held up*: requests that wait do not keep others from being served (`crew`).
 //! 6. *No leftovers*: a session that is dropped takes its mount with it.
 
-mod crew;
 mod init;
+mod workers;
 
-pub use init::{InitConfig, InitFlags, Negotiated};
+pub use init::{InitConfig, InitFlags, NegotiatedProtocol};
 
 use crate::abi;
-use crate::mount::{self, DeviceNumber, MountError, MountOptions, Unmount, Unmounter};
-use crate::notify::Notifier;
-use crate::reply::{Reply, takes_answer};
-use crate::request::{DecodeError, Header, InitRequest, Operation, Request};
-use crate::ring::Rings;
-use crate::transport::{DEV_FUSE, Outlet, Transport};
-use crew::Crew;
+use crate::mount::{self, DeviceNumber, FuseMountOptions, MountError, UnmountHandle, UnmountMode};
+use crate::notify::KernelNotifier;
+use crate::reply::{ReplySender, takes_answer};
+use crate::request::{DecodeError, FuseOperation, InitRequest, KernelRequest, RequestHeader};
+use crate::ring::UringQueues;
+use crate::transport::{DEV_FUSE, MessageSink, Transport};
 use init::OLDEST_MINOR;
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use workers::WorkerPool;
 
 /// What answers requests.
-pub trait Serve: Sync {
+pub trait RequestHandler: Sync {
     /// Answers one request, now or later: `reply` may be kept. Called by all workers at once.
-    fn serve(&self, request: Request<'_>, reply: Reply);
+    fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender);
 }
 
 /// Why a session cannot start or had to end.
@@ -78,16 +78,16 @@ pub enum SessionError {
 
 /// A connection whose handshake is done.
 #[derive(Debug)]
-pub struct Session {
+pub struct FuseSession {
     // Before the mount, so that it is dropped first: an unmount waits for answers while the device
     // is open.
     transport: Arc<dyn Transport>,
-    rings: Option<Rings>,
-    negotiated: Negotiated,
+    rings: Option<UringQueues>,
+    negotiated: NegotiatedProtocol,
     mount: MountGuard,
 }
 
-impl Session {
+impl FuseSession {
     /// Mounts at `point` and answers `INIT`. Callers may use the mount at once; they wait until
     /// [`Session::run`].
     ///
@@ -95,12 +95,12 @@ impl Session {
     /// [`SessionError`]; nothing is left mounted.
     pub fn mount(
         point: &Path,
-        options: &MountOptions,
+        options: &FuseMountOptions,
         config: &InitConfig,
     ) -> Result<Self, SessionError> {
         let (device, unmounter) = mount::mount(point, options)?;
         let mount = MountGuard(Some(unmounter));
-        let session = Self::start(Arc::new(device), config)?;
+        let session = Self::start_on_transport(Arc::new(device), config)?;
         Ok(Self { mount, ..session })
     }
 
@@ -108,30 +108,33 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError`], except [`SessionError::Mount`].
-    pub fn start(transport: Arc<dyn Transport>, config: &InitConfig) -> Result<Self, SessionError> {
+    pub fn start_on_transport(
+        transport: Arc<dyn Transport>,
+        config: &InitConfig,
+    ) -> Result<Self, SessionError> {
         let mut buffer = vec![0; (InitConfig::MAX_WRITE + abi::FUSE_MIN_READ_BUFFER) as usize];
         loop {
             let length = transport
                 .receive(&mut buffer)?
                 .ok_or(SessionError::Closed)?;
-            let Request { header, operation } =
-                Request::decode(&buffer[..length], InitFlags::empty())?;
-            let reply = Reply::new(Arc::clone(&transport) as Arc<dyn Outlet>, &header);
-            let Operation::Init(offer) = operation else {
+            let KernelRequest { header, operation } =
+                KernelRequest::decode(&buffer[..length], InitFlags::empty())?;
+            let reply = ReplySender::new(Arc::clone(&transport) as Arc<dyn MessageSink>, &header);
+            let FuseOperation::Init(offer) = operation else {
                 return Err(SessionError::NotInit {
                     opcode: header.opcode,
                 });
             };
             if offer.major > abi::FUSE_KERNEL_VERSION {
                 // The kernel reads the major version alone and begins again with that one.
-                let _ = reply.init(&abi::fuse_init_out {
+                let _ = reply.send_init(&abi::fuse_init_out {
                     major: abi::FUSE_KERNEL_VERSION,
                     ..Default::default()
                 });
                 continue;
             }
             if offer.major < abi::FUSE_KERNEL_VERSION || offer.minor < OLDEST_MINOR {
-                reply.error(Errno::PROTO);
+                reply.send_error(Errno::PROTO);
                 return Err(SessionError::Version {
                     major: offer.major,
                     minor: offer.minor,
@@ -139,7 +142,10 @@ impl Session {
             }
             let (config, rings) = with_rings(&*transport, config, &offer);
             let negotiated = config.negotiate(&offer);
-            if !reply.init(&config.answer(&negotiated)).is_delivered() {
+            if !reply
+                .send_init(&config.init_reply(&negotiated))
+                .is_delivered()
+            {
                 return Err(SessionError::Closed);
             }
             return Ok(Self {
@@ -152,7 +158,7 @@ impl Session {
     }
 
     /// Returns what was agreed on.
-    pub fn negotiated(&self) -> &Negotiated {
+    pub fn negotiated(&self) -> &NegotiatedProtocol {
         &self.negotiated
     }
 
@@ -162,19 +168,19 @@ impl Session {
     }
 
     /// A handle for telling the kernel what changed.
-    pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::downgrade(&self.transport), self.negotiated)
+    pub fn notifier(&self) -> KernelNotifier {
+        KernelNotifier::new(Arc::downgrade(&self.transport), self.negotiated)
     }
 
     /// A handle by which another thread ends [`Session::run`]; `None` when the connection was made
     /// elsewhere.
-    pub fn unmounter(&self) -> Option<Unmounter> {
+    pub fn unmount_handle(&self) -> Option<UnmountHandle> {
         self.mount.0.clone()
     }
 
     /// The device number of the mount.
-    pub fn device(&self) -> Option<DeviceNumber> {
-        self.mount.0.as_ref().map(Unmounter::device)
+    pub fn device_number(&self) -> Option<DeviceNumber> {
+        self.mount.0.as_ref().map(UnmountHandle::device_number)
     }
 
     /// Serves until the mount is gone, on this thread and others: over rings if that was
@@ -187,7 +193,7 @@ impl Session {
     pub fn run(
         &self,
         threads: NonZeroUsize,
-        serve: &(impl Serve + ?Sized),
+        serve: &(impl RequestHandler + ?Sized),
     ) -> Result<(), SessionError> {
         match &self.rings {
             Some(rings) => self.run_rings(rings, threads, serve),
@@ -198,18 +204,18 @@ impl Session {
 
     fn run_rings(
         &self,
-        rings: &Rings,
+        rings: &UringQueues,
         each: NonZeroUsize,
-        serve: &(impl Serve + ?Sized),
+        serve: &(impl RequestHandler + ?Sized),
     ) -> Result<(), Errno> {
         std::thread::scope(|scope| {
-            rings.start(scope, each, move |message, outlet| {
-                self.dispatch(message, outlet, serve)
+            rings.start_workers(scope, each, move |message, outlet| {
+                self.dispatch_message(message, outlet, serve)
             });
             // What does not come over rings.
-            let alone = Crew::new(1);
-            let mine = self.work(&self.transport, serve, &alone, false);
-            rings.end();
+            let alone = WorkerPool::new(1);
+            let mine = self.serve_requests(&self.transport, serve, &alone, false);
+            rings.mark_ended();
             mine
         })
     }
@@ -217,20 +223,20 @@ impl Session {
     fn run_channels(
         &self,
         threads: NonZeroUsize,
-        serve: &(impl Serve + ?Sized),
+        serve: &(impl RequestHandler + ?Sized),
     ) -> Result<(), Errno> {
-        let crew = &Crew::new(threads.get());
+        let crew = &WorkerPool::new(threads.get());
         std::thread::scope(|scope| {
             let mut number = 0;
             let mut start = move |is_extra: bool| {
                 number += 1;
-                let transport = self.transport.channel().unwrap_or_else(|errno| {
+                let transport = self.transport.open_channel().unwrap_or_else(|errno| {
                     log::debug!("worker {number} shares a channel: {errno}");
                     Arc::clone(&self.transport)
                 });
                 let work = move || {
-                    let worked = self.work(&transport, serve, crew, is_extra);
-                    crew.leave();
+                    let worked = self.serve_requests(&transport, serve, crew, is_extra);
+                    crew.remove_worker();
                     worked
                 };
                 std::thread::Builder::new()
@@ -239,19 +245,19 @@ impl Session {
                     .inspect_err(|error| log::warn!("worker {number} cannot start: {error}"))
                     .ok()
             };
-            crew.join();
+            crew.add_worker();
             let more: Vec<_> = (1..threads.get())
-                .filter_map(|_| start(false).inspect(|_| crew.join()))
+                .filter_map(|_| start(false).inspect(|_| crew.add_worker()))
                 .collect();
-            let watch = move || crew.watch(|| start(true).is_some());
+            let watch = move || crew.grow_when_stuck(|| start(true).is_some());
             if let Err(error) = std::thread::Builder::new()
                 .name("fuse-watch".into())
                 .spawn_scoped(scope, watch)
             {
                 log::warn!("{threads} workers serve, and no more will: {error}");
             }
-            let mine = self.work(&self.transport, serve, crew, false);
-            crew.is_over();
+            let mine = self.serve_requests(&self.transport, serve, crew, false);
+            crew.mark_over();
             let theirs = more
                 .into_iter()
                 .map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
@@ -262,11 +268,11 @@ impl Session {
     }
 
     /// Serves until the mount is gone; one that is `is_extra`, until there are too many.
-    fn work(
+    fn serve_requests(
         &self,
         transport: &Arc<dyn Transport>,
-        serve: &(impl Serve + ?Sized),
-        crew: &Crew,
+        serve: &(impl RequestHandler + ?Sized),
+        crew: &WorkerPool,
         is_extra: bool,
     ) -> Result<(), Errno> {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
@@ -274,13 +280,13 @@ impl Session {
             .receive(&mut buffer)
             .inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
         {
-            crew.begin();
-            self.dispatch(
+            crew.begin_request();
+            self.dispatch_message(
                 &buffer[..length],
-                Arc::clone(transport) as Arc<dyn Outlet>,
+                Arc::clone(transport) as Arc<dyn MessageSink>,
                 serve,
             );
-            if crew.end() && is_extra {
+            if crew.end_request() && is_extra {
                 break;
             }
         }
@@ -288,29 +294,30 @@ impl Session {
     }
 
     /// Serves one message; whether it gets an answer, now or later.
-    fn dispatch(
+    fn dispatch_message(
         &self,
         message: &[u8],
-        outlet: Arc<dyn Outlet>,
-        serve: &(impl Serve + ?Sized),
+        outlet: Arc<dyn MessageSink>,
+        serve: &(impl RequestHandler + ?Sized),
     ) -> bool {
-        let header = match Header::split(message) {
+        let header = match RequestHeader::split_message(message) {
             Ok((header, _)) => header,
             Err(error) => {
                 log::error!("dropped what is no request: {error}");
                 return false;
             }
         };
-        let reply = Reply::new(outlet, &header);
-        match Request::decode(message, self.negotiated.flags) {
-            Ok(Request {
-                operation: Operation::Init(_),
+        let reply = ReplySender::new(outlet, &header);
+        match KernelRequest::decode(message, self.negotiated.flags) {
+            Ok(KernelRequest {
+                operation: FuseOperation::Init(_),
                 ..
-            }) => reply.error(Errno::PROTO),
+            }) => reply.send_error(Errno::PROTO),
             Ok(request) => {
                 // The reply is dropped by the unwinding and so answers. What else a panic leaves
                 // behind is the server's own.
-                if catch_unwind(AssertUnwindSafe(|| serve.serve(request, reply))).is_err() {
+                if catch_unwind(AssertUnwindSafe(|| serve.handle_request(request, reply))).is_err()
+                {
                     log::error!(
                         "operation {} on node {} panicked",
                         header.opcode,
@@ -320,7 +327,7 @@ impl Session {
             }
             Err(error) => {
                 log::error!("{error}");
-                reply.error(Errno::INVAL);
+                reply.send_error(Errno::INVAL);
             }
         }
         takes_answer(header.opcode)
@@ -333,11 +340,11 @@ fn with_rings(
     transport: &dyn Transport,
     config: &InitConfig,
     offer: &InitRequest,
-) -> (InitConfig, Option<Rings>) {
+) -> (InitConfig, Option<UringQueues>) {
     let negotiated = config.negotiate(offer);
     if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
-        let device = transport.device().ok_or(Errno::NOTSUP);
-        match device.and_then(|device| Rings::new(device, negotiated.payload_size())) {
+        let device = transport.device_fd().ok_or(Errno::NOTSUP);
+        match device.and_then(|device| UringQueues::new(device, negotiated.payload_size())) {
             Ok(rings) => return (*config, Some(rings)),
             Err(errno) => log::warn!("requests come over {DEV_FUSE}, not over rings: {errno}"),
         }
@@ -353,11 +360,15 @@ fn with_rings(
 
 /// Takes its mount away when it is dropped.
 #[derive(Debug)]
-struct MountGuard(Option<Unmounter>);
+struct MountGuard(Option<UnmountHandle>);
 
 impl Drop for MountGuard {
     fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.as_ref().map(|mount| mount.unmount(Unmount::Detach)) {
+        if let Some(Err(error)) = self
+            .0
+            .as_ref()
+            .map(|mount| mount.unmount(UnmountMode::Detach))
+        {
             log::warn!("{error}");
         }
     }

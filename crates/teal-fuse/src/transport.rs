@@ -5,7 +5,7 @@ mod memory;
 
 pub(crate) use dev::DEV_FUSE;
 pub use dev::DevFuse;
-pub use memory::{MemoryKernel, MemoryTransport, Message, memory_pair};
+pub use memory::{MemoryKernel, MemoryTransport, ServerMessage, memory_pair};
 
 use rustix::io::Errno;
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Where answers and notifications go out. Used by many threads at once.
-pub trait Outlet: Debug + Send + Sync {
+pub trait MessageSink: Debug + Send + Sync {
     /// Sends one whole message, a reply or a notification, in one piece. The first part is the
     /// header.
     ///
@@ -25,7 +25,7 @@ pub trait Outlet: Debug + Send + Sync {
 }
 
 /// A connection to the kernel, or to something that plays the kernel. Used by many threads at once.
-pub trait Transport: Outlet {
+pub trait Transport: MessageSink {
     /// Waits for a request and writes it into `buffer`; `None` when the connection has ended (the
     /// mount is gone).
     ///
@@ -38,21 +38,21 @@ pub trait Transport: Outlet {
     ///
     /// # Errors
     /// Where further channels are not allowed; the caller then shares this one.
-    fn channel(&self) -> Result<Arc<dyn Transport>, Errno>;
+    fn open_channel(&self) -> Result<Arc<dyn Transport>, Errno>;
 
     /// Sends a message that ends with `missing` bytes which nobody can read.
     ///
     /// # Errors
     /// `EFAULT` when the other side has taken the message up to there; otherwise as
     /// [`send`](Outlet::send).
-    fn send_without_its_end(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
+    fn send_truncated(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
         let end = vec![0_u8; missing];
         self.send(&[IoSlice::new(head), IoSlice::new(&end)])?;
         Err(Errno::FAULT)
     }
 
     /// The device, whose requests can come over rings as well; `None` if there is none.
-    fn device(&self) -> Option<BorrowedFd<'_>> {
+    fn device_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Status: 0, nothing is worse; 3, a workload is worse, with 95 %; 1, it could not be compared.
 
-use crate::cli::Compare as Args;
+use crate::cli::CompareArgs as Args;
 use crate::matrix::{scripts, versions};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -16,22 +16,24 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use teal_command::say::say;
-use teal_study::matrix::{Change, Differences, Matrix, Run, changes, differences};
-use teal_study::statistics::Comparison;
+use teal_study::matrix::{
+    CellRun, Matrix, MatrixDifferences, MeasuredChange, compare_results, find_differences,
+};
+use teal_study::statistics::PairedComparison;
 
 /// The status when something is worse.
 const WORSE: u8 = 3;
 
 /// Runs the command.
-pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_compare(args: &Args) -> Result<ExitCode> {
     let Some(other) = &args.after else {
-        return within(args);
+        return compare_within(args);
     };
     if args.before.is_file() && other.is_file() {
-        return outputs(args, other);
+        return compare_outputs(args, other);
     }
-    let differ = allowed(args, between(&args.before, other)?)?;
-    let changes = changes(&runs(&args.before)?, &runs(other)?);
+    let differ = allowed_differences(args, differences_between(&args.before, other)?)?;
+    let changes = compare_results(&read_runs_of(&args.before)?, &read_runs_of(other)?);
     if changes.cells.is_empty() {
         bail!(
             "{} and {} have no cell in common",
@@ -46,9 +48,9 @@ pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
             other.display()
         );
     }
-    let is_worse = changes.workloads.iter().any(Change::is_worse);
+    let is_worse = changes.workloads.iter().any(MeasuredChange::is_worse);
     if args.json {
-        let list = |of: &[Change]| of.iter().map(object).collect::<Vec<_>>();
+        let list = |of: &[MeasuredChange]| of.iter().map(change_json).collect::<Vec<_>>();
         let all = json!({ "version": 1, "workloads": list(&changes.workloads), "cells": list(&changes.cells), "alone": changes.alone, "worse": is_worse, "differ": differ });
         say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
@@ -58,8 +60,8 @@ pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
         changes
             .workloads
             .iter()
-            .for_each(|change| say!("{}", line(change)));
-        let told: Vec<&Change> = changes
+            .for_each(|change| say!("{}", change_line(change)));
+        let told: Vec<&MeasuredChange> = changes
             .cells
             .iter()
             .filter(|change| change.is_worse() || change.is_better())
@@ -71,7 +73,7 @@ pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
             all as f64 * 0.05
         );
         told.into_iter()
-            .for_each(|change| say!("  {}", line(change)));
+            .for_each(|change| say!("  {}", change_line(change)));
         for [workload, system, scheduler] in &changes.alone {
             say!("only in one of them: {workload}, {system}, {scheduler}");
         }
@@ -84,7 +86,7 @@ pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
 }
 
 /// The matrix of a directory of results, if it is there.
-fn matrix(dir: &Path) -> Result<Option<Matrix>> {
+fn read_matrix(dir: &Path) -> Result<Option<Matrix>> {
     let path = dir.join("matrix.toml");
     match std::fs::read_to_string(&path) {
         Ok(text) => Matrix::parse(&text)
@@ -96,12 +98,15 @@ fn matrix(dir: &Path) -> Result<Option<Matrix>> {
 }
 
 /// Returns what two results have different, of what they have kept.
-fn between(before: &Path, after: &Path) -> Result<Differences> {
-    let (Some(a), Some(b)) = (matrix(before)?, matrix(after)?) else {
-        return Ok(Differences::default());
+fn differences_between(before: &Path, after: &Path) -> Result<MatrixDifferences> {
+    let (Some(a), Some(b)) = (read_matrix(before)?, read_matrix(after)?) else {
+        return Ok(MatrixDifferences::default());
     };
-    let mut all = differences(&a, &b);
-    let (one, other) = (scripts::read(before)?, scripts::read(after)?);
+    let mut all = find_differences(&a, &b);
+    let (one, other) = (
+        scripts::read_scripts(before)?,
+        scripts::read_scripts(after)?,
+    );
     for workload in &a.workloads {
         let Some(same) = b.workloads.iter().find(|of| of.name == workload.name) else {
             continue;
@@ -115,7 +120,7 @@ fn between(before: &Path, after: &Path) -> Result<Differences> {
             all.reasons.push(format!("the script of {}", workload.name));
         }
     }
-    let [one, other] = [before, after].map(versions::lines);
+    let [one, other] = [before, after].map(versions::version_lines);
     let (one, other) = (one?.join("; "), other?.join("; "));
     if one != other {
         all.remarks
@@ -125,8 +130,8 @@ fn between(before: &Path, after: &Path) -> Result<Differences> {
 }
 
 /// Everything that is different, if that may be.
-fn allowed(args: &Args, of: Differences) -> Result<Vec<String>> {
-    let Differences {
+fn allowed_differences(args: &Args, of: MatrixDifferences) -> Result<Vec<String>> {
+    let MatrixDifferences {
         mut remarks,
         reasons,
     } = of;
@@ -140,11 +145,11 @@ fn allowed(args: &Args, of: Differences) -> Result<Vec<String>> {
     Ok(remarks)
 }
 
-fn is_known(of: &Change) -> bool {
+fn is_known(of: &MeasuredChange) -> bool {
     of.rate.is_some() || of.per_joule.is_some()
 }
 
-fn runs(dir: &Path) -> Result<Vec<Run>> {
+fn read_runs_of(dir: &Path) -> Result<Vec<CellRun>> {
     let runs = crate::matrix::read_runs(&dir.join("runs.jsonl"))?;
     if runs.is_empty() {
         bail!("{} has no runs of a matrix", dir.display())
@@ -154,16 +159,16 @@ fn runs(dir: &Path) -> Result<Vec<Run>> {
 }
 
 /// Parts of one result by another part of it: what has only their names different is the same cell.
-fn within(args: &Args) -> Result<ExitCode> {
-    let runs = runs(&args.before)?;
-    let (axis, of): (fn(&mut Run) -> &mut String, _) = match (&args.system, &args.scheduler) {
+fn compare_within(args: &Args) -> Result<ExitCode> {
+    let runs = read_runs_of(&args.before)?;
+    let (axis, of): (fn(&mut CellRun) -> &mut String, _) = match (&args.system, &args.scheduler) {
         (Some(name), _) => (|run| &mut run.system, name),
         (_, name) => (
             |run| &mut run.scheduler,
             name.as_ref().context("say --system or --scheduler")?,
         ),
     };
-    let part = |name: &str| -> Vec<Run> {
+    let part = |name: &str| -> Vec<CellRun> {
         let these = runs.iter().cloned().filter_map(|mut run| {
             let own = axis(&mut run);
             (*own == name).then(|| own.clear()).map(|()| run)
@@ -186,7 +191,7 @@ fn within(args: &Args) -> Result<ExitCode> {
     let base = part(of);
     let mut all = Vec::new();
     for name in names.iter().filter(|name| *name != of) {
-        for mut change in changes(&base, &part(name)).workloads {
+        for mut change in compare_results(&base, &part(name)).workloads {
             change.names.push(name.clone());
             all.push(change);
         }
@@ -199,19 +204,20 @@ fn within(args: &Args) -> Result<ExitCode> {
         );
     }
     if args.json {
-        let list: Vec<Value> = all.iter().map(object).collect();
+        let list: Vec<Value> = all.iter().map(change_json).collect();
         say!(
             "{}",
             serde_json::to_string_pretty(&json!({ "version": 1, "by": of, "parts": list }))?
         );
     } else {
         say!("by {of}, means over all that has both; a sample is a block");
-        all.iter().for_each(|change| say!("{}", line(change)));
+        all.iter()
+            .for_each(|change| say!("{}", change_line(change)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn word(of: &Change) -> &'static str {
+fn verdict_word(of: &MeasuredChange) -> &'static str {
     match (of.is_worse(), of.is_better()) {
         (true, true) => "better and worse",
         (true, false) => "worse",
@@ -221,8 +227,8 @@ fn word(of: &Change) -> &'static str {
     }
 }
 
-fn line(of: &Change) -> String {
-    let goal = |of: Option<Comparison>| {
+fn change_line(of: &MeasuredChange) -> String {
+    let goal = |of: Option<PairedComparison>| {
         of.map_or("not known".to_owned(), |of| {
             let p = of.p.map_or(String::new(), |p| format!(", p = {p:.3}"));
             format!(
@@ -234,23 +240,23 @@ fn line(of: &Change) -> String {
     format!(
         "{}: {}; ops/s {}, ops/J {}",
         of.names.join(", "),
-        word(of),
+        verdict_word(of),
         goal(of.rate),
         goal(of.per_joule)
     )
 }
 
-fn object(of: &Change) -> Value {
-    let goal = |of: Option<Comparison>| {
+fn change_json(of: &MeasuredChange) -> Value {
+    let goal = |of: Option<PairedComparison>| {
         of.map(|of| json!({ "ratio": of.ratio, "low": of.low, "high": of.high, "hodges_lehmann": of.middle, "wilcoxon_p": of.p, "blocks": of.n }))
     };
-    json!({ "names": of.names, "verdict": word(of), "ops_per_second": goal(of.rate), "ops_per_joule": goal(of.per_joule) })
+    json!({ "names": of.names, "verdict": verdict_word(of), "ops_per_second": goal(of.rate), "ops_per_joule": goal(of.per_joule) })
 }
 
 /// Two files of `teal lab run --json`: a run each, so there is a ratio and nothing that could be
 /// said of noise.
-fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
-    let [before, after] = [args.before.as_path(), other_file].map(read);
+fn compare_outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
+    let [before, after] = [args.before.as_path(), other_file].map(read_output);
     let ((name, before, one), (other, after, two)) = (before?, after?);
     if name != other {
         bail!(
@@ -259,7 +265,7 @@ fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
             other_file.display()
         );
     }
-    let differ = allowed(args, of_outputs(&one, &two))?;
+    let differ = allowed_differences(args, output_differences(&one, &two))?;
     let ratio = after / before;
     if args.json {
         let all = json!({ "version": 1, "workload": name, "ratio": ratio, "worse": Value::Null, "differ": differ });
@@ -276,8 +282,8 @@ fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
 }
 
 /// Returns what two outputs have different. What only one of them says is not.
-fn of_outputs(one: &Value, two: &Value) -> Differences {
-    let mut all = Differences::default();
+fn output_differences(one: &Value, two: &Value) -> MatrixDifferences {
+    let mut all = MatrixDifferences::default();
     let differ = |key: &str| !one[key].is_null() && !two[key].is_null() && one[key] != two[key];
     let both = |key: &str| format!("{key} {} and {}", one[key], two[key]);
     all.remarks
@@ -302,7 +308,7 @@ fn of_outputs(one: &Value, two: &Value) -> Differences {
     all
 }
 
-fn read(file: &Path) -> Result<(String, f64, Value)> {
+fn read_output(file: &Path) -> Result<(String, f64, Value)> {
     let name = file.display();
     let text = std::fs::read_to_string(file).with_context(|| name.to_string())?;
     let value: Value = serde_json::from_str(&text).with_context(|| name.to_string())?;

@@ -1,6 +1,6 @@
 //! `teal lab disk`: modelled disks, started, looked at and stopped by name.
 
-use crate::cli::Disk;
+use crate::cli::DiskCommand;
 use anyhow::{Context, Result, bail};
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -11,39 +11,39 @@ use teal_emulator::log::{LogError, LogReader};
 use teal_rig::disk::{self, DiskReport};
 
 /// Runs the command.
-pub(crate) fn run(what: Disk) -> Result<ExitCode> {
+pub(crate) fn run_disk(what: DiskCommand) -> Result<ExitCode> {
     match what {
-        Disk::Start(start) => return disk::start(start.into()),
-        Disk::Nbd { model, listen } => disk::serve_nbd(&model.into(), listen)?,
-        Disk::Ls => ls()?,
-        Disk::Stat { name, json } => {
-            let report =
-                DiskReport::read(&disk::place(&name)?).with_context(|| disk::unknown(&name))?;
+        DiskCommand::Start(start) => return disk::start_disk(start.into()),
+        DiskCommand::Nbd { model, listen } => disk::serve_nbd(&model.into(), listen)?,
+        DiskCommand::Ls => list_disks()?,
+        DiskCommand::Stat { name, json } => {
+            let report = DiskReport::read(&disk::mount_point(&name)?)
+                .with_context(|| disk::no_such_disk(&name))?;
             if json {
                 say!("{}", serde_json::to_string_pretty(&report)?)
             } else {
-                report.show()
+                report.print_report()
             }
         }
-        Disk::Mark { name, label } => command(&name, &format!("mark {label}"))?,
-        Disk::Idle { name, seconds } => {
+        DiskCommand::Mark { name, label } => send_command(&name, &format!("mark {label}"))?,
+        DiskCommand::Idle { name, seconds } => {
             if !(0.0..1e9).contains(&seconds) {
                 bail!("{seconds} seconds cannot pass");
             }
-            command(&name, &format!("idle {:.0}", seconds * 1e9))?;
+            send_command(&name, &format!("idle {:.0}", seconds * 1e9))?;
         }
-        Disk::Sleep { name } => command(&name, "sleep")?,
-        Disk::Log { file } => show_log(&file)?,
-        Disk::Stop { name } => disk::stop(&name)?,
+        DiskCommand::Sleep { name } => send_command(&name, "sleep")?,
+        DiskCommand::Log { file } => show_log(&file)?,
+        DiskCommand::Stop { name } => disk::stop_disk(&name)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn command(name: &str, what: &str) -> Result<()> {
-    disk::tell(name, what)?.with_context(|| format!("disk {name}: {what}"))
+fn send_command(name: &str, what: &str) -> Result<()> {
+    disk::send_command(name, what)?.with_context(|| format!("disk {name}: {what}"))
 }
 
-fn ls() -> Result<()> {
+fn list_disks() -> Result<()> {
     let dir = paths::disks_dir()?;
     let mut names: Vec<_> = std::fs::read_dir(&dir)
         .with_context(|| dir.display().to_string())?
@@ -53,7 +53,7 @@ fn ls() -> Result<()> {
     names.sort();
     for name in names {
         match DiskReport::read(&dir.join(&name)) {
-            Ok(report) => say!("{}", report.line()),
+            Ok(report) => say!("{}", report.summary_line()),
             Err(_) => say!(
                 "{name}: its process is gone; `teal lab disk stop {name}` takes away what it left"
             ),

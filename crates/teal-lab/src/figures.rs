@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use teal_command::size::human;
-use teal_trace::{Ending, GAP_LIMITS, Header, Level, Run, Stat};
+use teal_command::size::human_size;
+use teal_trace::{AccessPattern, GAP_LIMITS, Level, TraceEnding, TraceHeader, TraceStatistics};
 
-fn level(header: &Header) -> &'static str {
+fn level_word(header: &TraceHeader) -> &'static str {
     match header.level {
         Level::File => "file",
         Level::Block => "block",
@@ -13,7 +13,7 @@ fn level(header: &Header) -> &'static str {
 }
 
 /// A time for people.
-fn time(time: Duration) -> String {
+fn format_time(time: Duration) -> String {
     match time.as_secs() {
         0 if time < Duration::from_millis(1) => format!("{:.1} us", time.as_nanos() as f64 / 1e3),
         0 => format!("{:.1} ms", time.as_secs_f64() * 1e3),
@@ -23,7 +23,7 @@ fn time(time: Duration) -> String {
     }
 }
 
-fn share(part: u64, whole: u64) -> String {
+fn format_share(part: u64, whole: u64) -> String {
     if whole == 0 {
         "-".into()
     } else {
@@ -32,34 +32,34 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 /// Requests that could have followed another of their kind on the same object.
-fn later(run: &Run) -> u64 {
+fn count_followers(run: &AccessPattern) -> u64 {
     run.requests - run.first
 }
 
 /// Returns what to print for people.
-pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
+pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> Vec<String> {
     let mut out = Vec::new();
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let duration = stat.end.saturating_sub(stat.first.unwrap_or_default());
-    let events: u64 = stat.actions.values().map(|tally| tally.events()).sum();
+    let events: u64 = stat.actions.values().map(|tally| tally.event_count()).sum();
     out.push(format!(
         "level      {}{}",
-        level(header),
+        level_word(header),
         if header.anonymous { ", anonymous" } else { "" }
     ));
     if !header.machine.as_bytes().is_empty() {
         out.push(format!("machine    {}", text(header.machine.as_bytes())));
     }
     out.push(format!("source     {}", text(header.source.as_bytes())));
-    out.push(format!("duration   {}", time(duration)));
+    out.push(format!("duration   {}", format_time(duration)));
     let more = if stat.forgot {
         "more than a million objects"
     } else {
-        &format!("{} objects", stat.objects())
+        &format!("{} objects", stat.object_count())
     };
     out.push(format!(
         "events     {events} on {more} by {} threads",
-        stat.processes()
+        stat.process_count()
     ));
     if stat.dropped > 0 {
         out.push(format!(
@@ -67,7 +67,7 @@ pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
             stat.dropped
         ));
     }
-    let (read, written) = stat.bytes();
+    let (read, written) = stat.bytes_moved();
     let ratio = if written == 0 {
         "-".into()
     } else {
@@ -75,11 +75,14 @@ pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
     };
     out.push(format!(
         "bytes      {} read, {} written, ratio {ratio}",
-        human(read),
-        human(written)
+        human_size(read),
+        human_size(written)
     ));
     for (what, run) in [("reads", &stat.reads), ("writes", &stat.writes)] {
-        let (count, sequential) = (run.requests, share(run.sequential, later(run)));
+        let (count, sequential) = (
+            run.requests,
+            format_share(run.sequential, count_followers(run)),
+        );
         out.push(format!(
             "{what:10} {count}; {sequential} of those after the first of an object are sequential"
         ));
@@ -91,11 +94,14 @@ pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
     ));
     for (word, tally) in &stat.actions {
         let nanos = tally.latency.as_nanos().checked_div(tally.timed.into());
-        let mean = nanos.map_or_else(|| "-".into(), |ns| time(Duration::from_nanos(ns as u64)));
+        let mean = nanos.map_or_else(
+            || "-".into(),
+            |ns| format_time(Duration::from_nanos(ns as u64)),
+        );
         let bytes = if tally.bytes == 0 {
             "-".into()
         } else {
-            human(tally.bytes)
+            human_size(tally.bytes)
         };
         let (done, failed, unknown) = (tally.done, tally.failed, tally.unknown);
         out.push(format!(
@@ -113,26 +119,35 @@ pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
         .enumerate()
         .filter(|(_, gap)| gap.count > 0)
     {
-        let name = GAP_LIMITS
-            .get(class)
-            .map_or_else(|| "longer".into(), |limit| format!("< {}", time(*limit)));
+        let name = GAP_LIMITS.get(class).map_or_else(
+            || "longer".into(),
+            |limit| format!("< {}", format_time(*limit)),
+        );
         out.push(format!(
             "{name:12} {:>10} {:>12}",
             gap.count,
-            time(gap.total)
+            format_time(gap.total)
         ));
     }
     for (at, mark) in &stat.marks {
-        out.push(format!("mark at {}: {}", time(*at), text(mark.as_bytes())));
+        out.push(format!(
+            "mark at {}: {}",
+            format_time(*at),
+            text(mark.as_bytes())
+        ));
     }
     out
 }
 
 /// The same for programs; times in nanoseconds.
-pub(crate) fn json(header: &Header, stat: &Stat, ending: &Ending) -> Value {
+pub(crate) fn statistics_json(
+    header: &TraceHeader,
+    stat: &TraceStatistics,
+    ending: &TraceEnding,
+) -> Value {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let (read, written) = stat.bytes();
-    let run = |run: &Run| json!({ "requests": run.requests, "first": run.first, "sequential": run.sequential });
+    let (read, written) = stat.bytes_moved();
+    let run = |run: &AccessPattern| json!({ "requests": run.requests, "first": run.first, "sequential": run.sequential });
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let actions = stat.actions.iter().map(|(word, t)| {
         let value = json!({ "done": t.done, "failed": t.failed, "unknown": t.unknown, "bytes": t.bytes,
@@ -144,16 +159,16 @@ pub(crate) fn json(header: &Header, stat: &Stat, ending: &Ending) -> Value {
         json!({ "below": below, "count": gap.count, "total": nanos(gap.total) })
     });
     json!({
-        "level": level(header),
+        "level": level_word(header),
         "anonymous": header.anonymous,
         "machine": text(header.machine.as_bytes()),
         "source": text(header.source.as_bytes()),
-        "complete": *ending == Ending::Complete,
+        "complete": *ending == TraceEnding::Complete,
         "ending": ending.to_string(),
         "duration": nanos(stat.end.saturating_sub(stat.first.unwrap_or_default())),
-        "objects": stat.objects(),
+        "objects": stat.object_count(),
         "objects_forgotten": stat.forgot,
-        "threads": stat.processes(),
+        "threads": stat.process_count(),
         "dropped": stat.dropped,
         "bytes_read": read,
         "bytes_written": written,

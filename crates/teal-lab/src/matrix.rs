@@ -34,9 +34,9 @@ mod tune;
 pub(crate) mod versions;
 
 pub(crate) use results::read_runs;
-pub(crate) use tune::tune;
+pub(crate) use tune::run_tune;
 
-use crate::cli::Matrix as Args;
+use crate::cli::MatrixArgs as Args;
 use anyhow::{Context, Result, bail};
 use bench::{MARK, MatrixBench};
 use std::path::Path;
@@ -46,14 +46,14 @@ use teal_rig::ownership::{self, ResultsOwnership};
 use teal_study::matrix::Matrix;
 
 /// Runs the command.
-pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_matrix(args: &Args) -> Result<ExitCode> {
     let name = args.file.display();
     let text = std::fs::read_to_string(&args.file).with_context(|| name.to_string())?;
     let matrix = Matrix::parse(&text).with_context(|| name.to_string())?;
     let beside = args.file.parent().unwrap_or(Path::new("."));
-    let sources = scripts::of(&matrix, beside)?;
+    let sources = scripts::scripts_of(&matrix, beside)?;
     let bench = MatrixBench::new(matrix, sources, &args.kept.results)?;
-    ownership::check(&bench.results, MARK)?;
+    ownership::check_directory(&bench.results, MARK)?;
     // Before anything is looked at: a killed run may have left the device mounted.
     let _owned = if args.kept.dry_run {
         None
@@ -62,27 +62,27 @@ pub(crate) fn matrix(args: &Args) -> Result<ExitCode> {
     };
     // A report takes nothing of what runs take.
     if !args.kept.only_report {
-        bench.check(args.erase.as_deref(), !args.kept.dry_run)?;
+        bench.check_all(args.erase.as_deref(), !args.kept.dry_run)?;
     }
     if args.kept.dry_run {
-        bench.describe()?;
+        bench.print_forecast()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut runs = bench.open(&text)?;
+    let mut runs = bench.open_results(&text)?;
     if !args.kept.only_report {
-        bench.listen()?;
-        bench.begin(&runs)?;
+        bench.end_on_signals()?;
+        bench.prepare_runs(&runs)?;
         bench.try_all(&runs)?;
-        bench.go_on(&mut runs)?;
+        bench.run_blocks(&mut runs)?;
     }
-    bench.report(&runs)?;
+    bench.write_report(&runs)?;
     if bench.ended.load(Ordering::Relaxed) {
         bail!(
             "interrupted after {} runs; the same command goes on",
             runs.len()
         );
     }
-    let failures = bench.failures(&runs)?;
+    let failures = bench.unresolved_failures(&runs)?;
     if !args.kept.only_report && !failures.is_empty() {
         let lines: Vec<String> = failures
             .iter()

@@ -2,7 +2,7 @@
 //! that is wanted.
 
 use crate::characterise;
-use crate::cli::Record;
+use crate::cli::RecordArgs;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -10,12 +10,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use teal_command::{paths, program};
-use teal_study::characterise::Survey;
+use teal_study::characterise::TreeSurvey;
 
 /// Runs the command.
-pub(crate) fn record(args: &Record) -> Result<ExitCode> {
+pub(crate) fn run_record(args: &RecordArgs) -> Result<ExitCode> {
     let Some(wml) = &args.wml else {
-        let failed = recording(args, args.out.as_deref())?.exec();
+        let failed = recording_command(args, args.out.as_deref())?.exec();
         return Err(failed).context("the program teal");
     };
     if args.anonymous {
@@ -23,10 +23,10 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
             "a workload tells names of directories; record with --anonymous --out TRACE, then: teal lab trace characterise TRACE --wml FILE"
         );
     }
-    characterise::check(wml)?;
-    let dir = paths::absolute(&args.dir)?;
+    characterise::check_new_file(wml)?;
+    let dir = paths::absolute_path(&args.dir)?;
     // Refuses a directory on which nothing is mounted before anything in it is looked at.
-    let asked = Command::new(program::teal()?)
+    let asked = Command::new(program::teal_program()?)
         .arg("status")
         .arg(&dir)
         .stdout(Stdio::null())
@@ -35,18 +35,18 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     // What is there now is where the workload begins.
-    let survey = Survey::take(&dir).with_context(|| dir.display().to_string())?;
+    let survey = TreeSurvey::scan_tree(&dir).with_context(|| dir.display().to_string())?;
     let file = args
         .out
         .clone()
         .unwrap_or_else(|| wml.with_extension("trace"));
-    let file = paths::absolute(&file)?;
-    let status = follow(recording(args, Some(&file))?)?;
+    let file = paths::absolute_path(&file)?;
+    let status = wait_and_pass_signals(recording_command(args, Some(&file))?)?;
     if !status.success() {
         // It has said why.
         return Ok(ExitCode::FAILURE);
     }
-    let written = characterise::write(&file, &survey, wml, &dir.display().to_string());
+    let written = characterise::write_workload(&file, &survey, wml, &dir.display().to_string());
     // The trace was a means only, whatever came of it.
     if args.out.is_none() {
         std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
@@ -56,8 +56,8 @@ pub(crate) fn record(args: &Record) -> Result<ExitCode> {
 }
 
 /// Returns the command that records, with the options that were given.
-fn recording(args: &Record, out: Option<&Path>) -> Result<Command> {
-    let mut command = Command::new(program::teal()?);
+fn recording_command(args: &RecordArgs, out: Option<&Path>) -> Result<Command> {
+    let mut command = Command::new(program::teal_program()?);
     command.arg("recording");
     if let Some(out) = out {
         command.arg("--out").arg(out);
@@ -79,7 +79,7 @@ fn recording(args: &Record, out: Option<&Path>) -> Result<Command> {
 }
 
 /// Waits for the recording's end, and passes on to it every signal that asks for one.
-fn follow(mut command: Command) -> Result<ExitStatus> {
+fn wait_and_pass_signals(mut command: Command) -> Result<ExitStatus> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let mut child = command.spawn().context("the program teal")?;

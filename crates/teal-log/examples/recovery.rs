@@ -131,7 +131,7 @@ fn open(disk: Arc<Counted>, distance: u64) -> (Arc<Store>, Recovery) {
 }
 
 fn make(locked: &mut Locked<'_>, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind,
         perm: 0o755,
@@ -190,7 +190,7 @@ impl Worked {
     }
 
     fn mixed(&mut self, rng: &mut Rng) {
-        let at = rng.index(self.made.files.len());
+        let at = rng.pick_index(self.made.files.len());
         let (no, dir, old) = self.made.files[at];
         match rng.below(8) {
             0..4 => self.add(*rng.pick(&self.made.dirs), &[1; 4096]),
@@ -328,9 +328,9 @@ fn measure(row: &Row, made: &Made, template: &Path, path: &Path, rounds: usize) 
         drop(last.take());
         forget(path);
         let disk = Counted::open(path, OpenMode::Write);
-        let (begin, cpu) = (SystemClock.monotonic(), on_cpu());
+        let (begin, cpu) = (SystemClock.monotonic_time(), on_cpu());
         let (store, recovery) = open(Arc::clone(&disk), row.distance);
-        times.push(SystemClock.monotonic() - begin);
+        times.push(SystemClock.monotonic_time() - begin);
         spent.push(on_cpu() - cpu);
         assert!(recovery.batches > 0 && store.counts().writes == 0);
         last = Some((disk, recovery));

@@ -10,13 +10,13 @@ use std::fmt;
 use std::io::IoSlice;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use teal_env::Buffer;
+use teal_env::AlignedBuffer;
 
 #[derive(Clone)]
 enum Memory {
     Own(Arc<[u8]>),
     /// A part of a larger piece that goes back to its stock when the last part is gone.
-    Lent(Arc<Buffer>),
+    Lent(Arc<AlignedBuffer>),
 }
 
 /// A cheap handle of some bytes.
@@ -29,7 +29,7 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     /// The bytes of `memory`, in pieces of `step`.
-    pub(crate) fn split(memory: Buffer, step: usize) -> impl Iterator<Item = Self> {
+    pub(crate) fn split(memory: AlignedBuffer, step: usize) -> impl Iterator<Item = Self> {
         let end = memory_len(memory.len());
         let memory = Arc::new(memory);
         (0..end).step_by(step).map(move |from| Self {
@@ -81,8 +81,8 @@ impl Deref for Bytes {
     }
 }
 
-impl From<Buffer> for Bytes {
-    fn from(memory: Buffer) -> Self {
+impl From<AlignedBuffer> for Bytes {
+    fn from(memory: AlignedBuffer) -> Self {
         let len = memory_len(memory.len());
         Self {
             memory: Memory::Lent(Arc::new(memory)),
@@ -209,11 +209,11 @@ impl From<Vec<u8>> for Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_env::Buffers;
+    use teal_env::BufferPool;
 
     #[test]
     fn what_lies_together_is_one_part_and_any_range_can_be_copied() {
-        let mut buffer = Buffers::new(0).lend(100);
+        let mut buffer = BufferPool::new(0).lend(100);
         buffer
             .iter_mut()
             .enumerate()

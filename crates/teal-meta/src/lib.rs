@@ -18,11 +18,13 @@ mod row;
 mod sqlite;
 
 pub use error::MetaError;
-pub use memory::Memory;
-pub use meta::{Durability, Meta, Read, Write, read, write, write_soon};
+pub use memory::MemoryMeta;
+pub use meta::{
+    CommitDurability, MetaStore, ReadTransaction, WriteTransaction, read, write, write_soon,
+};
 pub use row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
-    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
 pub use sqlite::Sqlite;
 

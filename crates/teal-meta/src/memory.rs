@@ -10,18 +10,18 @@ mod table;
 mod write;
 
 use crate::error::Result;
-use crate::meta::{Durability, Meta, Read, Write};
+use crate::meta::{CommitDurability, MetaStore, ReadTransaction, WriteTransaction};
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges,
-    ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
 use parking_lot::RwLock;
 use std::sync::Arc;
-use table::Table;
+use table::UndoTable;
 use teal_types::{CommitSeq, Link, Name, ObjectNo, VolumeId};
 
 /// The keys of one volume.
-type In<K> = (VolumeId, K);
+type InVolume<K> = (VolumeId, K);
 /// A staged part: replica, incarnation, batch, part.
 type PartKey = (u32, u32, u64, u32);
 
@@ -29,35 +29,35 @@ type PartKey = (u32, u32, u64, u32);
 type XattrKey = (ObjectNo, Vec<u8>, CommitSeq);
 
 /// The names of a snapshot.
-type Names = Arc<[(Name, ObjectNo)]>;
+type SnapshotNames = Arc<[(Name, ObjectNo)]>;
 
 /// Every table. History has its commit last in the key.
 #[derive(Debug, Clone, Default)]
-struct State {
-    settings: Table<In<String>, Vec<u8>>,
-    volumes: Table<In<()>, VolumeRow>,
-    objects: Table<In<ObjectNo>, ObjectRow>,
-    entries: Table<In<Link>, EntryRow>,
-    links: Table<In<(ObjectNo, Link)>, ()>,
-    xattrs: Table<In<(ObjectNo, Vec<u8>)>, XattrRow>,
-    extents: Table<In<(ObjectNo, u64)>, ExtentRow>,
-    past_objects: Table<In<(ObjectNo, CommitSeq)>, Option<ObjectRow>>,
-    past_entries: Table<In<(Link, CommitSeq)>, Option<ObjectNo>>,
+struct MemoryTables {
+    settings: UndoTable<InVolume<String>, Vec<u8>>,
+    volumes: UndoTable<InVolume<()>, VolumeRow>,
+    objects: UndoTable<InVolume<ObjectNo>, ObjectRow>,
+    entries: UndoTable<InVolume<Link>, EntryRow>,
+    links: UndoTable<InVolume<(ObjectNo, Link)>, ()>,
+    xattrs: UndoTable<InVolume<(ObjectNo, Vec<u8>)>, XattrRow>,
+    extents: UndoTable<InVolume<(ObjectNo, u64)>, ExtentRow>,
+    past_objects: UndoTable<InVolume<(ObjectNo, CommitSeq)>, Option<ObjectRow>>,
+    past_entries: UndoTable<InVolume<(Link, CommitSeq)>, Option<ObjectNo>>,
     /// The same by commit.
-    past_names: Table<In<(ObjectNo, CommitSeq, Name)>, Option<ObjectNo>>,
-    snapshots: Table<In<(ObjectNo, CommitSeq)>, Names>,
-    tallies: Table<In<ObjectNo>, Tally>,
-    past_links: Table<In<(ObjectNo, CommitSeq, Link)>, ()>,
-    past_xattrs: Table<In<XattrKey>, Option<Vec<u8>>>,
-    past_extents: Table<In<(ObjectNo, CommitSeq, u64)>, PastExtent>,
-    commits: Table<In<CommitSeq>, CommitRow>,
-    changes: Table<In<(CommitSeq, ObjectNo)>, Ranges>,
-    batches: Table<In<(u32, u32, u64)>, BatchRow>,
-    staged: Table<In<PartKey>, Vec<u8>>,
-    replicas: Table<In<u32>, ReplicaRow>,
-    tokens: Table<In<[u8; 32]>, TokenRow>,
-    leases: Table<In<u32>, u32>,
-    conflicts: Table<In<u64>, ConflictRow>,
+    past_names: UndoTable<InVolume<(ObjectNo, CommitSeq, Name)>, Option<ObjectNo>>,
+    snapshots: UndoTable<InVolume<(ObjectNo, CommitSeq)>, SnapshotNames>,
+    tallies: UndoTable<InVolume<ObjectNo>, NameTally>,
+    past_links: UndoTable<InVolume<(ObjectNo, CommitSeq, Link)>, ()>,
+    past_xattrs: UndoTable<InVolume<XattrKey>, Option<Vec<u8>>>,
+    past_extents: UndoTable<InVolume<(ObjectNo, CommitSeq, u64)>, PastExtent>,
+    commits: UndoTable<InVolume<CommitSeq>, CommitRow>,
+    changes: UndoTable<InVolume<(CommitSeq, ObjectNo)>, Ranges>,
+    batches: UndoTable<InVolume<(u32, u32, u64)>, BatchRow>,
+    staged: UndoTable<InVolume<PartKey>, Vec<u8>>,
+    replicas: UndoTable<InVolume<u32>, ReplicaRow>,
+    tokens: UndoTable<InVolume<[u8; 32]>, TokenRow>,
+    leases: UndoTable<InVolume<u32>, u32>,
+    conflicts: UndoTable<InVolume<u64>, ConflictRow>,
 }
 
 /// Does the same with every table.
@@ -73,15 +73,15 @@ macro_rules! each_table {
 
 /// Metadata in memory. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Memory(Arc<RwLock<State>>);
+pub struct MemoryMeta(Arc<RwLock<MemoryTables>>);
 
 /// One transaction.
-struct Txn<S> {
+struct MemoryTransaction<S> {
     state: S,
     volume: VolumeId,
 }
 
-impl Memory {
+impl MemoryMeta {
     /// Without any volume.
     pub fn new() -> Self {
         Self::default()
@@ -89,20 +89,20 @@ impl Memory {
 
     /// Returns what a power cut now would leave, as a store of its own; this one goes on.
     #[must_use]
-    pub fn crash(&self) -> Self {
+    pub fn after_power_cut(&self) -> Self {
         let mut state = self.0.read().clone();
         each_table!(state, table => table.undo());
         Self(Arc::new(RwLock::new(state)))
     }
 }
 
-impl Meta for Memory {
+impl MetaStore for MemoryMeta {
     fn volumes(&self) -> Result<Vec<VolumeId>> {
         Ok(self
             .0
             .read()
             .volumes
-            .all()
+            .iter()
             .map(|((volume, ()), _)| *volume)
             .collect())
     }
@@ -110,24 +110,24 @@ impl Meta for Memory {
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()> {
         let mut state = self.0.write();
         each_table!(state, table => table.begin());
-        if !work(&mut Txn {
+        if !work(&mut MemoryTransaction {
             state: &mut *state,
             volume,
         }) {
             each_table!(state, table => table.roll_back());
-        } else if durability == Durability::Now {
+        } else if durability == CommitDurability::Now {
             each_table!(state, table => table.make_durable());
         }
         Ok(())
     }
 
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()> {
-        work(&Txn {
+    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()> {
+        work(&MemoryTransaction {
             state: &*self.0.read(),
             volume,
         });

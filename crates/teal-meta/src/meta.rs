@@ -9,15 +9,15 @@
 use crate::MetaError;
 use crate::error::Result;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
-    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
 use std::ops::Range;
 use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, VolumeId};
 
 /// When a transaction must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
+pub enum CommitDurability {
     /// Before the answer.
     Now,
     /// With the next one that is; until then a power cut may undo it, and everything written after
@@ -27,7 +27,7 @@ pub enum Durability {
 
 /// Stored metadata of many volumes. Used from many threads: one writes at a time, others read what
 /// was before.
-pub trait Meta: Send + Sync {
+pub trait MetaStore: Send + Sync {
     /// Every volume.
     ///
     /// # Errors
@@ -42,8 +42,8 @@ pub trait Meta: Send + Sync {
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()>;
 
     /// One transaction that reads. `work` is called once, unless there is an error before. Use
@@ -51,7 +51,7 @@ pub trait Meta: Send + Sync {
     ///
     /// # Errors
     /// [`MetaError`].
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()>;
+    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()>;
 }
 
 /// Looks at one state of a volume.
@@ -59,9 +59,9 @@ pub trait Meta: Send + Sync {
 /// # Errors
 /// Those of `work`, and [`MetaError`] as the caller's error.
 pub fn read<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    work: impl FnOnce(&dyn Read) -> std::result::Result<T, E>,
+    work: impl FnOnce(&dyn ReadTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     let (mut work, mut outcome) = (Some(work), None);
     meta.read(volume, &mut |txn| {
@@ -71,10 +71,10 @@ pub fn read<T, E: From<MetaError>>(
 }
 
 fn write_with<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    durability: Durability,
-    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+    durability: CommitDurability,
+    work: impl FnOnce(&mut dyn WriteTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     let (mut work, mut outcome) = (Some(work), None);
     meta.write(volume, durability, &mut |txn| {
@@ -89,11 +89,11 @@ fn write_with<T, E: From<MetaError>>(
 /// # Errors
 /// Those of `work`, and [`MetaError`] as the caller's error.
 pub fn write<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+    work: impl FnOnce(&mut dyn WriteTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
-    write_with(meta, volume, Durability::Now, work)
+    write_with(meta, volume, CommitDurability::Now, work)
 }
 
 /// As [`write()`], but durable only with the next one that is.
@@ -101,16 +101,16 @@ pub fn write<T, E: From<MetaError>>(
 /// # Errors
 /// As [`write()`].
 pub fn write_soon<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+    work: impl FnOnce(&mut dyn WriteTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
-    write_with(meta, volume, Durability::Soon, work)
+    write_with(meta, volume, CommitDurability::Soon, work)
 }
 
 /// What a transaction can look at. Every method may fail with [`MetaError`].
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
-pub trait Read {
+pub trait ReadTransaction {
     /// The volume itself.
     fn volume(&self) -> Result<Option<VolumeRow>>;
     /// A setting.
@@ -130,7 +130,7 @@ pub trait Read {
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>>;
     /// All live names of an object, with the commits that put them there.
-    fn links(&self, object: ObjectNo) -> Result<Vec<(Link, CommitSeq)>>;
+    fn links_of(&self, object: ObjectNo) -> Result<Vec<(Link, CommitSeq)>>;
     /// All live extended attributes of an object.
     fn xattrs(&self, object: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>>;
     /// The live extents of an object that overlap the range, whole.
@@ -159,7 +159,7 @@ pub trait Read {
     /// that, with what has changed since.
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames>;
     /// Returns what was last counted of a directory's names; zeros if nothing was.
-    fn tally(&self, dir: ObjectNo) -> Result<Tally>;
+    fn name_tally(&self, dir: ObjectNo) -> Result<NameTally>;
     /// The newest row at or before `at` of each extended attribute the object has ever had.
     fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
     /// Every row of an object's content history at or before `at` that overlaps the range, whole,
@@ -182,7 +182,7 @@ pub trait Read {
     /// A commit.
     fn commit(&self, seq: CommitSeq) -> Result<Option<CommitRow>>;
     /// Shows what the commits in `(after, to]` changed, commit by commit.
-    fn changes(
+    fn visit_changes(
         &self,
         after: CommitSeq,
         to: CommitSeq,
@@ -193,7 +193,7 @@ pub trait Read {
     /// The highest batch of an incarnation within the history up to `to`; 0 if there is none.
     fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64>;
     /// Returns what a replica has staged.
-    fn staged(&self, replica: u32) -> Result<Vec<StagedPart>>;
+    fn staged_parts(&self, replica: u32) -> Result<Vec<StagedPart>>;
     /// The bytes of a staged part.
     fn staged_part(
         &self,
@@ -220,7 +220,7 @@ pub trait Read {
 /// What a transaction can change. Every method may fail with [`MetaError`]. History takes rows in,
 /// and gives none up.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
-pub trait Write: Read {
+pub trait WriteTransaction: ReadTransaction {
     /// Sets the volume's own row.
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()>;
     /// Sets a setting.
@@ -257,7 +257,7 @@ pub trait Write: Read {
     /// in which all its changes up to now lie.
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()>;
     /// Sets what is counted of a directory's names.
-    fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()>;
+    fn put_tally(&mut self, dir: ObjectNo, tally: NameTally) -> Result<()>;
     /// A row of an extended attribute's history.
     fn remember_xattr(
         &mut self,
@@ -282,7 +282,7 @@ pub trait Write: Read {
         row: &BatchRow,
     ) -> Result<()>;
     /// Stages a part, in the place of one of the same number.
-    fn stage(
+    fn stage_part(
         &mut self,
         replica: u32,
         incarnation: u32,

@@ -141,7 +141,7 @@ impl PastNames {
 
 /// What is counted of a directory's names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct NameTally {
     /// Names that live in it.
     pub names: u64,
     /// Rows of its names' history since its last snapshot.

@@ -18,8 +18,8 @@ mod read;
 mod write;
 
 use crate::error::Result;
-use crate::meta::{Durability, Meta, Read, Write};
-use fault::Names;
+use crate::meta::{CommitDurability, MetaStore, ReadTransaction, WriteTransaction};
+use fault::DatabaseName;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::{Path, PathBuf};
@@ -33,26 +33,26 @@ const READERS: usize = 8;
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
-    names: Names,
+    names: DatabaseName,
     writer: Mutex<Connection>,
-    readers: Mutex<Readers>,
+    readers: Mutex<ReaderPool>,
     /// Told when a connection is free.
     free: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Readers {
+struct ReaderPool {
     idle: Vec<Connection>,
     busy: usize,
 }
 
 /// A connection for one reader; given back when dropped.
-struct Reader<'a> {
+struct PooledReader<'a> {
     sqlite: &'a Sqlite,
     connection: Option<Connection>,
 }
 
-impl Drop for Reader<'_> {
+impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         let mut readers = self.sqlite.readers.lock();
         readers.idle.extend(self.connection.take());
@@ -62,9 +62,9 @@ impl Drop for Reader<'_> {
 }
 
 /// One transaction.
-struct Txn<'a> {
+struct SqliteTransaction<'a> {
     connection: &'a Connection,
-    names: &'a Names,
+    names: &'a DatabaseName,
     volume: i64,
 }
 
@@ -74,8 +74,8 @@ impl Sqlite {
     /// # Errors
     /// [`MetaError`](crate::MetaError), naming the file.
     pub fn open(path: &Path) -> Result<Self> {
-        let names = Names::new(path);
-        let writer = open::writer(path, &names)?;
+        let names = DatabaseName::new(path);
+        let writer = open::open_writer(path, &names)?;
         Ok(Self {
             path: path.to_owned(),
             names,
@@ -85,24 +85,24 @@ impl Sqlite {
         })
     }
 
-    fn reader(&self) -> Reader<'_> {
+    fn take_reader(&self) -> PooledReader<'_> {
         let mut readers = self.readers.lock();
         while readers.busy == READERS {
             self.free.wait(&mut readers);
         }
         readers.busy += 1;
-        Reader {
+        PooledReader {
             sqlite: self,
             connection: readers.idle.pop(),
         }
     }
 
-    fn name<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
-        outcome.map_err(|error| self.names.sort(error))
+    fn name_error<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
+        outcome.map_err(|error| self.names.classify_error(error))
     }
 }
 
-impl Meta for Sqlite {
+impl MetaStore for Sqlite {
     fn volumes(&self) -> Result<Vec<VolumeId>> {
         let writer = self.writer.lock();
         let rows = || {
@@ -111,53 +111,53 @@ impl Meta for Sqlite {
                 .query_map([], |row| row.get(0).map(VolumeId::new))?
                 .collect()
         };
-        self.name(rows())
+        self.name_error(rows())
     }
 
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()> {
         let mut writer = self.writer.lock();
-        let level = if durability == Durability::Now {
+        let level = if durability == CommitDurability::Now {
             "FULL"
         } else {
             "NORMAL"
         };
-        self.name(writer.pragma_update(None, "synchronous", level))?;
+        self.name_error(writer.pragma_update(None, "synchronous", level))?;
         // Dropped without a commit, it is rolled back.
         let transaction =
-            self.name(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
-        if work(&mut Txn {
+            self.name_error(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
+        if work(&mut SqliteTransaction {
             connection: &transaction,
             names: &self.names,
             volume: volume.get().into(),
         }) {
-            self.name(transaction.commit())
+            self.name_error(transaction.commit())
         } else {
-            self.name(transaction.rollback())
+            self.name_error(transaction.rollback())
         }
     }
 
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()> {
-        let mut reader = self.reader();
+    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()> {
+        let mut reader = self.take_reader();
         let connection = match reader.connection.take() {
             Some(connection) => connection,
-            None => open::reader(&self.path, &self.names)?,
+            None => open::open_reader(&self.path, &self.names)?,
         };
-        let transaction = self.name(
+        let transaction = self.name_error(
             reader
                 .connection
                 .insert(connection)
                 .transaction_with_behavior(TransactionBehavior::Deferred),
         )?;
-        work(&Txn {
+        work(&SqliteTransaction {
             connection: &transaction,
             names: &self.names,
             volume: volume.get().into(),
         });
-        self.name(transaction.rollback())
+        self.name_error(transaction.rollback())
     }
 }

@@ -47,16 +47,16 @@ const NAMES: [(u32, &str); 39] = [
 
 /// The counters; they only grow.
 #[derive(Debug)]
-pub(crate) struct Requests([AtomicU64; 64]);
+pub(crate) struct OpcodeCounters([AtomicU64; 64]);
 
-impl Default for Requests {
+impl Default for OpcodeCounters {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Requests {
-    pub(crate) fn count(&self, opcode: u32) {
+impl OpcodeCounters {
+    pub(crate) fn count_request(&self, opcode: u32) {
         let slot = if NAMES.iter().any(|(code, _)| *code == opcode) {
             opcode as usize
         } else {
@@ -65,7 +65,7 @@ impl Requests {
         self.0[slot].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn list(&self) -> Vec<(String, u64)> {
+    pub(crate) fn nonzero_counts(&self) -> Vec<(String, u64)> {
         let counts = NAMES
             .iter()
             .map(|(code, name)| ((*name).to_owned(), self.0[*code as usize].load(Relaxed)));
@@ -79,11 +79,11 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_name() {
-        let requests = Requests::default();
+        let requests = OpcodeCounters::default();
         for code in [1, 1, 16, 4095] {
-            requests.count(code);
+            requests.count_request(code);
         }
         let want = [("other", 1), ("lookup", 2), ("write", 1)].map(|(n, c)| (n.to_owned(), c));
-        assert_eq!(requests.list(), want);
+        assert_eq!(requests.nonzero_counts(), want);
     }
 }

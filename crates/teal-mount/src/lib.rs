@@ -19,29 +19,29 @@
 //!    than the interval.
 
 mod counts;
-mod forget;
+mod invalidate;
 mod serve;
 mod watch;
 
-pub use watch::Watcher;
+pub use watch::RequestWatcher;
 
-use counts::Requests;
-use forget::Forgetting;
+use counts::OpcodeCounters;
+use invalidate::KernelInvalidator;
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_fuse::{
-    BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter,
-    set_bdi,
+    BdiKnob, FuseMountOptions, FuseSession, InitConfig, InitFlags, LoopDevice, SessionError,
+    UnmountHandle, set_bdi,
 };
 use teal_posix::FileSystem;
-use watch::Watch;
+use watch::WatcherSlot;
 
 /// Whether requests come over `io_uring` instead of `/dev/fuse`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Uring {
+pub enum UringMode {
     /// Whichever has measured better, which so far is `/dev/fuse` (`docs/bench.md`).
     #[default]
     Auto,
@@ -72,7 +72,7 @@ pub struct MountSettings {
     /// Threads that answer requests; over `io_uring`, of each processor.
     pub threads: NonZeroUsize,
     /// Which way requests come.
-    pub uring: Uring,
+    pub uring: UringMode,
     /// Every opening, closing, read and question for a file's attributes comes as a request: the
     /// kernel keeps nothing of files. For recordings of all that programs ask.
     pub observed: bool,
@@ -80,14 +80,14 @@ pub struct MountSettings {
 
 /// A mounted volume.
 #[derive(Debug)]
-pub struct Mount {
-    client: Arc<FileSystem>,
-    session: Session,
-    unmounter: Unmounter,
+pub struct VolumeMount {
+    file_system: Arc<FileSystem>,
+    session: FuseSession,
+    unmount_handle: UnmountHandle,
     threads: NonZeroUsize,
-    requests: Requests,
-    watch: Watch,
-    forgetting: Arc<Forgetting>,
+    requests: OpcodeCounters,
+    watch: WatcherSlot,
+    invalidator: Arc<KernelInvalidator>,
     observed: bool,
 }
 
@@ -97,12 +97,12 @@ const READ_AHEAD_KB: u32 = 2048;
 
 /// Mounts on the store's own block device, or on a loop device over its file: only such a mount is
 /// told of `sync(2)`.
-fn on_device(
+fn mount_on_device(
     point: &Path,
     settings: &MountSettings,
-    options: &MountOptions,
+    options: &FuseMountOptions,
     config: &InitConfig,
-) -> Option<Session> {
+) -> Option<FuseSession> {
     let is_block = std::fs::metadata(&settings.source)
         .ok()?
         .file_type()
@@ -110,17 +110,20 @@ fn on_device(
     let over = if is_block {
         None
     } else {
-        Some(LoopDevice::over(&settings.source, settings.read_only))
+        Some(LoopDevice::attach_file(
+            &settings.source,
+            settings.read_only,
+        ))
     };
     let said = match over.transpose() {
         Ok(over) => {
             let device = over.as_ref().map_or(&*settings.source, LoopDevice::path);
-            let options = MountOptions {
+            let options = FuseMountOptions {
                 source: device.display().to_string(),
                 block_device: true,
                 ..options.clone()
             };
-            match Session::mount(point, &options, config) {
+            match FuseSession::mount(point, &options, config) {
                 Ok(session) => return Some(session),
                 Err(error) => error.to_string(),
             }
@@ -131,7 +134,7 @@ fn on_device(
     None
 }
 
-impl Mount {
+impl VolumeMount {
     /// Mounts `client` at `point`. A mount made by root serves all users, one made by a user serves
     /// that user.
     ///
@@ -143,7 +146,7 @@ impl Mount {
         settings: MountSettings,
     ) -> Result<Self, SessionError> {
         let root = rustix::process::geteuid().is_root();
-        let options = MountOptions {
+        let options = FuseMountOptions {
             source: settings.source.display().to_string(),
             block_device: false,
             allow_other: root,
@@ -169,7 +172,7 @@ impl Mount {
                 | InitFlags::POSIX_ACL
                 | InitFlags::DONT_MASK
                 | InitFlags::DIRECT_IO_ALLOW_MMAP
-                | if settings.uring == Uring::On {
+                | if settings.uring == UringMode::On {
                     InitFlags::OVER_IO_URING
                 } else {
                     InitFlags::empty()
@@ -177,16 +180,17 @@ impl Mount {
             ..defaults
         };
         let with_device = if root && settings.syncfs {
-            on_device(point, &settings, &options, &config)
+            mount_on_device(point, &settings, &options, &config)
         } else {
             None
         };
-        let session = with_device.map_or_else(|| Session::mount(point, &options, &config), Ok)?;
-        if settings.uring == Uring::On && !session.is_over_rings() {
+        let session =
+            with_device.map_or_else(|| FuseSession::mount(point, &options, &config), Ok)?;
+        if settings.uring == UringMode::On && !session.is_over_rings() {
             return Err(SessionError::NoRings);
         }
-        let unmounter = session.unmounter().ok_or(SessionError::Closed)?;
-        if let Some(device) = session.device().filter(|_| root) {
+        let unmounter = session.unmount_handle().ok_or(SessionError::Closed)?;
+        if let Some(device) = session.device_number().filter(|_| root) {
             for (knob, value) in [
                 (BdiKnob::ReadAheadKb, READ_AHEAD_KB),
                 (BdiKnob::StrictLimit, 0),
@@ -197,23 +201,23 @@ impl Mount {
                 }
             }
         }
-        let forgetting = Arc::new(Forgetting::default());
+        let forgetting = Arc::new(KernelInvalidator::default());
         client.on_invalidation(forgetting.clone());
         Ok(Self {
-            client,
+            file_system: client,
             session,
-            unmounter,
+            unmount_handle: unmounter,
             threads: settings.threads,
-            requests: Requests::default(),
-            watch: Watch::default(),
-            forgetting,
+            requests: OpcodeCounters::default(),
+            watch: WatcherSlot::default(),
+            invalidator: forgetting,
             observed: settings.observed,
         })
     }
 
     /// A handle that ends [`Mount::run`].
-    pub fn unmounter(&self) -> Unmounter {
-        self.unmounter.clone()
+    pub fn unmount_handle(&self) -> UnmountHandle {
+        self.unmount_handle.clone()
     }
 
     /// Answers requests until the mount is gone.
@@ -221,10 +225,10 @@ impl Mount {
     /// # Errors
     /// [`SessionError`] when the device fails.
     pub fn run(&self) -> Result<(), SessionError> {
-        if self.client.replica().is_some() {
+        if self.file_system.replica().is_some() {
             let started = self
-                .forgetting
-                .start(self.session.notifier(), Arc::clone(&self.client));
+                .invalidator
+                .start_thread(self.session.notifier(), Arc::clone(&self.file_system));
             // Not waited for in the end: it may just be telling the kernel something, until the
             // connection is gone.
             drop(started.map_err(|e| {
@@ -232,13 +236,13 @@ impl Mount {
             })?);
         }
         let served = self.session.run(self.threads, self);
-        self.forgetting.end();
+        self.invalidator.stop();
         served
     }
 
     /// From now on shows every request to `watcher`, until another or none takes its place. Without
     /// one this costs a request one branch.
-    pub fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
+    pub fn set_watcher(&self, watcher: Option<Arc<dyn RequestWatcher>>) {
         self.watch.set(watcher);
     }
 
@@ -253,7 +257,7 @@ impl Mount {
     }
 
     /// Returns how many requests of each kind have come, by name.
-    pub fn requests(&self) -> Vec<(String, u64)> {
-        self.requests.list()
+    pub fn request_counts(&self) -> Vec<(String, u64)> {
+        self.requests.nonzero_counts()
     }
 }

@@ -10,10 +10,10 @@
 
 use crate::error::IdentityError;
 use crate::fingerprint::Fingerprint;
-use crate::keep::{IdentityFile, unfit};
+use crate::identity_file::{IdentityFile, damaged_file};
 use crate::peer::CertifiedPeer;
 use crate::tls;
-use crate::validity::{CertificateValidity, seconds};
+use crate::validity::{CertificateValidity, whole_seconds};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
 };
@@ -27,7 +27,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
-use teal_env::{Clock, Existing};
+use teal_env::{Clock, ExistingFile};
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";
@@ -67,15 +67,15 @@ impl ServerIdentity {
             path: dir.to_owned(),
             source,
         })?;
-        let kept =
-            Self::make(seconds(clock.civil())).map_err(|e| unfit(path.clone())(e.to_string()))?;
-        match kept.write(&path, TITLE, Existing::Stays) {
+        let kept = Self::make_authority(whole_seconds(clock.civil_time()))
+            .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
+        match kept.write(&path, TITLE, ExistingFile::Keep) {
             // Someone else was faster: theirs it is.
             Err(IdentityError::Io { source, .. })
                 if source.kind() == io::ErrorKind::AlreadyExists => {}
             written => written?,
         }
-        Self::load(&path)?.ok_or_else(|| unfit(path)("it went away".to_owned()))
+        Self::load(&path)?.ok_or_else(|| damaged_file(path)("it went away".to_owned()))
     }
 
     /// Returns what clients are given to know this server by.
@@ -83,7 +83,7 @@ impl ServerIdentity {
         self.fingerprint
     }
 
-    fn make(created: u64) -> Result<IdentityFile, rcgen::Error> {
+    fn make_authority(created: u64) -> Result<IdentityFile, rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let certificate = authority_params().self_signed(&key)?.der().clone();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
@@ -101,11 +101,11 @@ impl ServerIdentity {
             }
             other => other?,
         };
-        let unfit = unfit(path.to_owned());
-        let created = kept.parse(path, CREATED)?;
+        let unfit = damaged_file(path.to_owned());
+        let created = kept.parse_field(path, CREATED)?;
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&kept.key, &PKCS_ED25519)
             .map_err(|e| unfit(e.to_string()))?;
-        let fingerprint = Fingerprint::of(&kept.certificate);
+        let fingerprint = Fingerprint::of_certificate(&kept.certificate);
         let issuer = Issuer::new(authority_params(), key);
         let identity = Self {
             issuer,
@@ -117,25 +117,25 @@ impl ServerIdentity {
         let (leaf, _) = identity
             .own_certificate()
             .map_err(|e| unfit(e.to_string()))?;
-        let fits = tls::verify(&leaf, &identity.certificate, KeyUsage::server_auth());
+        let fits = tls::verify_signed_by(&leaf, &identity.certificate, KeyUsage::server_auth());
         fits.map_err(|e| unfit(format!("key and certificate do not fit: {e}")))?;
         Ok(Some(identity))
     }
 
     /// The seconds since 1970 that this server goes by.
-    pub(crate) fn now(&self, clock: &dyn Clock) -> u64 {
-        seconds(clock.civil()).max(self.created)
+    pub(crate) fn current_seconds(&self, clock: &dyn Clock) -> u64 {
+        whole_seconds(clock.civil_time()).max(self.created)
     }
 
     /// A new certificate that says that the holder of an Ed25519 key is `peer`.
-    pub(crate) fn certify(
+    pub(crate) fn certify_key(
         &self,
         peer: CertifiedPeer,
         public_key: &[u8],
         now: u64,
     ) -> Result<(CertificateDer<'static>, CertificateValidity), rcgen::Error> {
-        let validity = CertificateValidity::from(now);
-        let mut params = params(&format!(
+        let validity = CertificateValidity::starting_at(now);
+        let mut params = certificate_params(&format!(
             "TealFS volume {} replica {}",
             peer.volume, peer.replica
         ));
@@ -150,21 +150,22 @@ impl ServerIdentity {
 
     /// Returns who holds `certificate`, and from when to when; `None` unless this authority signed
     /// it for a client.
-    pub(crate) fn recognise(
+    pub(crate) fn recognise_peer(
         &self,
         certificate: &CertificateDer<'_>,
     ) -> Option<(CertifiedPeer, CertificateValidity)> {
-        let validity = tls::verify(certificate, &self.certificate, KeyUsage::client_auth()).ok()?;
+        let validity =
+            tls::verify_signed_by(certificate, &self.certificate, KeyUsage::client_auth()).ok()?;
         let certificate = EndEntityCert::try_from(certificate).ok()?;
         Some((certificate.valid_dns_names().find_map(peer_of)?, validity))
     }
 
     /// The server's side of TLS, with a new key.
-    pub(crate) fn tls(&self) -> Result<rustls::ServerConfig, rustls::Error> {
+    pub(crate) fn tls_config(&self) -> Result<rustls::ServerConfig, rustls::Error> {
         let (certificate, key) = self
             .own_certificate()
             .map_err(|e| rustls::Error::General(e.to_string()))?;
-        tls::server(
+        tls::server_config(
             &self.certificate,
             certificate,
             PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
@@ -173,7 +174,7 @@ impl ServerIdentity {
 
     fn own_certificate(&self) -> Result<(CertificateDer<'static>, KeyPair), rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
-        let mut params = params("TealFS server");
+        let mut params = certificate_params("TealFS server");
         params.subject_alt_names = vec![SanType::DnsName(tls::SERVER_NAME.to_owned().try_into()?)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -182,7 +183,7 @@ impl ServerIdentity {
 }
 
 /// A subject, and dates that do not matter: 1975 to 4096.
-fn params(subject: &str) -> CertificateParams {
+fn certificate_params(subject: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, subject);
@@ -190,7 +191,7 @@ fn params(subject: &str) -> CertificateParams {
 }
 
 fn authority_params() -> CertificateParams {
-    let mut params = params("TealFS authority");
+    let mut params = certificate_params("TealFS authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     params

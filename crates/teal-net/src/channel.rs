@@ -96,7 +96,7 @@ impl Channel {
     /// See [`NetError`]. After [`NetError::Unreachable`] the request may or may not have had its
     /// effect; after all others but [`NetError::Protocol`] and a too large answer, it had none.
     pub fn call(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
-        self.runtime.block_on(self.ask(request, deadline))
+        self.runtime.block_on(self.send_request(request, deadline))
     }
 
     /// Sends all `requests` at once and waits for their answers, in their order.
@@ -109,11 +109,13 @@ impl Channel {
         deadline: Duration,
     ) -> Vec<Result<Vec<u8>, NetError>> {
         self.runtime.block_on(join_all(
-            requests.iter().map(|request| self.ask(request, deadline)),
+            requests
+                .iter()
+                .map(|request| self.send_request(request, deadline)),
         ))
     }
 
-    async fn ask(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
+    async fn send_request(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
         let (bytes, limit) = (request.len(), self.options.message_bytes);
         if bytes > limit {
             return Err(NetError::TooLarge(format!(
@@ -123,7 +125,7 @@ impl Channel {
         let payload = Payload {
             bytes: Bytes::copy_from_slice(request),
         };
-        let answer: Payload = self.within(deadline, wire::CALL, payload).await?;
+        let answer: Payload = self.call_within(deadline, wire::CALL, payload).await?;
         Ok(answer.bytes.into())
     }
 
@@ -139,16 +141,16 @@ impl Channel {
             if !own.is_due.unwrap_or_else(|| own.identity.is_due(now)) {
                 return Ok(None);
             }
-            own.identity.server()
+            own.identity.server_fingerprint()
         };
         let key = NewKey::generate()?;
         let request = RenewRequest {
-            public_key: Bytes::copy_from_slice(key.public()),
+            public_key: Bytes::copy_from_slice(key.public_bytes()),
         };
         let answer: CertifiedKey =
             self.runtime
-                .block_on(self.within(RENEWAL, wire::RENEW, request))?;
-        let identity = key.certified(fingerprint, &answer)?;
+                .block_on(self.call_within(RENEWAL, wire::RENEW, request))?;
+        let identity = key.identity_from(fingerprint, &answer)?;
         *self.own.lock() = ChannelIdentity {
             identity: identity.clone(),
             is_due: Some(false),
@@ -159,7 +161,7 @@ impl Channel {
         Ok(Some(identity))
     }
 
-    async fn within<Q, A>(
+    async fn call_within<Q, A>(
         &self,
         deadline: Duration,
         method: &'static str,
@@ -171,9 +173,9 @@ impl Channel {
     {
         let used = Mutex::new(None);
         let work = async {
-            wait(self.options.delay).await;
-            let answer = self.exchange(method, request, &used).await;
-            wait(self.options.delay).await;
+            add_delay(self.options.delay).await;
+            let answer = self.call_on_connection(method, request, &used).await;
+            add_delay(self.options.delay).await;
             answer
         };
         if let Ok(done) = timeout(deadline, work).await {
@@ -181,16 +183,16 @@ impl Channel {
         }
         let used = used.into_inner();
         if let Some((connection, heard)) = used
-            && ClientConnection::heard(&connection) == heard
+            && ClientConnection::bytes_heard(&connection) == heard
         {
-            self.forget(&connection).await;
+            self.forget_connection(&connection).await;
         }
-        Err(self.unreachable(format!("no answer within {deadline:?}")))
+        Err(self.unreachable_error(format!("no answer within {deadline:?}")))
     }
 
     /// Notes in `used` on which connection the request went out, and how much had been heard on it
     /// before.
-    async fn exchange<Q, A>(
+    async fn call_on_connection<Q, A>(
         &self,
         method: &'static str,
         request: Q,
@@ -203,21 +205,21 @@ impl Channel {
         let mut repeated = false;
         loop {
             let connection = self.open_connection().await?;
-            *used.lock() = Some((connection.clone(), connection.heard()));
+            *used.lock() = Some((connection.clone(), connection.bytes_heard()));
             match connection
-                .unary(
+                .call_unary(
                     method,
                     request.clone(),
-                    self.options.message_bytes + wire::SLACK,
+                    self.options.message_bytes + wire::PAYLOAD_OVERHEAD,
                 )
                 .await
             {
                 Ok(UnaryAnswer { result, is_due }) => {
-                    self.heard(&connection, is_due);
+                    self.note_renewal_due(&connection, is_due);
                     return result;
                 }
                 Err(lost) => {
-                    self.forget(&connection).await;
+                    self.forget_connection(&connection).await;
                     match lost {
                         ConnectionLoss::Unsent(_) if !repeated => repeated = true,
                         ConnectionLoss::Unsent(error) | ConnectionLoss::Sent(error) => {
@@ -231,9 +233,9 @@ impl Channel {
 
     /// Notes the server's word on renewing, unless it speaks of a certificate that has been renewed
     /// since.
-    fn heard(&self, connection: &ClientConnection, is_due: bool) {
+    fn note_renewal_due(&self, connection: &ClientConnection, is_due: bool) {
         let mut own = self.own.lock();
-        if connection.expires() == own.identity.expires() {
+        if connection.certificate_end() == own.identity.expires() {
             own.is_due = Some(is_due);
         }
     }
@@ -256,7 +258,7 @@ impl Channel {
         }
         let (config, expires) = {
             let own = self.own.lock();
-            (own.identity.tls(), own.identity.expires())
+            (own.identity.tls_config(), own.identity.expires())
         };
         let config = config.map_err(|e| {
             NetError::Certificate(format!("this machine's identity is of no use: {e}"))
@@ -277,7 +279,7 @@ impl Channel {
     }
 
     /// Keeps further calls from using `connection`.
-    async fn forget(&self, connection: &Arc<ClientConnection>) {
+    async fn forget_connection(&self, connection: &Arc<ClientConnection>) {
         let mut slot = self.slot.lock().await;
         if slot
             .current
@@ -288,7 +290,7 @@ impl Channel {
         }
     }
 
-    fn unreachable(&self, why: String) -> NetError {
+    fn unreachable_error(&self, why: String) -> NetError {
         NetError::Unreachable {
             address: self.address.clone(),
             why,
@@ -297,7 +299,7 @@ impl Channel {
 }
 
 /// Sleeps, unless for nothing.
-async fn wait(delay: Duration) {
+async fn add_delay(delay: Duration) {
     if !delay.is_zero() {
         sleep(delay).await;
     }
@@ -320,8 +322,8 @@ pub fn enrol(
 ) -> Result<ClientIdentity, NetError> {
     let key = NewKey::generate()?;
     let config =
-        tls::client(*fingerprint, None).map_err(|e| NetError::Certificate(e.to_string()))?;
-    let public_key = Bytes::copy_from_slice(key.public());
+        tls::client_config(*fingerprint, None).map_err(|e| NetError::Certificate(e.to_string()))?;
+    let public_key = Bytes::copy_from_slice(key.public_bytes());
     let request = EnrolRequest {
         token: token.to_owned(),
         device: device.to_owned(),
@@ -332,7 +334,7 @@ pub fn enrol(
         let connection =
             ClientConnection::connect(address, config, Timestamp::default(), &options).await?;
         let answer = connection
-            .unary(wire::ENROL, request, options.message_bytes)
+            .call_unary(wire::ENROL, request, options.message_bytes)
             .await;
         let answer: UnaryAnswer<CertifiedKey> = answer
             .map_err(|(ConnectionLoss::Unsent(error) | ConnectionLoss::Sent(error))| error)?;
@@ -346,5 +348,5 @@ pub fn enrol(
             why,
         })
     })?;
-    key.certified(*fingerprint, &answer)
+    key.identity_from(*fingerprint, &answer)
 }

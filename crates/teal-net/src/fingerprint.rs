@@ -16,7 +16,7 @@ pub struct NotAFingerprint;
 
 impl Fingerprint {
     /// That of a certificate in DER.
-    pub(crate) fn of(certificate: &[u8]) -> Self {
+    pub(crate) fn of_certificate(certificate: &[u8]) -> Self {
         let mut out = [0; 32];
         out.copy_from_slice(digest::digest(&digest::SHA256, certificate).as_ref());
         Self(out)
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_survives_being_read_out_and_typed() {
-        let print = Fingerprint::of(b"abc");
+        let print = Fingerprint::of_certificate(b"abc");
         let text = print.to_string();
         assert_eq!(
             text,
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_no_fingerprint_is_refused() {
-        let text = Fingerprint::of(b"abc").to_string();
+        let text = Fingerprint::of_certificate(b"abc").to_string();
         for wrong in [
             "",
             "sha256:",

@@ -2,15 +2,15 @@
 
 use crate::error::{IdentityError, NetError};
 use crate::fingerprint::Fingerprint;
-use crate::keep::{IdentityFile, unfit};
+use crate::identity_file::{IdentityFile, damaged_file};
 use crate::peer::CertifiedPeer;
 use crate::tls;
-use crate::validity::{CertificateAge, CertificateValidity, seconds};
+use crate::validity::{CertificateAge, CertificateValidity, whole_seconds};
 use crate::wire::CertifiedKey;
 use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
-use teal_env::Existing;
+use teal_env::ExistingFile;
 use teal_types::Timestamp;
 
 const FILE: &str = "client.pem";
@@ -80,7 +80,7 @@ impl ClientIdentity {
             key: self.key.clone_key(),
             certificate: self.certificate.clone(),
         };
-        kept.write(&dir.join(FILE), TITLE, Existing::Replaced)
+        kept.write(&dir.join(FILE), TITLE, ExistingFile::Replace)
     }
 
     /// Loads the identity kept in `dir`.
@@ -92,21 +92,21 @@ impl ClientIdentity {
         let path = &dir.join(FILE);
         let kept = IdentityFile::read(path, &FIELDS)?;
         let identity = Self {
-            fingerprint: kept.parse(path, "server")?,
+            fingerprint: kept.parse_field(path, "server")?,
             peer: CertifiedPeer {
-                volume: kept.parse(path, "volume")?,
-                replica: kept.parse(path, "replica")?,
+                volume: kept.parse_field(path, "volume")?,
+                replica: kept.parse_field(path, "replica")?,
             },
             validity: CertificateValidity {
-                issued: kept.parse(path, "issued")?,
-                expires: kept.parse(path, "expires")?,
+                issued: kept.parse_field(path, "issued")?,
+                expires: kept.parse_field(path, "expires")?,
             },
             key: kept.key,
             certificate: kept.certificate,
         };
         identity
-            .tls()
-            .map_err(|e| unfit(path.clone())(e.to_string()))?;
+            .tls_config()
+            .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
         Ok(identity)
     }
 
@@ -116,7 +116,7 @@ impl ClientIdentity {
     }
 
     /// The server that gave the certificate.
-    pub fn server(&self) -> Fingerprint {
+    pub fn server_fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
@@ -127,12 +127,12 @@ impl ClientIdentity {
 
     /// Whether, by a clock that shows `now`, it is time to renew the certificate.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.validity.standing(seconds(now)) != CertificateAge::Good
+        self.validity.age_at(whole_seconds(now)) != CertificateAge::Good
     }
 
     /// The client's side of TLS.
-    pub(crate) fn tls(&self) -> Result<rustls::ClientConfig, rustls::Error> {
-        tls::client(
+    pub(crate) fn tls_config(&self) -> Result<rustls::ClientConfig, rustls::Error> {
+        tls::client_config(
             self.fingerprint,
             Some((self.certificate.clone(), self.key.clone_key().into())),
         )
@@ -150,12 +150,12 @@ impl NewKey {
     }
 
     /// The 32 bytes that a server signs.
-    pub(crate) fn public(&self) -> &[u8] {
+    pub(crate) fn public_bytes(&self) -> &[u8] {
         self.0.public_key_raw()
     }
 
     /// The identity that results from a server's answer.
-    pub(crate) fn certified(
+    pub(crate) fn identity_from(
         &self,
         fingerprint: Fingerprint,
         answer: &CertifiedKey,
@@ -175,7 +175,7 @@ impl NewKey {
         };
         // The certificate must belong to the key; that it leads to the server's authority shows at
         // its first use.
-        let fits = identity.tls();
+        let fits = identity.tls_config();
         fits.map_err(|e| {
             NetError::Protocol(format!(
                 "the server answers with a certificate of no use: {e}"

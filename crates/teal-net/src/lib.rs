@@ -27,7 +27,7 @@ mod channel;
 mod error;
 mod fingerprint;
 mod identity;
-mod keep;
+mod identity_file;
 mod limits;
 mod peer;
 mod server;
@@ -42,7 +42,7 @@ pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use identity::ClientIdentity;
 pub use limits::TransportLimits;
 pub use peer::CertifiedPeer;
-pub use server::{Listening, Service, serve};
+pub use server::{ListeningServer, PeerService, serve};
 pub use validity::{GRACE, LIFETIME};
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 mod answer;
 mod connection;
 mod places;
-mod seats;
+mod quotas;
 mod shared;
 
 use crate::authority::ServerIdentity;
@@ -18,9 +18,9 @@ use crate::error::NetError;
 use crate::limits::{TokenBucket, TransportLimits};
 use parking_lot::Mutex;
 use places::StrangerPlaces;
-use seats::ConnectionQuotas;
-pub use shared::Service;
-use shared::{ServerShared, ServingCourse};
+use quotas::ConnectionQuotas;
+pub use shared::PeerService;
+use shared::{ServerOrder, ServerShared};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,10 +35,10 @@ use tokio_rustls::TlsAcceptor;
 /// A server that listens. Dropping it ends it at once; [`Listening::stop`] lets requests in
 /// progress finish.
 #[derive(Debug)]
-pub struct Listening {
+pub struct ListeningServer {
     address: SocketAddr,
     runtime: Handle,
-    course: watch::Sender<ServingCourse>,
+    orders: watch::Sender<ServerOrder>,
     /// Ends with `true` if everything ended by itself.
     accepting: JoinHandle<bool>,
 }
@@ -54,13 +54,13 @@ pub fn serve(
     identity: ServerIdentity,
     limits: TransportLimits,
     clock: Arc<dyn Clock>,
-    service: Arc<dyn Service>,
-) -> Result<Listening, NetError> {
+    service: Arc<dyn PeerService>,
+) -> Result<ListeningServer, NetError> {
     let unusable = |why: io::Error| NetError::Protocol(format!("cannot listen: {why}"));
     let address = listener.local_addr().map_err(unusable)?;
     listener.set_nonblocking(true).map_err(unusable)?;
     let tls = identity
-        .tls()
+        .tls_config()
         .map_err(|e| NetError::Certificate(format!("the server's identity is of no use: {e}")))?;
     let listener = {
         let _inside = runtime.enter();
@@ -68,7 +68,7 @@ pub fn serve(
     };
     let shared = Arc::new(ServerShared {
         tls: TlsAcceptor::from(Arc::new(tls)),
-        seats: ConnectionQuotas::new(&limits),
+        quotas: ConnectionQuotas::new(&limits),
         handshakes: StrangerPlaces::new(limits.handshakes),
         strangers: StrangerPlaces::new(limits.strangers),
         requests: Arc::new(Semaphore::new(limits.requests.max(1))),
@@ -78,17 +78,17 @@ pub fn serve(
         clock,
         service,
     });
-    let (course, orders) = watch::channel(ServingCourse::Serve);
-    let accepting = runtime.spawn(accept(shared, listener, orders));
-    Ok(Listening {
+    let (course, orders) = watch::channel(ServerOrder::Serve);
+    let accepting = runtime.spawn(accept_connections(shared, listener, orders));
+    Ok(ListeningServer {
         address,
         runtime: runtime.clone(),
-        course,
+        orders: course,
         accepting,
     })
 }
 
-impl Listening {
+impl ListeningServer {
     /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -98,36 +98,36 @@ impl Listening {
     /// is cut off, though its [`Service::call`] goes on until it returns. Returns whether nothing
     /// was cut off.
     pub fn stop(mut self, within: Duration) -> bool {
-        self.course.send_replace(ServingCourse::Stop(within));
+        self.orders.send_replace(ServerOrder::Stop(within));
         let runtime = self.runtime.clone();
         runtime.block_on(&mut self.accepting).unwrap_or(false)
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListeningServer {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
 /// Accepts connections until told to stop, then returns whether all of them ended in time.
-async fn accept(
+async fn accept_connections(
     shared: Arc<ServerShared>,
     listener: TcpListener,
-    mut orders: watch::Receiver<ServingCourse>,
+    mut orders: watch::Receiver<ServerOrder>,
 ) -> bool {
     let mut connections = JoinSet::new();
     let within = loop {
         tokio::select! {
             _ = orders.changed() => match *orders.borrow_and_update() {
-                ServingCourse::Stop(within) => break within,
-                ServingCourse::Serve => {}
+                ServerOrder::Stop(within) => break within,
+                ServerOrder::Serve => {}
             },
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((tcp, _)) => {
-                    let place = shared.handshakes.take();
-                    connections.spawn(connection::serve(shared.clone(), tcp, place, orders.clone()));
+                    let place = shared.handshakes.take_place();
+                    connections.spawn(connection::serve_connection(shared.clone(), tcp, place, orders.clone()));
                 }
                 Err(error) => {
                     // Out of file descriptors, most likely: those in use come back.

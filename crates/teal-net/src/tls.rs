@@ -28,13 +28,13 @@ pub(crate) const SERVER_NAME: &str = "teal";
 /// The only protocol spoken over TLS.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-fn crypto() -> Arc<CryptoProvider> {
+fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(provider::default_provider())
 }
 
 /// Verifies that `authority` signed `certificate` for `usage`, and finds its dates, without regard
 /// to any clock.
-pub(crate) fn verify(
+pub(crate) fn verify_signed_by(
     certificate: &CertificateDer<'_>,
     authority: &CertificateDer<'_>,
     usage: KeyUsage,
@@ -62,7 +62,7 @@ pub(crate) fn verify(
     Ok(CertificateValidity { issued, expires })
 }
 
-fn refused(error: &webpki::Error) -> Error {
+fn certificate_error(error: &webpki::Error) -> Error {
     log::debug!("a certificate is refused: {error}");
     match error {
         webpki::Error::BadDer | webpki::Error::BadDerTime => CertificateError::BadEncoding.into(),
@@ -91,7 +91,8 @@ impl ClientCertVerifier for OwnClients {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        verify(end_entity, &self.authority, KeyUsage::client_auth()).map_err(|e| refused(&e))?;
+        verify_signed_by(end_entity, &self.authority, KeyUsage::client_auth())
+            .map_err(|e| certificate_error(&e))?;
         Ok(ClientCertVerified::assertion())
     }
     fn verify_tls12_signature(
@@ -138,9 +139,10 @@ impl ServerCertVerifier for OneServer {
     ) -> Result<ServerCertVerified, Error> {
         let authority = intermediates
             .iter()
-            .find(|sent| Fingerprint::of(sent) == self.fingerprint);
+            .find(|sent| Fingerprint::of_certificate(sent) == self.fingerprint);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;
-        verify(end_entity, authority, KeyUsage::server_auth()).map_err(|e| refused(&e))?;
+        verify_signed_by(end_entity, authority, KeyUsage::server_auth())
+            .map_err(|e| certificate_error(&e))?;
         let named = EndEntityCert::try_from(end_entity)
             .and_then(|c| c.verify_is_valid_for_subject_name(server_name));
         named.map_err(|_| CertificateError::NotValidForName)?;
@@ -173,16 +175,16 @@ impl ServerCertVerifier for OneServer {
 }
 
 /// The server's side of TLS: `certificate` with `key`, signed by `authority`.
-pub(crate) fn server(
+pub(crate) fn server_config(
     authority: &CertificateDer<'static>,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, Error> {
     let clients = OwnClients {
         authority: authority.clone(),
-        crypto: crypto(),
+        crypto: crypto_provider(),
     };
-    let mut config = ServerConfig::builder_with_provider(crypto())
+    let mut config = ServerConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(clients))
         .with_single_cert(vec![certificate, authority.clone()], key)?;
@@ -193,16 +195,16 @@ pub(crate) fn server(
 
 /// The client's side of TLS, towards the server of `fingerprint`; without a certificate it can only
 /// enrol.
-pub(crate) fn client(
+pub(crate) fn client_config(
     fingerprint: Fingerprint,
     own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
 ) -> Result<ClientConfig, Error> {
-    let builder = ClientConfig::builder_with_provider(crypto())
+    let builder = ClientConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(OneServer {
             fingerprint,
-            crypto: crypto(),
+            crypto: crypto_provider(),
         }));
     let mut config = match own {
         Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key)?,

@@ -17,7 +17,7 @@ pub(crate) const RENEW_HEADER: &str = "teal-renew";
 /// See [`RENEW_HEADER`].
 pub(crate) const RENEW_DUE: &str = "due";
 /// What the protobuf encoding of a [`Payload`] adds at most to its bytes.
-pub(crate) const SLACK: usize = 16;
+pub(crate) const PAYLOAD_OVERHEAD: usize = 16;
 
 /// The request of `Enrol`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -138,6 +138,6 @@ mod tests {
         let payload = Payload {
             bytes: vec![0; 1 << 28].into(),
         };
-        assert!(payload.encoded_len() <= (1 << 28) + SLACK);
+        assert!(payload.encoded_len() <= (1 << 28) + PAYLOAD_OVERHEAD);
     }
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use teal_env::SystemClock;
-use teal_net::{CertifiedPeer, Channel, ChannelOptions, ServerIdentity, Service, TransportLimits};
+use teal_net::{
+    CertifiedPeer, Channel, ChannelOptions, PeerService, ServerIdentity, TransportLimits,
+};
 
 const LONG: Duration = Duration::from_secs(60);
 const GIB: u32 = 1 << 30;
@@ -21,14 +23,14 @@ const PEER: CertifiedPeer = CertifiedPeer {
 
 struct Echo;
 
-impl Service for Echo {
+impl PeerService for Echo {
     fn call(&self, _: CertifiedPeer, request: &[u8]) -> Vec<u8> {
         request.to_vec()
     }
     fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(PEER)
     }
-    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
+    fn check_peer(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }

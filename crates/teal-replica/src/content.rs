@@ -14,7 +14,7 @@ use super::{Replica, SyncError, unexpected};
 use serde_bytes::ByteBuf;
 use std::collections::HashSet;
 use std::io::{self, Read};
-use teal_chunk::{ChunkStream, Sizes};
+use teal_chunk::{ChunkSizes, ChunkStream};
 use teal_log::{Store, StoreError};
 use teal_proto::{Reply, Request};
 use teal_types::ranges::Ranges;
@@ -217,7 +217,7 @@ impl<'a> Sending<'a> {
                 end: to,
                 failed: None,
             },
-            Sizes::DEFAULT,
+            ChunkSizes::DEFAULT,
         );
         while let Some(chunk) = chunks.next() {
             let Ok(chunk) = chunk else {
@@ -237,7 +237,7 @@ impl<'a> Sending<'a> {
     }
 
     fn add(&mut self, chunk: Vec<u8>) -> Result<ChunkId, SyncError> {
-        let id = self.replica.domain()?.name(&chunk);
+        let id = self.replica.domain()?.name_content(&chunk);
         if self.known.insert(id) {
             if self.bytes + chunk.len() > HELD || self.held.len() >= HELD_CHUNKS {
                 self.send()?;

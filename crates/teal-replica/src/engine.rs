@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use teal_chunk::{Domain, DomainId};
+use teal_chunk::{DedupDomain, DomainId};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::Clock;
 use teal_log::{Cost, Op, Store, StoreError};
@@ -55,7 +55,7 @@ pub struct Replica {
     recency: recency::Recency,
     drives: drives::Drives,
     pinning: pins::Pinning,
-    domain: OnceLock<Domain>,
+    domain: OnceLock<DedupDomain>,
     counters: Counters,
 }
 
@@ -313,7 +313,7 @@ impl Replica {
     }
 
     /// The key that chunks of this volume are named with; known once the server has said welcome.
-    pub(crate) fn domain(&self) -> Result<&Domain, UpstreamError> {
+    pub(crate) fn domain(&self) -> Result<&DedupDomain, UpstreamError> {
         self.domain
             .get()
             .ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
@@ -324,15 +324,17 @@ impl Replica {
     pub(crate) fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
         let key = self.identity().key;
         match self.domain() {
-            Ok(domain) => Ok(*domain.name(said).get()),
+            Ok(domain) => Ok(*domain.name_content(said).get()),
             Err(e) if key == [0; 32] => Err(e),
-            Err(_) => Ok(*Domain::new(DomainId::new([0; 16]), key).name(said).get()),
+            Err(_) => Ok(*DedupDomain::new(DomainId::new([0; 16]), key)
+                .name_content(said)
+                .get()),
         }
     }
 
     pub(crate) fn set_domain(&self, key: [u8; 32]) {
         self.domain
-            .get_or_init(|| Domain::new(DomainId::new([0; 16]), key));
+            .get_or_init(|| DedupDomain::new(DomainId::new([0; 16]), key));
     }
 
     /// Asks the server and keeps in mind whether it could be reached.

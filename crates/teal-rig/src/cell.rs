@@ -8,38 +8,40 @@
 //!    when the file system has been unmounted.
 
 mod figures;
-mod here;
+mod on_host;
 
 pub use figures::WorkloadFigures;
-pub use here::{DeviceFigures, run_here};
+pub use on_host::{DeviceFigures, run_here};
 
 use crate::ageing;
 use crate::memory_limit::MemoryLimit;
 use crate::sources::ScriptSources;
-use crate::testbed::{Mounted, Testbed};
+use crate::testbed::{Testbed, TestbedMount};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use teal_env::SystemClock;
-use teal_study::matrix::{Cache, System};
-use teal_study::workload::{Listener, Options, Outcome, RunError, execute, plan};
+use teal_study::matrix::{CacheState, FileSystemSetup};
+use teal_study::workload::{
+    RunError, RunListener, RunOutcome, WorkloadOptions, execute_plan, plan_script,
+};
 
 /// What is to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellTask {
     /// The file system and its options.
-    pub system: System,
+    pub system: FileSystemSetup,
     /// The device's scheduler.
     pub scheduler: String,
     /// What is in memory when the workload begins.
-    pub cache: Cache,
+    pub cache: CacheState,
     /// Percent of the device's files that ageing leaves; `None`: the file system is fresh.
     pub aged: Option<u64>,
     /// Bytes of memory that the run may hold, what its threads hold included.
     pub memory: Option<u64>,
     /// How the workload runs, with the directory as it is called where it runs.
-    pub options: Options,
+    pub options: WorkloadOptions,
     /// The workload.
     pub script: ScriptSources,
 }
@@ -47,68 +49,70 @@ pub struct CellTask {
 /// What counts requests and joules of a run. Each method is called once, in this order.
 pub(crate) trait CellCounter: Send {
     /// Counts from now on.
-    fn begin(&mut self, testbed: &Testbed) -> Result<()>;
+    fn begin_count(&mut self, testbed: &Testbed) -> Result<()>;
     /// The last operation has been done.
-    fn ran(&mut self, testbed: &Testbed) -> Result<()>;
+    fn end_operations(&mut self, testbed: &Testbed) -> Result<()>;
     /// Nothing is left to be written.
-    fn drained(&mut self, testbed: &Testbed) -> Result<()>;
+    fn end_drain(&mut self, testbed: &Testbed) -> Result<()>;
 }
 
 /// What happens between making the files and the workload.
 struct ColdStart<'a, C> {
     task: &'a CellTask,
     testbed: &'a Testbed,
-    mounted: Mutex<Option<Mounted>>,
+    mounted: Mutex<Option<TestbedMount>>,
     limit: Mutex<Option<MemoryLimit>>,
     counter: Mutex<&'a mut C>,
     ended: &'a AtomicBool,
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<C: CellCounter> ColdStart<'_, C> {
     /// Leaves nothing in memory, if that is wanted; from the end of this on everything is counted.
-    fn begin(&self) -> Result<()> {
+    fn start_cold(&self) -> Result<()> {
         let task = self.task;
-        let mut mounted = locked(&self.mounted);
-        if task.cache == Cache::Warm {
+        let mut mounted = lock_ignoring_poison(&self.mounted);
+        if task.cache == CacheState::Warm {
             // Nothing of making the files is left to be written.
             rustix::fs::sync();
         } else {
             if let Some(mounted) = mounted.take() {
-                mounted.end()?;
+                mounted.finish()?;
             }
             let again = self
                 .testbed
                 .mount(&task.system, &task.options.dir, task.cache)?;
             *mounted = Some(again);
         }
-        locked(&self.counter).begin(self.testbed)?;
-        *locked(&self.limit) = task.memory.map(MemoryLimit::enter).transpose()?;
+        lock_ignoring_poison(&self.counter).begin_count(self.testbed)?;
+        *lock_ignoring_poison(&self.limit) =
+            task.memory.map(MemoryLimit::enter_group).transpose()?;
         Ok(())
     }
 }
 
-impl<C: CellCounter> Listener for ColdStart<'_, C> {
-    fn made(&self) -> Result<(), RunError> {
-        self.begin().map_err(|e| RunError::Failed(format!("{e:#}")))
+impl<C: CellCounter> RunListener for ColdStart<'_, C> {
+    fn files_made(&self) -> Result<(), RunError> {
+        self.start_cold()
+            .map_err(|e| RunError::Failed(format!("{e:#}")))
     }
 
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         log::debug!("{line}");
     }
 
-    fn progress(&self, _: &Outcome) {}
+    fn report_progress(&self, _: &RunOutcome) {}
 
-    fn interrupted(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 }
 
 /// Runs a cell on a device that has all `schedulers`; returns `None` if that was interrupted.
-pub(crate) fn perform<C: CellCounter>(
+pub(crate) fn run_on_testbed<C: CellCounter>(
     task: &CellTask,
     testbed: &Testbed,
     schedulers: &[String],
@@ -116,14 +120,14 @@ pub(crate) fn perform<C: CellCounter>(
     ended: &AtomicBool,
 ) -> Result<Option<WorkloadFigures>> {
     let (system, dir) = (&task.system, &task.options.dir);
-    testbed.schedule(&task.scheduler, schedulers)?;
-    testbed.make(system)?;
+    testbed.set_scheduler(&task.scheduler, schedulers)?;
+    testbed.make_filesystem(system)?;
     let seed = task.options.seed;
-    if !ageing::age(task.aged, seed, testbed, system, dir, ended)? {
+    if !ageing::age_filesystem(task.aged, seed, testbed, system, dir, ended)? {
         return Ok(None);
     }
-    let mounted = testbed.mount(system, dir, Cache::Cold)?;
-    let plan = plan(&task.script.script()?, task.options.clone())?;
+    let mounted = testbed.mount(system, dir, CacheState::Cold)?;
+    let plan = plan_script(&task.script.parse_script()?, task.options.clone())?;
     let start = ColdStart {
         task,
         testbed,
@@ -132,18 +136,18 @@ pub(crate) fn perform<C: CellCounter>(
         counter: Mutex::new(counter),
         ended,
     };
-    let outcome = execute(&plan, &SystemClock, &start);
+    let outcome = execute_plan(&plan, &SystemClock, &start);
     // The limit was for the workload; what follows is the laboratory's own work.
-    drop(locked(&start.limit).take());
+    drop(lock_ignoring_poison(&start.limit).take());
     let outcome = outcome?.context("the script of this workload runs nothing")?;
-    locked(&start.counter).ran(testbed)?;
-    let mounted = locked(&start.mounted).take();
-    mounted.context("nothing is mounted")?.end()?;
-    locked(&start.counter).drained(testbed)?;
-    if start.interrupted() {
+    lock_ignoring_poison(&start.counter).end_operations(testbed)?;
+    let mounted = lock_ignoring_poison(&start.mounted).take();
+    mounted.context("nothing is mounted")?.finish()?;
+    lock_ignoring_poison(&start.counter).end_drain(testbed)?;
+    if start.is_interrupted() {
         return Ok(None);
     }
-    Ok(Some(WorkloadFigures::of(&outcome)))
+    Ok(Some(WorkloadFigures::from_outcome(&outcome)))
 }
 
 /// Returns how many processes wanted to run in the last minute.

@@ -9,7 +9,7 @@ use teal_command::program;
 ///
 /// # Errors
 /// It cannot be started, or it fails; then with what it said on standard error.
-pub fn run(program: &Path, args: &[&str]) -> Result<String> {
+pub fn run_program(program: &Path, args: &[&str]) -> Result<String> {
     let said = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
@@ -36,20 +36,20 @@ pub fn run(program: &Path, args: &[&str]) -> Result<String> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn this(args: &[&str]) -> Result<String> {
-    run(&program::this()?, args)
+pub fn run_self(args: &[&str]) -> Result<String> {
+    run_program(&program::current_program()?, args)
 }
 
 /// Runs the program teal of this version.
 ///
 /// # Errors
 /// There is none of this version, or as [`run`].
-pub fn teal(args: &[&str]) -> Result<String> {
-    run(&program::teal()?, args)
+pub fn run_teal(args: &[&str]) -> Result<String> {
+    run_program(&program::teal_program()?, args)
 }
 
 /// Returns where a program of the system is, in `PATH` or where only root has it in `PATH`.
-pub fn found(program: &str) -> Option<PathBuf> {
+pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)

@@ -9,12 +9,12 @@ mod nbd;
 mod report;
 mod start;
 
-pub(crate) use backing::Backing;
+pub(crate) use backing::DiskBacking;
 pub use model::{DiskModel, WriteCache};
 pub use nbd::serve_nbd;
 pub(crate) use report::TimeUse;
 pub use report::{DiskReport, RequestSums};
-pub use start::{DiskStart, start};
+pub use start::{DiskStart, start_disk};
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -38,7 +38,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// That is no name for a disk.
-pub fn place(name: &str) -> Result<PathBuf> {
+pub fn mount_point(name: &str) -> Result<PathBuf> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty()
         || name.len() > NAME_MAX
@@ -53,7 +53,7 @@ pub fn place(name: &str) -> Result<PathBuf> {
 }
 
 /// Says that there is no disk of that name.
-pub fn unknown(name: &str) -> String {
+pub fn no_such_disk(name: &str) -> String {
     format!("there is no disk {name}; `teal lab disk ls` lists those that are there")
 }
 
@@ -61,13 +61,13 @@ pub fn unknown(name: &str) -> String {
 ///
 /// # Errors
 /// There is no such disk.
-pub fn tell(name: &str, what: &str) -> Result<rustix::io::Result<()>> {
-    let control = place(name)?.join("control");
+pub fn send_command(name: &str, what: &str) -> Result<rustix::io::Result<()>> {
+    let control = mount_point(name)?.join("control");
     // Nothing is made or cut off: the file is there or the disk is not.
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(&control)
-        .map_err(|_| anyhow::anyhow!(unknown(name)))?;
+        .map_err(|_| anyhow::anyhow!(no_such_disk(name)))?;
     Ok(rustix::io::write(&file, what.as_bytes()).map(drop))
 }
 
@@ -75,13 +75,13 @@ pub fn tell(name: &str, what: &str) -> Result<rustix::io::Result<()>> {
 ///
 /// # Errors
 /// There is no such disk, or its device is in use.
-pub fn stop(name: &str) -> Result<()> {
-    let dir = place(name)?;
+pub fn stop_disk(name: &str) -> Result<()> {
+    let dir = mount_point(name)?;
     if !dir.exists() && !teal_fuse::is_dead(&dir) {
-        bail!("{}", unknown(name));
+        bail!("{}", no_such_disk(name));
     }
     let Ok(report) = DiskReport::read(&dir) else {
-        leftovers::clear(&dir)?;
+        leftovers::clear_leftovers(&dir)?;
         say!("the process of disk {name} was gone; what it left is cleared away");
         return Ok(());
     };
@@ -90,16 +90,16 @@ pub fn stop(name: &str) -> Result<()> {
     let daemon = rustix::process::pidfd_open(pid, PidfdFlags::empty())
         .context("watching the disk's process")?;
     let clock = SystemClock;
-    let until = clock.monotonic() + CLOSING;
+    let until = clock.monotonic_time() + CLOSING;
     loop {
-        match tell(name, "stop")? {
+        match send_command(name, "stop")? {
             Err(Errno::BUSY)
                 if !leftovers::mounted_from(&report.device)?.is_empty()
-                    || clock.monotonic() > until =>
+                    || clock.monotonic_time() > until =>
             {
                 bail!("the device of disk {name} is in use; unmount what is on it first");
             }
-            Err(Errno::BUSY) => clock.wait_until(clock.monotonic() + CLOSING / 100),
+            Err(Errno::BUSY) => clock.wait_until(clock.monotonic_time() + CLOSING / 100),
             told => break told.with_context(|| format!("disk {name}: stop"))?,
         }
     }

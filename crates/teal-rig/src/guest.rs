@@ -25,8 +25,8 @@ mod job;
 mod launch;
 mod runs;
 
-pub use host::host;
-pub use inside::inside;
-pub use job::{DIR, GuestFeatures, GuestJob, GuestOutcome, GuestTask};
-pub use launch::{check, place, run};
+pub use host::run_host;
+pub use inside::run_inside;
+pub use job::{GuestFeatures, GuestJob, GuestOutcome, GuestTask, MOUNT_DIR};
+pub use launch::{check_guest, kernel_place, run_guest};
 pub use runs::{run_cell, run_phases};

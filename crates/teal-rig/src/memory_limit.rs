@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use teal_command::size::human;
+use teal_command::size::human_size;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
 /// How long a group may linger when all have left it, and how often it is tried.
@@ -38,16 +38,16 @@ pub struct MemoryLimit {
 
 impl MemoryLimit {
     /// Enters a group that may hold so many bytes.
-    pub fn enter(bytes: u64) -> Result<Self> {
+    pub fn enter_group(bytes: u64) -> Result<Self> {
         let MemoryController {
             home,
             parent,
             limit,
-        } = controller()?;
+        } = find_controller()?;
         // Each has its own name: one that lingers must not be in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let group = parent.join(ownership::group(
-            ownership::token(),
+        let group = parent.join(ownership::group_name(
+            ownership::process_token(),
             &MADE.fetch_add(1, Ordering::Relaxed).to_string(),
         ));
         let refused = || format!("a control group for runs.memory: {}", group.display());
@@ -56,23 +56,23 @@ impl MemoryLimit {
         let limited = Self { group, home };
         let wanted = limited.group.join(limit);
         fs::write(&wanted, bytes.to_string()).with_context(|| wanted.display().to_string())?;
-        join(&limited.group)?;
+        join_group(&limited.group)?;
         Ok(limited)
     }
 }
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        let deadline = SystemClock.monotonic() + PATIENCE;
-        let left = join(&self.home).and_then(|()| {
+        let deadline = SystemClock.monotonic_time() + PATIENCE;
+        let left = join_group(&self.home).and_then(|()| {
             loop {
                 match fs::remove_dir(&self.group) {
                     // A thread or a program that ends in it has not ended yet.
                     Err(error)
                         if error.kind() == ErrorKind::ResourceBusy
-                            && SystemClock.monotonic() < deadline =>
+                            && SystemClock.monotonic_time() < deadline =>
                     {
-                        SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                        SystemClock.wait_until(SystemClock.monotonic_time() + PAUSE);
                     }
                     done => return Ok(done?),
                 }
@@ -84,34 +84,34 @@ impl Drop for MemoryLimit {
     }
 }
 
-fn join(group: &Path) -> Result<()> {
+fn join_group(group: &Path) -> Result<()> {
     let procs = group.join("cgroup.procs");
     fs::write(&procs, std::process::id().to_string()).with_context(|| procs.display().to_string())
 }
 
 /// Returns where groups are made, if they can be.
-pub fn groups() -> Option<PathBuf> {
-    controller().ok().map(|found| found.parent)
+pub fn groups_dir() -> Option<PathBuf> {
+    find_controller().ok().map(|found| found.parent)
 }
 
 /// Checks whether memory can be limited here, to less than there is.
-pub fn check(bytes: u64) -> Result<()> {
+pub fn check_limit(bytes: u64) -> Result<()> {
     let machine = rustix::system::sysinfo();
     let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
     if bytes > all {
         bail!(
             "runs.memory: {} is no limit, this machine has {}; say less, or leave it out",
-            human(bytes),
-            human(all)
+            human_size(bytes),
+            human_size(all)
         );
     }
-    controller().map(drop)
+    find_controller().map(drop)
 }
 
-fn controller() -> Result<MemoryController> {
+fn find_controller() -> Result<MemoryController> {
     let mine = fs::read_to_string("/proc/self/cgroup").context("/proc/self/cgroup")?;
     let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
-    let Some(found) = choose(&mine, &mounts) else {
+    let Some(found) = choose_controller(&mine, &mounts) else {
         bail!(
             "runs.memory: this kernel lends no memory controller (neither cgroup version 2 nor version 1); leave it out"
         );
@@ -130,7 +130,7 @@ fn controller() -> Result<MemoryController> {
 }
 
 /// The controller by what the kernel says of this process and of what is mounted.
-fn choose(mine: &str, mounts: &str) -> Option<MemoryController> {
+fn choose_controller(mine: &str, mounts: &str) -> Option<MemoryController> {
     let groups: Vec<(&str, &str)> = mine
         .lines()
         .filter_map(|line| line.split_once(':')?.1.split_once(':'))
@@ -186,7 +186,7 @@ mod tests {
     fn the_memory_controller_is_found_in_both_versions() {
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
             cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let one = choose("8:pids:/\n4:memory:/a/b\n0::/\n", mounts).unwrap();
+        let one = choose_controller("8:pids:/\n4:memory:/a/b\n0::/\n", mounts).unwrap();
         assert_eq!(
             (one.home.as_path(), one.limit),
             (
@@ -195,7 +195,7 @@ mod tests {
             )
         );
         assert_eq!(one.parent, one.home);
-        let two = choose(
+        let two = choose_controller(
             "0::/user.slice/s.scope\n",
             "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
         )
@@ -204,8 +204,10 @@ mod tests {
             (two.parent.as_path(), two.limit),
             (Path::new("/sys/fs/cgroup/user.slice"), "memory.max")
         );
-        let root = choose("0::/\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        let root = choose_controller("0::/\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
         assert_eq!(root.parent, root.home);
-        assert!(choose("0::/\n", "").is_none() && choose("", mounts).is_none());
+        assert!(
+            choose_controller("0::/\n", "").is_none() && choose_controller("", mounts).is_none()
+        );
     }
 }

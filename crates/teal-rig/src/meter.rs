@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_study::matrix::{Gauge, Metering, Power};
+use teal_study::matrix::{MeterKind, MeterSettings, PowerReadings};
 
 /// Where the kernel has the counters of RAPL.
 const POWERCAP: &str = "/sys/class/powercap";
@@ -23,7 +23,7 @@ type Readings = Vec<(f64, f64)>;
 
 /// Where a reading comes from.
 #[derive(Debug, Clone)]
-enum Source {
+enum MeterSource {
     /// A counter of microjoules, and joules after which it begins anew.
     Counter(PathBuf, f64),
     /// Microwatts.
@@ -34,24 +34,26 @@ enum Source {
 
 /// A meter that is there.
 #[derive(Debug, Clone)]
-pub struct Meter {
-    sources: Vec<Source>,
+pub struct PowerMeter {
+    sources: Vec<MeterSource>,
     every: Duration,
 }
 
-impl Meter {
+impl PowerMeter {
     /// Opens the meter of a matrix and reads it once.
     ///
     /// # Errors
     /// It is not there or cannot be read.
-    pub fn open(of: &Metering) -> Result<Self> {
+    pub fn open(of: &MeterSettings) -> Result<Self> {
         let sources = match of.kind {
-            Gauge::Rapl => rapl(of.path.as_deref())?,
-            Gauge::Hwmon => vec![hwmon(Path::new(of.path.as_deref().unwrap_or_default()))?],
-            Gauge::Command => vec![Source::Program(of.command.clone())],
+            MeterKind::Rapl => open_rapl(of.path.as_deref())?,
+            MeterKind::Hwmon => vec![open_hwmon(Path::new(
+                of.path.as_deref().unwrap_or_default(),
+            ))?],
+            MeterKind::Command => vec![MeterSource::Program(of.command.clone())],
         };
         for source in &sources {
-            source.read().context("meter")?;
+            source.read_value().context("meter")?;
         }
         Ok(Self {
             sources,
@@ -60,13 +62,13 @@ impl Meter {
     }
 
     /// Reads it from now on.
-    pub(crate) fn watch(&self) -> Result<Watch> {
+    pub(crate) fn start_watch(&self) -> Result<MeterWatch> {
         let end = Arc::new(AtomicBool::new(false));
         let (meter, ended) = (self.clone(), Arc::clone(&end));
         let thread = std::thread::Builder::new()
             .name("meter".into())
             .spawn(move || meter.read_until(&ended));
-        Ok(Watch {
+        Ok(MeterWatch {
             end,
             thread: Some(thread.context("a thread for the meter")?),
         })
@@ -75,38 +77,38 @@ impl Meter {
     fn read_until(&self, ended: &AtomicBool) -> Result<Vec<Readings>> {
         let clock = SystemClock;
         let mut readings = vec![Vec::new(); self.sources.len()];
-        let mut next = clock.monotonic();
+        let mut next = clock.monotonic_time();
         loop {
             // One more after the end: so that it lies between readings.
             let last = ended.load(Ordering::Relaxed);
             for (source, readings) in self.sources.iter().zip(&mut readings) {
-                let (before, value) = (clock.monotonic(), source.read()?);
-                let middle = (before + clock.monotonic()) / 2;
+                let (before, value) = (clock.monotonic_time(), source.read_value()?);
+                let middle = (before + clock.monotonic_time()) / 2;
                 readings.push((middle.as_secs_f64(), value));
             }
             if last {
                 return Ok(readings);
             }
-            next = (next + self.every).max(clock.monotonic());
+            next = (next + self.every).max(clock.monotonic_time());
             clock.wait_until(next);
         }
     }
 
-    fn power(&self, readings: &[Readings]) -> Power {
+    fn power_from(&self, readings: &[Readings]) -> PowerReadings {
         let all = self
             .sources
             .iter()
             .zip(readings)
             .map(|(source, readings)| match source {
-                Source::Counter(_, range) => Power::of_counter(readings, *range),
-                _ => Power::of_watts(readings.clone()),
+                MeterSource::Counter(_, range) => PowerReadings::of_counter(readings, *range),
+                _ => PowerReadings::of_watts(readings.clone()),
             });
-        Power::sum(&all.collect::<Vec<_>>())
+        PowerReadings::sum_of_meters(&all.collect::<Vec<_>>())
     }
 }
 
-impl Source {
-    fn read(&self) -> Result<f64> {
+impl MeterSource {
+    fn read_value(&self) -> Result<f64> {
         let number = |path: &Path| -> Result<f64> {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
             text.trim()
@@ -139,12 +141,12 @@ impl Source {
 }
 
 /// The package and memory counters, or the one that is named.
-fn rapl(path: Option<&str>) -> Result<Vec<Source>> {
-    let zone = |dir: &Path| -> Result<Source> {
+fn open_rapl(path: Option<&str>) -> Result<Vec<MeterSource>> {
+    let zone = |dir: &Path| -> Result<MeterSource> {
         let range = dir.join("max_energy_range_uj");
         let text = std::fs::read_to_string(&range)
             .with_context(|| format!("RAPL: {}", range.display()))?;
-        Ok(Source::Counter(
+        Ok(MeterSource::Counter(
             dir.join("energy_uj"),
             text.trim().parse::<f64>().unwrap_or(f64::MAX) / 1e6,
         ))
@@ -170,7 +172,7 @@ fn rapl(path: Option<&str>) -> Result<Vec<Source>> {
     dirs.iter().map(|dir| zone(dir)).collect()
 }
 
-fn hwmon(path: &Path) -> Result<Source> {
+fn open_hwmon(path: &Path) -> Result<MeterSource> {
     let name = path
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -181,8 +183,8 @@ fn hwmon(path: &Path) -> Result<Source> {
         );
     }
     match &name[..] {
-        name if name.starts_with("energy") => Ok(Source::Counter(path.to_owned(), f64::MAX)),
-        name if name.starts_with("power") => Ok(Source::Watts(path.to_owned())),
+        name if name.starts_with("energy") => Ok(MeterSource::Counter(path.to_owned(), f64::MAX)),
+        name if name.starts_with("power") => Ok(MeterSource::Watts(path.to_owned())),
         _ => bail!(
             "meter: {} is neither a power (powerN_input) nor an energy (energyN_input)",
             path.display()
@@ -191,30 +193,30 @@ fn hwmon(path: &Path) -> Result<Source> {
 }
 
 /// A meter that is being read.
-pub(crate) struct Watch {
+pub(crate) struct MeterWatch {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Vec<Readings>>>>,
 }
 
-impl Watch {
+impl MeterWatch {
     /// Returns what was read. Times are those of the machine's monotonic clock, in seconds.
-    pub(crate) fn end(mut self, meter: &Meter) -> Result<Power> {
+    pub(crate) fn finish(mut self, meter: &PowerMeter) -> Result<PowerReadings> {
         self.end.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it ends once")?;
         let readings = thread
             .join()
             .map_err(|_| anyhow::anyhow!("the meter's thread has panicked"))??;
-        Ok(meter.power(&readings))
+        Ok(meter.power_from(&readings))
     }
 }
 
-impl Drop for Watch {
+impl Drop for MeterWatch {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
     }
 }
 
 /// The time now, as [`Power`] has it.
-pub(crate) fn now() -> f64 {
-    SystemClock.monotonic().as_secs_f64()
+pub(crate) fn now_seconds() -> f64 {
+    SystemClock.monotonic_time().as_secs_f64()
 }

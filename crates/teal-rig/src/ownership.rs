@@ -14,7 +14,7 @@
 //! 3. A directory that was made for nothing goes again.
 
 use crate::command;
-use crate::memory_limit::groups;
+use crate::memory_limit::groups_dir;
 use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The process that measures.
 #[derive(Debug, Serialize, Deserialize)]
-struct Owner {
+struct OwnerFile {
     /// The form's version, 1.
     version: u32,
     /// Its number.
@@ -56,21 +56,21 @@ struct Owner {
 }
 
 /// In the names of all that this process makes: its number, and when that was asked for first.
-pub(crate) fn token() -> &'static str {
+pub(crate) fn process_token() -> &'static str {
     static TOKEN: OnceLock<String> = OnceLock::new();
     TOKEN.get_or_init(|| {
-        let ms = SystemClock.monotonic().as_millis();
+        let ms = SystemClock.monotonic_time().as_millis();
         format!("{}-{:05x}", std::process::id(), ms & 0xf_ffff)
     })
 }
 
 /// The name of a modelled disk.
-pub(crate) fn disk(token: &str, number: &str) -> String {
+pub(crate) fn disk_name(token: &str, number: &str) -> String {
     format!("matrix-{token}-{number}")
 }
 
 /// The name of a control group.
-pub(crate) fn group(token: &str, number: &str) -> String {
+pub(crate) fn group_name(token: &str, number: &str) -> String {
     format!("teal-lab-{token}-{number}")
 }
 
@@ -83,7 +83,7 @@ pub struct ResultsOwnership {
 }
 
 /// Refuses a directory that has files, but neither results (`mark` is one of them) nor an owner.
-pub fn check(dir: &Path, mark: &str) -> Result<()> {
+pub fn check_directory(dir: &Path, mark: &str) -> Result<()> {
     let name = || dir.display().to_string();
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -113,22 +113,22 @@ pub fn check(dir: &Path, mark: &str) -> Result<()> {
 impl ResultsOwnership {
     /// Takes a directory, made if it is not there, and clears away what a killed owner has left.
     pub fn claim(dir: &Path, mark: &str) -> Result<Self> {
-        check(dir, mark)?;
+        check_directory(dir, mark)?;
         let is_new = !dir.exists();
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let path = dir.join(FILE);
         let named = || path.display().to_string();
-        let mut file = lock(&path)?;
+        let mut file = lock_owner_file(&path)?;
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(named)?;
         // A line that was cut off is of one that had made nothing yet.
-        clear(dir, serde_json::from_str(&text).ok())
+        clear_leftovers(dir, serde_json::from_str(&text).ok())
             .with_context(|| format!("what a killed run left in {}", dir.display()))?;
-        let owner = Owner {
+        let owner = OwnerFile {
             version: 1,
             pid: std::process::id(),
-            token: token().to_owned(),
-            groups: groups(),
+            token: process_token().to_owned(),
+            groups: groups_dir(),
         };
         let line = serde_json::to_string(&owner)? + "\n";
         let written = file
@@ -158,7 +158,7 @@ impl Drop for ResultsOwnership {
 }
 
 /// The file, locked. One that its owner has removed in the meantime is not it.
-fn lock(path: &Path) -> Result<File> {
+fn lock_owner_file(path: &Path) -> Result<File> {
     let named = || path.display().to_string();
     loop {
         let mut file = OpenOptions::new()
@@ -173,7 +173,7 @@ fn lock(path: &Path) -> Result<File> {
             Err(Errno::WOULDBLOCK) => {
                 let mut text = String::new();
                 file.read_to_string(&mut text).with_context(named)?;
-                let owner: Option<Owner> = serde_json::from_str(&text).ok();
+                let owner: Option<OwnerFile> = serde_json::from_str(&text).ok();
                 let who = owner.map_or("another process".to_owned(), |owner| {
                     format!("process {}", owner.pid)
                 });
@@ -192,11 +192,11 @@ fn lock(path: &Path) -> Result<File> {
 }
 
 /// Mounts first, then the disks below them, then control groups.
-fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
+fn clear_leftovers(dir: &Path, dead: Option<OwnerFile>) -> Result<()> {
     let point = dir.join(POINT);
     for _ in 0..DEPTH {
         // The last that was.
-        let Some(mount) = mount_table::all()?
+        let Some(mount) = mount_table::list_mounts()?
             .into_iter()
             .rfind(|mount| mount.point == point)
         else {
@@ -208,7 +208,7 @@ fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
         );
         let name = point.display().to_string();
         // Its own process ends with that.
-        if mount.kind.starts_with("fuse") && command::teal(&["down", &name]).is_ok() {
+        if mount.kind.starts_with("fuse") && command::run_teal(&["down", &name]).is_ok() {
             continue;
         }
         let done = match unmount(&point, UnmountFlags::empty()) {
@@ -222,8 +222,8 @@ fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
     let disks = paths::disks_dir()?;
     for entry in entries(&disks) {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(&disk(&dead.token, "")) {
-            command::this(&["disk", "stop", &name])?;
+        if name.starts_with(&disk_name(&dead.token, "")) {
+            command::run_self(&["disk", "stop", &name])?;
         }
     }
     let Some(groups) = &dead.groups else {
@@ -233,15 +233,15 @@ fn clear(dir: &Path, dead: Option<Owner>) -> Result<()> {
         if entry
             .file_name()
             .to_string_lossy()
-            .starts_with(&group(&dead.token, ""))
+            .starts_with(&group_name(&dead.token, ""))
         {
-            let deadline = SystemClock.monotonic() + PATIENCE;
+            let deadline = SystemClock.monotonic_time() + PATIENCE;
             while let Err(error) = std::fs::remove_dir(entry.path()) {
-                if SystemClock.monotonic() > deadline {
+                if SystemClock.monotonic_time() > deadline {
                     log::warn!("{}: {error}", entry.path().display());
                     break;
                 }
-                SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                SystemClock.wait_until(SystemClock.monotonic_time() + PAUSE);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is
 //! dropped.
 
-use crate::command::{found, run, teal, this};
+use crate::command::{find_program, run_program, run_self, run_teal};
 use crate::disk::RequestSums;
 use crate::ownership;
 use anyhow::{Context, Result, bail};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_study::matrix::{Cache, Kind, Meter, Spent, System};
+use teal_study::matrix::{CacheState, DeviceUse, EnergySource, FileSystemKind, FileSystemSetup};
 
 /// How long another process may use what is to be unmounted, and how often unmounting is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,12 +19,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Its mkfs is not installed, or the kernel lacks it.
-pub fn check_kind(kind: Kind) -> Result<()> {
+pub fn check_kind(kind: FileSystemKind) -> Result<()> {
     if kind.is_ours() {
         return Ok(());
     }
     let mkfs = format!("mkfs.{}", kind.name());
-    if found(&mkfs).is_none() {
+    if find_program(&mkfs).is_none() {
         bail!("{mkfs} is not installed");
     }
     if !kernel_has(kind) {
@@ -34,11 +34,13 @@ pub fn check_kind(kind: Kind) -> Result<()> {
 }
 
 /// Returns whether this machine's kernel has the file system, or has a module of it.
-pub fn kernel_has(kind: Kind) -> bool {
+pub fn kernel_has(kind: FileSystemKind) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let wanted = format!("fs-{}", kind.name());
-    let module =
-        || found("modprobe").is_some_and(|at| run(&at, &["--dry-run", "--quiet", &wanted]).is_ok());
+    let module = || {
+        find_program("modprobe")
+            .is_some_and(|at| run_program(&at, &["--dry-run", "--quiet", &wanted]).is_ok())
+    };
     known
         .lines()
         .any(|line| line.split_whitespace().last() == Some(kind.name()))
@@ -76,7 +78,7 @@ pub fn check_device(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// It cannot be opened.
-pub fn size_of(path: &Path) -> Result<u64> {
+pub fn device_size(path: &Path) -> Result<u64> {
     use std::io::Seek as _;
     let device = std::fs::OpenOptions::new().read(true).open(path);
     device
@@ -93,14 +95,14 @@ pub struct Testbed {
 
 impl Testbed {
     /// A modelled disk of its own.
-    pub fn modelled(profile: &str, size: u64) -> Result<Self> {
+    pub fn start_modelled(profile: &str, size: u64) -> Result<Self> {
         // Each has its own name, so that one that another process still holds is not in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = ownership::disk(
-            ownership::token(),
+        let name = ownership::disk_name(
+            ownership::process_token(),
             &MADE.fetch_add(1, Ordering::Relaxed).to_string(),
         );
-        let path = this(&[
+        let path = run_self(&[
             "disk",
             "start",
             "--profile",
@@ -116,7 +118,7 @@ impl Testbed {
     }
 
     /// A real device.
-    pub fn real(path: &Path) -> Result<Self> {
+    pub fn open_real(path: &Path) -> Result<Self> {
         check_device(path)?;
         Ok(Self {
             path: path.to_owned(),
@@ -125,15 +127,17 @@ impl Testbed {
     }
 
     /// Returns what measures joules here: the model of a modelled disk, or nothing.
-    pub fn meter(&self) -> Meter {
+    pub fn energy_source(&self) -> EnergySource {
         self.modelled
             .as_ref()
-            .map_or(Meter::None, |(_, profile)| Meter::Model(profile.clone()))
+            .map_or(EnergySource::None, |(_, profile)| {
+                EnergySource::Model(profile.clone())
+            })
     }
 
     /// The schedulers that the device has, the one it is under first.
     pub fn schedulers(&self) -> Result<Vec<String>> {
-        let file = self.queue("queue/scheduler")?;
+        let file = self.sysfs_file("queue/scheduler")?;
         let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let mut names: Vec<&str> = known.split_whitespace().collect();
         names.sort_by_key(|name| !name.starts_with('['));
@@ -144,8 +148,8 @@ impl Testbed {
     }
 
     /// Sets the scheduler, after a look whether the device has all that will be wanted.
-    pub fn schedule(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
-        let file = self.queue("queue/scheduler")?;
+    pub fn set_scheduler(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
+        let file = self.sysfs_file("queue/scheduler")?;
         self.check_schedulers(wanted)?;
         std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
     }
@@ -164,7 +168,7 @@ impl Testbed {
     }
 
     /// A file that the kernel has of this device, or of the disk it is a partition of.
-    fn queue(&self, file: &str) -> Result<PathBuf> {
+    fn sysfs_file(&self, file: &str) -> Result<PathBuf> {
         let name = self
             .path
             .file_name()
@@ -193,23 +197,23 @@ impl Testbed {
             .as_ref()
             .context("a real device has no account")?;
         let mut said: serde_json::Value =
-            serde_json::from_str(&this(&["disk", "stat", name, "--json"])?)?;
+            serde_json::from_str(&run_self(&["disk", "stat", name, "--json"])?)?;
         Ok(said["since_mark"].take())
     }
 
     /// From here on is counted anew.
-    pub fn mark(&self) -> Result<Spent> {
+    pub fn set_mark(&self) -> Result<DeviceUse> {
         if let Some((name, _)) = &self.modelled {
-            this(&["disk", "mark", name, "run"])?;
-            return Ok(Spent::default());
+            run_self(&["disk", "mark", name, "run"])?;
+            return Ok(DeviceUse::default());
         }
-        self.spent()
+        self.device_use()
     }
 
     /// Returns what the device has done since the mark; of a real one, since it was there.
-    pub fn spent(&self) -> Result<Spent> {
+    pub fn device_use(&self) -> Result<DeviceUse> {
         if self.modelled.is_none() {
-            return self.counted();
+            return self.kernel_counts();
         }
         let of: RequestSums = serde_json::from_value(self.since_mark()?)
             .context("the disk's answer cannot be understood")?;
@@ -217,19 +221,19 @@ impl Testbed {
     }
 
     /// Of a modelled disk: seconds of its time since the mark, and the mean watts around them.
-    pub fn power(&self) -> Result<Vec<[f64; 2]>> {
+    pub fn watts_over_time(&self) -> Result<Vec<[f64; 2]>> {
         if self.modelled.is_none() {
             return Ok(Vec::new());
         }
         let sums: RequestSums = serde_json::from_value(self.since_mark()?)
             .context("the disk's answer cannot be understood")?;
-        Ok(sums.watts())
+        Ok(sums.watts_over_time())
     }
 
     /// The kernel's own counts (Documentation/block/stat.rst): sectors read and written,
     /// milliseconds at work, flushes.
-    fn counted(&self) -> Result<Spent> {
-        let file = self.queue("stat")?;
+    fn kernel_counts(&self) -> Result<DeviceUse> {
+        let file = self.sysfs_file("stat")?;
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let fields: Vec<u64> = text
             .split_whitespace()
@@ -237,7 +241,7 @@ impl Testbed {
             .collect();
         let at = |n: usize| fields.get(n).copied().unwrap_or(0);
         let (read, written) = (at(2) * 512, at(6) * 512);
-        Ok(Spent {
+        Ok(DeviceUse {
             joules: 0.0,
             busy: at(9) as f64 / 1e3,
             read,
@@ -248,30 +252,35 @@ impl Testbed {
     }
 
     /// A new file system on all of it.
-    pub fn make(&self, system: &System) -> Result<()> {
+    pub fn make_filesystem(&self, system: &FileSystemSetup) -> Result<()> {
         let device = self
             .path
             .to_str()
             .with_context(|| self.path.display().to_string())?;
-        let more = system.format();
+        let more = system.mkfs_arguments();
         let args: Vec<&str> = more.iter().map(String::as_str).chain([device]).collect();
         if system.kind.is_ours() {
-            return teal(&[&["mkfs"], &args[..]].concat()).map(drop);
+            return run_teal(&[&["mkfs"], &args[..]].concat()).map(drop);
         }
         let name = format!("mkfs.{}", system.kind.name());
-        run(
-            &found(&name).with_context(|| format!("{name} is not installed"))?,
+        run_program(
+            &find_program(&name).with_context(|| format!("{name} is not installed"))?,
             &args,
         )
         .map(drop)
     }
 
     /// Mounts it. `sync`: whatever is written waits for the device.
-    pub fn mount(&self, system: &System, dir: &Path, cache: Cache) -> Result<Mounted> {
+    pub fn mount(
+        &self,
+        system: &FileSystemSetup,
+        dir: &Path,
+        cache: CacheState,
+    ) -> Result<TestbedMount> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let (device, point) = (self.path.display().to_string(), dir.display().to_string());
         let mut options = system.mount.clone();
-        if cache == Cache::Sync {
+        if cache == CacheState::Sync {
             options = if options.is_empty() {
                 "sync".into()
             } else {
@@ -283,21 +292,21 @@ impl Testbed {
             args.extend(["-o", &options]);
         }
         if system.kind.is_ours() {
-            if cache == Cache::Sync {
+            if cache == CacheState::Sync {
                 bail!("teal cannot be mounted with sync; say cache = \"cold\"");
             }
-            teal(&[&["mount"], &args[..], &[&device, &point]].concat())?;
+            run_teal(&[&["mount"], &args[..], &[&device, &point]].concat())?;
         } else {
-            if system.kind == Kind::Nilfs2 {
+            if system.kind == FileSystemKind::Nilfs2 {
                 // Without its helper, which would start a cleaner.
                 args.push("-i");
             }
-            run(
+            run_program(
                 Path::new("mount"),
                 &[&["-t", system.kind.name()], &args[..], &[&device, &point]].concat(),
             )?;
         }
-        Ok(Mounted {
+        Ok(TestbedMount {
             dir: dir.to_owned(),
             is_ours: system.kind.is_ours(),
             is_there: true,
@@ -305,7 +314,7 @@ impl Testbed {
     }
 }
 
-impl From<&RequestSums> for Spent {
+impl From<&RequestSums> for DeviceUse {
     fn from(of: &RequestSums) -> Self {
         Self {
             joules: of.microjoules as f64 / 1e6,
@@ -321,7 +330,7 @@ impl From<&RequestSums> for Spent {
 impl Drop for Testbed {
     fn drop(&mut self) {
         if let Some((name, _)) = &self.modelled
-            && let Err(error) = this(&["disk", "stop", name])
+            && let Err(error) = run_self(&["disk", "stop", name])
         {
             log::warn!("{error:#}");
         }
@@ -329,35 +338,35 @@ impl Drop for Testbed {
 }
 
 /// A mounted file system.
-pub struct Mounted {
+pub struct TestbedMount {
     dir: PathBuf,
     is_ours: bool,
     is_there: bool,
 }
 
-impl Mounted {
+impl TestbedMount {
     /// Writes everything and takes the mount away.
-    pub fn end(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         self.is_there = false;
         self.unmount()
     }
 
     fn unmount(&self) -> Result<()> {
-        let deadline = SystemClock.monotonic() + PATIENCE;
+        let deadline = SystemClock.monotonic_time() + PATIENCE;
         loop {
             let point = self.dir.display().to_string();
             let done = if self.is_ours {
-                teal(&["down", &point])
+                run_teal(&["down", &point])
             } else {
-                run(Path::new("umount"), &[&point])
+                run_program(Path::new("umount"), &[&point])
             };
             match done {
                 // Another process looks at it, as mkfs.xfs looks at every mount.
                 Err(error)
                     if format!("{error:#}").contains("busy")
-                        && SystemClock.monotonic() < deadline =>
+                        && SystemClock.monotonic_time() < deadline =>
                 {
-                    SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                    SystemClock.wait_until(SystemClock.monotonic_time() + PAUSE);
                 }
                 done => return done.map(drop),
             }
@@ -365,7 +374,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TestbedMount {
     fn drop(&mut self) {
         if self.is_there
             && let Err(error) = self.unmount()

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::sync::Arc;
-use teal_emulator::{Account, EmulatedDisk, Pace, Setup, Snapshot, VirtualClock};
+use teal_emulator::{
+    DiskSnapshot, DriveAccount, EmulatedDisk, EmulationPace, EmulationSetup, VirtualClock,
+};
 use teal_energy::Profile;
-use teal_energy::ledger::{Phase, Use};
+use teal_energy::ledger::{EnergyUse, WorkPhase};
 use teal_env::{Disk, MemDisk, SystemEntropy};
 use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store};
 use teal_types::{Energy, FileType, Name, ObjectNo, SECTOR, Timestamp};
@@ -28,14 +30,21 @@ struct Bench {
 
 impl Bench {
     fn new(has_cache: bool) -> Self {
-        let setup = Setup::new(Profile::shipped("ibm-microdrive-1gb").unwrap(), 64 << 20).unwrap();
+        let setup = EmulationSetup::new(
+            Profile::find_shipped("ibm-microdrive-1gb").unwrap(),
+            64 << 20,
+        )
+        .unwrap();
         let setup = if has_cache {
             setup
         } else {
             setup.without_cache()
         };
         let clock = VirtualClock::default();
-        let (memory, pace) = (MemDisk::new(setup.sectors()), Pace::Virtual(clock.clone()));
+        let (memory, pace) = (
+            MemDisk::new(setup.sectors()),
+            EmulationPace::Virtual(clock.clone()),
+        );
         let disk = Arc::new(EmulatedDisk::new(memory, &setup, pace, Box::new(())).unwrap());
         let dynamic: Arc<dyn Disk> = disk.clone();
         Store::mkfs(
@@ -105,12 +114,12 @@ struct Phased {
 }
 
 impl Phased {
-    fn between(before: &Snapshot, after: &Snapshot) -> Self {
-        let (requests, uses) = Account::since(&after.account, &before.account);
+    fn between(before: &DiskSnapshot, after: &DiskSnapshot) -> Self {
+        let (requests, uses) = DriveAccount::since(&after.account, &before.account);
         let energy: Energy = uses.iter().map(|(.., energy)| *energy).sum();
         let of = |phase| {
             uses.iter()
-                .find(|(used, ..)| *used == Use::Work(phase))
+                .find(|(used, ..)| *used == EnergyUse::Work(phase))
                 .map_or(Energy::ZERO, |u| u.3)
         };
         let line = format!(
@@ -121,11 +130,11 @@ impl Phased {
             requests.writes,
             (requests.sectors_written * SECTOR) >> 10,
             requests.flushes,
-            of(Phase::Latency),
-            of(Phase::Seek),
-            of(Phase::Rotate),
-            of(Phase::Read),
-            of(Phase::Write),
+            of(WorkPhase::Latency),
+            of(WorkPhase::Seek),
+            of(WorkPhase::Rotate),
+            of(WorkPhase::Read),
+            of(WorkPhase::Write),
         );
         Self {
             energy,

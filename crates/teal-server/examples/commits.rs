@@ -7,11 +7,11 @@
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
-use teal_chunk::{ChunkStore, MemoryShelf, Options};
+use teal_chunk::{ChunkStore, ChunkStoreOptions, MemoryShelf};
 use teal_env::{Clock as _, SystemClock, SystemEntropy};
 use teal_meta::Sqlite;
 use teal_proto::{Reply, Request, batch_digest, encode_ops};
-use teal_server::{Server, domain};
+use teal_server::{Server, load_domain};
 use teal_types::{Attributes, CommitSeq, FileType, LEASE, Link, Name, ObjectNo, Op};
 
 const BATCHES: u64 = 300;
@@ -48,12 +48,12 @@ fn batch(first: u64) -> Result<Vec<Op>, Box<dyn Error>> {
 fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     let meta = Arc::new(Sqlite::open(&dir.join("meta.db"))?);
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let domain = domain(&*meta, &*entropy)?;
+    let domain = load_domain(&*meta, &*entropy)?;
     let shelf = Arc::new(MemoryShelf::new());
     let chunks = ChunkStore::open(
         shelf,
         domain,
-        Options::default(),
+        ChunkStoreOptions::default(),
         clock.clone(),
         entropy.clone(),
     )?
@@ -67,7 +67,7 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     let batches = (0..BATCHES)
         .map(|n| batch(first + n * FILES))
         .collect::<Result<Vec<_>, _>>()?;
-    let start = SystemClock.monotonic();
+    let start = SystemClock.monotonic_time();
     for (batch, ops) in (1..).zip(batches) {
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
         server.handle(
@@ -92,7 +92,7 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
             return Err(format!("{reply:?}").into());
         }
     }
-    let took = (SystemClock.monotonic().saturating_sub(start)).as_secs_f64();
+    let took = (SystemClock.monotonic_time().saturating_sub(start)).as_secs_f64();
     let (files, batches) = ((BATCHES * FILES) as f64 / took, BATCHES as f64 / took);
     println!(
         "{batches:.0} batches/s, {files:.0} files/s, {:.0} operations/s",

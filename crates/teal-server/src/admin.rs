@@ -9,11 +9,13 @@
 use crate::limits::GUESS_WINDOW;
 use crate::names::unique_device;
 use crate::peer::Peer;
-use crate::refusal::{Outcome, Refusal, bad};
+use crate::refusal::{Outcome, RequestRefusal, bad_request};
 use crate::server::Server;
 use crate::volume::{chained_digest, volume_of};
 use std::time::Duration;
-use teal_meta::{CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, Write};
+use teal_meta::{
+    CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, WriteTransaction,
+};
 use teal_proto::{DEVICE_NAME_MAX, Refused, is_device_name};
 use teal_types::{Attributes, CommitSeq, FileType, ObjectNo, Stamp, Timestamp, VolumeId};
 
@@ -77,24 +79,24 @@ pub enum EnrolError {
     Refused(#[from] Refused),
 }
 
-impl From<Refusal> for EnrolError {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestRefusal> for EnrolError {
+    fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal.0)
     }
 }
 
 impl From<MetaError> for EnrolError {
     fn from(error: MetaError) -> Self {
-        Refusal::from(error).into()
+        RequestRefusal::from(error).into()
     }
 }
 
-fn hash(secret: &[u8]) -> [u8; 32] {
+fn hash_secret(secret: &[u8]) -> [u8; 32] {
     *blake3::hash(secret).as_bytes()
 }
 
 /// Volume and secret of a token: eight and 32 hexadecimal digits.
-fn parse(token: &str) -> Option<(VolumeId, [u8; 16])> {
+fn parse_token(token: &str) -> Option<(VolumeId, [u8; 16])> {
     let (volume, secret) = token.trim().split_once('-')?;
     let is_hex =
         |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -114,16 +116,16 @@ impl Server {
     /// # Errors
     /// In words, if the metadata cannot be written.
     pub fn create_volume(&self, label: &str) -> Result<VolumeId, Refused> {
-        let now = self.clock().civil();
+        let now = self.clock().civil_time();
         loop {
             let mut raw = [0; 4];
             self.entropy().fill(&mut raw);
             let volume = VolumeId::new(u32::from_le_bytes(raw));
             let made = self.write(volume, |txn| {
-                if volume == crate::domain::SERVER || txn.volume()?.is_some() {
+                if volume == crate::domain::SERVER_VOLUME || txn.volume()?.is_some() {
                     return Ok(false);
                 }
-                begin(txn, label, now)?;
+                begin_volume(txn, label, now)?;
                 Ok(true)
             });
             if made.map_err(|refusal| refusal.0)? {
@@ -140,7 +142,7 @@ impl Server {
         let volumes = self
             .meta()
             .volumes()
-            .map_err(|error| Refusal::from(error).0)?;
+            .map_err(|error| RequestRefusal::from(error).0)?;
         let note = |volume| {
             let row = self.read(volume, volume_of).map_err(|refusal| refusal.0)?;
             Ok(VolumeNote {
@@ -157,9 +159,9 @@ impl Server {
     ///
     /// # Errors
     /// In words: no such volume, or the metadata cannot be written.
-    pub fn token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, Refused> {
-        let secret = self.entropy().id();
-        let now = self.clock().civil();
+    pub fn make_token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, Refused> {
+        let secret = self.entropy().random_id();
+        let now = self.clock().civil_time();
         let secs = now
             .secs
             .saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
@@ -169,7 +171,7 @@ impl Server {
         };
         let put = self.write(volume, |txn| {
             volume_of(txn)?;
-            Ok(txn.put_token(&hash(&secret), &row)?)
+            Ok(txn.put_token(&hash_secret(&secret), &row)?)
         });
         put.map_err(|refusal| refusal.0)?;
         Ok(format!(
@@ -189,14 +191,14 @@ impl Server {
                 name: device.to_owned(),
             });
         }
-        if !self.guesses.lock().is_open(self.clock().monotonic()) {
+        if !self.guesses.lock().is_open(self.clock().monotonic_time()) {
             return Err(EnrolError::TooManyWrong);
         }
-        let now = self.clock().civil();
-        let enrolled = parse(token)
+        let now = self.clock().civil_time();
+        let enrolled = parse_token(token)
             .ok_or(EnrolError::Wrong)
             .and_then(|(volume, secret)| {
-                let hash = hash(&secret);
+                let hash = hash_secret(&secret);
                 teal_meta::write(self.meta(), volume, |txn| {
                     let row = txn.token(&hash)?.ok_or(EnrolError::Wrong)?;
                     if row.is_used {
@@ -214,12 +216,12 @@ impl Server {
                     )?;
                     Ok(Peer {
                         volume,
-                        replica: add(txn, device, false, now)?,
+                        replica: add_replica(txn, device, false, now)?,
                     })
                 })
             });
         if matches!(enrolled, Err(EnrolError::Wrong)) {
-            self.guesses.lock().wrong();
+            self.guesses.lock().record_wrong();
         }
         enrolled
     }
@@ -230,7 +232,7 @@ impl Server {
     /// # Errors
     /// In words.
     pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, Refused> {
-        let now = self.clock().civil();
+        let now = self.clock().civil_time();
         let replica = self.write(volume, |txn| {
             volume_of(txn)?;
             if let Some((replica, _)) = txn
@@ -241,12 +243,14 @@ impl Server {
                 return Ok(replica);
             }
             if !is_device_name(device) {
-                return bad(EnrolError::Device {
-                    name: device.to_owned(),
-                }
-                .to_string());
+                return bad_request(
+                    EnrolError::Device {
+                        name: device.to_owned(),
+                    }
+                    .to_string(),
+                );
             }
-            let replica = add(txn, device, true, now)?;
+            let replica = add_replica(txn, device, true, now)?;
             if txn.lease(0)?.is_none() {
                 txn.put_lease(0, replica)?;
             }
@@ -266,12 +270,12 @@ impl Server {
     pub fn revoke(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
         let revoked = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
-                return bad(format!(
+                return bad_request(format!(
                     "there is no device number {replica} in this volume"
                 ));
             };
             if row.is_local {
-                return bad(format!(
+                return bad_request(format!(
                     "device {replica} is the serving machine itself: it cannot be shut out"
                 ));
             }
@@ -290,7 +294,7 @@ impl Server {
     pub fn readmit(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
         let readmitted = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
-                return bad(format!(
+                return bad_request(format!(
                     "there is no device number {replica} in this volume"
                 ));
             };
@@ -310,7 +314,7 @@ impl Server {
         let rows = self
             .read(volume, |txn| Ok(txn.replicas()?))
             .map_err(|refusal| refusal.0)?;
-        let (room, now) = (self.presence.lock(), self.clock().monotonic());
+        let (room, now) = (self.presence.lock(), self.clock().monotonic_time());
         let note = |(replica, row): (u32, ReplicaRow)| ReplicaNote {
             replica,
             is_live: room.is_live(Peer { volume, replica }, now),
@@ -325,7 +329,7 @@ impl Server {
 }
 
 /// The first commit of a volume: its root, whose attributes are anybody's to set.
-fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
+fn begin_volume(txn: &mut dyn WriteTransaction, label: &str, now: Timestamp) -> Outcome<()> {
     let (seq, none) = (CommitSeq::new(1), CommitSeq::new(0));
     let attributes = Attributes {
         perm: 0o755,
@@ -348,7 +352,12 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     txn.put_object(ObjectNo::ROOT, Some(&root))?;
     txn.remember_object(ObjectNo::ROOT, seq, Some(&root))?;
     txn.add_change(seq, ObjectNo::ROOT, &Some(Vec::new()))?;
-    let digest = chained_digest(&[0; 32], seq, Stamp::default(), &hash(label.as_bytes()));
+    let digest = chained_digest(
+        &[0; 32],
+        seq,
+        Stamp::default(),
+        &hash_secret(label.as_bytes()),
+    );
     txn.add_commit(
         seq,
         &CommitRow {
@@ -359,7 +368,7 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     )?;
     let volume = VolumeRow {
         label: label.to_owned(),
-        incarnation: crate::hello::FIRST_LIFE,
+        incarnation: crate::hello::FIRST_INCARNATION,
         head: seq,
         digest,
         time: now,
@@ -371,7 +380,12 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     Ok(txn.put_volume(&volume)?)
 }
 
-fn add(txn: &mut dyn Write, device: &str, is_local: bool, now: Timestamp) -> Outcome<u32> {
+fn add_replica(
+    txn: &mut dyn WriteTransaction,
+    device: &str,
+    is_local: bool,
+    now: Timestamp,
+) -> Outcome<u32> {
     let device = unique_device(txn, device, None)?;
     let mut volume = volume_of(txn)?;
     let replica = volume.next_replica;

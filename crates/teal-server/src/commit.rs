@@ -14,29 +14,29 @@
 
 mod appends;
 mod content;
+mod execution;
 mod finish;
 mod placements;
-mod rebirth;
 mod removals;
+mod revival;
 mod snapshots;
 mod states;
-mod work;
 
 use crate::peer::Peer;
 use crate::recent::CommitConcern;
-use crate::refusal::{Outcome, Refusal, bad, refuse};
+use crate::refusal::{Outcome, RequestRefusal, bad_request, refuse};
 use crate::rules::valid;
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use crate::volume::{chained_digest, current_replica, volume_of};
+use execution::BatchExecution;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use teal_chunk::ChunkStore;
-use teal_meta::{BatchRow, CommitRow, Read, Write};
+use teal_meta::{BatchRow, CommitRow, ReadTransaction, WriteTransaction};
 use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
 use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
 use teal_types::{ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Stamp, Timestamp};
-use work::Work;
 
 /// A batch as its author names it.
 #[derive(Debug, Clone, Copy)]
@@ -52,13 +52,13 @@ struct CommitOutcome {
     seq: CommitSeq,
     ops: usize,
     conflicts: usize,
-    climbed: u64,
+    ancestor_steps: u64,
     /// What it changed, unless it had been carried out before.
     concern: Option<Arc<CommitConcern>>,
 }
 
 impl Server {
-    pub(crate) fn stage(
+    pub(crate) fn stage_part(
         &self,
         peer: Peer,
         incarnation: u32,
@@ -67,22 +67,22 @@ impl Server {
         ops: &[Op],
     ) -> Outcome<Reply> {
         if part >= BATCH_PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
-            return bad(format!(
+            return bad_request(format!(
                 "part {part} of batch {batch}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
             ));
         }
-        if let Some(fault) = ops.iter().find_map(valid::fault) {
-            return bad(fault);
+        if let Some(fault) = ops.iter().find_map(valid::find_fault) {
+            return bad_request(fault);
         }
         let bytes = encode_ops(ops)
-            .map_err(|error| Refusal::new(RefusalCode::BadRequest, error.to_string()))?;
+            .map_err(|error| RequestRefusal::new(RefusalCode::BadRequest, error.to_string()))?;
         self.write_soon(peer.volume, |txn| {
             let replica = current_replica(txn, peer, incarnation)?;
             if batch <= replica.last_batch {
                 // Committed already; the commit will say so, or that it is another one.
                 return Ok(());
             }
-            let staged = txn.staged(peer.replica)?;
+            let staged = txn.staged_parts(peer.replica)?;
             let is_other =
                 |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (incarnation, batch, part);
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
@@ -93,13 +93,13 @@ impl Server {
                 );
                 return refuse(RefusalCode::Busy, words);
             }
-            Ok(txn.stage(peer.replica, incarnation, batch, part, &bytes)?)
+            Ok(txn.stage_part(peer.replica, incarnation, batch, part, &bytes)?)
         })?;
         Ok(Reply::Done)
     }
 
-    pub(crate) fn commit(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
-        if let Some(seq) = self.read(peer.volume, |txn| committed(txn, peer, &named))? {
+    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
+        if let Some(seq) = self.read(peer.volume, |txn| committed_seq(txn, peer, &named))? {
             return Ok(Reply::Committed { seq });
         }
         let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
@@ -112,17 +112,17 @@ impl Server {
         let pin = self.chunks().pin(&chunks)?;
         // Their author has them with all that is in them.
         for filter in self.presence.lock().filters_of(peer) {
-            filter.add(ops.iter().filter_map(new_dir));
+            filter.add_objects(ops.iter().filter_map(new_dir));
         }
-        let (now, draw) = (self.clock().civil(), self.draw());
-        let work = |txn: &mut dyn Write| {
+        let (now, draw) = (self.clock().civil_time(), self.draw_number());
+        let work = |txn: &mut dyn WriteTransaction| {
             // Another connection of the same client may have been faster.
-            if let Some(seq) = committed(txn, peer, &named)? {
+            if let Some(seq) = committed_seq(txn, peer, &named)? {
                 return Ok(CommitOutcome {
                     seq,
                     ops: 0,
                     conflicts: 0,
-                    climbed: 0,
+                    ancestor_steps: 0,
                     concern: None,
                 });
             }
@@ -139,9 +139,9 @@ impl Server {
             self.write(peer.volume, work)?
         };
         drop(pin);
-        self.uploads.lock().named(peer, &chunks);
+        self.uploads.lock().record_named(peer, &chunks);
         self.counters()
-            .committed(done.ops, done.conflicts, done.climbed);
+            .count_commit(done.ops, done.conflicts, done.ancestor_steps);
         if let Some(concern) = &done.concern {
             self.presence.lock().notify_of_commit(peer.volume, concern);
         }
@@ -150,7 +150,11 @@ impl Server {
 }
 
 /// Returns where a batch has its place in history, if it has one.
-fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<CommitSeq>> {
+fn committed_seq(
+    txn: &dyn ReadTransaction,
+    peer: Peer,
+    named: &BatchName,
+) -> Outcome<Option<CommitSeq>> {
     let replica = current_replica(txn, peer, named.incarnation)?;
     if named.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
@@ -168,9 +172,9 @@ fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<Co
 }
 
 /// The operations of a batch, from its parts.
-fn staged_ops(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>> {
+fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>> {
     if named.parts > BATCH_PARTS_MAX {
-        return bad(format!(
+        return bad_request(format!(
             "a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed",
             named.parts
         ));
@@ -199,7 +203,7 @@ fn staged_ops(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>>
     for part in parts {
         ops.extend(
             decode_ops(&part)
-                .map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))?,
+                .map_err(|error| RequestRefusal::new(RefusalCode::Damaged, error.to_string()))?,
         );
     }
     Ok(ops)
@@ -229,7 +233,7 @@ fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
 }
 
 fn carry_out(
-    (txn, chunks): (&mut dyn Write, &ChunkStore),
+    (txn, chunks): (&mut dyn WriteTransaction, &ChunkStore),
     peer: Peer,
     named: &BatchName,
     ops: &[Op],
@@ -238,7 +242,7 @@ fn carry_out(
     let mut replica = current_replica(txn, peer, named.incarnation)?;
     let volume = volume_of(txn)?;
     let seq = CommitSeq::new(volume.head.get() + 1);
-    let mut work = Work {
+    let mut work = BatchExecution {
         author: (peer.replica, named.incarnation),
         device: replica.device.clone(),
         seq,
@@ -250,29 +254,29 @@ fn carry_out(
         objects: HashMap::new(),
         entries: BTreeMap::new(),
         xattrs: BTreeMap::new(),
-        changed: BTreeMap::new(),
+        changed_ranges: BTreeMap::new(),
         touched: BTreeSet::new(),
-        anywhere: BTreeSet::new(),
-        seen: seen(ops),
-        copies: HashMap::new(),
-        same: BTreeSet::new(),
-        lies: BTreeSet::new(),
-        notes: Vec::new(),
-        above: HashMap::new(),
-        climbed: 0,
+        changed_anywhere: BTreeSet::new(),
+        author_seen: seen_by_author(ops),
+        conflict_copies: HashMap::new(),
+        confirmed: BTreeSet::new(),
+        changed_places: BTreeSet::new(),
+        conflicts: Vec::new(),
+        ancestors: HashMap::new(),
+        ancestor_steps: 0,
     };
-    work.run(if bug(Bug::HalfABatch) && ops.len() > 6 {
+    work.apply_ops(if bug(Bug::HalfABatch) && ops.len() > 6 {
         &ops[..ops.len() / 2]
     } else {
         ops
     })?;
-    let (conflicts, climbed) = (work.notes.len(), work.climbed);
+    let (conflicts, climbed) = (work.conflicts.len(), work.ancestor_steps);
     let stamp = Stamp {
         replica: peer.replica,
         incarnation: named.incarnation,
         counter: named.batch,
     };
-    let concern = Some(Arc::new(work.close(stamp, &named.digest)?));
+    let concern = Some(Arc::new(work.finish_commit(stamp, &named.digest)?));
     txn.add_batch(
         peer.replica,
         named.incarnation,
@@ -289,14 +293,14 @@ fn carry_out(
         seq,
         ops: ops.len(),
         conflicts,
-        climbed,
+        ancestor_steps: climbed,
         concern,
     })
 }
 
 /// Up to where history had been applied when the author of a batch changed the content of each
 /// object, or else the rest of its state.
-fn seen(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
+fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
     let mut rest: HashMap<ObjectNo, CommitSeq> = HashMap::new();
     let mut content = HashMap::new();
     for op in ops {
@@ -315,9 +319,9 @@ fn seen(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
     rest
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// Carries out the operations, in the order of their kinds.
-    fn run(&mut self, ops: &[Op]) -> Outcome<()> {
+    fn apply_ops(&mut self, ops: &[Op]) -> Outcome<()> {
         for op in ops {
             if let Op::Create {
                 object,
@@ -326,7 +330,7 @@ impl Work<'_> {
                 target,
             } = op
             {
-                self.create(*object, *kind, attributes, target)?;
+                self.create_object(*object, *kind, attributes, target)?;
             }
         }
         let is_placed = |op: &Op| matches!(op, Op::Place { .. } | Op::Move { .. });
@@ -335,8 +339,8 @@ impl Work<'_> {
             .filter(|op| is_placed(op))
             .map(Op::object)
             .collect();
-        let found = self.removals(ops, &named)?;
-        self.placements(ops, &found)?;
+        let found = self.carry_out_removals(ops, &named)?;
+        self.carry_out_placements(ops, &found)?;
         for op in ops {
             match op {
                 Op::SetAttributes {
@@ -361,7 +365,7 @@ impl Work<'_> {
                     object,
                     base,
                     change,
-                } => self.append(*object, *base, change, ops)?,
+                } => self.append_content(*object, *base, change, ops)?,
                 Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
             }
         }
@@ -369,9 +373,13 @@ impl Work<'_> {
     }
 
     /// Writes the history of the batch and the commit itself; what it changed.
-    pub(crate) fn close(mut self, stamp: Stamp, batch: &[u8; 32]) -> Outcome<CommitConcern> {
-        let concern = self.remember()?;
-        for note in std::mem::take(&mut self.notes) {
+    pub(crate) fn finish_commit(
+        mut self,
+        stamp: Stamp,
+        batch: &[u8; 32],
+    ) -> Outcome<CommitConcern> {
+        let concern = self.store_history()?;
+        for note in std::mem::take(&mut self.conflicts) {
             self.txn
                 .put_conflict(self.volume.next_conflict, Some(&note))?;
             self.volume.next_conflict += 1;

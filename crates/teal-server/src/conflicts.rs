@@ -4,18 +4,18 @@ use crate::limits::NOTES_MAX;
 use crate::peer::Peer;
 use crate::refusal::Outcome;
 use crate::server::Server;
-use crate::version::path;
+use crate::version::path_of;
 use teal_proto::{ConflictNote, REPLY_BYTES, Reply};
 
 impl Server {
-    pub(crate) fn conflicts(&self, peer: Peer, after: u64) -> Outcome<Reply> {
+    pub(crate) fn answer_conflicts(&self, peer: Peer, after: u64) -> Outcome<Reply> {
         self.read(peer.volume, |txn| {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (id, row) in txn.conflicts_after(after, NOTES_MAX)? {
-                let path_now = path(txn, row.object)?;
+                let path_now = path_of(txn, row.object)?;
                 let copy_path = row
                     .copy
-                    .map(|copy| path(txn, copy))
+                    .map(|copy| path_of(txn, copy))
                     .transpose()?
                     .unwrap_or_default();
                 bytes += path_now.len() + copy_path.len() + row.lost.len() + 128;
@@ -40,7 +40,7 @@ impl Server {
     }
 
     /// One that is settled already is no error.
-    pub(crate) fn resolve(&self, peer: Peer, conflict: u64) -> Outcome<Reply> {
+    pub(crate) fn resolve_conflict(&self, peer: Peer, conflict: u64) -> Outcome<Reply> {
         self.write(peer.volume, |txn| {
             if txn.conflict(conflict)?.is_some() {
                 txn.put_conflict(conflict, None)?;

@@ -14,7 +14,7 @@ use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use std::ops::Range;
 use teal_chunk::ChunkError;
-use teal_meta::{ExtentRow, Read};
+use teal_meta::{ExtentRow, ReadTransaction};
 use teal_proto::{Data, Got, REPLY_BYTES, Reply, Want};
 use teal_types::ChunkId;
 
@@ -24,7 +24,7 @@ const WINDOW: u64 = 4 << 20;
 const SPAN_MAX: u64 = 1 << 30;
 
 /// What to read for one want.
-pub(crate) struct Plan {
+pub(crate) struct ReadPlan {
     pub(crate) len: u64,
     pub(crate) extents: Vec<ExtentRow>,
 }
@@ -38,21 +38,25 @@ impl Server {
                 if room <= ITEM_BYTES && !plans.is_empty() {
                     break;
                 }
-                plans.push(plan(txn, want, &mut room)?);
+                plans.push(plan_read(txn, want, &mut room)?);
             }
             Ok(plans)
         })?;
         let mut last = None;
         let got = plans.into_iter().map(|plan| match plan {
             None => Ok(Got::Stale),
-            Some(plan) => self.fetch(&plan, &mut last),
+            Some(plan) => self.fetch_content(&plan, &mut last),
         });
         Ok(Reply::Data(got.collect::<Outcome<_>>()?))
     }
 
     /// Reads what a plan says. `last`: the chunk that was read last, which often has the next piece
     /// too.
-    pub(crate) fn fetch(&self, plan: &Plan, last: &mut Option<(ChunkId, Vec<u8>)>) -> Outcome<Got> {
+    pub(crate) fn fetch_content(
+        &self,
+        plan: &ReadPlan,
+        last: &mut Option<(ChunkId, Vec<u8>)>,
+    ) -> Outcome<Got> {
         let mut pieces = Vec::with_capacity(plan.extents.len());
         for extent in &plan.extents {
             if last
@@ -86,7 +90,7 @@ impl Server {
             });
         }
         self.counters()
-            .sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
+            .count_sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
         Ok(Got::Is {
             len: plan.len,
             pieces,
@@ -95,7 +99,11 @@ impl Server {
 }
 
 /// `None`: the content is another one by now.
-fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> {
+fn plan_read(
+    txn: &dyn ReadTransaction,
+    want: &Want,
+    room: &mut usize,
+) -> Outcome<Option<ReadPlan>> {
     let row = txn
         .object(want.object)?
         .filter(|row| row.data_seq == want.data_seq || bug(Bug::OtherContent));
@@ -104,7 +112,7 @@ fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> 
         .offset
         .saturating_add(want.len.min(SPAN_MAX))
         .min(row.size);
-    let mut plan = Plan {
+    let mut plan = ReadPlan {
         len: 0,
         extents: Vec::new(),
     };
@@ -112,7 +120,7 @@ fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> 
     while at < end {
         let to = end.min(at + WINDOW);
         let extents = txn.extents(want.object, at..to)?;
-        let answered = plan.add(&extents, at..to, room);
+        let answered = plan.add_extents(&extents, at..to, room);
         plan.len += answered - at;
         if answered < to {
             break;
@@ -122,10 +130,10 @@ fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> 
     Ok(Some(plan))
 }
 
-impl Plan {
+impl ReadPlan {
     /// Takes up the extents of a range, cut to it and to the room in the reply. Returns up to where
     /// the range is answered.
-    pub(crate) fn add(
+    pub(crate) fn add_extents(
         &mut self,
         extents: &[ExtentRow],
         range: Range<u64>,

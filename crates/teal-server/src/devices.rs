@@ -22,10 +22,10 @@
 
 use crate::hello::replica_of;
 use crate::peer::Peer;
-use crate::refusal::{Outcome, bad, refuse};
+use crate::refusal::{Outcome, bad_request, refuse};
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
-use teal_meta::{Read, Write};
+use teal_meta::{ReadTransaction, WriteTransaction};
 use teal_proto::{
     DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
 };
@@ -37,7 +37,7 @@ const ATTACHED: u8 = 2;
 
 /// One drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Row {
+struct DriveRow {
     device: u32,
     bytes: u64,
     nonce: u64,
@@ -50,15 +50,15 @@ struct Row {
 
 /// All drives, and the highest number given.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Rows {
-    highest: u32,
-    rows: Vec<Row>,
+struct DriveTable {
+    highest_number: u32,
+    rows: Vec<DriveRow>,
 }
 
-impl Rows {
+impl DriveTable {
     fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        out.extend(self.highest.to_le_bytes());
+        out.extend(self.highest_number.to_le_bytes());
         for row in &self.rows {
             out.extend(row.device.to_le_bytes());
             out.extend(row.bytes.to_le_bytes());
@@ -106,7 +106,7 @@ impl Rows {
             let (name, profile);
             ((name, _), (profile, is_end)) = (text()?, text()?);
             let (portable, is_attached) = (flags & PORTABLE != 0, flags & ATTACHED != 0);
-            rows.push(Row {
+            rows.push(DriveRow {
                 device,
                 bytes,
                 nonce,
@@ -117,10 +117,13 @@ impl Rows {
                 profile,
             });
         }
-        Some(Self { highest, rows })
+        Some(Self {
+            highest_number: highest,
+            rows,
+        })
     }
 
-    fn of(txn: &dyn Read) -> Outcome<Self> {
+    fn load(txn: &dyn ReadTransaction) -> Outcome<Self> {
         let Some(bytes) = txn.setting(KEY)? else {
             return Ok(Self::default());
         };
@@ -135,15 +138,15 @@ impl Rows {
         )
     }
 
-    fn keep(&self, txn: &mut dyn Write) -> Outcome<()> {
+    fn save(&self, txn: &mut dyn WriteTransaction) -> Outcome<()> {
         Ok(txn.put_setting(KEY, &self.encode())?)
     }
 
-    fn find(&mut self, device: u32) -> Outcome<&mut Row> {
+    fn find_drive(&mut self, device: u32) -> Outcome<&mut DriveRow> {
         let row = self.rows.iter_mut().find(|row| row.device == device);
         row.map_or_else(
             || {
-                bad(format!(
+                bad_request(format!(
                     "this volume knows no drive of the number {device}: it was removed"
                 ))
             },
@@ -152,7 +155,7 @@ impl Rows {
     }
 }
 
-fn note(txn: &dyn Read, row: &Row, is_copy: bool) -> Outcome<DeviceNote> {
+fn device_note(txn: &dyn ReadTransaction, row: &DriveRow, is_copy: bool) -> Outcome<DeviceNote> {
     let machine = txn
         .replica(row.replica)?
         .map(|replica| replica.device)
@@ -169,20 +172,20 @@ fn note(txn: &dyn Read, row: &Row, is_copy: bool) -> Outcome<DeviceNote> {
 }
 
 impl Server {
-    pub(crate) fn devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
+    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
         if ask == DeviceAsk::List {
             let notes = self.read(peer.volume, |txn| {
-                Rows::of(txn)?
+                DriveTable::load(txn)?
                     .rows
                     .iter()
-                    .map(|row| note(txn, row, false))
+                    .map(|row| device_note(txn, row, false))
                     .collect::<Outcome<Vec<_>>>()
             });
             return Ok(Reply::Devices(notes?));
         }
         let done = self.write(peer.volume, |txn| {
             replica_of(txn, peer)?;
-            let mut rows = Rows::of(txn)?;
+            let mut rows = DriveTable::load(txn)?;
             let (row, is_copy) = match ask {
                 DeviceAsk::List => return Ok(None),
                 DeviceAsk::Add {
@@ -192,41 +195,41 @@ impl Server {
                     profile,
                     nonce,
                 } => (
-                    rows.add(peer, (name, profile), bytes, portable, nonce)?,
+                    rows.add_drive(peer, (name, profile), bytes, portable, nonce)?,
                     false,
                 ),
                 DeviceAsk::Attach {
                     device,
                     nonces,
                     next,
-                } => self.attach(peer, &mut rows, device, nonces, next)?,
+                } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
                 DeviceAsk::Detach { device } => {
-                    let row = rows.find(device)?;
+                    let row = rows.find_drive(device)?;
                     row.is_attached &= row.replica != peer.replica;
                     (row.clone(), false)
                 }
                 DeviceAsk::Remove { device } => {
-                    rows.find(device)?;
+                    rows.find_drive(device)?;
                     rows.rows.retain(|row| row.device != device);
-                    rows.keep(txn)?;
+                    rows.save(txn)?;
                     return Ok(None);
                 }
             };
-            rows.keep(txn)?;
-            note(txn, &row, is_copy).map(Some)
+            rows.save(txn)?;
+            device_note(txn, &row, is_copy).map(Some)
         });
         Ok(Reply::Devices(done?.into_iter().collect()))
     }
 
-    fn attach(
+    fn attach_drive(
         &self,
         peer: Peer,
-        rows: &mut Rows,
+        rows: &mut DriveTable,
         device: u32,
         nonces: [u64; 2],
         next: u64,
-    ) -> Outcome<(Row, bool)> {
-        let row = rows.find(device)?;
+    ) -> Outcome<(DriveRow, bool)> {
+        let row = rows.find_drive(device)?;
         let is_copy = !nonces.contains(&row.nonce) && !bug(Bug::DriveCopyTaken);
         let other = Peer {
             replica: row.replica,
@@ -238,7 +241,7 @@ impl Server {
             && self
                 .presence
                 .lock()
-                .is_live(other, self.clock().monotonic())
+                .is_live(other, self.clock().monotonic_time())
         {
             return refuse(
                 RefusalCode::Busy,
@@ -253,33 +256,33 @@ impl Server {
     }
 }
 
-impl Rows {
-    fn add(
+impl DriveTable {
+    fn add_drive(
         &mut self,
         peer: Peer,
         (name, profile): (String, String),
         bytes: u64,
         portable: bool,
         nonce: u64,
-    ) -> Outcome<Row> {
+    ) -> Outcome<DriveRow> {
         if !is_device_name(&name) || profile.len() > DEVICE_NAME_MAX {
-            return bad(format!(
+            return bad_request(format!(
                 "'{name}' is no name for a drive: at most {DEVICE_NAME_MAX} bytes without slashes"
             ));
         }
         if self.rows.iter().any(|row| row.name == name) {
-            return bad(format!(
+            return bad_request(format!(
                 "this volume has a drive called {name} already; choose another name with --name"
             ));
         }
         if self.rows.len() >= DEVICES_MAX {
-            return bad(format!(
+            return bad_request(format!(
                 "this volume has {DEVICES_MAX} drives; remove one that is not used any more"
             ));
         }
-        self.highest += 1;
-        let (device, replica) = (self.highest, peer.replica);
-        let row = Row {
+        self.highest_number += 1;
+        let (device, replica) = (self.highest_number, peer.replica);
+        let row = DriveRow {
             device,
             bytes,
             nonce,
@@ -300,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_version_1_are_pinned() {
-        let row = Row {
+        let row = DriveRow {
             device: 2,
             bytes: 3,
             nonce: 4,
@@ -310,11 +313,11 @@ mod tests {
             name: "usb".into(),
             profile: String::new(),
         };
-        let rows = Rows {
-            highest: 7,
+        let rows = DriveTable {
+            highest_number: 7,
             rows: vec![
                 row.clone(),
-                Row {
+                DriveRow {
                     device: 6,
                     is_attached: true,
                     ..row
@@ -327,13 +330,13 @@ mod tests {
         };
         let bytes = [vec![1, 7, 0, 0, 0], one(2, 1), one(6, 3)].concat();
         assert_eq!(rows.encode(), bytes);
-        assert_eq!(Rows::decode(&bytes), Some(rows));
+        assert_eq!(DriveTable::decode(&bytes), Some(rows));
         assert_eq!(
-            Rows::decode(&Rows::default().encode()),
-            Some(Rows::default())
+            DriveTable::decode(&DriveTable::default().encode()),
+            Some(DriveTable::default())
         );
         for len in 6..one(2, 1).len() + 5 {
-            assert_eq!(Rows::decode(&bytes[..len]), None, "{len} bytes");
+            assert_eq!(DriveTable::decode(&bytes[..len]), None, "{len} bytes");
         }
     }
 }

@@ -10,10 +10,11 @@
 use crate::commit::BatchName;
 use crate::peer::Peer;
 use crate::pull::PullRequest;
-use crate::refusal::{Outcome, Refusal, bad, is_no_room, refuse, refuse_stranger};
+use crate::refusal::{Outcome, RequestRefusal, bad_request, is_no_room, refuse, refuse_stranger};
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
-use crate::uploads::Admission;
+use crate::turns::TurnKind;
+use crate::uploads::UploadAdmission;
 use crate::volume::volume_of;
 use teal_proto::{
     CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply,
@@ -31,15 +32,23 @@ impl Server {
             .unwrap_or_else(|_| Vec::new())
     }
 
-    fn codec_refusal(&self, error: &CodecError) -> Refusal {
-        self.counters().refused();
-        Refusal::new(RefusalCode::BadRequest, error.to_string())
+    fn codec_refusal(&self, error: &CodecError) -> RequestRefusal {
+        self.counters().count_refusal();
+        RequestRefusal::new(RefusalCode::BadRequest, error.to_string())
     }
 
     /// Answers a request. Waits only in a pull, and no longer than the pull says.
     pub fn handle(&self, peer: Peer, request: Request) -> Reply {
-        self.counters().asked(&request);
-        let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
+        self.counters().count_request(&request);
+        let outcome = self.admit_peer(peer).and_then(|()| {
+            let has_turns = is_change(&request);
+            let carry_out = || self.dispatch(peer, request);
+            if has_turns {
+                self.turns.run(peer, TurnKind::Change, carry_out)
+            } else {
+                carry_out()
+            }
+        });
         // A machine that was shut out while it waited doesn't get the answer.
         let outcome = if self.presence.lock().is_shut_out(peer) {
             refuse_stranger()
@@ -47,7 +56,7 @@ impl Server {
             outcome
         };
         outcome.unwrap_or_else(|refusal| {
-            self.counters().refused();
+            self.counters().count_refusal();
             refusal.into()
         })
     }
@@ -68,8 +77,8 @@ impl Server {
             );
         }
         match request {
-            Request::Hello(hello) => self.hello(peer, &hello),
-            Request::Incarnate => self.incarnate(peer),
+            Request::Hello(hello) => self.answer_hello(peer, &hello),
+            Request::Incarnate => self.answer_incarnate(peer),
             Request::Pull {
                 incarnation,
                 since,
@@ -85,14 +94,16 @@ impl Server {
                     filter,
                     after,
                 };
-                self.pull(peer, &pull, wait_ms)
+                self.answer_pull(peer, &pull, wait_ms)
             }
             Request::Have { chunks } if chunks.len() > CHUNKS_MAX => {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
             Request::Have { chunks } => {
-                self.uploads.lock().touch(peer, self.clock().monotonic());
-                let have = self.chunks().have(&chunks);
+                self.uploads
+                    .lock()
+                    .touch_upload(peer, self.clock().monotonic_time());
+                let have = self.chunks().find_present(&chunks);
                 Ok(Reply::Missing(
                     (0_u32..)
                         .zip(have)
@@ -106,20 +117,20 @@ impl Server {
             }
             Request::Put { chunks } => {
                 let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-                self.put(peer, &chunks)
+                self.store_chunks(peer, &chunks)
             }
             Request::Stage {
                 incarnation,
                 batch,
                 part,
                 ops,
-            } => self.stage(peer, incarnation, batch, part, &ops),
+            } => self.stage_part(peer, incarnation, batch, part, &ops),
             Request::Commit {
                 incarnation,
                 batch,
                 parts,
                 digest,
-            } => self.commit(
+            } => self.commit_batch(
                 peer,
                 BatchName {
                     incarnation,
@@ -128,18 +139,18 @@ impl Server {
                     digest,
                 },
             ),
-            Request::List { dirs, ahead } => self.list(peer, &dirs, ahead),
-            Request::Look { objects } => self.look(peer, &objects),
+            Request::List { dirs, ahead } => self.answer_list(peer, &dirs, ahead),
+            Request::Look { objects } => self.answer_look(peer, &objects),
             Request::Read { wants } => self.read_content(peer, &wants),
-            Request::Conflicts { after } => self.conflicts(peer, after),
-            Request::Resolve { conflict } => self.resolve(peer, conflict),
-            Request::History { object, after } => self.history(peer, object, after),
+            Request::Conflicts { after } => self.answer_conflicts(peer, after),
+            Request::Resolve { conflict } => self.resolve_conflict(peer, conflict),
+            Request::History { object, after } => self.answer_history(peer, object, after),
             Request::ReadPast {
                 object,
                 at,
                 offset,
                 len,
-            } => self.read_past(peer, object, at, offset, len),
+            } => self.answer_read_past(peer, object, at, offset, len),
             Request::Bye => {
                 self.presence.lock().record_goodbye(peer);
                 Ok(Reply::Done)
@@ -148,25 +159,27 @@ impl Server {
                 filter,
                 objects,
                 is_last,
-            } => self.keep(peer, filter, objects, is_last),
-            Request::Devices(ask) => self.devices(peer, ask),
-            Request::ListPast { dir, at, after } => self.list_past(peer, dir, at, after.as_ref()),
+            } => self.answer_keep(peer, filter, objects, is_last),
+            Request::Devices(ask) => self.answer_devices(peer, ask),
+            Request::ListPast { dir, at, after } => {
+                self.answer_list_past(peer, dir, at, after.as_ref())
+            }
         }
     }
 
     /// Stores content that a commit is going to name.
-    fn put(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
+    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let admission = {
             let mut uploads = self.uploads.lock();
-            uploads.touch(peer, self.clock().monotonic());
-            uploads.admit(peer, bytes, self.chunks().free_bytes())
+            uploads.touch_upload(peer, self.clock().monotonic_time());
+            uploads.admit_content(peer, bytes, self.chunks().free_bytes())
         };
         match admission {
-            Admission::Now => {}
-            Admission::After(wait) => self.pause(wait),
-            Admission::Not { chunks, bytes } => {
-                self.uploads.lock().found_no_room(peer);
+            UploadAdmission::Now => {}
+            UploadAdmission::After(wait) => self.pause(wait),
+            UploadAdmission::Refused { chunks, bytes } => {
+                self.uploads.lock().record_no_room(peer);
                 self.wake_upkeep();
                 let words = format!(
                     "no space left for more content of this machine in {}: {chunks} chunks of it ({bytes} bytes) wait for a \
@@ -181,22 +194,26 @@ impl Server {
             .put(chunks.iter().copied())
             .inspect_err(|error| {
                 if is_no_room(error) {
-                    self.uploads.lock().found_no_room(peer);
+                    self.uploads.lock().record_no_room(peer);
                     self.wake_upkeep();
                 }
             })?;
         let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
-        if self.uploads.lock().sent(peer, ids.into_iter().zip(lengths)) {
+        if self
+            .uploads
+            .lock()
+            .record_sent(peer, ids.into_iter().zip(lengths))
+        {
             self.wake_upkeep();
         }
         drop(pin);
         self.counters()
-            .received(usize::try_from(bytes).unwrap_or(usize::MAX));
+            .count_received(usize::try_from(bytes).unwrap_or(usize::MAX));
         Ok(Reply::Done)
     }
 
     /// Refuses a peer that may not ask anything, and records the request of any other.
-    fn admit(&self, peer: Peer) -> Outcome<()> {
+    fn admit_peer(&self, peer: Peer) -> Outcome<()> {
         if self.presence.lock().is_stopping() {
             return refuse(
                 RefusalCode::Stopping,
@@ -214,13 +231,37 @@ impl Server {
         }
         self.presence
             .lock()
-            .record_request(peer, self.clock().monotonic());
+            .record_request(peer, self.clock().monotonic_time());
         Ok(())
     }
 }
 
+/// Returns whether a request uses the writer of the metadata, or stores content.
+fn is_change(request: &Request) -> bool {
+    match request {
+        Request::Put { .. }
+        | Request::Stage { .. }
+        | Request::Commit { .. }
+        | Request::Incarnate
+        | Request::Resolve { .. }
+        | Request::Keep { .. } => true,
+        Request::Hello(_)
+        | Request::Pull { .. }
+        | Request::Have { .. }
+        | Request::List { .. }
+        | Request::Look { .. }
+        | Request::Read { .. }
+        | Request::Conflicts { .. }
+        | Request::History { .. }
+        | Request::ReadPast { .. }
+        | Request::ListPast { .. }
+        | Request::Devices(_)
+        | Request::Bye => false,
+    }
+}
+
 fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {
-    bad(format!(
+    bad_request(format!(
         "{asked} at once; at most {most} are allowed in one message"
     ))
 }

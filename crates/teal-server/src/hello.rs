@@ -9,22 +9,22 @@
 use crate::lease;
 use crate::names::unique_device;
 use crate::peer::Peer;
-use crate::refusal::{Outcome, bad, refuse_stranger};
+use crate::refusal::{Outcome, bad_request, refuse_stranger};
 use crate::server::Server;
 use crate::volume::volume_of;
-use teal_meta::{Read, ReplicaRow, VolumeRow};
+use teal_meta::{ReadTransaction, ReplicaRow, VolumeRow};
 use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
 use teal_types::CommitSeq;
 
 /// The life of a history that was never lost in part; it gets another one when the first client
 /// after an opening tells of more than there is.
-pub(crate) const FIRST_LIFE: u32 = 1;
+pub(crate) const FIRST_INCARNATION: u32 = 1;
 
 impl Server {
-    pub(crate) fn hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
-        let now = self.clock().civil();
+    pub(crate) fn answer_hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
+        let now = self.clock().civil_time();
         if hello.earlier.len() > EARLIER_MAX {
-            return bad(format!(
+            return bad_request(format!(
                 "{} earlier positions; at most {EARLIER_MAX} are allowed",
                 hello.earlier.len()
             ));
@@ -37,8 +37,8 @@ impl Server {
             } else if self.presence.lock().record_restored_history(peer.volume) {
                 // Drawn, not counted: the database may be put back again, to before this.
                 let before = volume.incarnation;
-                while volume.incarnation == before || volume.incarnation <= FIRST_LIFE {
-                    volume.incarnation = self.draw();
+                while volume.incarnation == before || volume.incarnation <= FIRST_INCARNATION {
+                    volume.incarnation = self.draw_number();
                 }
                 txn.put_volume(&volume)?;
             }
@@ -50,16 +50,16 @@ impl Server {
             Ok((volume, told))
         })?;
         self.presence.lock().record_greeting(peer);
-        Ok(Reply::Welcome(self.word(peer, volume, told)))
+        Ok(Reply::Welcome(self.welcome_for(peer, volume, told)))
     }
 
-    fn word(&self, peer: Peer, volume: VolumeRow, told: Told) -> Welcome {
+    fn welcome_for(&self, peer: Peer, volume: VolumeRow, told: Told) -> Welcome {
         Welcome {
             volume: peer.volume,
             label: volume.label,
             server_incarnation: volume.incarnation,
             replica: peer.replica,
-            domain: self.key(),
+            domain: self.domain_key(),
             head: volume.head,
             told,
         }
@@ -69,20 +69,22 @@ impl Server {
     ///
     /// # Errors
     /// As any request.
-    pub fn welcome(&self, peer: Peer) -> Result<Welcome, teal_proto::Refused> {
+    pub fn welcome_enrolled(&self, peer: Peer) -> Result<Welcome, teal_proto::Refused> {
         let volume = self.read(peer.volume, |txn| {
             replica_of(txn, peer)?;
             volume_of(txn)
         });
-        Ok(self.word(peer, volume.map_err(|refusal| refusal.0)?, Told::Incarnate))
+        Ok(self.welcome_for(peer, volume.map_err(|refusal| refusal.0)?, Told::Incarnate))
     }
 
-    pub(crate) fn incarnate(&self, peer: Peer) -> Outcome<Reply> {
-        let draw = self.draw();
+    pub(crate) fn answer_incarnate(&self, peer: Peer) -> Outcome<Reply> {
+        let draw = self.draw_number();
         self.write(peer.volume, |txn| {
             let mut replica = replica_of(txn, peer)?;
             if replica.incarnation == u32::MAX {
-                return bad("this device has had too many lives; enrol it with a new token");
+                return bad_request(
+                    "this device has had too many lives; enrol it with a new token",
+                );
             }
             let lease = lease::give_lease(txn, draw, peer.replica)?;
             replica.incarnation += 1;
@@ -97,7 +99,7 @@ impl Server {
     }
 }
 
-pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
+pub(crate) fn replica_of(txn: &dyn ReadTransaction, peer: Peer) -> Outcome<ReplicaRow> {
     match txn.replica(peer.replica)? {
         Some(replica) if !replica.is_revoked => Ok(replica),
         _ => refuse_stranger(),
@@ -107,7 +109,10 @@ pub(crate) fn replica_of(txn: &dyn Read, peer: Peer) -> Outcome<ReplicaRow> {
 /// The newest of the commits that the client has seen, with all before it, and that is here; none:
 /// the beginning. What this database notes of the device would not do: it may have been noted of a
 /// copy of the client's store.
-fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
+fn newest_common_commit(
+    txn: &dyn ReadTransaction,
+    hello: &Hello,
+) -> Outcome<(CommitSeq, [u8; 32])> {
     for (seq, digest) in hello.earlier.iter().rev() {
         if txn
             .commit(*seq)?
@@ -120,7 +125,7 @@ fn common(txn: &dyn Read, hello: &Hello) -> Outcome<(CommitSeq, [u8; 32])> {
 }
 
 fn greeting_for(
-    txn: &dyn Read,
+    txn: &dyn ReadTransaction,
     volume: &VolumeRow,
     replica: &ReplicaRow,
     hello: &Hello,
@@ -131,10 +136,11 @@ fn greeting_for(
                 .commit(hello.seen)?
                 .is_some_and(|commit| commit.digest == hello.seen_digest));
     Ok(if !is_ours {
-        let (common, digest) = common(txn, hello)?;
+        let (common, digest) = newest_common_commit(txn, hello)?;
         Told::Lost { common, digest }
     } else if hello.incarnation == 0
-        || (volume.incarnation > FIRST_LIFE && hello.server_incarnation != volume.incarnation)
+        || (volume.incarnation > FIRST_INCARNATION
+            && hello.server_incarnation != volume.incarnation)
         || hello.incarnation != replica.incarnation
         || hello.last_batch < replica.last_batch
     {

@@ -1,10 +1,10 @@
 //! Versions of the past, and their content.
 
-use crate::content::Plan;
+use crate::content::ReadPlan;
 use crate::limits::{ITEM_BYTES, NOTES_MAX};
 use crate::peer::Peer;
-use crate::refusal::{Outcome, bad};
-use crate::rules::canvas::Canvas;
+use crate::refusal::{Outcome, bad_request};
+use crate::rules::overlay::ContentOverlay;
 use crate::server::Server;
 use crate::version;
 use teal_meta::ExtentRow;
@@ -12,14 +12,19 @@ use teal_proto::{Got, REPLY_BYTES, Reply, VersionNote};
 use teal_types::{CommitSeq, Name, ObjectNo};
 
 impl Server {
-    pub(crate) fn history(&self, peer: Peer, object: ObjectNo, after: CommitSeq) -> Outcome<Reply> {
+    pub(crate) fn answer_history(
+        &self,
+        peer: Peer,
+        object: ObjectNo,
+        after: CommitSeq,
+    ) -> Outcome<Reply> {
         self.read(peer.volume, |txn| {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (seq, row) in txn.object_history(object, after, NOTES_MAX)? {
                 let version = row
-                    .map(|row| version::past(txn, object, row, seq))
+                    .map(|row| version::past_version(txn, object, row, seq))
                     .transpose()?;
-                bytes += version.as_ref().map_or(1, version::weight);
+                bytes += version.as_ref().map_or(1, version::message_weight);
                 if !notes.is_empty() && bytes > REPLY_BYTES {
                     break;
                 }
@@ -38,7 +43,7 @@ impl Server {
     }
 
     /// Reads what the directory held then, about, for each answer (`commit/snapshots.rs`).
-    pub(crate) fn list_past(
+    pub(crate) fn answer_list_past(
         &self,
         peer: Peer,
         dir: ObjectNo,
@@ -77,7 +82,7 @@ impl Server {
         })
     }
 
-    pub(crate) fn read_past(
+    pub(crate) fn answer_read_past(
         &self,
         peer: Peer,
         object: ObjectNo,
@@ -86,12 +91,12 @@ impl Server {
         len: u64,
     ) -> Outcome<Reply> {
         if len > REPLY_BYTES as u64 {
-            return bad(format!(
+            return bad_request(format!(
                 "{len} bytes at once; at most {REPLY_BYTES} are allowed in one message"
             ));
         }
         let (version, plan) = self.read(peer.volume, |txn| {
-            let mut plan = Plan {
+            let mut plan = ReadPlan {
                 len: 0,
                 extents: Vec::new(),
             };
@@ -102,14 +107,14 @@ impl Server {
             let end = offset.saturating_add(len).min(row.size);
             if offset < end {
                 let canvas =
-                    Canvas::of_history(&txn.extents_at(object, offset..end, at)?, row.size);
+                    ContentOverlay::of_history(&txn.extents_at(object, offset..end, at)?, row.size);
                 let is_inside =
                     |extent: &ExtentRow| extent.offset < end && extent.offset + extent.len > offset;
                 let extents: Vec<ExtentRow> = canvas.extents().filter(is_inside).collect();
                 let mut room = REPLY_BYTES + (1 << 10);
-                plan.len = plan.add(&extents, offset..end, &mut room) - offset;
+                plan.len = plan.add_extents(&extents, offset..end, &mut room) - offset;
             }
-            Ok((Some(version::past(txn, object, row, at)?), plan))
+            Ok((Some(version::past_version(txn, object, row, at)?), plan))
         })?;
         let got = if plan.len == 0 {
             Got::Is {
@@ -117,7 +122,7 @@ impl Server {
                 pieces: Vec::new(),
             }
         } else {
-            self.fetch(&plan, &mut None)?
+            self.fetch_content(&plan, &mut None)?
         };
         Ok(Reply::Past { version, got })
     }

@@ -40,14 +40,15 @@ pub mod seeded;
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
 mod server;
+mod turns;
 mod upkeep;
 mod uploads;
 mod version;
 mod volume;
 
 pub use admin::{EnrolError, ReplicaNote, VolumeNote};
-pub use counters::Counts;
-pub use domain::domain;
+pub use counters::ServerCounts;
+pub use domain::load_domain;
 pub use limits::*;
 pub use peer::Peer;
-pub use server::{OpenError, Server};
+pub use server::{Server, ServerOpenError};

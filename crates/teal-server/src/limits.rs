@@ -30,7 +30,7 @@ pub(crate) const FILTER_FOR: Duration = Duration::from_secs(3600);
 pub(crate) const ROWS_MAX: usize = 1 << 17;
 /// So many of those who wait for news of one volume are told at once. Where more are to be told,
 /// one commit after the other would have all of them ask again.
-pub(crate) const FEW: u32 = 16;
+pub(crate) const GATHERING_FROM: u32 = 16;
 /// For each of those who are to be told, news is gathered for so long, ...
 pub(crate) const GATHER_FOR_EACH: Duration = Duration::from_millis(2);
 /// ... at most for this time.

@@ -2,26 +2,26 @@
 
 use crate::limits::{ITEM_BYTES, PAGE};
 use crate::peer::Peer;
-use crate::refusal::{Outcome, bad};
+use crate::refusal::{Outcome, bad_request};
 use crate::server::Server;
 use crate::version;
 use crate::volume::volume_of;
 use std::collections::{HashSet, VecDeque};
-use teal_meta::Read;
+use teal_meta::ReadTransaction;
 use teal_proto::{Listing, REPLY_BYTES, Reply, WANTS_MAX};
 use teal_types::{Name, ObjectNo};
 
 impl Server {
     /// The first of `dirs`, or as much of it as fits; then whole ones with `ahead` entries together
     /// at most: below it, then the others.
-    pub(crate) fn list(
+    pub(crate) fn answer_list(
         &self,
         peer: Peer,
         dirs: &[(ObjectNo, Option<Name>)],
         ahead: u32,
     ) -> Outcome<Reply> {
         check_count(dirs.len())?;
-        self.telling(peer, dirs.first().map(|(dir, _)| *dir), |txn| {
+        self.read_for_client(peer, dirs.first().map(|(dir, _)| *dir), |txn| {
             let head = volume_of(txn)?.head;
             let (mut listings, mut bytes, mut ahead) = (Vec::new(), 0, ahead as usize);
             let (mut known, mut asked) = (HashSet::new(), dirs.iter().cloned());
@@ -42,7 +42,7 @@ impl Server {
                 } else {
                     ahead
                 };
-                let listing = listing(txn, dir, after, most, &mut bytes)?;
+                let listing = read_listing(txn, dir, after, most, &mut bytes)?;
                 let entries = listing.entries.as_deref().unwrap_or_default();
                 if !listings.is_empty() {
                     if listing.more {
@@ -64,7 +64,7 @@ impl Server {
                 .iter()
                 .flat_map(|listing: &Listing| &listing.entries)
                 .flatten();
-            let mut lie_in = version::dirs(entries.map(|(_, version)| version));
+            let mut lie_in = version::parent_dirs(entries.map(|(_, version)| version));
             // An empty one, too, is known from now on.
             lie_in.extend(listings.iter().map(|listing| listing.dir));
             Ok((
@@ -77,20 +77,20 @@ impl Server {
         })
     }
 
-    pub(crate) fn look(&self, peer: Peer, objects: &[ObjectNo]) -> Outcome<Reply> {
+    pub(crate) fn answer_look(&self, peer: Peer, objects: &[ObjectNo]) -> Outcome<Reply> {
         check_count(objects.len())?;
-        self.telling(peer, [], |txn| {
+        self.read_for_client(peer, [], |txn| {
             let head = volume_of(txn)?.head;
             let (mut versions, mut bytes) = (Vec::new(), 0);
             for object in objects {
-                let found = version::live(txn, *object)?;
-                bytes += found.as_ref().map_or(1, version::weight);
+                let found = version::live_version(txn, *object)?;
+                bytes += found.as_ref().map_or(1, version::message_weight);
                 if !versions.is_empty() && bytes > REPLY_BYTES {
                     break;
                 }
                 versions.push(found);
             }
-            let lie_in = version::dirs(versions.iter().flatten());
+            let lie_in = version::parent_dirs(versions.iter().flatten());
             Ok((Reply::Versions { head, versions }, lie_in))
         })
     }
@@ -98,7 +98,7 @@ impl Server {
 
 pub(crate) fn check_count(count: usize) -> Outcome<()> {
     if count > WANTS_MAX {
-        return bad(format!(
+        return bad_request(format!(
             "{count} at once; at most {WANTS_MAX} are allowed in one message"
         ));
     }
@@ -106,8 +106,8 @@ pub(crate) fn check_count(count: usize) -> Outcome<()> {
 }
 
 /// With `most` entries at most; `bytes` are in the reply.
-fn listing(
-    txn: &dyn Read,
+fn read_listing(
+    txn: &dyn ReadTransaction,
     dir: ObjectNo,
     mut after: Option<Name>,
     most: usize,
@@ -127,10 +127,10 @@ fn listing(
         let is_last = page.len() < PAGE;
         after = page.last().map(|(name, _)| name.clone());
         for (name, entry) in page {
-            let Some(found) = version::live(txn, entry.object)? else {
+            let Some(found) = version::live_version(txn, entry.object)? else {
                 continue;
             };
-            let weight = version::weight(&found) + name.as_bytes().len();
+            let weight = version::message_weight(&found) + name.as_bytes().len();
             if entries.len() == most || (*bytes > 0 && *bytes + weight > REPLY_BYTES) {
                 return Ok(Listing {
                     dir,

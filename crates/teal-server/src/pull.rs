@@ -15,16 +15,17 @@ use crate::filter::{Filter, HistoryNews, news_for};
 use crate::limits::{ITEM_BYTES, PAGE, SCAN_MAX};
 use crate::peer::Peer;
 use crate::presence::{PullTicket, gathering_time};
-use crate::refusal::{Outcome, Refusal, bad};
-use crate::rules::changed::Changed;
+use crate::refusal::{Outcome, RequestRefusal, bad_request};
+use crate::rules::changed_ranges::ChangedRanges;
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
+use crate::turns::TurnKind;
 use crate::version;
 use crate::volume::volume_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use teal_meta::{Ranges, Read};
+use teal_meta::{Ranges, ReadTransaction};
 use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
 use teal_types::{CommitSeq, ObjectNo};
 
@@ -56,7 +57,7 @@ enum WaitEnd {
 
 /// Says whether an answer is worth sending before the pull's time is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Urgency {
+enum AnswerUrgency {
     AnswerNow,
     CanWait,
 }
@@ -64,12 +65,17 @@ enum Urgency {
 impl Server {
     /// Answers a pull: at once if there is news, else when there is some, `wait_ms` later at the
     /// latest.
-    pub(crate) fn pull(&self, peer: Peer, request: &PullRequest, wait_ms: u32) -> Outcome<Reply> {
-        let now = self.clock().monotonic();
+    pub(crate) fn answer_pull(
+        &self,
+        peer: Peer,
+        request: &PullRequest,
+        wait_ms: u32,
+    ) -> Outcome<Reply> {
+        let now = self.clock().monotonic_time();
         let until = now + Duration::from_millis(wait_ms.into()).min(WAIT_MAX);
         let waiter = self.enter_pull(peer, request.filter, now, until);
         let outcome = self.pull_until(&waiter, request);
-        let now = self.clock().monotonic();
+        let now = self.clock().monotonic_time();
         self.presence.lock().end_waiting(peer, waiter.ticket, now);
         let mut pulled = outcome?;
         pulled.is_live = self.presence.lock().has_company(peer, now);
@@ -81,7 +87,7 @@ impl Server {
             });
             // The client knows these directories from now on, so its filter has them before the
             // answer goes out.
-            filter.add(version::dirs(told));
+            filter.add_objects(version::parent_dirs(told));
         }
         Ok(Reply::Pulled(pulled))
     }
@@ -104,22 +110,22 @@ impl Server {
             // What was notified before the state is read is in that state.
             self.presence.lock().take_notification(waiter.ticket);
             let volume = waiter.peer.volume;
-            let (pulled, urgency) =
-                self.read(volume, |txn| self.changes_for(txn, waiter, request))?;
+            let gather = || self.read(volume, |txn| self.changes_for(txn, waiter, request));
+            let (pulled, urgency) = self.turns.run(waiter.peer, TurnKind::Gather, gather)?;
             self.presence
                 .lock()
                 .record_position(waiter.peer, request.since);
-            let is_over = has_ended || waiter.until <= self.clock().monotonic();
-            if urgency == Urgency::AnswerNow || is_over || request.after.is_some() {
+            let is_over = has_ended || waiter.until <= self.clock().monotonic_time();
+            if urgency == AnswerUrgency::AnswerNow || is_over || request.after.is_some() {
                 return Ok(pulled);
             }
-            has_ended = matches!(self.wait(waiter)?, WaitEnd::Otherwise);
+            has_ended = matches!(self.wait_for_news(waiter)?, WaitEnd::Otherwise);
         }
     }
 
     /// Waits for a notification of the pull, and for more news where many pulls were notified
     /// together.
-    fn wait(&self, waiter: &PullWaiter) -> Outcome<WaitEnd> {
+    fn wait_for_news(&self, waiter: &PullWaiter) -> Outcome<WaitEnd> {
         let PullWaiter {
             peer,
             ticket,
@@ -127,33 +133,33 @@ impl Server {
             ..
         } = *waiter;
         let mut presence = self.presence.lock();
-        let goodbyes = presence.goodbyes(peer);
+        let goodbyes = presence.goodbye_count(peer);
         let wakeup = presence.wakeup(ticket);
         let mut had_company = true;
         let notified = loop {
             if let Some(notified) = presence.take_notification(ticket) {
                 break notified;
             }
-            let now = self.clock().monotonic();
+            let now = self.clock().monotonic_time();
             let has_company = presence.has_company(peer, now);
             let has_new_company = has_company && !had_company;
-            let has_left = presence.goodbyes(peer) != goodbyes || presence.is_shut_out(peer);
+            let has_left = presence.goodbye_count(peer) != goodbyes || presence.is_shut_out(peer);
             if has_new_company || has_left {
                 return Ok(WaitEnd::Otherwise);
             }
             had_company = has_company;
             if presence.is_stopping() {
                 let words = "the server is ending; connect again in a while";
-                return Err(Refusal::new(RefusalCode::Stopping, words));
+                return Err(RequestRefusal::new(RefusalCode::Stopping, words));
             }
             let left = until.saturating_sub(now);
             if left.is_zero() || wakeup.wait_for(&mut presence, left).timed_out() {
                 return Ok(WaitEnd::Otherwise);
             }
         };
-        let gathered = self.clock().monotonic() + gathering_time(notified);
-        while !presence.is_stopping() && self.clock().monotonic() < gathered {
-            let left = gathered.saturating_sub(self.clock().monotonic());
+        let gathered = self.clock().monotonic_time() + gathering_time(notified);
+        while !presence.is_stopping() && self.clock().monotonic_time() < gathered {
+            let left = gathered.saturating_sub(self.clock().monotonic_time());
             self.stopping.wait_for(&mut presence, left);
         }
         Ok(WaitEnd::News)
@@ -163,10 +169,10 @@ impl Server {
     /// time is over.
     fn changes_for(
         &self,
-        txn: &dyn Read,
+        txn: &dyn ReadTransaction,
         waiter: &PullWaiter,
         request: &PullRequest,
-    ) -> Outcome<(Pulled, Urgency)> {
+    ) -> Outcome<(Pulled, AnswerUrgency)> {
         let PullRequest {
             incarnation,
             since,
@@ -176,10 +182,12 @@ impl Server {
         let volume = volume_of(txn)?;
         let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
         if since > to || to > volume.head {
-            return bad("this history ends before the commit that was named; say hello again");
+            return bad_request(
+                "this history ends before the commit that was named; say hello again",
+            );
         }
         if since > CommitSeq::new(0) && is_other_history(txn, since, &request.digest)? {
-            return bad(
+            return bad_request(
                 "this is another history than that of the commit that was named; say hello again",
             );
         }
@@ -198,11 +206,11 @@ impl Server {
         let (changes, more) = match &news {
             HistoryNews::Objects { objects, .. } if objects.is_empty() => (Vec::new(), None),
             HistoryNews::All if since == CommitSeq::new(0) && to > since => {
-                everything(txn, behind)?
+                page_of_all_objects(txn, behind)?
             }
             HistoryNews::Objects { objects, .. } if since == CommitSeq::new(0) => {
                 let objects = objects.range(behind..).filter(|object| **object > behind);
-                page(txn, objects.map(|object| (*object, None)))?
+                page_of_objects(txn, objects.map(|object| (*object, None)))?
             }
             _ => changed_objects(txn, since, to, behind, &news)?,
         };
@@ -211,9 +219,9 @@ impl Server {
             HistoryNews::Objects { is_notable, .. } => is_notable,
         };
         let urgency = if is_notable {
-            Urgency::AnswerNow
+            AnswerUrgency::AnswerNow
         } else {
-            Urgency::CanWait
+            AnswerUrgency::CanWait
         };
         let acknowledged = txn.last_batch(waiter.peer.replica, incarnation, to)?;
         let digest = digest.unwrap_or_default();
@@ -232,7 +240,11 @@ impl Server {
 
 /// Returns whether the commit `since` of the volume's history isn't the one whose digest the client
 /// has.
-fn is_other_history(txn: &dyn Read, since: CommitSeq, digest: &[u8; 32]) -> Outcome<bool> {
+fn is_other_history(
+    txn: &dyn ReadTransaction,
+    since: CommitSeq,
+    digest: &[u8; 32],
+) -> Outcome<bool> {
     let commit = txn.commit(since)?;
     let is_other = commit.is_none_or(|commit| commit.digest != *digest);
     Ok(is_other && !bug(Bug::OtherHistory))
@@ -248,8 +260,13 @@ struct ChangePage {
 
 impl ChangePage {
     /// Adds the state of an object; returns `false`, and adds nothing, if the reply is full.
-    fn add(&mut self, txn: &dyn Read, object: ObjectNo, ranges: Ranges) -> Outcome<bool> {
-        let change = match version::live(txn, object)? {
+    fn add_object(
+        &mut self,
+        txn: &dyn ReadTransaction,
+        object: ObjectNo,
+        ranges: Ranges,
+    ) -> Outcome<bool> {
+        let change = match version::live_version(txn, object)? {
             Some(version) => Change::Is {
                 version: Box::new(version),
                 ranges,
@@ -258,7 +275,7 @@ impl ChangePage {
         };
         let weight = match &change {
             Change::Is { version, ranges } => {
-                version::weight(version) + ranges.as_ref().map_or(0, Vec::len) * ITEM_BYTES
+                version::message_weight(version) + ranges.as_ref().map_or(0, Vec::len) * ITEM_BYTES
             }
             Change::Gone { .. } => ITEM_BYTES,
         };
@@ -273,7 +290,10 @@ impl ChangePage {
 }
 
 /// Returns all live objects behind `behind`, for a client that has nothing yet.
-fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+fn page_of_all_objects(
+    txn: &dyn ReadTransaction,
+    mut behind: ObjectNo,
+) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     loop {
         let objects = txn.objects_after(behind, PAGE)?;
@@ -281,7 +301,7 @@ fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Opt
             return Ok((page.changes, None));
         };
         for object in objects {
-            if !page.add(txn, object, None)? {
+            if !page.add_object(txn, object, None)? {
                 return Ok((page.changes, page.last));
             }
         }
@@ -290,13 +310,13 @@ fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Opt
 }
 
 /// Returns as many of `objects` as one reply has room for, and the last of them if there are more.
-fn page(
-    txn: &dyn Read,
+fn page_of_objects(
+    txn: &dyn ReadTransaction,
     objects: impl IntoIterator<Item = (ObjectNo, Ranges)>,
 ) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     for (object, ranges) in objects {
-        if !page.add(txn, object, ranges)? {
+        if !page.add_object(txn, object, ranges)? {
             return Ok((page.changes, page.last));
         }
     }
@@ -304,16 +324,17 @@ fn page(
 }
 
 fn changed_objects(
-    txn: &dyn Read,
+    txn: &dyn ReadTransaction,
     since: CommitSeq,
     to: CommitSeq,
     behind: ObjectNo,
     news: &HistoryNews,
 ) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
-    let (found, is_cut) = scan(txn, since, to, behind, news)?;
+    let (found, is_cut) = scan_history(txn, since, to, behind, news)?;
     let last = found.keys().next_back().copied().filter(|_| is_cut);
-    let ranges = |changed: Option<Changed>| changed.and_then(|changed| changed.ranges());
-    let (changes, more) = page(
+    let ranges =
+        |changed: Option<ChangedRanges>| changed.and_then(|changed| changed.bounded_list());
+    let (changes, more) = page_of_objects(
         txn,
         found
             .into_iter()
@@ -324,29 +345,29 @@ fn changed_objects(
 
 /// Returns the first objects behind `behind` that changed and are news, each with the ranges in
 /// which its content changed (`None`: anywhere), and whether there are more.
-fn scan(
-    txn: &dyn Read,
+fn scan_history(
+    txn: &dyn ReadTransaction,
     since: CommitSeq,
     to: CommitSeq,
     behind: ObjectNo,
     news: &HistoryNews,
-) -> Outcome<(BTreeMap<ObjectNo, Option<Changed>>, bool)> {
-    let (mut found, mut is_cut) = (BTreeMap::<ObjectNo, Option<Changed>>::new(), false);
-    txn.changes(since, to, &mut |_, object, ranges| {
-        if object <= behind || !news.has(object) {
+) -> Outcome<(BTreeMap<ObjectNo, Option<ChangedRanges>>, bool)> {
+    let (mut found, mut is_cut) = (BTreeMap::<ObjectNo, Option<ChangedRanges>>::new(), false);
+    txn.visit_changes(since, to, &mut |_, object, ranges| {
+        if object <= behind || !news.contains(object) {
             return;
         }
         let known = found
             .entry(object)
-            .or_insert_with(|| Some(Changed::default()));
+            .or_insert_with(|| Some(ChangedRanges::default()));
         match ranges {
             None => *known = None,
             Some(ranges) => {
                 let known = known.iter_mut();
                 known.for_each(|known| {
-                    ranges
-                        .iter()
-                        .for_each(|(start, len)| known.add(*start, start.saturating_add(*len)))
+                    ranges.iter().for_each(|(start, len)| {
+                        known.insert_range(*start, start.saturating_add(*len))
+                    })
                 });
             }
         }

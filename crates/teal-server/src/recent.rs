@@ -45,12 +45,12 @@ impl RecentCommits {
         }
     }
 
-    fn last(&self) -> CommitSeq {
+    fn last_seq(&self) -> CommitSeq {
         self.commits.back().map_or(self.first, |commit| commit.seq)
     }
 
     pub(crate) fn push(&mut self, commit: Arc<CommitConcern>) {
-        if commit.seq.get() != self.last().get() + 1 {
+        if commit.seq.get() != self.last_seq().get() + 1 {
             *self = Self::new(CommitSeq::new(commit.seq.get().saturating_sub(1)));
         }
         self.rows += commit.rows.len();
@@ -68,7 +68,7 @@ impl RecentCommits {
         since: CommitSeq,
         to: CommitSeq,
     ) -> Option<Vec<Arc<CommitConcern>>> {
-        if since < self.first || to > self.last() {
+        if since < self.first || to > self.last_seq() {
             return None;
         }
         let from = since.get() - self.first.get();

@@ -6,17 +6,17 @@ use teal_proto::{RefusalCode, Refused, Reply};
 
 /// An error on its way to a client.
 #[derive(Debug)]
-pub(crate) struct Refusal(pub(crate) Refused);
+pub(crate) struct RequestRefusal(pub(crate) Refused);
 
-pub(crate) type Outcome<T> = Result<T, Refusal>;
+pub(crate) type Outcome<T> = Result<T, RequestRefusal>;
 
 /// Returns a refusal with the meaning of `code`.
 pub(crate) fn refuse<T>(code: RefusalCode, words: impl Into<String>) -> Outcome<T> {
-    Err(Refusal::new(code, words))
+    Err(RequestRefusal::new(code, words))
 }
 
 /// Returns the refusal of a request that makes no sense.
-pub(crate) fn bad<T>(words: impl Into<String>) -> Outcome<T> {
+pub(crate) fn bad_request<T>(words: impl Into<String>) -> Outcome<T> {
     refuse(RefusalCode::BadRequest, words)
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn is_no_room(error: &ChunkError) -> bool {
     matches!(error, ChunkError::Shelf(ShelfError::NoSpace { .. }))
 }
 
-impl Refusal {
+impl RequestRefusal {
     pub(crate) fn new(code: RefusalCode, words: impl Into<String>) -> Self {
         Self(Refused {
             code,
@@ -41,13 +41,13 @@ impl Refusal {
     }
 }
 
-impl From<Refusal> for Reply {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestRefusal> for Reply {
+    fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal.0)
     }
 }
 
-impl From<MetaError> for Refusal {
+impl From<MetaError> for RequestRefusal {
     fn from(error: MetaError) -> Self {
         let code = match &error {
             MetaError::NoSpace { .. } => RefusalCode::NoSpace,
@@ -62,7 +62,7 @@ impl From<MetaError> for Refusal {
     }
 }
 
-impl From<ChunkError> for Refusal {
+impl From<ChunkError> for RequestRefusal {
     fn from(error: ChunkError) -> Self {
         let code = match &error {
             ChunkError::Absent { .. } => RefusalCode::NeedsChunks,
@@ -86,7 +86,7 @@ impl From<ChunkError> for Refusal {
     }
 }
 
-impl From<PinError> for Refusal {
+impl From<PinError> for RequestRefusal {
     fn from(error: PinError) -> Self {
         match error {
             PinError::Missing(_) => Self::new(

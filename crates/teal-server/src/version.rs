@@ -2,10 +2,10 @@
 
 use crate::limits::{DEPTH_MAX, ITEM_BYTES};
 use crate::refusal::Outcome;
-use teal_meta::{ObjectRow, Read};
+use teal_meta::{ObjectRow, ReadTransaction};
 use teal_types::{CommitSeq, Link, ObjectNo, Version};
 
-fn assemble(
+fn assemble_version(
     object: ObjectNo,
     row: ObjectRow,
     links: Vec<Link>,
@@ -38,12 +38,15 @@ fn assemble(
 }
 
 /// The live version of an object.
-pub(crate) fn live(txn: &dyn Read, object: ObjectNo) -> Outcome<Option<Version>> {
+pub(crate) fn live_version(
+    txn: &dyn ReadTransaction,
+    object: ObjectNo,
+) -> Outcome<Option<Version>> {
     let Some(row) = txn.object(object)? else {
         return Ok(None);
     };
     let links = txn
-        .links(object)?
+        .links_of(object)?
         .into_iter()
         .map(|(link, _)| link)
         .collect();
@@ -53,7 +56,7 @@ pub(crate) fn live(txn: &dyn Read, object: ObjectNo) -> Outcome<Option<Version>>
     } else {
         Vec::new()
     };
-    Ok(Some(assemble(
+    Ok(Some(assemble_version(
         object,
         row,
         links,
@@ -65,8 +68,8 @@ pub(crate) fn live(txn: &dyn Read, object: ObjectNo) -> Outcome<Option<Version>>
 }
 
 /// The version of an object after a commit, from its row then.
-pub(crate) fn past(
-    txn: &dyn Read,
+pub(crate) fn past_version(
+    txn: &dyn ReadTransaction,
     object: ObjectNo,
     row: ObjectRow,
     at: CommitSeq,
@@ -84,11 +87,11 @@ pub(crate) fn past(
         .xattrs_at(object, at)?
         .into_iter()
         .filter_map(|(name, _, value)| value.map(|value| (name, value)));
-    Ok(assemble(object, row, links, xattrs.collect()))
+    Ok(assemble_version(object, row, links, xattrs.collect()))
 }
 
 /// The directories in which these lie.
-pub(crate) fn dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<ObjectNo> {
+pub(crate) fn parent_dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<ObjectNo> {
     let mut dirs: Vec<ObjectNo> = versions
         .into_iter()
         .flat_map(|version| version.links.iter().map(|link| link.dir))
@@ -99,7 +102,7 @@ pub(crate) fn dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<O
 }
 
 /// About how many bytes it takes in a message.
-pub(crate) fn weight(version: &Version) -> usize {
+pub(crate) fn message_weight(version: &Version) -> usize {
     let links: usize = version
         .links
         .iter()
@@ -114,10 +117,10 @@ pub(crate) fn weight(version: &Version) -> usize {
 }
 
 /// Returns where an object lies, by its first names; empty if it has none.
-pub(crate) fn path(txn: &dyn Read, object: ObjectNo) -> Outcome<String> {
+pub(crate) fn path_of(txn: &dyn ReadTransaction, object: ObjectNo) -> Outcome<String> {
     let (mut names, mut at) = (Vec::new(), object);
     while at != ObjectNo::ROOT && names.len() < DEPTH_MAX {
-        let Some((link, _)) = txn.links(at)?.into_iter().next() else {
+        let Some((link, _)) = txn.links_of(at)?.into_iter().next() else {
             return Ok(String::new());
         };
         names.push(link.name.to_string());

@@ -2,12 +2,12 @@
 
 use crate::peer::Peer;
 use crate::refusal::{Outcome, refuse};
-use teal_meta::{Read, ReplicaRow, VolumeRow};
+use teal_meta::{ReadTransaction, ReplicaRow, VolumeRow};
 use teal_proto::RefusalCode;
 use teal_types::{CommitSeq, Stamp};
 
 /// Returns the row of the transaction's volume; a refusal if the volume doesn't exist.
-pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
+pub(crate) fn volume_of(txn: &dyn ReadTransaction) -> Outcome<VolumeRow> {
     match txn.volume()? {
         Some(volume) => Ok(volume),
         None => refuse(RefusalCode::Denied, "there is no such volume here"),
@@ -15,7 +15,11 @@ pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
 }
 
 /// Returns the row of `peer`; a refusal unless `incarnation` is its present one.
-pub(crate) fn current_replica(txn: &dyn Read, peer: Peer, incarnation: u32) -> Outcome<ReplicaRow> {
+pub(crate) fn current_replica(
+    txn: &dyn ReadTransaction,
+    peer: Peer,
+    incarnation: u32,
+) -> Outcome<ReplicaRow> {
     let Some(replica) = txn.replica(peer.replica)? else {
         return refuse(
             RefusalCode::Denied,

@@ -39,13 +39,13 @@ mod table;
 mod visits;
 
 use std::collections::BTreeMap;
-use teal_trace::Item;
+use teal_trace::TraceItem;
 
-pub use survey::Survey;
+pub use survey::TreeSurvey;
 
 /// What a program does with a file, in the words of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Step {
+enum VisitStep {
     Create,
     ReadWhole,
     Read,
@@ -63,7 +63,7 @@ enum Step {
 
 /// A workload, characterised.
 #[derive(Debug)]
-pub struct Character {
+pub struct CharacterisedWorkload {
     /// The script.
     pub script: String,
     /// Visits that the script's shapes stand for, and all.
@@ -79,7 +79,7 @@ pub struct Character {
 
 /// Why there is no character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoCharacter {
+pub enum CharacteriseError {
     /// Nothing of a file's was asked.
     #[error("nothing was done in the time of the recording that a workload could be made of")]
     Idle,
@@ -90,28 +90,38 @@ pub enum NoCharacter {
 ///
 /// # Errors
 /// See [`NoCharacter`].
-pub fn characterise(
-    items: impl IntoIterator<Item = Item>,
-    survey: &Survey,
+pub fn characterise_trace(
+    items: impl IntoIterator<Item = TraceItem>,
+    survey: &TreeSurvey,
     about: &str,
-) -> Result<Character, NoCharacter> {
-    let mut watched = visits::Follower::new(survey);
-    items.into_iter().for_each(|item| watched.follow(&item));
-    let seen = watched.end();
+) -> Result<CharacterisedWorkload, CharacteriseError> {
+    let mut watched = visits::VisitTracker::new(survey);
+    items
+        .into_iter()
+        .for_each(|item| watched.follow_item(&item));
+    let seen = watched.finish();
     if seen.visits.is_empty() {
-        return Err(NoCharacter::Idle);
+        return Err(CharacteriseError::Idle);
     }
-    let sets = sets::sets(&seen, survey);
-    let doing = |role: roles::Role| (role.threads, shapes::shapes(&seen, &sets, &role.visits));
-    let mut roles: Vec<_> = roles::roles(&seen, &sets).into_iter().map(doing).collect();
+    let sets = sets::group_files(&seen, survey);
+    let doing = |role: roles::ThreadRole| {
+        (
+            role.threads,
+            shapes::find_shapes(&seen, &sets, &role.visits),
+        )
+    };
+    let mut roles: Vec<_> = roles::assign_roles(&seen, &sets)
+        .into_iter()
+        .map(doing)
+        .collect();
     roles.retain(|(threads, shapes)| *threads > 0 && !shapes.is_empty());
     let kept = roles
         .iter()
         .flat_map(|(_, shapes)| shapes)
         .map(|shape| shape.count)
         .sum();
-    let script = script::script(&seen, &sets, &roles, about);
-    Ok(Character {
+    let script = script::write_script(&seen, &sets, &roles, about);
+    Ok(CharacterisedWorkload {
         script,
         visits: [kept, seen.visits.len() as u64],
         threads: seen.threads,

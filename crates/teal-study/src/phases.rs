@@ -19,8 +19,10 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Cell, Measured, Tally, Usage};
-pub use floor::floor;
+pub use cell::{DiskTally, EnergyUsage, PhaseCell, PhaseResult};
+pub use floor::phase_floor;
 pub use perform::{PhaseEnvironment, PhaseError, carry_out};
-pub use plan::{Act, Filling, Group, Mode, Order, Phase, Set, ageing};
-pub use show::{Sheet, markdown};
+pub use plan::{
+    FillFiles, PhaseAct, PhaseFiles, PhaseGroup, SyncMode, VisitOrder, WorkloadPhase, ageing_phases,
+};
+pub use show::{PhaseSheet, render_markdown};

@@ -11,11 +11,11 @@ mod greenfs;
 #[cfg(test)]
 mod tests;
 
-use crate::replay::Machine;
+use crate::replay::ModelledMachine;
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct PaperFigure {
     /// What it is.
     pub what: String,
     /// The paper's.
@@ -26,18 +26,18 @@ pub struct Row {
 
 /// A re-enactment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+pub struct PaperTable {
     /// What of which paper.
     pub title: String,
     /// The profiles behind our figures.
     pub modelled_by: Vec<String>,
     /// The figures.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PaperFigure>,
     /// What was taken for granted, and why ours differ where they do.
     pub remarks: Vec<&'static str>,
 }
 
-impl Table {
+impl PaperTable {
     fn new(title: &str, modelled_by: &[&str], remarks: &[&'static str]) -> Self {
         let modelled_by = modelled_by.iter().map(|&name| name.to_owned()).collect();
         Self {
@@ -48,12 +48,17 @@ impl Table {
         }
     }
 
-    fn of(title: &str, machine: &Machine, remarks: &[&'static str]) -> Self {
-        Self::new(title, &machine.profiles(), remarks)
+    fn for_machine(title: &str, machine: &ModelledMachine, remarks: &[&'static str]) -> Self {
+        Self::new(title, &machine.profile_names(), remarks)
     }
 
-    fn row(&mut self, what: impl Into<String>, paper: impl Into<String>, ours: impl Into<String>) {
-        self.rows.push(Row {
+    fn add_figure(
+        &mut self,
+        what: impl Into<String>,
+        paper: impl Into<String>,
+        ours: impl Into<String>,
+    ) {
+        self.rows.push(PaperFigure {
             what: what.into(),
             paper: paper.into(),
             ours: ours.into(),
@@ -62,10 +67,10 @@ impl Table {
 }
 
 /// A re-enactment's name, what it is, and how it is made.
-pub type Known = (&'static str, &'static str, fn() -> Table);
+pub type Reenactment = (&'static str, &'static str, fn() -> PaperTable);
 
 /// All of them.
-pub const ALL: &[Known] = &[
+pub const ALL: &[Reenactment] = &[
     (
         "bluefs-4",
         "BlueFS figure 4: masking the start of a disk",
@@ -99,7 +104,7 @@ pub const ALL: &[Known] = &[
     (
         "greenfs-jeff",
         "GreenFS section 4.3: a day of JEFF",
-        greenfs::jeff,
+        greenfs::jeff_table,
     ),
     (
         "greenfs-5",
@@ -109,7 +114,7 @@ pub const ALL: &[Known] = &[
 ];
 
 /// `part` of `whole` less than whole, in percent, as papers say it: 35 of 100 is 65 %.
-fn less(ours: u64, theirs: u64) -> String {
+fn percent_less(ours: u64, theirs: u64) -> String {
     let percent = (1.0 - ours as f64 / theirs.max(1) as f64) * 100.0;
     if percent < 0.0 {
         format!("{:.0} % more", -percent)

@@ -22,30 +22,30 @@ mod policies;
 #[cfg(test)]
 mod tests;
 
-use events::Converter;
+use events::EventConverter;
 pub use events::REQUEST_MAX;
-pub use machine::{Machine, MachineError, NAMED, Part, Share};
-pub use policies::{Named, TIMES, Unknown};
+pub use machine::{InitialShare, MachineDevice, MachineError, ModelledMachine, NAMED_MACHINES};
+pub use policies::{NamedPolicy, TIME_OUTS, UnknownPolicy};
 use std::io::Read;
-use teal_energy::device::Device;
-use teal_energy::oracle::{self, Problem};
-use teal_energy::policy::{Policy, Supply};
-use teal_energy::sim::{self, Pace, Report, Trace, World};
-use teal_trace::{Ending, Item, Level, ReadError, Reader};
+use teal_energy::device::DeviceModel;
+use teal_energy::oracle::{self, SchedulingProblem};
+use teal_energy::policy::{Policy, PowerSupply};
+use teal_energy::sim::{self, MachineTrace, ReplayPace, SimulatedMachine, SimulationReport};
+use teal_trace::{Level, ReadError, TraceEnding, TraceItem, TraceReader};
 use teal_types::{Energy, Power, Span, Time};
 
 /// What a trace does not tell, and has to be taken for granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assumptions {
+pub struct ReplayAssumptions {
     /// Bytes of page cache between the trace and the devices; 0 for traces that were recorded below
     /// one.
     pub memory: u64,
     /// After so long without an event nobody is there; `None`: somebody always is.
     pub away: Option<Span>,
     /// Whether later events wait for earlier ones.
-    pub pace: Pace,
+    pub pace: ReplayPace,
     /// Where the machine's power comes from.
-    pub supply: Supply,
+    pub supply: PowerSupply,
     /// Time of day at which the trace begins; `None`: what the trace says, or nine o'clock.
     pub begins: Option<Span>,
     /// Times at which no link works.
@@ -54,13 +54,13 @@ pub struct Assumptions {
     pub starts_asleep: bool,
 }
 
-impl Default for Assumptions {
+impl Default for ReplayAssumptions {
     fn default() -> Self {
         Self {
             memory: 0,
             away: Some(Span::secs(600)),
-            pace: Pace::Open,
-            supply: Supply::Battery,
+            pace: ReplayPace::Open,
+            supply: PowerSupply::Battery,
             begins: None,
             outages: Vec::new(),
             starts_asleep: false,
@@ -70,7 +70,7 @@ impl Default for Assumptions {
 
 /// What was taken from a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Taken {
+pub struct TraceTotals {
     /// Events.
     pub events: u64,
     /// Of these, failed ones.
@@ -125,29 +125,29 @@ pub enum ReplayError {
 
 /// A trace on a machine, ready to be run under any policy.
 #[derive(Debug)]
-pub struct Scene {
+pub struct PreparedReplay {
     /// The machine.
-    pub machine: Machine,
+    pub machine: ModelledMachine,
     /// The same for the simulator.
-    pub world: World,
+    pub world: SimulatedMachine,
     /// What happens.
-    pub trace: Trace,
+    pub trace: MachineTrace,
     /// What was taken from the recorded trace.
-    pub taken: Taken,
+    pub totals: TraceTotals,
 }
 
 /// A policy's run.
 #[derive(Debug)]
-pub struct Run {
+pub struct PolicyRun {
     /// The policy, with its setting if it has one.
     pub policy: String,
     /// What the simulator found.
-    pub report: Report,
+    pub report: SimulationReport,
 }
 
 /// The least energy that any policy could have spent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Bound {
+pub enum EnergyBound {
     /// Exactly.
     Exact(Energy),
     /// No policy spends less than `least`.
@@ -164,107 +164,112 @@ pub enum Bound {
 /// Most devices and events for the exact bound.
 const EXACT: (usize, usize) = (3, 200);
 
-impl Scene {
+impl PreparedReplay {
     /// Reads a trace to its end and sets it on a machine. Says also how the trace ended.
     ///
     /// # Errors
     /// [`ReplayError`].
     pub fn read<R: Read>(
-        trace: &mut Reader<R>,
-        machine: Machine,
-        assumptions: &Assumptions,
-    ) -> Result<(Self, Ending), ReplayError> {
+        trace: &mut TraceReader<R>,
+        machine: ModelledMachine,
+        assumptions: &ReplayAssumptions,
+    ) -> Result<(Self, TraceEnding), ReplayError> {
         if trace.header().level == Level::Block {
             return Err(ReplayError::BlockLevel);
         }
         let start = trace.header().start.secs;
         let recorded = (start != 0).then(|| Span::secs(start.rem_euclid(86_400).unsigned_abs()));
-        let assumptions = &Assumptions {
+        let assumptions = &ReplayAssumptions {
             begins: assumptions.begins.or(recorded),
             ..assumptions.clone()
         };
-        let scene = Self::of(trace.by_ref(), machine, assumptions)?;
-        Ok((scene, trace.ending().cloned().unwrap_or(Ending::Complete)))
+        let scene = Self::from_items(trace.by_ref(), machine, assumptions)?;
+        Ok((
+            scene,
+            trace.ending().cloned().unwrap_or(TraceEnding::Complete),
+        ))
     }
 
     /// Sets items on a machine.
     ///
     /// # Errors
     /// [`ReplayError`].
-    pub fn of(
-        items: impl IntoIterator<Item = Result<Item, ReadError>>,
-        machine: Machine,
-        assumptions: &Assumptions,
+    pub fn from_items(
+        items: impl IntoIterator<Item = Result<TraceItem, ReadError>>,
+        machine: ModelledMachine,
+        assumptions: &ReplayAssumptions,
     ) -> Result<Self, ReplayError> {
-        let mut converter = Converter::new(&machine, assumptions);
+        let mut converter = EventConverter::new(&machine, assumptions);
         for item in items {
-            converter.take(&item?)?;
+            converter.convert_item(&item?)?;
         }
         let (events, taken) = converter.finish();
         if taken.events == 0 {
             return Err(ReplayError::Empty);
         }
-        let devices: Vec<Device> = machine
+        let devices: Vec<DeviceModel> = machine
             .parts
             .iter()
             .map(|part| part.device.clone())
             .collect();
         let base = machine.base.as_ref().map_or(Power::ZERO, |(_, base)| *base);
-        let mut world = World::new(devices, base, assumptions.pace);
+        let mut world = SimulatedMachine::new(devices, base, assumptions.pace);
         world.supply = assumptions.supply;
-        world.begins = assumptions.begins.unwrap_or(world.begins);
+        world.time_of_day = assumptions.begins.unwrap_or(world.time_of_day);
         if assumptions.starts_asleep {
-            world.start = world
+            world.start_states = world
                 .devices
                 .iter()
-                .map(|device| device.power.lowest())
+                .map(|device| device.power.lowest_state())
                 .collect();
         }
         Ok(Self {
             machine,
             world,
             trace: events,
-            taken,
+            totals: taken,
         })
     }
 
     /// Runs a policy.
-    pub fn run(&self, policy: &Named) -> Run {
+    pub fn run(&self, policy: &NamedPolicy) -> PolicyRun {
         let of = |policy: &mut dyn Policy| sim::run(&self.world, &self.trace, policy);
         match policy {
-            Named::BestTimeOut => {
-                let named = TIMES.map(Named::TimeOut);
+            NamedPolicy::BestTimeOut => {
+                let named = TIME_OUTS.map(NamedPolicy::TimeOut);
                 let runs = named
                     .iter()
-                    .map(|named| (named.to_string(), of(&mut *named.make(self))));
+                    .map(|named| (named.to_string(), of(&mut *named.create_policy(self))));
                 let (policy, report) = runs
-                    .min_by_key(|(_, report)| report.total())
+                    .min_by_key(|(_, report)| report.total_energy())
                     .expect("there are several times");
-                Run { policy, report }
+                PolicyRun { policy, report }
             }
-            named => Run {
+            named => PolicyRun {
                 policy: named.to_string(),
-                report: of(&mut *named.make(self)),
+                report: of(&mut *named.create_policy(self)),
             },
         }
     }
 
     /// Runs a policy, and tells about one of its decisions.
-    pub fn explain(
+    pub fn explain_decision(
         &self,
-        policy: &Named,
-        which: explain::Which,
-    ) -> (Run, Option<explain::Explained>) {
+        policy: &NamedPolicy,
+        which: explain::DecisionSelector,
+    ) -> (PolicyRun, Option<explain::ExplainedDecision>) {
         let policy = match policy {
-            Named::BestTimeOut => self.run(policy).policy.parse().unwrap_or(Named::Teal),
+            NamedPolicy::BestTimeOut => {
+                self.run(policy).policy.parse().unwrap_or(NamedPolicy::Teal)
+            }
             named => named.clone(),
         };
-        let mut inner = policy.make(self);
-        let mut watched = explain::Watched::new(&mut *inner, &policy, &self.machine, which);
+        let mut inner = policy.create_policy(self);
+        let mut watched = explain::WatchedPolicy::new(&mut *inner, &policy, &self.machine, which);
         let report = sim::run(&self.world, &self.trace, &mut watched);
-        let explained = watched.found();
+        let explained = watched.into_explained();
         (
-            Run {
+            PolicyRun {
                 policy: policy.to_string(),
                 report,
             },
@@ -274,32 +279,32 @@ impl Scene {
 
     /// The least energy any policy could have spent. `late` by how much runs began bursts
     /// after their age ([`oracle::lateness`]). Traces of more than `most` events are not tried.
-    pub fn bound(&self, late: &[Span], most: usize, rounds: usize) -> Bound {
-        if self.world.pace == Pace::Closed {
-            return Bound::No("it is for the open pace only".into());
+    pub fn energy_bound(&self, late: &[Span], most: usize, rounds: usize) -> EnergyBound {
+        if self.world.pace == ReplayPace::Closed {
+            return EnergyBound::No("it is for the open pace only".into());
         }
         let (devices, events) = (self.world.devices.len(), self.trace.events().len());
         if events > most {
-            return Bound::No(format!(
+            return EnergyBound::No(format!(
                 "{events} events at the devices are more than {most}; see --bound"
             ));
         }
-        let problem = Problem::new(&self.world, &self.trace, late);
+        let problem = SchedulingProblem::new(&self.world, &self.trace, late);
         if devices <= EXACT.0
             && events <= EXACT.1
-            && let Ok(least) = oracle::least(&problem)
+            && let Ok(least) = oracle::exact_optimum(&problem)
         {
-            return Bound::Exact(least);
+            return EnergyBound::Exact(least);
         }
-        match oracle::bound(&problem, rounds) {
+        match oracle::lagrangian_bound(&problem, rounds) {
             Ok(found) => {
-                let run = sim::run(&self.world, &self.trace, &mut found.plan.follow());
-                Bound::Proven {
+                let run = sim::run(&self.world, &self.trace, &mut found.plan.into_policy());
+                EnergyBound::Proven {
                     least: found.energy,
-                    feasible: run.total(),
+                    feasible: run.total_energy(),
                 }
             }
-            Err(why) => Bound::No(why.to_string()),
+            Err(why) => EnergyBound::No(why.to_string()),
         }
     }
 }

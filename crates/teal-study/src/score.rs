@@ -4,29 +4,29 @@
 //! 1. The bound is that of [`oracle`]: no policy spends less; a schedule with foresight, run by the
 //!    simulator, spends `feasible`.
 
-use crate::replay::{Named, Run, Scene};
-use teal_energy::oracle::{self, Problem, Unsolvable};
-use teal_energy::sim::{self, Report};
+use crate::replay::{NamedPolicy, PolicyRun, PreparedReplay};
+use teal_energy::oracle::{self, SchedulingProblem, Unsolvable};
+use teal_energy::sim::{self, SimulationReport};
 use teal_types::Energy;
 
 /// A day on a machine, scored.
 #[derive(Debug)]
-pub struct Score {
+pub struct DayScore {
     /// Each policy's run; always-on is first, ours last.
-    pub runs: Vec<Run>,
+    pub runs: Vec<PolicyRun>,
     /// Everything in its lowest state.
     pub floor: Energy,
     /// No policy spends less.
     pub least: Energy,
     /// A schedule near the bound, run by the simulator.
-    pub feasible: Report,
+    pub feasible: SimulationReport,
 }
 
 /// Parts of a whole, in thousandths.
 pub type Thousandths = u64;
 
 /// `part / whole` in thousandths; nothing of nothing is the whole.
-pub fn ratio(part: Energy, whole: Energy) -> Thousandths {
+pub fn ratio_in_thousandths(part: Energy, whole: Energy) -> Thousandths {
     if whole == Energy::ZERO {
         1000
     } else {
@@ -34,18 +34,21 @@ pub fn ratio(part: Energy, whole: Energy) -> Thousandths {
     }
 }
 
-impl Score {
+impl DayScore {
     /// Runs every policy and the bound.
     ///
     /// # Errors
     /// [`Unsolvable`].
-    pub fn of(scene: &Scene, rounds: usize) -> Result<Self, Unsolvable> {
-        let runs: Vec<Run> = Named::ALL.iter().map(|named| scene.run(named)).collect();
+    pub fn for_replay(scene: &PreparedReplay, rounds: usize) -> Result<Self, Unsolvable> {
+        let runs: Vec<PolicyRun> = NamedPolicy::ALL
+            .iter()
+            .map(|named| scene.run(named))
+            .collect();
         // What is longer late than ours is no schedule to compare with.
-        let late = oracle::lateness(runs.last().map(|run| &run.report));
-        let problem = Problem::new(&scene.world, &scene.trace, &late);
-        let found = oracle::bound(&problem, rounds)?;
-        let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.follow());
+        let late = oracle::longest_lateness(runs.last().map(|run| &run.report));
+        let problem = SchedulingProblem::new(&scene.world, &scene.trace, &late);
+        let found = oracle::lagrangian_bound(&problem, rounds)?;
+        let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.into_policy());
         let floor = runs.first().map_or(Energy::ZERO, |run| run.report.floor);
         Ok(Self {
             runs,
@@ -56,47 +59,50 @@ impl Score {
     }
 
     /// Ours.
-    pub fn ours(&self) -> &Report {
+    pub fn teal_report(&self) -> &SimulationReport {
         &self.runs[self.runs.len() - 1].report
     }
 
     /// Always-on.
-    pub fn always_on(&self) -> &Report {
+    pub fn always_on(&self) -> &SimulationReport {
         &self.runs[0].report
     }
 
     /// Returns what is above the floor, of what is above it at the bound (goal: 1350).
-    pub fn above_floor(&self, report: &Report) -> Thousandths {
-        ratio(report.total().less(self.floor), self.least.less(self.floor))
+    pub fn above_floor(&self, report: &SimulationReport) -> Thousandths {
+        ratio_in_thousandths(
+            report.total_energy().less(self.floor),
+            self.least.less(self.floor),
+        )
     }
 
     /// Of what the bound spends (goal: 1150).
-    pub fn of_least(&self, report: &Report) -> Thousandths {
-        ratio(report.total(), self.least)
+    pub fn of_least(&self, report: &SimulationReport) -> Thousandths {
+        ratio_in_thousandths(report.total_energy(), self.least)
     }
 
     /// Returns what is saved of what always-on spends (goal: 600), and of what foresight saves
     /// (goal: 900).
-    pub fn saved(&self, report: &Report) -> (Thousandths, Thousandths) {
-        let (all, least) = (self.always_on().total(), self.least);
+    pub fn saved_energy(&self, report: &SimulationReport) -> (Thousandths, Thousandths) {
+        let (all, least) = (self.always_on().total_energy(), self.least);
         (
-            ratio(all.less(report.total()), all),
-            ratio(all.less(report.total()), all.less(least)),
+            ratio_in_thousandths(all.less(report.total_energy()), all),
+            ratio_in_thousandths(all.less(report.total_energy()), all.less(least)),
         )
     }
 
     /// Time in which somebody waited, beyond what they wait with everything awake, of the day
     /// (goal: 50).
-    pub fn added(&self, report: &Report) -> Thousandths {
+    pub fn added_waiting(&self, report: &SimulationReport) -> Thousandths {
         let added = report.waiting.less(self.always_on().waiting);
         added.get().saturating_mul(1000) / report.elapsed.get().max(1)
     }
 
     /// How far the bound may be too low: from it to the least that any run spent, with foresight or
     /// without (goal: 30).
-    pub fn gap(&self) -> Thousandths {
-        let runs = self.runs.iter().map(|run| run.report.total());
-        let best = runs.fold(self.feasible.total(), Energy::min);
-        ratio(best.less(self.least), self.least)
+    pub fn bound_gap(&self) -> Thousandths {
+        let runs = self.runs.iter().map(|run| run.report.total_energy());
+        let best = runs.fold(self.feasible.total_energy(), Energy::min);
+        ratio_in_thousandths(best.less(self.least), self.least)
     }
 }

@@ -30,18 +30,18 @@ const BATCH: usize = 5;
 
 /// A mean and how far from it the truth may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// Samples.
     pub n: usize,
     /// Their mean.
     pub mean: f64,
     /// Half of the 95 % interval of the mean.
-    pub half: f64,
+    pub half_width: f64,
 }
 
-impl Interval {
+impl ConfidenceInterval {
     /// Of at least two samples.
-    pub fn of(samples: &[f64]) -> Option<Self> {
+    pub fn from_samples(samples: &[f64]) -> Option<Self> {
         let n = samples.len();
         if n < 2 {
             return None;
@@ -51,23 +51,23 @@ impl Interval {
         Some(Self {
             n,
             mean,
-            half: t95(n - 1) * (variance / n as f64).sqrt(),
+            half_width: student_t95(n - 1) * (variance / n as f64).sqrt(),
         })
     }
 
     /// Half of the interval as a part of the mean.
-    pub fn relative(&self) -> f64 {
-        if self.half == 0.0 {
+    pub fn relative_half_width(&self) -> f64 {
+        if self.half_width == 0.0 {
             0.0
         } else {
-            self.half / self.mean.abs()
+            self.half_width / self.mean.abs()
         }
     }
 }
 
 /// The two-sided 95 % quantile of Student's t with so many degrees of freedom (at least one);
 /// between the table's points linear in 1/degrees.
-fn t95(degrees: usize) -> f64 {
+fn student_t95(degrees: usize) -> f64 {
     if let Some(t) = degrees.checked_sub(1).and_then(|at| T95.get(at)) {
         return *t;
     }
@@ -85,7 +85,7 @@ fn t95(degrees: usize) -> f64 {
 
 /// How one thing compares with another that was measured in the same blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Comparison {
+pub struct PairedComparison {
     /// Pairs.
     pub n: usize,
     /// The first by the second: the geometric mean of their ratios.
@@ -101,14 +101,18 @@ pub struct Comparison {
     pub p: Option<f64>,
 }
 
-impl Comparison {
+impl PairedComparison {
     /// Of figures above zero, one pair for each block; at least two.
-    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+    pub fn from_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
         if pairs.iter().any(|(a, b)| !(*a > 0.0 && *b > 0.0)) {
             return None;
         }
         let logs: Vec<f64> = pairs.iter().map(|(a, b)| (a / b).ln()).collect();
-        let Interval { n, mean, half } = Interval::of(&logs)?;
+        let ConfidenceInterval {
+            n,
+            mean,
+            half_width: half,
+        } = ConfidenceInterval::from_samples(&logs)?;
         let (low, high) = ((mean - half).exp(), (mean + half).exp());
         Some(Self {
             n,
@@ -128,7 +132,7 @@ impl Comparison {
 
 /// A straight line through figures that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trend {
+pub struct LinearTrend {
     /// Figures.
     pub n: usize,
     /// The line at the last by the line at the first.
@@ -139,10 +143,10 @@ pub struct Trend {
     pub high: f64,
 }
 
-impl Trend {
+impl LinearTrend {
     /// Of figures above zero with the times at which they were taken; at least three, at different
     /// times. The line is that of least squares through the logarithms.
-    pub fn of(points: &[(f64, f64)]) -> Option<Self> {
+    pub fn fit_points(points: &[(f64, f64)]) -> Option<Self> {
         let n = points.len();
         if n < 3 || points.iter().any(|(_, y)| *y <= 0.0) {
             return None;
@@ -169,7 +173,7 @@ impl Trend {
             });
         let (middle, half) = (
             rise * (last - first),
-            t95(n - 2) * (rest / spread).sqrt() * (last - first),
+            student_t95(n - 2) * (rest / spread).sqrt() * (last - first),
         );
         Some(Self {
             n,
@@ -180,7 +184,7 @@ impl Trend {
     }
 
     /// Returns whether the interval leaves it open whether there is any.
-    pub fn is_none(&self) -> bool {
+    pub fn is_inconclusive(&self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
 }
@@ -291,12 +295,12 @@ pub fn steady_from(rates: &[f64]) -> Option<usize> {
         rest.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (rest.len() as f64).powi(2)
     };
     let best = cuts.min_by(|a, b| error(a).total_cmp(&error(b)))?;
-    (best <= means.len() / 2 && slope(&means[best..]) <= SLOPE_MAX).then_some(best * BATCH)
+    (best <= means.len() / 2 && relative_slope(&means[best..]) <= SLOPE_MAX).then_some(best * BATCH)
 }
 
 /// By what part of its mean a straight line through a series rises or falls from its beginning to
 /// its end.
-fn slope(series: &[f64]) -> f64 {
+fn relative_slope(series: &[f64]) -> f64 {
     let n = series.len() as f64;
     let (mean_x, mean_y) = ((n - 1.0) / 2.0, series.iter().sum::<f64>() / n);
     let of = |what: &dyn Fn(f64, f64) -> f64| -> f64 {
@@ -316,7 +320,7 @@ fn slope(series: &[f64]) -> f64 {
 
 /// Pearson's r of points; of at least three, and not when one of the figures is the same
 /// everywhere.
-pub fn correlation(points: &[(f64, f64)]) -> Option<f64> {
+pub fn pearson_correlation(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     if points.len() < 3 {
         return None;

@@ -14,12 +14,13 @@ mod parse;
 mod syntax;
 mod words;
 
-pub use parse::{Source, parse};
+pub use parse::{ScriptLoader, parse_script};
 pub use syntax::{
-    Assigned, Attribute, Attributes, Command, Composite, Flowop, Place, Process, Quit, Script,
-    SetKind, Thread, Value,
+    AssignedValue, AttributeList, AttributeValue, CompositeFlowop, Flowop, NamedAttribute,
+    ProcessDefinition, QuitMode, ScriptCommand, SetKind, SourcePosition, ThreadDefinition,
+    WorkloadScript,
 };
-pub use words::Kind;
+pub use words::FlowopKind;
 
 use std::fmt;
 

@@ -26,11 +26,14 @@ mod waiting;
 mod worker;
 
 pub use error::RunError;
-pub use plan::{Access, Fileset, Node, Op, OpId, Options, Plan, Process, Step, Thread, plan};
-pub use populate::{Preview, check_room, preview};
-pub use random::{Draws, Number, Random, Spread, Stream};
-pub use run::{Line, Listener, Outcome, Second, Summary, execute};
-pub use stats::Figures;
+pub use plan::{
+    Fileset, FlowopId, OpenAccess, PlannedFlowop, PlannedProcess, PlannedThread, ProgramNode,
+    RunStep, WorkloadOptions, WorkloadPlan, plan_script,
+};
+pub use populate::{FilesetPreview, check_room, preview_filesets};
+pub use random::{Distribution, FixedOrDrawn, RandomStream, RandomVariable, ThreadDraws};
+pub use run::{FlowopFigures, RunListener, RunOutcome, RunSummary, SecondFigures, execute_plan};
+pub use stats::LatencyFigures;
 
 /// A path that was built with a zero at its end.
 fn c_path(path: &[u8]) -> &std::ffi::CStr {

@@ -15,11 +15,11 @@ const END: &str = "cable";
 
 /// A network namespace.
 #[derive(Debug)]
-pub struct Machine {
+pub struct NetworkNamespace {
     keeper: Child,
 }
 
-impl Machine {
+impl NetworkNamespace {
     fn new() -> Option<Self> {
         let mut command = Command::new("unshare");
         // Told by the end of its input to end.
@@ -42,29 +42,29 @@ impl Machine {
     }
 
     /// A program that is to run there.
-    pub fn command(&self, program: &str) -> Command {
+    pub fn command_inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command
-            .arg(format!("--net={}", self.namespace().display()))
+            .arg(format!("--net={}", self.namespace_path().display()))
             .arg("--")
             .arg(program);
         command
     }
 
     /// The namespace, as long as the machine lives.
-    pub fn namespace(&self) -> PathBuf {
+    pub fn namespace_path(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.keeper.id()).into()
     }
 }
 
-impl Drop for Machine {
+impl Drop for NetworkNamespace {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
 }
 
-fn good(command: &mut Command) -> io::Result<()> {
+fn run_checked(command: &mut Command) -> io::Result<()> {
     let done = command.stdin(Stdio::null()).output()?;
     let said = || {
         io::Error::other(format!(
@@ -81,9 +81,9 @@ fn good(command: &mut Command) -> io::Result<()> {
 
 /// Two machines, and what connects them.
 #[derive(Debug)]
-pub struct Cable([Arc<Machine>; 2]);
+pub struct NetworkCable([Arc<NetworkNamespace>; 2]);
 
-impl Cable {
+impl NetworkCable {
     /// The machines' addresses.
     pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
@@ -93,7 +93,7 @@ impl Cable {
     /// # Errors
     /// When they cannot be connected.
     pub fn new() -> io::Result<Option<Self>> {
-        let (Some(one), Some(other)) = (Machine::new(), Machine::new()) else {
+        let (Some(one), Some(other)) = (NetworkNamespace::new(), NetworkNamespace::new()) else {
             return Ok(None);
         };
         let ends = [Arc::new(one), Arc::new(other)];
@@ -101,12 +101,15 @@ impl Cable {
         let pair = [
             "link", "add", END, "netns", &one, "type", "veth", "peer", "name", END, "netns", &other,
         ];
-        good(Command::new("ip").args(pair))?;
+        run_checked(Command::new("ip").args(pair))?;
         for (end, address) in ends.iter().zip(Self::ADDRESSES) {
-            good(
-                end.command("ip")
-                    .args(["address", "add", &format!("{address}/24"), "dev", END]),
-            )?;
+            run_checked(end.command_inside("ip").args([
+                "address",
+                "add",
+                &format!("{address}/24"),
+                "dev",
+                END,
+            ]))?;
         }
         let this = Self(ends);
         this.plug(0)?;
@@ -115,7 +118,7 @@ impl Cable {
     }
 
     /// The machine at an end, 0 or 1.
-    pub fn machine(&self, end: usize) -> &Arc<Machine> {
+    pub fn namespace_at(&self, end: usize) -> &Arc<NetworkNamespace> {
         &self.0[end]
     }
 
@@ -125,7 +128,11 @@ impl Cable {
     /// # Errors
     /// What `ip` says.
     pub fn unplug(&self, end: usize) -> io::Result<()> {
-        good(self.0[end].command("ip").args(["link", "set", END, "down"]))
+        run_checked(
+            self.0[end]
+                .command_inside("ip")
+                .args(["link", "set", END, "down"]),
+        )
     }
 
     /// It comes up again.
@@ -133,7 +140,11 @@ impl Cable {
     /// # Errors
     /// What `ip` says.
     pub fn plug(&self, end: usize) -> io::Result<()> {
-        good(self.0[end].command("ip").args(["link", "set", END, "up"]))
+        run_checked(
+            self.0[end]
+                .command_inside("ip")
+                .args(["link", "set", END, "up"]),
+        )
     }
 
     /// From now on so many megabits pass each way in a second, by a token bucket (tbf); what finds
@@ -141,13 +152,13 @@ impl Cable {
     ///
     /// # Errors
     /// What `tc` says.
-    pub fn shape(&self, mbit: f64) -> io::Result<()> {
+    pub fn limit_rate(&self, mbit: f64) -> io::Result<()> {
         let rate = format!("{}bit", (mbit * 1e6) as u64);
         let bucket = ["tbf", "rate", &rate, "burst", "16kb", "latency", "300ms"];
         self.0.iter().try_for_each(|machine| {
-            good(
+            run_checked(
                 machine
-                    .command("tc")
+                    .command_inside("tc")
                     .args(["qdisc", "replace", "dev", END, "root"])
                     .args(bucket),
             )

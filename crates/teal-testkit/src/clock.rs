@@ -39,10 +39,10 @@ impl Default for SimClock {
 }
 
 impl Clock for SimClock {
-    fn civil(&self) -> Timestamp {
+    fn civil_time(&self) -> Timestamp {
         self.0.lock().0
     }
-    fn monotonic(&self) -> Duration {
+    fn monotonic_time(&self) -> Duration {
         self.0.lock().1
     }
 }
@@ -57,12 +57,12 @@ mod tests {
         let same = clock.clone();
         same.advance(Duration::new(1, 2));
         assert_eq!(
-            (clock.civil(), clock.monotonic()),
+            (clock.civil_time(), clock.monotonic_time()),
             (Timestamp::new(12, 1), Duration::new(1, 2))
         );
         clock.set_civil(Timestamp::new(-5, 0));
         assert_eq!(
-            (same.civil(), same.monotonic()),
+            (same.civil_time(), same.monotonic_time()),
             (Timestamp::new(-5, 0), Duration::new(1, 2))
         );
     }

@@ -19,7 +19,7 @@ use teal_types::{SECTOR, Sector};
 
 /// The kinds of calls to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum DiskCall {
     /// [`Disk::read_at`].
     Read,
     /// [`Disk::write_at`].
@@ -34,7 +34,7 @@ pub enum Call {
 
 /// For how long a fault lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasts {
+pub enum FaultDuration {
     /// One call fails.
     Once,
     /// That call and all later ones of its kind fail.
@@ -42,19 +42,19 @@ pub enum Lasts {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Fault {
+struct DiskFault {
     /// `None`: the number counts all kinds together.
-    call: Option<Call>,
+    call: Option<DiskCall>,
     nth: u64,
-    lasts: Lasts,
+    lasts: FaultDuration,
     kind: ErrorKind,
 }
 
 type Hook = Box<dyn Fn() + Send>;
 
 #[derive(Default)]
-struct Plan {
-    faults: Vec<Fault>,
+struct FaultPlan {
+    faults: Vec<DiskFault>,
     calls: [u64; 5],
     does_tear: bool,
     budget: Option<u64>,
@@ -67,7 +67,7 @@ struct Plan {
 /// A [`Disk`] that fails on command. Clones are handles of the same disk.
 pub struct FaultDisk<D> {
     disk: Arc<D>,
-    plan: Arc<Mutex<Plan>>,
+    plan: Arc<Mutex<FaultPlan>>,
 }
 
 impl<D> Clone for FaultDisk<D> {
@@ -102,8 +102,8 @@ impl<D: Disk> FaultDisk<D> {
     }
 
     /// Fails call number `nth` of this kind, counted from the beginning.
-    pub fn fail(&self, call: Call, nth: u64, lasts: Lasts, kind: ErrorKind) {
-        self.plan.lock().faults.push(Fault {
+    pub fn fail_nth(&self, call: DiskCall, nth: u64, lasts: FaultDuration, kind: ErrorKind) {
+        self.plan.lock().faults.push(DiskFault {
             call: Some(call),
             nth,
             lasts,
@@ -112,8 +112,8 @@ impl<D: Disk> FaultDisk<D> {
     }
 
     /// Fails the `nth` call of whatever kind.
-    pub fn fail_any(&self, nth: u64, lasts: Lasts, kind: ErrorKind) {
-        self.plan.lock().faults.push(Fault {
+    pub fn fail_any(&self, nth: u64, lasts: FaultDuration, kind: ErrorKind) {
+        self.plan.lock().faults.push(DiskFault {
             call: None,
             nth,
             lasts,
@@ -122,13 +122,13 @@ impl<D: Disk> FaultDisk<D> {
     }
 
     /// Takes all faults back; counts go on, decay and the budget stay.
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         self.plan.lock().faults.clear();
     }
 
     /// Lets failing writes reach the disk with their first half, rounded down to whole logical
     /// sectors.
-    pub fn tear(&self) {
+    pub fn tear_writes(&self) {
         self.plan.lock().does_tear = true;
     }
 
@@ -139,7 +139,7 @@ impl<D: Disk> FaultDisk<D> {
 
     /// From now on the host has room for this many sectors that were not allocated through here
     /// yet.
-    pub fn budget(&self, sectors: u64) {
+    pub fn limit_allocation(&self, sectors: u64) {
         self.plan.lock().budget = Some(sectors);
     }
 
@@ -175,7 +175,7 @@ impl<D: Disk> FaultDisk<D> {
     }
 
     /// Returns how many calls of this kind there were.
-    pub fn calls(&self, call: Call) -> u64 {
+    pub fn call_count(&self, call: DiskCall) -> u64 {
         self.plan.lock().calls[call as usize]
     }
 
@@ -185,14 +185,15 @@ impl<D: Disk> FaultDisk<D> {
     }
 }
 
-impl Plan {
+impl FaultPlan {
     /// Counts the call and says whether it fails.
-    fn enter(&mut self, call: Call) -> io::Result<()> {
+    fn count_call(&mut self, call: DiskCall) -> io::Result<()> {
         let (nth, any) = (self.calls[call as usize], self.calls.iter().sum());
         self.calls[call as usize] += 1;
-        let hits = |fault: &&Fault| {
+        let hits = |fault: &&DiskFault| {
             let now = if fault.call.is_none() { any } else { nth };
-            let is_time = now == fault.nth || (fault.lasts == Lasts::Forever && now > fault.nth);
+            let is_time =
+                now == fault.nth || (fault.lasts == FaultDuration::Forever && now > fault.nth);
             is_time && fault.call.is_none_or(|kind| kind == call)
         };
         self.faults
@@ -202,7 +203,7 @@ impl Plan {
     }
 }
 
-fn sectors(at: Sector, bytes: usize) -> std::ops::Range<u64> {
+fn sector_range(at: Sector, bytes: usize) -> std::ops::Range<u64> {
     at.get()..at.get() + bytes as u64 / SECTOR
 }
 
@@ -213,8 +214,8 @@ impl<D: Disk> Disk for FaultDisk<D> {
 
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        plan.enter(Call::Read)?;
-        let range = sectors(at, buf.len());
+        plan.count_call(DiskCall::Read)?;
+        let range = sector_range(at, buf.len());
         if let Some(&bad) = plan.unreadable.range(range.clone()).next() {
             return Err(medium_error(bad));
         }
@@ -232,7 +233,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let mut plan = self.plan.lock();
         let len = parts.iter().map(|part| part.len()).sum();
-        if let Err(e) = plan.enter(Call::Write) {
+        if let Err(e) = plan.count_call(DiskCall::Write) {
             let logical = self.disk.shape().logical as usize;
             let half = len / 2 / logical * logical;
             if plan.does_tear && half > 0 {
@@ -246,14 +247,14 @@ impl<D: Disk> Disk for FaultDisk<D> {
             return Err(e);
         }
         self.disk.write_at(at, parts)?;
-        let range = sectors(at, len);
+        let range = sector_range(at, len);
         plan.unreadable.retain(|sector| !range.contains(sector));
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        if let Err(e) = plan.enter(Call::Sync) {
+        if let Err(e) = plan.count_call(DiskCall::Sync) {
             if let Some(hook) = &plan.on_failed_sync {
                 hook();
             }
@@ -264,7 +265,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
 
     fn allocate(&self, at: Sector, count: u64) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        plan.enter(Call::Allocate)?;
+        plan.count_call(DiskCall::Allocate)?;
         let range = at.get()..at.get() + count;
         let new = count - plan.allocated.range(range.clone()).count() as u64;
         if plan.budget.is_some_and(|room| room < new) {
@@ -278,7 +279,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
 
     fn discard(&self, at: Sector, count: u64) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        plan.enter(Call::Discard)?;
+        plan.count_call(DiskCall::Discard)?;
         self.disk.discard(at, count)?;
         let range = at.get()..at.get() + count;
         let given_back = plan.allocated.range(range.clone()).count() as u64;

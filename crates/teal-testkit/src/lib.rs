@@ -24,16 +24,16 @@ mod skip;
 mod trace;
 pub mod tree;
 
-pub use cable::{Cable, Machine};
+pub use cable::{NetworkCable, NetworkNamespace};
 pub use clock::SimClock;
-pub use crash::{Image, Images, Policy, Walk};
-pub use devices::{LoopDevice, Point, has_loop_devices};
-pub use fault::{Call, FaultDisk, Lasts};
+pub use crash::{CrashImage, CrashImages, CrashPolicy, CrashWalk};
+pub use devices::{TestLoopDevice, TestMount, has_loop_devices};
+pub use fault::{DiskCall, FaultDisk, FaultDuration};
 pub use path_target::PathTarget;
-pub use programs::{Said, program, run};
-pub use recording::{Counters, RecordingDisk};
+pub use programs::{ProgramOutput, find_program, run_program};
+pub use recording::{DiskCounters, RecordingDisk};
 pub use rng::{Rng, SeededEntropy};
 /// The error numbers that [`model`] and [`ops`] speak.
 pub use rustix::io::Errno;
-pub use skip::skip;
-pub use trace::{Event, Trace};
+pub use skip::skip_test;
+pub use trace::{DiskEvent, DiskTrace};

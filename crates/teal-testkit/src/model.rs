@@ -15,11 +15,11 @@ mod attributes;
 mod bytes;
 mod namespace;
 
-pub use attributes::{Stat, XattrMode};
-pub use namespace::RenameMode;
+pub use attributes::{ObjectStat, XattrFlag};
+pub use namespace::RenameKind;
 
-use crate::tree::{Node, Tree};
-use bytes::Bytes;
+use crate::tree::{TreeNode, TreeSnapshot};
+use bytes::SparseBytes;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -33,8 +33,8 @@ pub type Ino = u64;
 pub const ROOT: Ino = 1;
 
 #[derive(Debug, Clone)]
-enum Kind {
-    File(Bytes),
+enum InodeKind {
+    File(SparseBytes),
     Dir {
         entries: BTreeMap<Vec<u8>, Ino>,
         parent: Ino,
@@ -45,7 +45,7 @@ enum Kind {
 
 #[derive(Debug, Clone)]
 struct Inode {
-    kind: Kind,
+    kind: InodeKind,
     perm: u32,
     uid: u32,
     gid: u32,
@@ -58,23 +58,23 @@ struct Inode {
 
 /// The reference file system.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct ReferenceModel {
     inodes: BTreeMap<Ino, Inode>,
     next: Ino,
     /// Files held open by the operations on paths.
     pub(crate) slots: BTreeMap<u8, Ino>,
 }
 
-impl Default for Model {
+impl Default for ReferenceModel {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Model {
+impl ReferenceModel {
     /// An empty tree whose root is root's, mode 755.
     pub fn new() -> Self {
-        let kind = Kind::Dir {
+        let kind = InodeKind::Dir {
             entries: BTreeMap::new(),
             parent: ROOT,
         };
@@ -121,7 +121,7 @@ impl Model {
     }
 
     /// Returns how many objects exist, those without names included.
-    pub fn objects(&self) -> usize {
+    pub fn object_count(&self) -> usize {
         self.inodes.len()
     }
 
@@ -148,7 +148,7 @@ impl Model {
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`.
-    pub fn find(&self, path: &Path) -> Result<Ino, Errno> {
+    pub fn find_path(&self, path: &Path) -> Result<Ino, Errno> {
         match parent_and_name(path) {
             None => Ok(ROOT),
             Some((parent, name)) => self.lookup(self.find_dir(parent)?, name.as_bytes()),
@@ -163,19 +163,19 @@ impl Model {
         path.iter().try_fold(ROOT, |dir, name| {
             let ino = self.lookup(dir, name.as_bytes())?;
             match self.inode(ino)?.kind {
-                Kind::Dir { .. } => Ok(ino),
-                Kind::Symlink(_) => Err(Errno::LOOP),
+                InodeKind::Dir { .. } => Ok(ino),
+                InodeKind::Symlink(_) => Err(Errno::LOOP),
                 _ => Err(Errno::NOTDIR),
             }
         })
     }
 
     /// Every name in the tree with its object, the root first.
-    pub fn paths(&self) -> Vec<(PathBuf, Ino)> {
+    pub fn list_paths(&self) -> Vec<(PathBuf, Ino)> {
         let mut found = vec![(PathBuf::new(), ROOT)];
         let mut at = 0;
         while at < found.len() {
-            if let Kind::Dir { entries, .. } = &self.inodes[&found[at].1].kind {
+            if let InodeKind::Dir { entries, .. } = &self.inodes[&found[at].1].kind {
                 let dir = found[at].0.clone();
                 found.extend(
                     entries
@@ -192,28 +192,28 @@ impl Model {
     ///
     /// # Panics
     /// If the model is broken.
-    pub fn tree(&self) -> Tree {
-        let mut paths = self.paths();
+    pub fn to_tree(&self) -> TreeSnapshot {
+        let mut paths = self.list_paths();
         paths.sort();
         let mut first = BTreeMap::new();
-        let mut tree = Tree::default();
+        let mut tree = TreeSnapshot::default();
         for (path, ino) in paths {
             let same_as = first.entry(ino).or_insert_with(|| path.clone()).clone();
             let inode = &self.inodes[&ino];
             let stat = self.stat(ino).expect("it has a name");
-            let node = Node {
+            let node = TreeNode {
                 kind: stat.kind,
                 perm: stat.perm,
                 uid: stat.uid,
                 gid: stat.gid,
                 nlink: stat.nlink,
                 same_as,
-                content: if let Kind::File(bytes) = &inode.kind {
-                    bytes.content()
+                content: if let InodeKind::File(bytes) = &inode.kind {
+                    bytes.to_content()
                 } else {
                     Default::default()
                 },
-                target: if let Kind::Symlink(target) = &inode.kind {
+                target: if let InodeKind::Symlink(target) = &inode.kind {
                     target.clone()
                 } else {
                     vec![]
@@ -225,9 +225,9 @@ impl Model {
             tree.nodes.insert(path, node);
         }
         for (&slot, &ino) in &self.slots {
-            if let Kind::File(bytes) = &self.inodes[&ino].kind {
+            if let InodeKind::File(bytes) = &self.inodes[&ino].kind {
                 tree.open
-                    .insert(slot, (self.inodes[&ino].names, bytes.content()));
+                    .insert(slot, (self.inodes[&ino].names, bytes.to_content()));
             }
         }
         tree

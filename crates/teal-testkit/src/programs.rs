@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Exit status and output of a program.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct ProgramOutput {
     /// The exit status; 128 and the number of the signal that ended it.
     pub code: i32,
     /// Its output.
@@ -16,13 +16,13 @@ pub struct Said {
     pub stderr: String,
 }
 
-impl Said {
+impl ProgramOutput {
     /// Returns the output of a program that must have done its work.
     ///
     /// # Panics
     /// If its exit status is not 0.
     #[track_caller]
-    pub fn good(self) -> String {
+    pub fn expect_success(self) -> String {
         assert_eq!(self.code, 0, "{self}");
         self.stdout
     }
@@ -32,13 +32,13 @@ impl Said {
     /// # Panics
     /// If its exit status is not 1, or it said more or less than a line.
     #[track_caller]
-    pub fn refused(self) -> String {
+    pub fn expect_refusal(self) -> String {
         assert_eq!((self.code, self.stderr.lines().count()), (1, 1), "{self}");
         self.stderr.trim_end().to_owned()
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for ProgramOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -53,7 +53,7 @@ impl fmt::Display for Said {
 /// # Panics
 /// If it cannot be started.
 #[track_caller]
-pub fn run(command: &mut Command) -> Said {
+pub fn run_program(command: &mut Command) -> ProgramOutput {
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -63,7 +63,7 @@ pub fn run(command: &mut Command) -> Said {
         .status
         .code()
         .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
-    Said {
+    ProgramOutput {
         code,
         stdout: text(output.stdout),
         stderr: text(output.stderr),
@@ -71,7 +71,7 @@ pub fn run(command: &mut Command) -> Said {
 }
 
 /// Returns the program `name` in `PATH`, in one of `also`, or where only root has it in `PATH`.
-pub fn program(name: &str, also: &[&str]) -> Option<PathBuf> {
+pub fn find_program(name: &str, also: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let places = std::env::split_paths(&path)

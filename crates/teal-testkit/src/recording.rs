@@ -9,8 +9,8 @@
 //!    sectors, an access beyond the end.
 //! 3. Discarded sectors read as junk.
 
-use crate::content::{Content, Unit};
-use crate::trace::{Event, Trace};
+use crate::content::{LayeredContent, Unit};
+use crate::trace::{DiskEvent, DiskTrace};
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) const JUNK: u8 = 0xd1;
 
 /// What a disk was asked for, failures included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct DiskCounters {
     /// Read requests.
     pub reads: u64,
     /// Bytes read.
@@ -40,18 +40,18 @@ pub struct Counters {
 }
 
 #[derive(Debug)]
-struct State {
-    content: Content,
-    start: Content,
-    events: Vec<Event>,
-    counters: Counters,
+struct RecordingState {
+    content: LayeredContent,
+    start: LayeredContent,
+    events: Vec<DiskEvent>,
+    counters: DiskCounters,
 }
 
 /// A recording [`Disk`] in memory. Clones are handles of the same disk.
 #[derive(Debug, Clone)]
 pub struct RecordingDisk {
     shape: DiskShape,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RecordingState>>,
 }
 
 impl RecordingDisk {
@@ -71,16 +71,16 @@ impl RecordingDisk {
     /// # Panics
     /// If the length is not that of `shape`.
     pub fn from_bytes(shape: DiskShape, bytes: Vec<u8>) -> Self {
-        Self::from_content(shape, Content::new(&shape, bytes))
+        Self::from_content(shape, LayeredContent::new(&shape, bytes))
     }
 
-    pub(crate) fn from_content(shape: DiskShape, content: Content) -> Self {
+    pub(crate) fn from_content(shape: DiskShape, content: LayeredContent) -> Self {
         let start = content.clone();
-        let state = State {
+        let state = RecordingState {
             content,
             start,
             events: Vec::new(),
-            counters: Counters::default(),
+            counters: DiskCounters::default(),
         };
         Self {
             shape,
@@ -90,7 +90,7 @@ impl RecordingDisk {
 
     /// Lets writes to sectors that were not allocated pass, on crash images of this disk too.
     #[must_use]
-    pub fn lenient(self) -> Self {
+    pub fn allow_unallocated(self) -> Self {
         {
             let mut state = self.state.lock();
             state.content.stop_tracking_allocation();
@@ -100,20 +100,20 @@ impl RecordingDisk {
     }
 
     /// Notes something in the trace: what the test has submitted or was promised.
-    pub fn mark(&self, note: u64) {
-        self.state.lock().events.push(Event::Mark(note));
+    pub fn add_mark(&self, note: u64) {
+        self.state.lock().events.push(DiskEvent::Mark(note));
     }
 
     /// Notes that a sync failed on its way here: what is pending now may be lost for ever, whatever
     /// later syncs say.
     pub fn sync_failed(&self) {
-        self.state.lock().events.push(Event::SyncFailed);
+        self.state.lock().events.push(DiskEvent::SyncFailed);
     }
 
     /// Returns what happened so far.
-    pub fn trace(&self) -> Trace {
+    pub fn trace(&self) -> DiskTrace {
         let state = self.state.lock();
-        Trace {
+        DiskTrace {
             shape: self.shape,
             start: state.start.clone(),
             events: state.events.clone(),
@@ -121,16 +121,16 @@ impl RecordingDisk {
     }
 
     /// Begins a new trace: what the disk holds now is durable, and what happened is forgotten.
-    pub fn restart(&self) {
+    pub fn restart_trace(&self) {
         let mut state = self.state.lock();
-        state.content.settle_all();
+        state.content.share_all();
         state.start = state.content.clone();
         state.events.clear();
-        state.counters = Counters::default();
+        state.counters = DiskCounters::default();
     }
 
     /// Returns what was asked for so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> DiskCounters {
         self.state.lock().counters
     }
 
@@ -166,7 +166,7 @@ impl RecordingDisk {
             .insert(at.byte() / u64::from(self.shape.physical));
     }
 
-    fn check(&self, at: Sector, bytes: u64, multiple: u64) -> io::Result<()> {
+    fn check_range(&self, at: Sector, bytes: u64, multiple: u64) -> io::Result<()> {
         if !bytes.is_multiple_of(multiple) || !at.byte().is_multiple_of(multiple) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -198,7 +198,7 @@ impl Disk for RecordingDisk {
         let mut state = self.state.lock();
         state.counters.reads += 1;
         state.counters.bytes_read += buf.len() as u64;
-        self.check(at, buf.len() as u64, SECTOR)?;
+        self.check_range(at, buf.len() as u64, SECTOR)?;
         state.content.read(at.byte(), buf).map_err(medium_error)
     }
 
@@ -211,7 +211,7 @@ impl Disk for RecordingDisk {
         let mut state = self.state.lock();
         state.counters.writes += 1;
         state.counters.bytes_written += data.len() as u64;
-        self.check(at, data.len() as u64, u64::from(self.shape.logical))?;
+        self.check_range(at, data.len() as u64, u64::from(self.shape.logical))?;
         let sectors = data.len() as u64 / SECTOR;
         assert!(
             state.content.is_allocated(at.get(), sectors),
@@ -222,28 +222,28 @@ impl Disk for RecordingDisk {
             .content
             .write(at.byte(), &data)
             .map_err(medium_error)?;
-        state.events.push(Event::Write { at, data });
+        state.events.push(DiskEvent::Write { at, data });
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.counters.syncs += 1;
-        state.events.push(Event::Sync);
+        state.events.push(DiskEvent::Sync);
         Ok(())
     }
 
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()> {
-        self.check(at, sectors * SECTOR, SECTOR)?;
+        self.check_range(at, sectors * SECTOR, SECTOR)?;
         let mut state = self.state.lock();
         state.counters.allocates += 1;
         state.content.set_allocated(at.get(), sectors, true);
-        state.events.push(Event::Allocate { at, sectors });
+        state.events.push(DiskEvent::Allocate { at, sectors });
         Ok(())
     }
 
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
-        self.check(at, sectors * SECTOR, SECTOR)?;
+        self.check_range(at, sectors * SECTOR, SECTOR)?;
         let mut state = self.state.lock();
         state.counters.discards += 1;
         // An unreadable neighbour in the same unit keeps its junk: harmless, discards are hints.
@@ -251,7 +251,7 @@ impl Disk for RecordingDisk {
             .content
             .write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
         state.content.set_allocated(at.get(), sectors, false);
-        state.events.push(Event::Discard { at, sectors });
+        state.events.push(DiskEvent::Discard { at, sectors });
         Ok(())
     }
 }

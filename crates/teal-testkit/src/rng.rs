@@ -46,7 +46,7 @@ impl Rng {
     ///
     /// # Panics
     /// If `len` is 0.
-    pub fn index(&mut self, len: usize) -> usize {
+    pub fn pick_index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
@@ -55,7 +55,7 @@ impl Rng {
     /// # Panics
     /// If `from` is empty.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.index(from.len())]
+        &from[self.pick_index(from.len())]
     }
 
     /// True with probability `p`.
@@ -107,15 +107,18 @@ mod tests {
         assert_eq!(rng.0[0], 0xe220_a839_7b1d_cdaf);
         assert_eq!(rng.next_u64(), 0x99ec_5f36_cb75_f2b4);
         let (a, b) = (SeededEntropy::new(7), SeededEntropy::new(7));
-        assert_eq!([a.id(), a.id()], [b.id(), b.id()]);
-        assert_ne!(a.id(), a.id());
+        assert_eq!(
+            [a.random_id(), a.random_id()],
+            [b.random_id(), b.random_id()]
+        );
+        assert_ne!(a.random_id(), a.random_id());
     }
 
     #[test]
     fn numbers_stay_below_and_reach_everything() {
         let mut rng = Rng::new(1);
         let mut seen = [0; 7];
-        (0..7000).for_each(|_| seen[rng.index(7)] += 1);
+        (0..7000).for_each(|_| seen[rng.pick_index(7)] += 1);
         assert!(seen.iter().all(|&n| (800..1200).contains(&n)), "{seen:?}");
         let heads = (0..10_000).filter(|_| rng.chance(0.25)).count();
         assert!((2300..2700).contains(&heads), "{heads}");

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 /// # Panics
 /// If the file that `TEAL_SKIPS` names cannot be written: a skip nobody sees would pass for a
 /// success.
-pub fn skip(test: &str, reason: &str) {
+pub fn skip_test(test: &str, reason: &str) {
     eprintln!("skipped: {test}: {reason}");
     let Some(path) = std::env::var_os("TEAL_SKIPS") else {
         return;

@@ -1,13 +1,13 @@
 //! What happened on a disk, in order, with the test's own notes in between.
 
-use crate::content::Content;
+use crate::content::LayeredContent;
 use std::sync::Arc;
 use teal_env::DiskShape;
 use teal_types::Sector;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum DiskEvent {
     /// A write returned.
     Write {
         /// Where.
@@ -39,36 +39,36 @@ pub enum Event {
 
 /// All that happened to a disk since it was made, and what it held then. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Trace {
+pub struct DiskTrace {
     pub(crate) shape: DiskShape,
-    pub(crate) start: Content,
-    pub(crate) events: Vec<Event>,
+    pub(crate) start: LayeredContent,
+    pub(crate) events: Vec<DiskEvent>,
 }
 
-impl Trace {
+impl DiskTrace {
     /// The disk.
     pub fn shape(&self) -> DiskShape {
         self.shape
     }
 
     /// Returns what happened, oldest first.
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[DiskEvent] {
         &self.events
     }
 
     /// The notes made before `point`, oldest first. A point is a number of events that have
     /// happened.
-    pub fn marks(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
+    pub fn marks_before(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
         self.events[..point].iter().filter_map(|event| match event {
-            Event::Mark(note) => Some(*note),
+            DiskEvent::Mark(note) => Some(*note),
             _ => None,
         })
     }
 
     /// The points at which a crash shows something new: all but those that a note follows, since
     /// the disk is the same after the note and more has been promised.
-    pub fn points(&self) -> impl Iterator<Item = usize> + '_ {
+    pub fn crash_points(&self) -> impl Iterator<Item = usize> + '_ {
         (0..=self.events.len())
-            .filter(|&point| !matches!(self.events.get(point), Some(Event::Mark(_))))
+            .filter(|&point| !matches!(self.events.get(point), Some(DiskEvent::Mark(_))))
     }
 }

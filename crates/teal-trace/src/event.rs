@@ -31,7 +31,7 @@ impl Text {
         }
     }
     /// Copies what fits.
-    pub fn cut(bytes: &[u8]) -> Self {
+    pub fn truncated(bytes: &[u8]) -> Self {
         Self(bytes[..bytes.len().min(TEXT_MAX)].into())
     }
     /// The bytes.
@@ -57,7 +57,7 @@ pub enum Level {
 
 /// What stands at the beginning of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct TraceHeader {
     /// What was watched.
     pub level: Level,
     /// Names are hashes.
@@ -72,20 +72,20 @@ pub struct Header {
 
 /// One item of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Item {
+pub enum TraceItem {
     /// Something was asked.
-    Event(Event),
+    Event(TraceEvent),
     /// A name of an object that the events so far have not told.
-    Called(Called),
+    Called(ObjectName),
     /// Who a process is.
-    Process(Process),
+    Process(TracedProcess),
     /// So many events are missing here, because they came faster than they could be written.
     Dropped(u64),
 }
 
 /// Something was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct TraceEvent {
     /// When it arrived, since the trace's start. Never before the event before it.
     pub at: Duration,
     /// Who asked: a thread, as in [`Process::id`]; 0 is the kernel, or nobody known.
@@ -96,14 +96,14 @@ pub struct Event {
     /// What was asked.
     pub action: Action,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: EventOutcome,
     /// How long the answer took, where that is known.
     pub latency: Option<Duration>,
 }
 
 /// What came of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EventOutcome {
     /// Not known.
     Unknown,
     /// It succeeded: bytes that were transferred, the object that was found or made, the offset
@@ -115,7 +115,7 @@ pub enum Outcome {
 
 /// An object's name in a directory at this point of the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
+pub struct ObjectName {
     /// The object.
     pub object: u64,
     /// The directory; 0 for the root, whose name is empty.
@@ -126,7 +126,7 @@ pub struct Called {
 
 /// Who a thread is, until the same number is told again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct TracedProcess {
     /// The number in [`Event::process`].
     pub id: u32,
     /// The process of this thread.
@@ -273,21 +273,21 @@ actions! {
 impl Action {
     /// The word, then every field as `key=value`.
     pub fn describe(&self) -> impl fmt::Display {
-        struct Described<'a>(&'a Action);
-        impl fmt::Display for Described<'_> {
+        struct DescribedAction<'a>(&'a Action);
+        impl fmt::Display for DescribedAction<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(self.0.word())?;
                 self.0.show(f)
             }
         }
-        Described(self)
+        DescribedAction(self)
     }
 }
 
-impl Event {
+impl TraceEvent {
     /// The object that this event gives a name to, or shows the name of.
-    pub fn names(&self) -> Option<u64> {
-        let Outcome::Done(value) = self.outcome else {
+    pub fn named_object(&self) -> Option<u64> {
+        let EventOutcome::Done(value) = self.outcome else {
             return None;
         };
         match self.action {

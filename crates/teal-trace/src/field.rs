@@ -1,7 +1,7 @@
 //! The kinds of field an action has, each in bytes and in text.
 
 use super::event::Text;
-use super::format::{Put as _, Take};
+use super::format::{PutVarint as _, Take};
 use std::fmt;
 
 /// One field of an action.
@@ -91,7 +91,7 @@ impl Field for Text {
             out.push(match b {
                 b'\\' => match rest.next() {
                     Some(b @ (b'"' | b'\\')) => b,
-                    Some(b'x') => hex(&mut rest)
+                    Some(b'x') => parse_hex_byte(&mut rest)
                         .ok_or_else(|| format!("{text}: \\x needs two hexadecimal digits"))?,
                     _ => return Err(format!("{text}: a backslash goes before \", \\ or x")),
                 },
@@ -106,7 +106,7 @@ impl Field for Text {
     }
 }
 
-fn hex(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
+fn parse_hex_byte(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
     let mut digit = || char::from(bytes.next()?).to_digit(16);
     Some((digit()? * 16 + digit()?) as u8)
 }

@@ -55,7 +55,10 @@
 //! | 193 | who a process is | varint id, varint leader, varint session, text name |
 //! | 194 | events are missing here | varint how many |
 
-use super::event::{Action, Called, Event, Header, Item, Level, Outcome, Process, Text};
+use super::event::{
+    Action, EventOutcome, Level, ObjectName, Text, TraceEvent, TraceHeader, TraceItem,
+    TracedProcess,
+};
 use super::field::Field as _;
 use std::time::Duration;
 use teal_types::Timestamp;
@@ -123,11 +126,11 @@ impl<'a> Take<'a> {
 }
 
 /// Appends fields to a buffer.
-pub(crate) trait Put {
+pub(crate) trait PutVarint {
     fn put_varint(&mut self, value: u64);
 }
 
-impl Put for Vec<u8> {
+impl PutVarint for Vec<u8> {
     fn put_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.push(value as u8 | 0x80);
@@ -138,11 +141,11 @@ impl Put for Vec<u8> {
 }
 
 /// Nanoseconds as the format has them: 584 years are enough.
-pub(crate) fn nanos(time: Duration) -> u64 {
+pub(crate) fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Header {
+impl TraceHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (machine, source) = (self.machine.as_bytes(), self.source.as_bytes());
         let mut out = MAGIC.to_vec();
@@ -165,7 +168,7 @@ impl Header {
     }
 
     /// Bytes of machine and source together, from the fixed part.
-    pub(crate) fn texts(fixed: &[u8; HEADER_FIXED]) -> usize {
+    pub(crate) fn text_bytes(fixed: &[u8; HEADER_FIXED]) -> usize {
         usize::from(u16::from_le_bytes([fixed[24], fixed[25]]))
             + usize::from(u16::from_le_bytes([fixed[26], fixed[27]]))
     }
@@ -248,19 +251,19 @@ pub(crate) fn block_sum(head: &[u8], items: &[u8]) -> u32 {
 
 /// What an event's encoding takes from the one before in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Before {
+pub(crate) struct PreviousEvent {
     /// Nanoseconds since the trace's start.
     pub(crate) at: u64,
     pub(crate) process: u32,
     pub(crate) object: u64,
 }
 
-impl Item {
+impl TraceItem {
     /// Appends the item. Its time is not before `before`'s.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, before: &mut Before) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, before: &mut PreviousEvent) {
         match self {
             Self::Event(event) => event.encode(out, before),
-            Self::Called(Called {
+            Self::Called(ObjectName {
                 object,
                 parent,
                 name,
@@ -270,7 +273,7 @@ impl Item {
                 out.put_varint(*parent);
                 name.encode(out);
             }
-            Self::Process(Process {
+            Self::Process(TracedProcess {
                 id,
                 leader,
                 session,
@@ -289,9 +292,9 @@ impl Item {
         }
     }
 
-    pub(crate) fn decode(take: &mut Take<'_>, before: &mut Before) -> Option<Self> {
+    pub(crate) fn decode(take: &mut Take<'_>, before: &mut PreviousEvent) -> Option<Self> {
         Some(match take.u8()? {
-            TAG_CALLED => Self::Called(Called {
+            TAG_CALLED => Self::Called(ObjectName {
                 object: take.varint()?,
                 parent: take.varint()?,
                 name: Text::decode(take)?,
@@ -299,7 +302,7 @@ impl Item {
             TAG_PROCESS => {
                 let mut number = || u32::try_from(take.varint()?).ok();
                 let (id, leader, session) = (number()?, number()?, number()?);
-                Self::Process(Process {
+                Self::Process(TracedProcess {
                     id,
                     leader,
                     session,
@@ -307,19 +310,19 @@ impl Item {
                 })
             }
             TAG_DROPPED => Self::Dropped(take.varint()?),
-            code => Self::Event(Event::decode(code, take, before)?),
+            code => Self::Event(TraceEvent::decode(code, take, before)?),
         })
     }
 }
 
-impl Event {
-    fn encode(&self, out: &mut Vec<u8>, before: &mut Before) {
-        let at = nanos(self.at);
+impl TraceEvent {
+    fn encode(&self, out: &mut Vec<u8>, before: &mut PreviousEvent) {
+        let at = to_nanos(self.at);
         assert!(at >= before.at, "the writer keeps events in order");
         let outcome = match self.outcome {
-            Outcome::Unknown => 0,
-            Outcome::Done(_) => 1,
-            Outcome::Failed(_) => 2,
+            EventOutcome::Unknown => 0,
+            EventOutcome::Done(_) => 1,
+            EventOutcome::Failed(_) => 2,
         };
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         out.push(self.action.code());
@@ -338,21 +341,21 @@ impl Event {
         }
         self.action.encode(out);
         match self.outcome {
-            Outcome::Unknown => {}
-            Outcome::Done(value) => out.put_varint(value),
-            Outcome::Failed(errno) => out.put_varint(errno.into()),
+            EventOutcome::Unknown => {}
+            EventOutcome::Done(value) => out.put_varint(value),
+            EventOutcome::Failed(errno) => out.put_varint(errno.into()),
         }
         if let Some(latency) = self.latency {
-            out.put_varint(nanos(latency));
+            out.put_varint(to_nanos(latency));
         }
-        *before = Before {
+        *before = PreviousEvent {
             at,
             process: self.process,
             object: self.object,
         };
     }
 
-    fn decode(code: u8, take: &mut Take<'_>, before: &mut Before) -> Option<Self> {
+    fn decode(code: u8, take: &mut Take<'_>, before: &mut PreviousEvent) -> Option<Self> {
         let flags = take.u8()?;
         if flags > 31 {
             return None;
@@ -369,9 +372,9 @@ impl Event {
         };
         let action = Action::decode(code, take)?;
         let outcome = match flags & OUTCOME {
-            0 => Outcome::Unknown,
-            1 => Outcome::Done(take.varint()?),
-            2 => Outcome::Failed(
+            0 => EventOutcome::Unknown,
+            1 => EventOutcome::Done(take.varint()?),
+            2 => EventOutcome::Failed(
                 u16::try_from(take.varint()?)
                     .ok()
                     .filter(|errno| *errno > 0)?,
@@ -383,7 +386,7 @@ impl Event {
         } else {
             Some(Duration::from_nanos(take.varint()?))
         };
-        *before = Before {
+        *before = PreviousEvent {
             at,
             process,
             object,

@@ -11,9 +11,9 @@ mod records;
 mod vscsi;
 mod window;
 
-pub use blktrace::{Stage, blktrace};
-pub use oracle_general::oracle_general;
-pub use vscsi::vscsi;
+pub use blktrace::{RequestStage, import_blktrace};
+pub use oracle_general::import_oracle_general;
+pub use vscsi::import_vscsi;
 
 use super::event::Text;
 use super::write::WriteError;
@@ -21,7 +21,7 @@ use std::io;
 
 /// What the header of the trace will say besides the time.
 #[derive(Debug, Clone, Default)]
-pub struct Origin {
+pub struct TraceOrigin {
     /// The machine, as far as the user tells.
     pub machine: Text,
     /// Where the trace comes from.
@@ -30,7 +30,7 @@ pub struct Origin {
 
 /// What was imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Imported {
+pub struct ImportSummary {
     /// Records read.
     pub records: u64,
     /// Events written.

@@ -30,11 +30,15 @@ mod text;
 mod write;
 
 pub use event::{
-    Action, Called, Event, Header, Item, Level, Outcome, Process, TEXT_MAX, Text, TextError,
+    Action, EventOutcome, Level, ObjectName, TEXT_MAX, Text, TextError, TraceEvent, TraceHeader,
+    TraceItem, TracedProcess,
 };
-pub use paths::Paths;
-pub use read::{Cut, Ending, ReadError, Reader};
-pub use record::{Facts, Progress, QUEUE_MAX, Recorder, Recording, Settings, Surroundings, Ticket};
-pub use stat::{GAP_LIMITS, Gap, Run, Stat, Tally};
+pub use paths::PathTracker;
+pub use read::{CutReason, ReadError, TraceEnding, TraceReader};
+pub use record::{
+    EventRecorder, EventTicket, ProcessFacts, QUEUE_MAX, RecordingContext, RecordingProgress,
+    RecordingSettings, TraceRecording,
+};
+pub use stat::{AccessPattern, ActionTally, GAP_LIMITS, IdleGaps, TraceStatistics};
 pub use text::{LINE_MAX, LineError, TextReader, text_header};
-pub use write::{WriteError, Writer};
+pub use write::{TraceWriter, WriteError};

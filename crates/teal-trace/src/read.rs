@@ -1,8 +1,8 @@
 //! A streaming reader: one block in memory.
 
-use super::event::{Header, Item, Level};
+use super::event::{Level, TraceHeader, TraceItem};
 use super::format::{
-    BLOCK_HEAD, Before, BlockHead, CRC, HEADER_FIXED, MAGIC, Take, VERSION, block_sum,
+    BLOCK_HEAD, BlockHead, CRC, HEADER_FIXED, MAGIC, PreviousEvent, Take, VERSION, block_sum,
 };
 use std::fmt;
 use std::io::{self, Read};
@@ -43,7 +43,7 @@ pub enum ReadError {
 
 /// How a trace ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum TraceEnding {
     /// As it should.
     Complete,
     /// Without an end. What was read before is whole.
@@ -53,13 +53,13 @@ pub enum Ending {
         /// Blocks before.
         blocks: u64,
         /// What is there instead of a block.
-        why: Cut,
+        why: CutReason,
     },
 }
 
 /// What is there instead of a whole block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutReason {
     /// Nothing.
     Nothing,
     /// The beginning of one.
@@ -72,27 +72,27 @@ pub enum Cut {
     Item(u32),
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for TraceEnding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::CutOff { at, blocks, why } = self else {
             return f.write_str("complete");
         };
         write!(f, "cut off at byte {at}, after {blocks} whole blocks: ")?;
         match why {
-            Cut::Nothing => f.write_str("the recording was not ended"),
-            Cut::Part => f.write_str("the next block is incomplete"),
-            Cut::Checksum => f.write_str("the checksum of the next block is wrong"),
-            Cut::Foreign => f.write_str("what follows is no block of this trace"),
-            Cut::Item(item) => write!(f, "item {item} of the next block means nothing"),
+            CutReason::Nothing => f.write_str("the recording was not ended"),
+            CutReason::Part => f.write_str("the next block is incomplete"),
+            CutReason::Checksum => f.write_str("the checksum of the next block is wrong"),
+            CutReason::Foreign => f.write_str("what follows is no block of this trace"),
+            CutReason::Item(item) => write!(f, "item {item} of the next block means nothing"),
         }
     }
 }
 
 /// Reads a trace: an iterator over its items. When it has ended, [`Reader::ending`] says how.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct TraceReader<R> {
     input: R,
-    header: Header,
+    header: TraceHeader,
     /// Bytes read.
     at: u64,
     /// The items of the present block that are left.
@@ -102,13 +102,13 @@ pub struct Reader<R> {
     items: u32,
     starts: u64,
     is_last: bool,
-    before: Before,
+    before: PreviousEvent,
     blocks: u64,
-    ending: Option<Ending>,
+    ending: Option<TraceEnding>,
 }
 
 /// Reads until `len` bytes are there or the input ends; never allocates more than there is.
-fn fill(
+fn read_up_to(
     input: &mut impl Read,
     at: &mut u64,
     len: usize,
@@ -120,14 +120,14 @@ fn fill(
     Ok(got == len)
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> TraceReader<R> {
     /// Reads the header.
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn new(mut input: R) -> Result<Self, ReadError> {
         let (mut at, mut bytes) = (0, Vec::new());
-        let is_there = fill(&mut input, &mut at, HEADER_FIXED, &mut bytes)?;
+        let is_there = read_up_to(&mut input, &mut at, HEADER_FIXED, &mut bytes)?;
         if !bytes.starts_with(MAGIC) {
             bytes.truncate(MAGIC.len());
             return Err(ReadError::Foreign { begins: bytes });
@@ -140,8 +140,13 @@ impl<R: Read> Reader<R> {
         if found != VERSION {
             return Err(ReadError::Version { found });
         }
-        let is_there = fill(&mut input, &mut at, Header::texts(&fixed) + CRC, &mut bytes)?;
-        let header = Header::decode(&bytes)
+        let is_there = read_up_to(
+            &mut input,
+            &mut at,
+            TraceHeader::text_bytes(&fixed) + CRC,
+            &mut bytes,
+        )?;
+        let header = TraceHeader::decode(&bytes)
             .filter(|_| is_there)
             .ok_or(ReadError::Header { at })?;
         Ok(Self {
@@ -154,24 +159,24 @@ impl<R: Read> Reader<R> {
             items: 0,
             starts: at,
             is_last: false,
-            before: Before::default(),
+            before: PreviousEvent::default(),
             blocks: 0,
             ending: None,
         })
     }
 
     /// Returns what stands at the beginning.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
     /// How the trace ends; `None` until then.
-    pub fn ending(&self) -> Option<&Ending> {
+    pub fn ending(&self) -> Option<&TraceEnding> {
         self.ending.as_ref()
     }
 
-    fn cut(&mut self, why: Cut) {
-        self.ending = Some(Ending::CutOff {
+    fn note_cut(&mut self, why: CutReason) {
+        self.ending = Some(TraceEnding::CutOff {
             at: self.starts,
             blocks: self.blocks,
             why,
@@ -179,49 +184,49 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads the next block, or finds the end.
-    fn block(&mut self) -> Result<(), ReadError> {
+    fn read_block(&mut self) -> Result<(), ReadError> {
         self.starts = self.at;
         let mut head = Vec::new();
-        let is_there = fill(&mut self.input, &mut self.at, BLOCK_HEAD, &mut head)?;
+        let is_there = read_up_to(&mut self.input, &mut self.at, BLOCK_HEAD, &mut head)?;
         if self.is_last {
             match head.is_empty() {
-                true => self.ending = Some(Ending::Complete),
-                false => self.cut(Cut::Foreign),
+                true => self.ending = Some(TraceEnding::Complete),
+                false => self.note_cut(CutReason::Foreign),
             }
             return Ok(());
         }
         let Some(raw) = head.first_chunk::<BLOCK_HEAD>().filter(|_| is_there) else {
-            self.cut(if head.is_empty() {
-                Cut::Nothing
+            self.note_cut(if head.is_empty() {
+                CutReason::Nothing
             } else {
-                Cut::Part
+                CutReason::Part
             });
             return Ok(());
         };
         let follows = |h: &BlockHead| h.number == self.blocks as u32 && h.base >= self.before.at;
         let Some(head) = BlockHead::decode(raw).filter(follows) else {
-            self.cut(Cut::Foreign);
+            self.note_cut(CutReason::Foreign);
             return Ok(());
         };
         self.block.clear();
-        if !fill(
+        if !read_up_to(
             &mut self.input,
             &mut self.at,
             head.bytes as usize + CRC,
             &mut self.block,
         )? {
-            self.cut(Cut::Part);
+            self.note_cut(CutReason::Part);
             return Ok(());
         }
         let end = head.bytes as usize;
         let sum = self.block.split_off(end);
         if sum != block_sum(raw, &self.block).to_le_bytes() {
-            self.cut(Cut::Checksum);
+            self.note_cut(CutReason::Checksum);
             return Ok(());
         }
         (self.next, self.left, self.items, self.is_last) =
             (0, head.items, head.items, head.is_last);
-        self.before = Before {
+        self.before = PreviousEvent {
             at: head.base,
             process: 0,
             object: 0,
@@ -231,13 +236,13 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next item of the present block; `None` when it means nothing.
-    fn item(&mut self) -> Option<Item> {
+    fn next_item(&mut self) -> Option<TraceItem> {
         let mut take = Take(&self.block[self.next..]);
-        let item = Item::decode(&mut take, &mut self.before)?;
+        let item = TraceItem::decode(&mut take, &mut self.before)?;
         self.next = self.block.len() - take.0.len();
         self.left -= 1;
         let is_foreign = |level: Level| level != self.header.level;
-        if let Item::Event(event) = &item
+        if let TraceItem::Event(event) = &item
             && event.action.level().is_some_and(is_foreign)
         {
             return None;
@@ -247,28 +252,28 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Item, ReadError>;
+impl<R: Read> Iterator for TraceReader<R> {
+    type Item = Result<TraceItem, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ending.is_none() && self.left == 0 {
-            if let Err(error) = self.block() {
-                self.cut(Cut::Part);
+            if let Err(error) = self.read_block() {
+                self.note_cut(CutReason::Part);
                 return Some(Err(error));
             }
             if self.ending.is_none() && self.left == 0 && !self.block.is_empty() {
                 self.blocks -= 1;
-                self.cut(Cut::Item(0));
+                self.note_cut(CutReason::Item(0));
             }
         }
         if self.ending.is_some() {
             return None;
         }
         let which = self.items - self.left;
-        let item = self.item();
+        let item = self.next_item();
         if item.is_none() {
             self.blocks -= 1;
-            self.cut(Cut::Item(which));
+            self.note_cut(CutReason::Item(which));
         }
         item.map(Ok)
     }

@@ -12,13 +12,14 @@
 //! `queue` guards what was handed in and is held for a few instructions, never across I/O or a call
 //! of somebody else.
 
-mod trace_writer;
+mod recording_thread;
 
-use super::event::{Action, Event, Header, Outcome, Text};
+use super::event::{Action, EventOutcome, Text, TraceEvent, TraceHeader};
+pub use super::order::EventTicket;
 use super::order::InOrder;
-pub use super::order::Ticket;
-use super::write::{WriteError, Writer};
+use super::write::{TraceWriter, WriteError};
 use parking_lot::{Condvar, Mutex};
+use recording_thread::RecordingThread;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,14 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_env::Clock;
-use trace_writer::TraceWriter;
 
 /// Most events that wait to be written.
 pub const QUEUE_MAX: usize = 1 << 16;
 
 /// Who a process is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct ProcessFacts {
     /// The process of the thread.
     pub leader: u32,
     /// Its session.
@@ -43,19 +43,19 @@ pub struct Facts {
 }
 
 /// What a recording asks about the things it records. Called by the recording's own thread.
-pub trait Surroundings: Send {
+pub trait RecordingContext: Send {
     /// A directory that holds the object, and the object's name there; `None` for the root and for
     /// what has no name.
-    fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
+    fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
     /// Returns who a thread is; `None` if it is gone.
-    fn process(&mut self, id: u32) -> Option<Facts>;
+    fn process_facts(&mut self, id: u32) -> Option<ProcessFacts>;
 }
 
 /// How to record.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RecordingSettings {
     /// What stands at the beginning of the trace; [`Header::anonymous`] hides names.
-    pub header: Header,
+    pub header: TraceHeader,
     /// The object at the top; it has no name.
     pub root: u64,
     /// The recording ends by itself after this time.
@@ -66,7 +66,7 @@ pub struct Settings {
 
 /// How a recording is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Progress {
+pub struct RecordingProgress {
     /// Events written.
     pub events: u64,
     /// Events dropped.
@@ -79,35 +79,35 @@ pub struct Progress {
     pub failure: Option<String>,
 }
 
-struct Begun {
+struct BegunEvent {
     at: Duration,
     process: u32,
     object: u64,
     action: Action,
 }
 
-struct Queue {
-    order: InOrder<Begun, Event>,
+struct EventQueue {
+    order: InOrder<BegunEvent, TraceEvent>,
     dropped: u64,
     ending: bool,
     /// The writer waits to be woken.
     asleep: bool,
-    progress: Progress,
+    progress: RecordingProgress,
 }
 
-struct Shared {
+struct SharedRecording {
     clock: Arc<dyn Clock>,
     start: Duration,
     on: AtomicBool,
-    queue: Mutex<Queue>,
+    queue: Mutex<EventQueue>,
     wake: Condvar,
 }
 
 /// Takes events in; may be copied to any thread.
 #[derive(Clone)]
-pub struct Recorder(Arc<Shared>);
+pub struct EventRecorder(Arc<SharedRecording>);
 
-impl fmt::Debug for Recorder {
+impl fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recorder")
             .field("on", &self.0.on)
@@ -115,9 +115,9 @@ impl fmt::Debug for Recorder {
     }
 }
 
-impl Recorder {
+impl EventRecorder {
     /// Something is asked now. `None` when the recording has ended or the event is dropped.
-    pub fn begin(&self, process: u32, object: u64, action: Action) -> Option<Ticket> {
+    pub fn begin_event(&self, process: u32, object: u64, action: Action) -> Option<EventTicket> {
         let shared = &*self.0;
         if !shared.on.load(Ordering::Acquire) {
             return None;
@@ -127,8 +127,8 @@ impl Recorder {
             return None;
         }
         // Taken under the lock: the order of the tickets is that of the times.
-        let at = shared.clock.monotonic().saturating_sub(shared.start);
-        let ticket = queue.order.begin(Begun {
+        let at = shared.clock.monotonic_time().saturating_sub(shared.start);
+        let ticket = queue.order.push_begun(BegunEvent {
             at,
             process,
             object,
@@ -138,7 +138,7 @@ impl Recorder {
             // An answer that does not come may not stop everything behind it.
             queue
                 .order
-                .give_up(|begun| begun.done(Outcome::Unknown, None));
+                .give_up(|begun| begun.to_event(EventOutcome::Unknown, None));
             queue.dropped += 1;
             queue.progress.dropped += 1;
             shared.wake.notify_all();
@@ -147,41 +147,41 @@ impl Recorder {
     }
 
     /// It is answered now.
-    pub fn end(&self, ticket: Ticket, outcome: Outcome) {
+    pub fn end_event(&self, ticket: EventTicket, outcome: EventOutcome) {
         let shared = &*self.0;
-        let now = shared.clock.monotonic().saturating_sub(shared.start);
+        let now = shared.clock.monotonic_time().saturating_sub(shared.start);
         let mut queue = shared.queue.lock();
-        queue.order.end(ticket, |begun| {
-            begun.done(outcome, Some(now.saturating_sub(begun.at)))
+        queue.order.mark_done(ticket, |begun| {
+            begun.to_event(outcome, Some(now.saturating_sub(begun.at)))
         });
         if queue.order.is_ready() {
-            shared.wake(&mut queue);
+            shared.wake_writer(&mut queue);
         }
     }
 
     /// Sets a mark.
-    pub fn mark(&self, text: Text) {
-        if let Some(ticket) = self.begin(0, 0, Action::Mark { text }) {
+    pub fn set_mark(&self, text: Text) {
+        if let Some(ticket) = self.begin_event(0, 0, Action::Mark { text }) {
             let mut queue = self.0.queue.lock();
             queue
                 .order
-                .end(ticket, |begun| begun.done(Outcome::Unknown, None));
+                .mark_done(ticket, |begun| begun.to_event(EventOutcome::Unknown, None));
             if queue.order.is_ready() {
-                self.0.wake(&mut queue);
+                self.0.wake_writer(&mut queue);
             }
         }
     }
 }
 
-impl Begun {
-    fn done(&self, outcome: Outcome, latency: Option<Duration>) -> Event {
+impl BegunEvent {
+    fn to_event(&self, outcome: EventOutcome, latency: Option<Duration>) -> TraceEvent {
         let Self {
             at,
             process,
             object,
             ref action,
         } = *self;
-        Event {
+        TraceEvent {
             at,
             process,
             object,
@@ -192,8 +192,8 @@ impl Begun {
     }
 }
 
-impl Shared {
-    fn wake(&self, queue: &mut Queue) {
+impl SharedRecording {
+    fn wake_writer(&self, queue: &mut EventQueue) {
         if std::mem::take(&mut queue.asleep) {
             self.wake.notify_all();
         }
@@ -201,12 +201,12 @@ impl Shared {
 }
 
 /// A recording on its way.
-pub struct Recording {
-    shared: Arc<Shared>,
+pub struct TraceRecording {
+    shared: Arc<SharedRecording>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl fmt::Debug for Recording {
+impl fmt::Debug for TraceRecording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recording")
             .field("progress", &self.progress())
@@ -214,7 +214,7 @@ impl fmt::Debug for Recording {
     }
 }
 
-impl Recording {
+impl TraceRecording {
     /// Begins a recording into `out`, which is synced with `sync` at the end. `ended` is called
     /// once, by the recording's thread, when it has ended, for whatever reason.
     ///
@@ -223,22 +223,22 @@ impl Recording {
     pub fn start<W: Write + Send + 'static>(
         out: W,
         sync: impl FnOnce(W) -> io::Result<()> + Send + 'static,
-        settings: Settings,
+        settings: RecordingSettings,
         clock: Arc<dyn Clock>,
-        surroundings: Box<dyn Surroundings>,
-        ended: impl FnOnce(&Progress) + Send + 'static,
+        surroundings: Box<dyn RecordingContext>,
+        ended: impl FnOnce(&RecordingProgress) + Send + 'static,
     ) -> Result<Self, WriteError> {
-        let writer = Writer::new(out, &settings.header)?;
-        let progress = Progress {
-            bytes: writer.written(),
-            ..Progress::default()
+        let writer = TraceWriter::new(out, &settings.header)?;
+        let progress = RecordingProgress {
+            bytes: writer.bytes_written(),
+            ..RecordingProgress::default()
         };
         let order = InOrder::new(QUEUE_MAX);
-        let shared = Arc::new(Shared {
-            start: clock.monotonic(),
+        let shared = Arc::new(SharedRecording {
+            start: clock.monotonic_time(),
             clock,
             on: AtomicBool::new(true),
-            queue: Mutex::new(Queue {
+            queue: Mutex::new(EventQueue {
                 order,
                 dropped: 0,
                 ending: false,
@@ -247,7 +247,8 @@ impl Recording {
             }),
             wake: Condvar::new(),
         });
-        let trace_writer = TraceWriter::new(Arc::clone(&shared), writer, settings, surroundings);
+        let trace_writer =
+            RecordingThread::new(Arc::clone(&shared), writer, settings, surroundings);
         let thread = std::thread::Builder::new().name("teal-record".into());
         let handle = thread.spawn(move || trace_writer.run(sync, ended))?;
         Ok(Self {
@@ -257,18 +258,18 @@ impl Recording {
     }
 
     /// Returns what takes events in.
-    pub fn recorder(&self) -> Recorder {
-        Recorder(Arc::clone(&self.shared))
+    pub fn recorder(&self) -> EventRecorder {
+        EventRecorder(Arc::clone(&self.shared))
     }
 
     /// How it is doing.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> RecordingProgress {
         self.shared.queue.lock().progress.clone()
     }
 
     /// Ends it, if it has not ended, and waits until everything is written. What was begun and not
     /// answered has no outcome.
-    pub fn end(&self) -> Progress {
+    pub fn finish(&self) -> RecordingProgress {
         {
             let mut queue = self.shared.queue.lock();
             queue.ending = true;

@@ -14,7 +14,10 @@
 //! Times are seconds with up to nine decimals. In quotes, `\"`, `\\` and `\xNN` stand for a byte
 //! each.
 
-use super::event::{Action, Called, Event, Header, Item, Level, Outcome, Process, Text};
+use super::event::{
+    Action, EventOutcome, Level, ObjectName, Text, TraceEvent, TraceHeader, TraceItem,
+    TracedProcess,
+};
 use super::field::{Field, Show};
 use super::format::VERSION;
 use std::fmt;
@@ -25,15 +28,15 @@ use teal_types::Timestamp;
 /// Longest line that is read, in bytes: three names of 4096 bytes, each as `\xNN`, and the rest.
 pub const LINE_MAX: usize = 64 << 10;
 
-struct Seconds(Duration);
+struct DisplaySeconds(Duration);
 
-impl fmt::Display for Seconds {
+impl fmt::Display for DisplaySeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.0.as_secs(), self.0.subsec_nanos())
     }
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for TraceItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event(event) => event.fmt(f),
@@ -51,28 +54,29 @@ impl fmt::Display for Item {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{} {} {} {}",
-            Seconds(self.at),
+            DisplaySeconds(self.at),
             self.process,
             self.object,
             self.action.describe()
         )?;
         match self.outcome {
-            Outcome::Unknown => {}
-            Outcome::Done(value) => write!(f, " = {value}")?,
-            Outcome::Failed(errno) => write!(f, " ! {errno}")?,
+            EventOutcome::Unknown => {}
+            EventOutcome::Done(value) => write!(f, " = {value}")?,
+            EventOutcome::Failed(errno) => write!(f, " ! {errno}")?,
         }
-        self.latency
-            .map_or(Ok(()), |latency| write!(f, " in {}", Seconds(latency)))
+        self.latency.map_or(Ok(()), |latency| {
+            write!(f, " in {}", DisplaySeconds(latency))
+        })
     }
 }
 
 /// The header as lines of text.
-pub fn text_header(header: &Header) -> String {
+pub fn text_header(header: &TraceHeader) -> String {
     let level = match header.level {
         Level::File => "file",
         Level::Block => "block",
@@ -113,7 +117,7 @@ pub enum LineError {
 pub struct TextReader<R> {
     input: R,
     line: u64,
-    header: Header,
+    header: TraceHeader,
     /// The first line behind the header.
     first: Option<String>,
 }
@@ -125,7 +129,7 @@ impl<R: BufRead> TextReader<R> {
     /// [`LineError`].
     pub fn new(input: R) -> Result<Self, LineError> {
         let empty = Text::default();
-        let header = Header {
+        let header = TraceHeader {
             level: Level::File,
             anonymous: false,
             start: Timestamp::default(),
@@ -138,19 +142,20 @@ impl<R: BufRead> TextReader<R> {
             header,
             first: None,
         };
-        let first = this.line()?.unwrap_or_default();
-        this.header.level = match words(&first).as_deref() {
+        let first = this.next_line()?.unwrap_or_default();
+        this.header.level = match split_words(&first).as_deref() {
             Ok(["teal-trace", "1", "file"]) => Level::File,
             Ok(["teal-trace", "1", "block"]) => Level::Block,
             _ => {
-                return Err(this.wrong(
+                return Err(this.line_error(
                     "a trace begins with 'teal-trace 1 file' or 'teal-trace 1 block'".into(),
                 ));
             }
         };
-        while let Some(line) = this.line()? {
-            let said = words(&line).and_then(|words| describe(&mut this.header, &words));
-            if !said.map_err(|what| this.wrong(what))? {
+        while let Some(line) = this.next_line()? {
+            let said =
+                split_words(&line).and_then(|words| parse_header_line(&mut this.header, &words));
+            if !said.map_err(|what| this.line_error(what))? {
                 this.first = Some(line);
                 break;
             }
@@ -159,7 +164,7 @@ impl<R: BufRead> TextReader<R> {
     }
 
     /// Returns what stands at the beginning.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
@@ -168,7 +173,7 @@ impl<R: BufRead> TextReader<R> {
         self.line
     }
 
-    fn wrong(&self, what: String) -> LineError {
+    fn line_error(&self, what: String) -> LineError {
         LineError::Wrong {
             line: self.line,
             what,
@@ -176,7 +181,7 @@ impl<R: BufRead> TextReader<R> {
     }
 
     /// The next line that says something.
-    fn line(&mut self) -> Result<Option<String>, LineError> {
+    fn next_line(&mut self) -> Result<Option<String>, LineError> {
         loop {
             self.line += 1;
             let mut bytes = Vec::new();
@@ -191,9 +196,10 @@ impl<R: BufRead> TextReader<R> {
                 return Ok(None);
             }
             if read > LINE_MAX {
-                return Err(self.wrong(format!("longer than {LINE_MAX} bytes")));
+                return Err(self.line_error(format!("longer than {LINE_MAX} bytes")));
             }
-            let line = String::from_utf8(bytes).map_err(|_| self.wrong("not UTF-8 text".into()))?;
+            let line =
+                String::from_utf8(bytes).map_err(|_| self.line_error("not UTF-8 text".into()))?;
             let line = line.trim();
             if !line.is_empty() && !line.starts_with('#') {
                 return Ok(Some(line.to_owned()));
@@ -203,26 +209,26 @@ impl<R: BufRead> TextReader<R> {
 }
 
 impl<R: BufRead> Iterator for TextReader<R> {
-    type Item = Result<Item, LineError>;
+    type Item = Result<TraceItem, LineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let line = match self.first.take() {
             Some(line) => line,
-            None => match self.line() {
+            None => match self.next_line() {
                 Ok(line) => line?,
                 Err(error) => return Some(Err(error)),
             },
         };
         Some(
-            words(&line)
-                .and_then(|words| item(&words))
-                .map_err(|what| self.wrong(what)),
+            split_words(&line)
+                .and_then(|words| parse_item(&words))
+                .map_err(|what| self.line_error(what)),
         )
     }
 }
 
 /// Splits at blanks, but not inside quotes, up to a remark.
-fn words(line: &str) -> Result<Vec<&str>, String> {
+fn split_words(line: &str) -> Result<Vec<&str>, String> {
     let (mut found, mut start, mut quoted, mut escaped) = (Vec::new(), None, false, false);
     for (at, c) in line.char_indices() {
         match c {
@@ -244,25 +250,25 @@ fn words(line: &str) -> Result<Vec<&str>, String> {
     Ok(found)
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("'{text}' is no number, or too large"))
 }
 
 /// Seconds with up to nine decimals, as whole seconds and nanoseconds.
-fn decimals(text: &str) -> Result<(&str, u32), String> {
+fn parse_decimals(text: &str) -> Result<(&str, u32), String> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 9 || !part.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(
             "'{text}' is no time in seconds with at most nine decimals"
         ));
     }
-    Ok((whole, number(&format!("{part:0<9}"))?))
+    Ok((whole, parse_number(&format!("{part:0<9}"))?))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let (whole, nanos) = decimals(text)?;
-    let time = Duration::new(number(whole)?, nanos);
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let (whole, nanos) = parse_decimals(text)?;
+    let time = Duration::new(parse_number(whole)?, nanos);
     // Nanoseconds in 64 bits, as the format has them.
     if u64::try_from(time.as_nanos()).is_err() {
         Err(format!("'{text}' is too long a time"))
@@ -272,12 +278,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Takes a line of the header; `false` if it is none.
-fn describe(header: &mut Header, words: &[&str]) -> Result<bool, String> {
+fn parse_header_line(header: &mut TraceHeader, words: &[&str]) -> Result<bool, String> {
     match words {
         ["start", at] => {
-            let (secs, nanos) = decimals(at)?;
+            let (secs, nanos) = parse_decimals(at)?;
             header.start = Timestamp {
-                secs: number(secs)?,
+                secs: parse_number(secs)?,
                 nanos,
             };
         }
@@ -289,28 +295,32 @@ fn describe(header: &mut Header, words: &[&str]) -> Result<bool, String> {
     Ok(true)
 }
 
-fn item(words: &[&str]) -> Result<Item, String> {
+fn parse_item(words: &[&str]) -> Result<TraceItem, String> {
     Ok(match words {
-        ["called", object, parent, name] => Item::Called(Called {
-            object: number(object)?,
-            parent: number(parent)?,
+        ["called", object, parent, name] => TraceItem::Called(ObjectName {
+            object: parse_number(object)?,
+            parent: parse_number(parent)?,
             name: Text::parse(name)?,
         }),
-        ["process", id, leader, session, name] => Item::Process(Process {
-            id: number(id)?,
-            leader: number(leader)?,
-            session: number(session)?,
+        ["process", id, leader, session, name] => TraceItem::Process(TracedProcess {
+            id: parse_number(id)?,
+            leader: parse_number(leader)?,
+            session: parse_number(session)?,
             name: Text::parse(name)?,
         }),
-        ["dropped", count] => Item::Dropped(number(count)?),
+        ["dropped", count] => TraceItem::Dropped(parse_number(count)?),
         [at, process, object, word, rest @ ..] => {
-            Item::Event(event([at, process, object], word, rest)?)
+            TraceItem::Event(parse_event([at, process, object], word, rest)?)
         }
         _ => return Err(format!("'{}' is no item", words.join(" "))),
     })
 }
 
-fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Result<Event, String> {
+fn parse_event(
+    [at, process, object]: [&str; 3],
+    word: &str,
+    mut rest: &[&str],
+) -> Result<TraceEvent, String> {
     let is_field = |word: &&&str| word.split_once('=').is_some_and(|(key, _)| !key.is_empty());
     let (fields, behind) = rest.split_at(rest.iter().take_while(is_field).count());
     rest = behind;
@@ -333,28 +343,28 @@ fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Res
     let outcome = match rest {
         ["=", value, behind @ ..] => {
             rest = behind;
-            Outcome::Done(number(value)?)
+            EventOutcome::Done(parse_number(value)?)
         }
         ["!", errno, behind @ ..] => {
             rest = behind;
-            Outcome::Failed(
-                number(errno)
+            EventOutcome::Failed(
+                parse_number(errno)
                     .ok()
                     .filter(|e| *e > 0)
                     .ok_or_else(|| format!("'{errno}' is no errno"))?,
             )
         }
-        _ => Outcome::Unknown,
+        _ => EventOutcome::Unknown,
     };
     let latency = match rest {
         [] => None,
-        ["in", time] => Some(seconds(time)?),
+        ["in", time] => Some(parse_seconds(time)?),
         _ => return Err(format!("'{}' means nothing here", rest.join(" "))),
     };
-    Ok(Event {
-        at: seconds(at)?,
-        process: number(process)?,
-        object: number(object)?,
+    Ok(TraceEvent {
+        at: parse_seconds(at)?,
+        process: parse_number(process)?,
+        object: parse_number(object)?,
         action,
         outcome,
         latency,

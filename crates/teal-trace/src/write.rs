@@ -1,7 +1,7 @@
 //! A streaming writer: one block in memory.
 
-use super::event::{Header, Item, Level};
-use super::format::{BLOCK_MAX, Before, BlockHead, block_sum, nanos};
+use super::event::{Level, TraceHeader, TraceItem};
+use super::format::{BLOCK_MAX, BlockHead, PreviousEvent, block_sum, to_nanos};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -36,24 +36,24 @@ pub enum WriteError {
 
 /// Writes a trace.
 #[derive(Debug)]
-pub struct Writer<W> {
+pub struct TraceWriter<W> {
     out: W,
     level: Level,
     items: Vec<u8>,
     count: u32,
     base: u64,
-    before: Before,
+    before: PreviousEvent,
     number: u32,
     written: u64,
     failed: bool,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> TraceWriter<W> {
     /// Begins a trace with its header.
     ///
     /// # Errors
     /// [`WriteError::Io`].
-    pub fn new(mut out: W, header: &Header) -> Result<Self, WriteError> {
+    pub fn new(mut out: W, header: &TraceHeader) -> Result<Self, WriteError> {
         let bytes = header.encode();
         out.write_all(&bytes)?;
         Ok(Self {
@@ -62,7 +62,7 @@ impl<W: Write> Writer<W> {
             items: Vec::with_capacity(BLOCK_FULL),
             count: 0,
             base: 0,
-            before: Before::default(),
+            before: PreviousEvent::default(),
             number: 0,
             written: bytes.len() as u64,
             failed: false,
@@ -73,12 +73,12 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// [`WriteError`].
-    pub fn put(&mut self, item: &Item) -> Result<(), WriteError> {
+    pub fn write_item(&mut self, item: &TraceItem) -> Result<(), WriteError> {
         if self.failed {
             return Err(WriteError::Failed);
         }
-        if let Item::Event(event) = item {
-            if nanos(event.at) < self.before.at {
+        if let TraceItem::Event(event) = item {
+            if to_nanos(event.at) < self.before.at {
                 return Err(WriteError::Backwards {
                     at: event.at,
                     last: Duration::from_nanos(self.before.at),
@@ -115,7 +115,7 @@ impl<W: Write> Writer<W> {
         if self.count == 0 {
             Ok(())
         } else {
-            self.block(false)
+            self.write_block(false)
         }
     }
 
@@ -124,13 +124,13 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// [`WriteError::Io`], [`WriteError::Failed`].
     pub fn finish(mut self) -> Result<W, WriteError> {
-        self.last()?;
+        self.write_last_block()?;
         Ok(self.out)
     }
 
     /// Writes the last block.
-    pub(super) fn last(&mut self) -> Result<(), WriteError> {
-        self.block(true)?;
+    pub(super) fn write_last_block(&mut self) -> Result<(), WriteError> {
+        self.write_block(true)?;
         Ok(self.out.flush()?)
     }
 
@@ -140,16 +140,16 @@ impl<W: Write> Writer<W> {
     }
 
     /// Bytes written so far.
-    pub fn written(&self) -> u64 {
+    pub fn bytes_written(&self) -> u64 {
         self.written
     }
 
     /// Items that are not in a written block yet.
-    pub fn waiting(&self) -> u32 {
+    pub fn unwritten_items(&self) -> u32 {
         self.count
     }
 
-    fn block(&mut self, is_last: bool) -> Result<(), WriteError> {
+    fn write_block(&mut self, is_last: bool) -> Result<(), WriteError> {
         if self.failed {
             return Err(WriteError::Failed);
         }
@@ -173,7 +173,7 @@ impl<W: Write> Writer<W> {
         self.items.clear();
         self.count = 0;
         self.base = self.before.at;
-        self.before = Before {
+        self.before = PreviousEvent {
             at: self.base,
             process: 0,
             object: 0,

@@ -118,12 +118,12 @@ impl Volume {
 
     /// Returns the time that changes made now carry.
     pub fn now(&self) -> Timestamp {
-        self.clock.civil()
+        self.clock.civil_time()
     }
 
     /// Returns the time that passes evenly, by which intervals are measured.
     pub fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
+        self.clock.monotonic_time()
     }
 
     /// Returns the most bytes of content that one operation gives back.

@@ -13,24 +13,24 @@ use teal_command::size::parse_size;
     arg_required_else_help = true,
     max_term_width = 100
 )]
-pub(crate) struct Cli {
+pub(crate) struct TealCommandLine {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: TealCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum TealCommand {
     /// Make a store if there is none yet and mount it: the way to begin
-    Up(Up),
+    Up(UpArgs),
     /// Unmount, after everything is on the disk
     Down {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
     /// Make an empty store on a block device or in a file
-    Mkfs(Mkfs),
+    Mkfs(MkfsArgs),
     /// Mount a store
-    Mount(Mount),
+    Mount(MountArgs),
     /// Verify every structure and every block of a store that is not mounted
     Check {
         /// The store: a file or block device
@@ -55,10 +55,12 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Look for what is wrong with this machine's mounts, and say the way out of it
+    Doctor,
     /// Give a volume a server that other machines can join
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Take part in a volume that is served on another machine
-    Join(Join),
+    Join(JoinArgs),
     /// Send everything that is only on this machine to the server, now
     Flush {
         /// The mount point [default: ~/Teal]
@@ -67,17 +69,17 @@ pub(crate) enum Command {
     /// Where two machines changed the same thing
     Conflicts {
         #[command(subcommand)]
-        what: Conflicts,
+        what: ConflictsCommand,
     },
     /// Drives that hold content of the volume and can be carried from one machine to another
     Device {
         #[command(subcommand)]
-        what: Device,
+        what: DeviceCommand,
     },
     /// What is always to be on a drive
     Affinity {
         #[command(subcommand)]
-        what: Affinity,
+        what: AffinityCommand,
     },
     /// Have a file, or a directory with all that is and comes below it, always on this machine
     Pin {
@@ -112,16 +114,16 @@ pub(crate) enum Command {
     },
     /// The daemon's side of `teal lab record`
     #[command(hide = true)]
-    Recording(Recording),
+    Recording(RecordingArgs),
     /// Show or change the settings of a mount
     Config {
         #[command(subcommand)]
-        what: Config,
+        what: ConfigCommand,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Recording {
+pub(crate) struct RecordingArgs {
     /// The mount point
     pub(crate) dir: PathBuf,
     /// The trace, a new file anywhere but on the mount itself
@@ -142,7 +144,7 @@ pub(crate) struct Recording {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Up {
+pub(crate) struct UpArgs {
     /// Where to mount [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
     /// The store [default: in the XDG data directory, one for each mount point]
@@ -162,7 +164,7 @@ pub(crate) struct Up {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Mkfs {
+pub(crate) struct MkfsArgs {
     /// A block device, or a file that is made
     pub(crate) path: PathBuf,
     /// The size of a new file, such as 500M or 20G
@@ -177,7 +179,7 @@ pub(crate) struct Mkfs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Mount {
+pub(crate) struct MountArgs {
     /// The store: a file or block device
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
@@ -201,7 +203,7 @@ pub(crate) struct Mount {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     /// Where the volume is mounted, or to be [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
     /// Where to listen [default: 0.0.0.0:4717]
@@ -234,7 +236,7 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Join {
+pub(crate) struct JoinArgs {
     /// The serving machine, with :PORT if it is not 4717
     pub(crate) host: String,
     /// Where to mount [default: ~/Teal]
@@ -257,7 +259,7 @@ pub(crate) struct Join {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Conflicts {
+pub(crate) enum ConflictsCommand {
     /// List those that nobody has resolved
     Ls {
         /// The mount point [default: ~/Teal]
@@ -275,8 +277,8 @@ pub(crate) enum Conflicts {
         /// Its number
         id: u64,
         /// What stays
-        #[arg(long, value_enum, default_value_t = Keep::Both)]
-        keep: Keep,
+        #[arg(long, value_enum, default_value_t = ConflictKeep::Both)]
+        keep: ConflictKeep,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
@@ -284,7 +286,7 @@ pub(crate) enum Conflicts {
 
 /// What stays of a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Keep {
+pub(crate) enum ConflictKeep {
     /// Both, as they are
     Both,
     /// What came first; the conflict copy goes
@@ -294,7 +296,7 @@ pub(crate) enum Keep {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Device {
+pub(crate) enum DeviceCommand {
     /// Make a drive on a block device, or in a file on any file system, and attach it
     Add {
         /// A block device, or a file that is made
@@ -353,7 +355,7 @@ pub(crate) enum Device {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Affinity {
+pub(crate) enum AffinityCommand {
     /// Have a file, or a directory with all in it, always on a drive
     Add {
         /// On a mount
@@ -381,7 +383,7 @@ pub(crate) enum Affinity {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Show the settings
     Ls {
         /// The mount point [default: ~/Teal]
@@ -406,6 +408,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        TealCommandLine::command().debug_assert();
     }
 }

@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use teal_command::paths;
-use teal_command::say::plain;
+use teal_command::say::escape_control;
 
 /// How long an answer may take; unmounting may have much to write.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,17 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LINE_MAX: u64 = 4096;
 
 fn socket_path(dir: &Path) -> Result<PathBuf> {
-    Ok(paths::runtime_dir()?.join(format!("{}.sock", paths::key(dir))))
+    Ok(paths::runtime_dir()?.join(format!("{}.sock", paths::mount_key(dir))))
 }
 
 /// The listening end; removes its socket when dropped.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) socket: UnixListener,
+pub(crate) struct ControlSocket {
+    pub(crate) listener: UnixListener,
     path: PathBuf,
 }
 
-impl Listener {
+impl ControlSocket {
     /// Listens for the mount at `dir`. A socket of a daemon that is gone is replaced.
     pub(crate) fn bind(dir: &Path) -> Result<Self> {
         let path = socket_path(dir)?;
@@ -41,18 +41,21 @@ impl Listener {
         }
         let _ = std::fs::remove_file(&path);
         let socket = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
-        Ok(Self { socket, path })
+        Ok(Self {
+            listener: socket,
+            path,
+        })
     }
 }
 
-impl Drop for Listener {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 /// Reads one request.
-pub(crate) fn receive(stream: &UnixStream) -> Result<Ask> {
+pub(crate) fn read_request(stream: &UnixStream) -> Result<ControlRequest> {
     use std::io::Read;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut line = String::new();
@@ -61,7 +64,7 @@ pub(crate) fn receive(stream: &UnixStream) -> Result<Ask> {
 }
 
 /// Sends one answer; nobody may be listening any more.
-pub(crate) fn answer(mut stream: &UnixStream, answer: &Answer) {
+pub(crate) fn send_answer(mut stream: &UnixStream, answer: &ControlAnswer) {
     let line = serde_json::to_string(answer)
         .unwrap_or_else(|e| format!(r#"{{"error":"the answer cannot be written: {e}"}}"#));
     let line = line + "\n";
@@ -69,13 +72,25 @@ pub(crate) fn answer(mut stream: &UnixStream, answer: &Answer) {
 }
 
 /// Asks the daemon of a mount; `None` when there is none.
-pub(crate) fn ask(dir: &Path, ask: &Ask) -> Result<Option<Answer>> {
+pub(crate) fn ask(dir: &Path, ask: &ControlRequest) -> Result<Option<ControlAnswer>> {
     ask_at(&socket_path(dir)?, ask)
+}
+
+/// Asks the daemon of a mount, which has `patience` to answer; `None` when there is none.
+pub(crate) fn ask_within(
+    dir: &Path,
+    ask: &ControlRequest,
+    patience: Duration,
+) -> Result<Option<ControlAnswer>> {
+    let Ok(stream) = UnixStream::connect(socket_path(dir)?) else {
+        return Ok(None);
+    };
+    ask_on(stream, ask, patience).map(Some)
 }
 
 /// Asks the daemon of a mount to end and waits until its process has: then the store's lock is
 /// free. `None` when there is no daemon.
-pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
+pub(crate) fn ask_down(dir: &Path) -> Result<Option<ControlAnswer>> {
     let path = socket_path(dir)?;
     let Ok(stream) = UnixStream::connect(&path) else {
         return Ok(None);
@@ -86,8 +101,13 @@ pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
     // Taken while it lives, so that it means this process for ever.
     let process =
         rustix::process::pidfd_open(daemon, PidfdFlags::empty()).context("watching the daemon")?;
-    let said = ask_on(stream, &Ask::Down);
-    if said.is_err() && matches!(paths::look_at(dir), Ok(paths::Point::Mounted)) {
+    let said = ask_on(stream, &ControlRequest::Down, PATIENCE);
+    if said.is_err()
+        && matches!(
+            paths::inspect_mount_point(dir),
+            Ok(paths::MountPointState::Mounted)
+        )
+    {
         // Busy: the daemon lives on.
         return said.map(Some);
     }
@@ -108,15 +128,19 @@ pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
     Ok(Some(answer))
 }
 
-fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
+fn ask_at(path: &Path, ask: &ControlRequest) -> Result<Option<ControlAnswer>> {
     let Ok(stream) = UnixStream::connect(path) else {
         return Ok(None);
     };
-    ask_on(stream, ask).map(Some)
+    ask_on(stream, ask, PATIENCE).map(Some)
 }
 
-fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn ask_on(
+    mut stream: UnixStream,
+    ask: &ControlRequest,
+    patience: Duration,
+) -> Result<ControlAnswer> {
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all((serde_json::to_string(ask)? + "\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(&stream)
@@ -128,19 +152,19 @@ fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
     match serde_json::from_str(&line).context(
         "the daemon's answer cannot be understood: it may be of another version of teal; `umount` ends it",
     )? {
-        Answer::Error { error } => bail!("{}", plain(&error)),
+        ControlAnswer::Error { error } => bail!("{}", escape_control(&error)),
         answer => Ok(answer),
     }
 }
 
 /// The status of every mount that answers.
-pub(crate) fn all() -> Result<Vec<Status>> {
+pub(crate) fn all_statuses() -> Result<Vec<MountStatus>> {
     let mut found = Vec::new();
     let dir = paths::runtime_dir()?;
     for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
         let path = entry?.path();
         if path.extension().is_some_and(|e| e == "sock")
-            && let Ok(Some(Answer::Status(status))) = ask_at(&path, &Ask::Status)
+            && let Ok(Some(ControlAnswer::Status(status))) = ask_at(&path, &ControlRequest::Status)
         {
             found.push(*status);
         }

@@ -17,9 +17,9 @@ mod requests;
 mod start;
 mod volume;
 
-use crate::cli::Mount as Args;
-use crate::control::Listener;
-use crate::options::MountOptions;
+use crate::cli::MountArgs as Args;
+use crate::control::ControlSocket;
+use crate::options::MountConfig;
 use crate::rollback::Rollback;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -32,10 +32,10 @@ use volume::ServedVolume;
 
 /// Opens the store, mounts it and serves until the mount is gone. What was made for the mount is
 /// kept as soon as it is there.
-pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Result<ExitCode> {
-    match start::start(args, options) {
+pub(crate) fn serve_mount(args: &Args, options: MountConfig, made: Rollback) -> Result<ExitCode> {
+    match start::open_and_mount(args, options) {
         Ok((volume, listener)) => {
-            made.keep();
+            made.keep_changes();
             if args.tell {
                 let mut out = std::io::stdout();
                 writeln!(out, "{READY}")
@@ -61,19 +61,19 @@ pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Resul
 
 /// Serves the kernel, the control socket and signals until the mount is gone, then closes the
 /// store.
-fn run(volume: &Arc<ServedVolume>, listener: Listener) -> Result<ExitCode> {
+fn run(volume: &Arc<ServedVolume>, listener: ControlSocket) -> Result<ExitCode> {
     volume.client.start().context("the background thread")?;
     volume.drives.start().context("a thread for drives")?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let for_signals = Arc::clone(volume);
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
     named("teal-signals")
-        .spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
+        .spawn(move || signals.forever().for_each(|_| for_signals.end_for_signal()))?;
     let for_control = Arc::clone(volume);
-    let socket = listener.socket.try_clone().context("control socket")?;
+    let socket = listener.listener.try_clone().context("control socket")?;
     named("teal-control").spawn(move || {
         for stream in socket.incoming().flatten() {
-            requests::serve(&for_control, stream);
+            requests::answer_connection(&for_control, stream);
         }
     })?;
     let served = volume.mount.run();

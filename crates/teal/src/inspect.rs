@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use teal_command::say::{say, shown};
+use teal_command::say::{say, shown_path};
 use teal_device::Drive;
 use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_log::{
@@ -17,16 +17,16 @@ use teal_types::ObjectNo;
 const DUMPS: &str =
     "superblock, anchors, log, segment:N, usage, imap, orphans, places, shared, object:N, dir:N";
 
-fn disk(path: &Path) -> Result<FileDisk> {
+fn open_disk(path: &Path) -> Result<FileDisk> {
     Ok(FileDisk::open(path, OpenMode::Read)?)
 }
 
-fn open(path: &Path) -> Result<Arc<Store>> {
+fn open_store(path: &Path) -> Result<Arc<Store>> {
     let options = OpenOptions {
         read_only: true,
         ..OpenOptions::default()
     };
-    let opened = Store::open(Arc::new(disk(path)?), Arc::new(SystemClock), options);
+    let opened = Store::open(Arc::new(open_disk(path)?), Arc::new(SystemClock), options);
     Ok(opened
         .with_context(|| format!("cannot open {}", path.display()))?
         .0)
@@ -34,7 +34,7 @@ fn open(path: &Path) -> Result<Arc<Store>> {
 
 /// Verifies a store. The exit status is 0 when it is clean, 1 otherwise.
 pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
-    let store = open(path)?;
+    let store = open_store(path)?;
     let bar = ProgressBar::new(0);
     bar.set_style(
         ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3}% {eta}")
@@ -76,8 +76,8 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         report.entries,
         report.extents,
         report.pages,
-        teal_command::size::human(report.live),
-        teal_command::size::human(report.verified),
+        teal_command::size::human_size(report.live),
+        teal_command::size::human_size(report.verified),
     );
     if report.is_clean() {
         say!(
@@ -96,8 +96,8 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         .any(|p| p.severity == Severity::Damage);
     say!(
         "{}{}",
-        teal_command::say::count(report.total, "problem"),
-        match (damaged, Drive::is_one(&store)) {
+        teal_command::say::count_noun(report.total, "problem"),
+        match (damaged, Drive::is_drive(&store)) {
             (true, true) =>
                 "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to it again",
             (true, false) => "; the files named above have lost data: restore them",
@@ -107,7 +107,7 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn number(text: &str, what: &str) -> Result<u64> {
+fn parse_number(text: &str, what: &str) -> Result<u64> {
     text.parse()
         .map_err(|_| anyhow!("'{what}' names nothing: a whole number follows the colon, such as segment:0 or object:1"))
 }
@@ -120,8 +120,8 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "anchors" => DumpWhat::Raw(RawWhat::Anchors),
         "log" => DumpWhat::Raw(RawWhat::Chain),
         "segment" => {
-            let segment =
-                u32::try_from(number(argument, what)?).context("a segment's number has 32 bits")?;
+            let segment = u32::try_from(parse_number(argument, what)?)
+                .context("a segment's number has 32 bits")?;
             DumpWhat::Raw(RawWhat::Segment(segment))
         }
         "usage" => DumpWhat::Usage,
@@ -130,19 +130,19 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "notes" => DumpWhat::Notes,
         "places" => DumpWhat::Places,
         "shared" => DumpWhat::Shared,
-        "object" => DumpWhat::Inode(ObjectNo::new(number(argument, what)?)),
-        "dir" => DumpWhat::Directory(ObjectNo::new(number(argument, what)?)),
+        "object" => DumpWhat::Inode(ObjectNo::new(parse_number(argument, what)?)),
+        "dir" => DumpWhat::Directory(ObjectNo::new(parse_number(argument, what)?)),
         _ => bail!("there is no '{what}' to dump; choose one of {DUMPS}"),
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let done = match what {
-        DumpWhat::Raw(raw) => dump_raw(&disk(path)?, raw, &mut out),
-        what => open(path)?.dump(what, &mut out),
+        DumpWhat::Raw(raw) => dump_raw(&open_disk(path)?, raw, &mut out),
+        what => open_store(path)?.dump(what, &mut out),
     };
     match done.and_then(|()| out.flush()) {
         // The reader of a pipe has seen enough.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
-        done => done.with_context(|| format!("cannot show this of {}", shown(path)))?,
+        done => done.with_context(|| format!("cannot show this of {}", shown_path(path)))?,
     }
     Ok(ExitCode::SUCCESS)
 }

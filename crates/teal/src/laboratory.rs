@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode};
 use teal_command::program;
 
 /// Becomes the program teal-lab with these arguments; returns only where that is not possible.
-pub(crate) fn start(args: &[OsString]) -> Result<ExitCode> {
-    let lab = program::found("teal-lab").context(
+pub(crate) fn exec_laboratory(args: &[OsString]) -> Result<ExitCode> {
+    let lab = program::find_program("teal-lab").context(
         "the laboratory is a program of its own, teal-lab, which is neither beside teal nor in PATH: cargo install --path crates/teal-lab",
     )?;
     // It says how it is used in the words in which it was called.

@@ -19,15 +19,15 @@ const KEY: &[u8; 16] = b"TealFS owner v1\0";
 ///
 /// # Errors
 /// Where there is none and none can be kept.
-pub(crate) fn owner() -> Result<Owner> {
+pub(crate) fn this_machine() -> Result<Owner> {
     let known = FILES
         .iter()
-        .find_map(|file| number(&std::fs::read_to_string(file).ok()?));
+        .find_map(|file| parse_machine_id(&std::fs::read_to_string(file).ok()?));
     let number = known.map_or_else(own_number, Ok)?;
     // Without it the machine is still told by its number.
     let boot = std::fs::read_to_string(BOOT)
         .ok()
-        .and_then(|text| self::number(&text))
+        .and_then(|text| self::parse_machine_id(&text))
         .unwrap_or(number);
     let name = rustix::system::uname()
         .nodename()
@@ -40,7 +40,7 @@ pub(crate) fn owner() -> Result<Owner> {
 
 /// The sixteen bytes that a file says in hexadecimal digits; `None`: it says something else, or
 /// nothing but zeros.
-fn number(text: &str) -> Option<[u8; 16]> {
+fn parse_machine_id(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.trim().chars().filter(|digit| *digit != '-').collect();
     let value = u128::from_str_radix(&digits, 16).ok()?;
     (digits.len() == 32 && value != 0).then(|| value.to_be_bytes())
@@ -52,12 +52,12 @@ fn own_number() -> Result<[u8; 16]> {
     let kept = || {
         std::fs::read_to_string(&file)
             .ok()
-            .and_then(|text| number(&text))
+            .and_then(|text| parse_machine_id(&text))
     };
     if let Some(number) = kept() {
         return Ok(number);
     }
-    let new = SystemEntropy.id();
+    let new = SystemEntropy.random_id();
     write_new(&file, &new).with_context(|| {
         format!(
             "no number of this machine can be kept in {}",
@@ -95,15 +95,21 @@ mod tests {
     #[test]
     fn only_whole_numbers_are_taken() {
         let known = Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes());
-        assert_eq!(number("0123456789abcdef0123456789abcdef\n"), known);
-        assert_eq!(number("01234567-89ab-cdef-0123-456789abcdef\n"), known);
+        assert_eq!(
+            parse_machine_id("0123456789abcdef0123456789abcdef\n"),
+            known
+        );
+        assert_eq!(
+            parse_machine_id("01234567-89ab-cdef-0123-456789abcdef\n"),
+            known
+        );
         for text in [
             "",
             "uninitialized\n",
             "00000000000000000000000000000000",
             "0123456789abcdef",
         ] {
-            assert_eq!(number(text), None, "{text}");
+            assert_eq!(parse_machine_id(text), None, "{text}");
         }
     }
 }

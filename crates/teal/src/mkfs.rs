@@ -1,6 +1,6 @@
 //! `teal mkfs`: an empty store, never over something else by accident.
 
-use crate::cli::Mkfs;
+use crate::cli::MkfsArgs;
 use crate::probe;
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use teal_command::paths;
-use teal_command::say::{say, shown};
+use teal_command::say::{say, shown_path};
 use teal_env::{Disk, FileDisk, OpenMode, SystemClock, SystemEntropy};
 use teal_log::{MkfsOptions, SMALLEST_STORE, Store};
 
 /// Runs the command.
-pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
-    let path = paths::absolute(&args.path)?;
-    let bytes = make(&path, args.size, &args.label, args.force)?;
+pub(crate) fn make_empty_store(args: &MkfsArgs) -> Result<ExitCode> {
+    let path = paths::absolute_path(&args.path)?;
+    let bytes = create_store(&path, args.size, &args.label, args.force)?;
     say!(
         "made a store of {} in {}",
-        teal_command::size::human(bytes),
+        teal_command::size::human_size(bytes),
         path.display()
     );
     say!("next: teal mount {} DIR", path.display());
@@ -27,11 +27,16 @@ pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
 
 /// Makes a store; returns its size. What existed before is untouched when this fails before
 /// writing.
-pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> Result<u64> {
+pub(crate) fn create_store(
+    path: &Path,
+    size: Option<u64>,
+    label: &str,
+    force: bool,
+) -> Result<u64> {
     if label.len() > 64 {
         bail!("a label has at most 64 bytes");
     }
-    let (disk, created) = disk(path, size, force)?;
+    let (disk, created) = open_target_disk(path, size, force)?;
     let bytes = disk.shape().sectors * 512;
     let owner = (
         rustix::process::geteuid().as_raw(),
@@ -57,7 +62,11 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
 
 /// The disk that something is to be made on, and whether its file is new. What existed before is
 /// untouched.
-pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileDisk, bool)> {
+pub(crate) fn open_target_disk(
+    path: &Path,
+    size: Option<u64>,
+    force: bool,
+) -> Result<(FileDisk, bool)> {
     let meta = std::fs::metadata(path).ok();
     let is_block = meta
         .as_ref()
@@ -67,14 +76,14 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
         None if std::fs::symlink_metadata(path).is_ok() => {
             bail!(
                 "{} is a symbolic link that leads nowhere; remove it, or name a file",
-                shown(path)
+                shown_path(path)
             )
         }
         None => {
             let missing = || {
                 format!(
                     "{} does not exist: give the size of the new file with --size, such as 20G",
-                    shown(path)
+                    shown_path(path)
                 )
             };
             let size = size.with_context(missing)?;
@@ -89,7 +98,7 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
         Some(m) => {
             refuse_mounted(path, m)?;
             let disk = FileDisk::open(path, OpenMode::Write)?;
-            if let Some(what) = probe::recognise(&disk).filter(|_| !force) {
+            if let Some(what) = probe::recognise_content(&disk).filter(|_| !force) {
                 bail!(
                     "{} holds {what}; use --force to overwrite it",
                     path.display()
@@ -104,7 +113,7 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
             match size {
                 Some(size) if size != m.len() => {
                     drop(disk);
-                    resize(path, size)?;
+                    resize_file(path, size)?;
                     FileDisk::open(path, OpenMode::Write)?
                 }
                 _ => disk,
@@ -120,7 +129,7 @@ fn too_small(size: u64) -> String {
     )
 }
 
-fn resize(path: &Path, size: u64) -> Result<()> {
+fn resize_file(path: &Path, size: u64) -> Result<()> {
     if size < SMALLEST_STORE {
         bail!("{}", too_small(size));
     }
@@ -141,7 +150,7 @@ fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
         rustix::fs::major(meta.rdev()),
         rustix::fs::minor(meta.rdev()),
     );
-    if let Some(mount) = teal_command::mount_table::all()
+    if let Some(mount) = teal_command::mount_table::list_mounts()
         .unwrap_or_default()
         .into_iter()
         .find(|mount| mount.device == device)

@@ -12,13 +12,13 @@ use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use teal_command::mount_table::{Mount, all};
-use teal_command::say::{quoted, shown};
+use teal_command::mount_table::{MountEntry, list_mounts};
+use teal_command::say::{shell_quoted, shown_path};
 
 /// Returns whether what is mounted there is on a block device: then the kernel passes `sync(2)` on
 /// to it.
 pub(crate) fn is_on_device(point: &Path) -> bool {
-    let mounts = all().unwrap_or_default();
+    let mounts = list_mounts().unwrap_or_default();
     mounts
         .iter()
         .rfind(|mount| mount.point == point)
@@ -26,9 +26,9 @@ pub(crate) fn is_on_device(point: &Path) -> bool {
 }
 
 /// The mounts of TealFS of which an object is.
-fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
+fn teal_mounts_of(meta: &Metadata) -> Result<Vec<MountEntry>> {
     let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-    Ok(all()?
+    Ok(list_mounts()?
         .into_iter()
         .filter(|mount| mount.device == device && mount.is_teal())
         .collect())
@@ -41,12 +41,12 @@ pub(crate) fn is_inside(path: &Path) -> Result<bool> {
     let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else {
         return Ok(false);
     };
-    Ok(!teal_of(&meta)?.is_empty())
+    Ok(!teal_mounts_of(&meta)?.is_empty())
 }
 
 /// Whose mount it is whose daemon does not answer.
-fn others(mount: &Mount) -> Error {
-    let point = shown(&mount.point);
+fn unanswered_error(mount: &MountEntry) -> Error {
+    let point = shown_path(&mount.point);
     match mount.user {
         Some(user) if user != rustix::process::geteuid().as_raw() => {
             anyhow!(
@@ -56,7 +56,7 @@ fn others(mount: &Mount) -> Error {
         _ if teal_fuse::is_dead(&mount.point) => {
             anyhow!(
                 "the daemon of {point} is gone; free the mount point: teal down {}",
-                quoted(&point)
+                shell_quoted(&point)
             )
         }
         _ => anyhow!(
@@ -66,20 +66,20 @@ fn others(mount: &Mount) -> Error {
 }
 
 /// Why nobody can be asked about what is mounted there.
-pub(crate) fn nothing_on(dir: &Path) -> Error {
-    let mounted = all()
+pub(crate) fn no_daemon_error(dir: &Path) -> Error {
+    let mounted = list_mounts()
         .unwrap_or_default()
         .into_iter()
         .rfind(|mount| mount.point == dir);
-    match mounted.filter(Mount::is_teal) {
-        Some(mount) => others(&mount),
-        None => anyhow!("nothing of TealFS is mounted on {}", shown(dir)),
+    match mounted.filter(MountEntry::is_teal) {
+        Some(mount) => unanswered_error(&mount),
+        None => anyhow!("nothing of TealFS is mounted on {}", shown_path(dir)),
     }
 }
 
 /// A path that leads to the same, of which only the last part may be a symlink.
-fn resolved(path: &Path) -> Result<PathBuf> {
-    let named = || shown(path);
+fn resolve_parent(path: &Path) -> Result<PathBuf> {
+    let named = || shown_path(path);
     let whole = std::path::absolute(path).with_context(named)?;
     let is_dir = path.as_os_str().as_bytes().ends_with(b"/");
     match (whole.parent(), whole.file_name()) {
@@ -92,11 +92,11 @@ fn resolved(path: &Path) -> Result<PathBuf> {
 
 /// The mount that a path lies on, and the object it leads to.
 pub(crate) fn object_at(path: &Path) -> Result<(PathBuf, Metadata)> {
-    let found = resolved(path).and_then(|path| {
-        let meta = std::fs::symlink_metadata(&path).with_context(|| shown(&path))?;
-        if meta.is_symlink() && teal_of(&meta)?.is_empty() {
-            let there = path.canonicalize().with_context(|| shown(&path))?;
-            return std::fs::metadata(&there).with_context(|| shown(&path));
+    let found = resolve_parent(path).and_then(|path| {
+        let meta = std::fs::symlink_metadata(&path).with_context(|| shown_path(&path))?;
+        if meta.is_symlink() && teal_mounts_of(&meta)?.is_empty() {
+            let there = path.canonicalize().with_context(|| shown_path(&path))?;
+            return std::fs::metadata(&there).with_context(|| shown_path(&path));
         }
         Ok(meta)
     });
@@ -105,23 +105,25 @@ pub(crate) fn object_at(path: &Path) -> Result<(PathBuf, Metadata)> {
         Err(e) => {
             // Another user's may not even be looked at.
             let whole = std::path::absolute(path).unwrap_or_default();
-            let above = all()?
+            let above = list_mounts()?
                 .into_iter()
                 .rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
             let is_denied = e.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
             let is_denied = is_denied == Some(std::io::ErrorKind::PermissionDenied);
             return Err(above
                 .filter(|_| is_denied)
-                .map_or(e, |mount| others(&mount)));
+                .map_or(e, |mount| unanswered_error(&mount)));
         }
     };
-    let mounts = teal_of(&meta)?;
+    let mounts = teal_mounts_of(&meta)?;
     let Some(one) = mounts.first() else {
-        bail!("{} is not on a mount of TealFS", shown(path))
+        bail!("{} is not on a mount of TealFS", shown_path(path))
     };
-    let answering = control::all()?.into_iter().map(|status| status.mount_point);
+    let answering = control::all_statuses()?
+        .into_iter()
+        .map(|status| status.mount_point);
     let found = answering
         .into_iter()
         .find(|point| mounts.iter().any(|mount| mount.point == *point));
-    Ok((found.ok_or_else(|| others(one))?, meta))
+    Ok((found.ok_or_else(|| unanswered_error(one))?, meta))
 }

@@ -1,6 +1,6 @@
 //! Mount options, from `-o` and from fstab.
 
-use crate::cli::Mount;
+use crate::cli::MountArgs;
 use crate::namespace;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
@@ -8,13 +8,13 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use teal_command::size::{human, parse_size};
+use teal_command::size::{human_size, parse_size};
 use teal_log::{OwnedElsewhere, Settings};
-use teal_mount::Uring;
+use teal_mount::UringMode;
 
 /// Whether the kernel is to leave something of a mount without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Restriction {
+pub(crate) enum MountRestriction {
     /// Nothing was said: it holds where other machines can put things into the tree.
     Default,
     /// `nosuid`, `nodev`.
@@ -23,9 +23,9 @@ pub(crate) enum Restriction {
     Allowed,
 }
 
-impl Restriction {
+impl MountRestriction {
     /// Returns what an option of this name asks for.
-    fn of(option: &str) -> Self {
+    fn from_option(option: &str) -> Self {
         if option.starts_with("no") {
             Self::Restricted
         } else {
@@ -34,7 +34,7 @@ impl Restriction {
     }
 
     /// Returns whether it holds for a volume that is, or is not, shared with other machines.
-    pub(crate) fn holds(self, is_shared: bool) -> bool {
+    pub(crate) fn is_in_force(self, is_shared: bool) -> bool {
         match self {
             Self::Default => is_shared,
             Self::Restricted => true,
@@ -45,14 +45,14 @@ impl Restriction {
 
 /// What `-o` asks for, validated.
 #[derive(Debug, Clone)]
-pub(crate) struct MountOptions {
+pub(crate) struct MountConfig {
     pub(crate) read_only: bool,
     pub(crate) salvage: bool,
     pub(crate) noatime: bool,
     /// Setuid and setgid bits and file capabilities.
-    pub(crate) nosuid: Restriction,
+    pub(crate) nosuid: MountRestriction,
     /// Device nodes.
-    pub(crate) nodev: Restriction,
+    pub(crate) nodev: MountRestriction,
     pub(crate) noexec: bool,
     /// Be told of `sync(2)`, where that is possible.
     pub(crate) syncfs: SyncFs,
@@ -64,7 +64,7 @@ pub(crate) struct MountOptions {
     pub(crate) elsewhere: OwnedElsewhere,
     pub(crate) threads: NonZeroUsize,
     /// Whether requests come over io_uring.
-    pub(crate) uring: Uring,
+    pub(crate) uring: UringMode,
     pub(crate) settings: Settings,
     /// How old a change may be before it is on its way to the server.
     pub(crate) flush_age: Option<Duration>,
@@ -118,7 +118,7 @@ const FLAGS: &[&str] = &[
 ];
 
 /// The number of an option, within its bounds; `what` it is, with an example.
-fn within(
+fn parse_in_range(
     option: &str,
     value: Option<&str>,
     range: RangeInclusive<u64>,
@@ -134,9 +134,13 @@ fn within(
     })
 }
 
-fn seconds(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<Duration> {
+fn parse_seconds(
+    option: &str,
+    value: Option<&str>,
+    range: RangeInclusive<u64>,
+) -> Result<Duration> {
     let key = option.split('=').next().unwrap_or_default();
-    let number = within(
+    let number = parse_in_range(
         option,
         value,
         range,
@@ -146,20 +150,24 @@ fn seconds(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Res
     Ok(Duration::from_secs(number))
 }
 
-fn size(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<u64> {
+fn parse_size_in_range(
+    option: &str,
+    value: Option<&str>,
+    range: RangeInclusive<u64>,
+) -> Result<u64> {
     let key = option.split('=').next().unwrap_or_default();
     let bytes =
         parse_size(value.unwrap_or_default()).map_err(|e| anyhow!("mount option {option}: {e}"))?;
     if !range.contains(&bytes) {
-        let (low, high) = (human(*range.start()), human(*range.end()));
+        let (low, high) = (human_size(*range.start()), human_size(*range.end()));
         bail!("mount option {option}: give a size from {low} to {high}, such as {key}=64M");
     }
     Ok(bytes)
 }
 
-impl MountOptions {
+impl MountConfig {
     /// The options given that are about a server, for a volume that has none or is not written to.
-    pub(crate) fn about_a_server(&self) -> Vec<&'static str> {
+    pub(crate) fn server_options_given(&self) -> Vec<&'static str> {
         let given = [
             (self.sync_remote, "sync=remote"),
             (self.flush_age.is_some(), "flush"),
@@ -195,13 +203,13 @@ impl SyncFs {
 }
 
 /// Validates options. Of those that contradict each other the last one holds, as with mount(8).
-pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
-    let mut parsed = MountOptions {
+pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
+    let mut parsed = MountConfig {
         read_only: false,
         salvage: false,
         noatime: false,
-        nosuid: Restriction::Default,
-        nodev: Restriction::Default,
+        nosuid: MountRestriction::Default,
+        nodev: MountRestriction::Default,
         noexec: false,
         syncfs: SyncFs::WhereSafe,
         observed: false,
@@ -210,7 +218,7 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
         threads: std::thread::available_parallelism()
             .unwrap_or(NonZeroUsize::MIN)
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
-        uring: Uring::default(),
+        uring: UringMode::default(),
         settings: Settings::default(),
         flush_age: None,
         queue: None,
@@ -230,23 +238,23 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
             "salvage" => parsed.salvage = true,
             "noatime" => parsed.noatime = true,
             "relatime" => parsed.noatime = false,
-            "nosuid" | "suid" => parsed.nosuid = Restriction::of(key),
-            "nodev" | "dev" => parsed.nodev = Restriction::of(key),
+            "nosuid" | "suid" => parsed.nosuid = MountRestriction::from_option(key),
+            "nodev" | "dev" => parsed.nodev = MountRestriction::from_option(key),
             "noexec" => parsed.noexec = true,
             "syncfs" => parsed.syncfs = SyncFs::Always,
             "nosyncfs" => parsed.syncfs = SyncFs::Never,
             "observed" => parsed.observed = true,
             "remount" => parsed.remount = true,
             TAKE_OVER => parsed.elsewhere = OwnedElsewhere::TakeOver,
-            "commit" => parsed.settings.commit_interval = seconds(option, value, 1..=3600)?,
+            "commit" => parsed.settings.commit_interval = parse_seconds(option, value, 1..=3600)?,
             "sync" if value == Some("remote") => parsed.sync_remote = true,
             "sync" if value == Some("local") => parsed.sync_remote = false,
-            "flush" => parsed.flush_age = Some(seconds(option, value, 1..=86_400)?),
-            "uring" if value == Some("auto") => parsed.uring = Uring::Auto,
-            "uring" if value == Some("on") => parsed.uring = Uring::On,
-            "uring" if value == Some("off") => parsed.uring = Uring::Off,
+            "flush" => parsed.flush_age = Some(parse_seconds(option, value, 1..=86_400)?),
+            "uring" if value == Some("auto") => parsed.uring = UringMode::Auto,
+            "uring" if value == Some("on") => parsed.uring = UringMode::On,
+            "uring" if value == Some("off") => parsed.uring = UringMode::Off,
             "delay_ms" => {
-                let number = within(
+                let number = parse_in_range(
                     option,
                     value,
                     0..=60_000,
@@ -256,12 +264,13 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
                 parsed.delay = Duration::from_millis(number);
             }
             "checkpoint" => {
-                parsed.settings.checkpoint_interval = seconds(option, value, 1..=86_400)?
+                parsed.settings.checkpoint_interval = parse_seconds(option, value, 1..=86_400)?
             }
             "checkpoint_bytes" => {
-                parsed.settings.checkpoint_bytes = size(option, value, 1 << 20..=1 << 32)?
+                parsed.settings.checkpoint_bytes =
+                    parse_size_in_range(option, value, 1 << 20..=1 << 32)?
             }
-            "queue" => parsed.queue = Some(size(option, value, 1 << 20..=1 << 50)?),
+            "queue" => parsed.queue = Some(parse_size_in_range(option, value, 1 << 20..=1 << 50)?),
             "threads" => {
                 let threads = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
                 parsed.threads = threads.filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| {
@@ -280,15 +289,15 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
 
 /// What mount(8) wants of `mount.teal`.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    Mount(Mount),
+pub(crate) enum MountHelperCall {
+    Mount(MountArgs),
     /// `-f`: everything but the mount itself.
-    Nothing(Mount),
+    DryRun(MountArgs),
 }
 
 /// The arguments mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE] [-o
 /// OPTIONS]`.
-pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<Asked> {
+pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<MountHelperCall> {
     let mut places = Vec::new();
     let mut options = Vec::new();
     let mut is_fake = false;
@@ -301,14 +310,14 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<A
             }
             Some("-t" | "-N") => drop(args.next()),
             Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
-                is_fake |= flags == "--fake" || fakes(flags)
+                is_fake |= flags == "--fake" || contains_fake_flag(flags)
             }
             _ => places.push(PathBuf::from(arg)),
         }
     }
     let [path, dir] = <[PathBuf; 2]>::try_from(places)
         .map_err(|_| anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
-    let mount = Mount {
+    let mount = MountArgs {
         path,
         dir,
         options,
@@ -317,14 +326,14 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<A
         take_over: false,
     };
     Ok(if is_fake {
-        Asked::Nothing(mount)
+        MountHelperCall::DryRun(mount)
     } else {
-        Asked::Mount(mount)
+        MountHelperCall::Mount(mount)
     })
 }
 
 /// Returns whether `-f` is among flags of one letter each.
-fn fakes(flags: &str) -> bool {
+fn contains_fake_flag(flags: &str) -> bool {
     !flags.starts_with("--") && flags.contains('f')
 }
 
@@ -338,7 +347,7 @@ mod tests {
 
     #[test]
     fn options_are_validated() {
-        let parsed = parse(&strings(&[
+        let parsed = parse_options(&strings(&[
             "ro",
             "noatime",
             "commit=7",
@@ -368,21 +377,21 @@ mod tests {
             "salvage",
         ];
         for bad in bad.into_iter().chain(out_of_range) {
-            let said = parse(&strings(&[bad])).unwrap_err().to_string();
+            let said = parse_options(&strings(&[bad])).unwrap_err().to_string();
             assert!(said.contains(bad), "{said}");
         }
     }
 
     #[test]
     fn the_last_of_contradicting_options_holds() {
-        assert!(!parse(&strings(&["ro", "rw"])).unwrap().read_only);
-        assert!(parse(&strings(&["rw", "ro"])).unwrap().read_only);
+        assert!(!parse_options(&strings(&["ro", "rw"])).unwrap().read_only);
+        assert!(parse_options(&strings(&["rw", "ro"])).unwrap().read_only);
     }
 
     #[test]
     fn mount_8_is_understood() {
         let asked = |list: &[&str]| from_mount_8(list.iter().map(OsString::from));
-        let Asked::Mount(mount) =
+        let MountHelperCall::Mount(mount) =
             asked(&["/dev/loop3", "/mnt", "-n", "-o", "rw,noatime", "-t", "teal"]).unwrap()
         else {
             panic!("it is to be mounted");
@@ -394,11 +403,14 @@ mod tests {
             ["/s", "/mnt", "-sfn"],
             ["-vf", "/s", "/mnt"],
         ] {
-            assert!(matches!(asked(&fake), Ok(Asked::Nothing(_))), "{fake:?}");
+            assert!(
+                matches!(asked(&fake), Ok(MountHelperCall::DryRun(_))),
+                "{fake:?}"
+            );
         }
         assert!(matches!(
             asked(&["/s", "/mnt", "-t", "fuse"]),
-            Ok(Asked::Mount(_))
+            Ok(MountHelperCall::Mount(_))
         ));
         assert!(asked(&["/dev/loop3"]).is_err());
     }

@@ -40,7 +40,7 @@ impl PrivateFiles {
     }
 
     /// Keeps it so for the rest of the process.
-    pub(crate) fn for_good(self) {
+    pub(crate) fn keep_for_process(self) {
         std::mem::forget(self);
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
     let mut todo = vec![dir.to_owned()];
     while let Some(dir) = todo.pop() {
         let meta = std::fs::metadata(&dir).with_context(|| dir.display().to_string())?;
-        narrow(&dir, &meta, OTHERS)?;
+        narrow_mode(&dir, &meta, OTHERS)?;
         for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
             let path = entry.with_context(|| dir.display().to_string())?.path();
             let meta = match std::fs::symlink_metadata(&path) {
@@ -91,7 +91,7 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
             if meta.is_dir() {
                 todo.push(path);
             } else if meta.is_file() {
-                narrow(&path, &meta, OTHERS)?;
+                narrow_mode(&path, &meta, OTHERS)?;
             }
         }
     }
@@ -102,7 +102,7 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
 pub(crate) fn enforce_store(store: &Path) -> Result<()> {
     let meta = std::fs::metadata(store).with_context(|| store.display().to_string())?;
     if meta.is_file() {
-        narrow(store, &meta, STRANGERS)
+        narrow_mode(store, &meta, STRANGERS)
     } else {
         Ok(())
     }
@@ -112,7 +112,7 @@ fn is_open(meta: &Metadata) -> bool {
     meta.permissions().mode() & OTHERS != 0
 }
 
-fn narrow(path: &Path, meta: &Metadata, bits: u32) -> Result<()> {
+fn narrow_mode(path: &Path, meta: &Metadata, bits: u32) -> Result<()> {
     let mode = meta.permissions().mode() & 0o7777;
     if mode & bits == 0 {
         return Ok(());

@@ -31,10 +31,10 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 ];
 
 /// Returns what is on the disk, in words; `None` when nothing is recognised.
-pub(crate) fn recognise(disk: &dyn Disk) -> Option<&'static str> {
+pub(crate) fn recognise_content(disk: &dyn Disk) -> Option<&'static str> {
     SIGNATURES
         .iter()
-        .find(|(at, magic, _)| holds(disk, *at, magic))
+        .find(|(at, magic, _)| has_signature(disk, *at, magic))
         .map(|(_, _, what)| *what)
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn holds_data(disk: &dyn Disk) -> bool {
     disk.read_at(Sector::new(0), &mut bytes).is_err() || bytes.iter().any(|b| *b != 0)
 }
 
-fn holds(disk: &dyn Disk, at: u64, magic: &[u8]) -> bool {
+fn has_signature(disk: &dyn Disk, at: u64, magic: &[u8]) -> bool {
     let first = at / 4096 * 4096;
     let mut bytes = vec![0; 8192];
     let sectors = disk.shape().sectors.saturating_sub(first / SECTOR).min(16);
@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn every_signature_is_recognised_where_it_is() {
-        assert_eq!(recognise(&MemDisk::new(2048)), None);
+        assert_eq!(recognise_content(&MemDisk::new(2048)), None);
         for (at, magic, what) in SIGNATURES {
             let mut bytes = vec![0; 1 << 20];
             bytes[*at as usize..*at as usize + magic.len()].copy_from_slice(magic);
-            assert_eq!(recognise(&MemDisk::from_bytes(bytes)), Some(*what));
+            assert_eq!(recognise_content(&MemDisk::from_bytes(bytes)), Some(*what));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The hidden command `recording`, the part of `teal lab record` that speaks to a daemon: it asks
 //! the daemon of a mount to record, waits, and says what came of it.
 
-use crate::cli::Recording;
-use crate::control::{self, Answer, Ask, RecordingStatus};
-use crate::mounts::nothing_on;
+use crate::cli::RecordingArgs;
+use crate::control::{self, ControlAnswer, ControlRequest, RecordingStatus};
+use crate::mounts::no_daemon_error;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,33 +14,33 @@ use std::path::Path;
 use std::process::ExitCode;
 use teal_command::paths;
 use teal_command::say::say;
-use teal_command::size::human;
+use teal_command::size::human_size;
 
 /// How often the daemon is asked whether it still records, in nanoseconds.
 const LOOK_EVERY: i64 = 500_000_000;
 
 /// Runs the command.
-pub(crate) fn record(args: &Recording) -> Result<ExitCode> {
-    let dir = paths::absolute(&args.dir)?;
+pub(crate) fn run_recording(args: &RecordingArgs) -> Result<ExitCode> {
+    let dir = paths::absolute_path(&args.dir)?;
     if let Some(text) = &args.mark {
-        ask(&dir, &Ask::RecordMark { text: text.clone() })?;
+        ask_daemon(&dir, &ControlRequest::RecordMark { text: text.clone() })?;
     } else if args.stop {
-        told(&progress(&dir, &Ask::RecordEnd)?)?;
+        report_outcome(&ask_progress(&dir, &ControlRequest::RecordEnd)?)?;
     } else {
         let out = args.out.as_ref().context("--out names the trace")?;
-        follow(args, &dir, &paths::absolute(out)?)?;
+        record_until_end(args, &dir, &paths::absolute_path(out)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Records into a new file until the end.
-fn follow(args: &Recording, dir: &Path, file: &Path) -> Result<()> {
-    ask(dir, &Ask::Status)?;
+fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()> {
+    ask_daemon(dir, &ControlRequest::Status)?;
     not_inside(file, dir)?;
-    let mut ending = signals()?;
-    ask(
+    let mut ending = ending_signals()?;
+    ask_daemon(
         dir,
-        &Ask::Record {
+        &ControlRequest::Record {
             file: file.to_owned(),
             anonymous: args.anonymous,
             seconds: args.seconds,
@@ -66,9 +66,9 @@ fn follow(args: &Recording, dir: &Path, file: &Path) -> Result<()> {
         let Some(answer) = control::ask(
             dir,
             if is_over {
-                &Ask::RecordEnd
+                &ControlRequest::RecordEnd
             } else {
-                &Ask::RecordProgress
+                &ControlRequest::RecordProgress
             },
         )?
         else {
@@ -79,20 +79,22 @@ fn follow(args: &Recording, dir: &Path, file: &Path) -> Result<()> {
             );
         };
         match answer {
-            Answer::Recording { recording } if recording.file != file => {
+            ControlAnswer::Recording { recording } if recording.file != file => {
                 bail!(
                     "the recording to {} was ended by somebody else",
                     file.display()
                 )
             }
-            Answer::Recording { recording } if recording.ended => return told(&recording),
+            ControlAnswer::Recording { recording } if recording.ended => {
+                return report_outcome(&recording);
+            }
             _ => {}
         }
     }
 }
 
 /// A socket that is readable once a signal asks for the end.
-fn signals() -> Result<UnixStream> {
+fn ending_signals() -> Result<UnixStream> {
     let (receive, send) = UnixStream::pair().context("signals")?;
     receive.set_nonblocking(true).context("signals")?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -119,19 +121,19 @@ fn not_inside(file: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn ask(dir: &Path, ask: &Ask) -> Result<Answer> {
-    control::ask(dir, ask)?.ok_or_else(|| nothing_on(dir))
+fn ask_daemon(dir: &Path, ask: &ControlRequest) -> Result<ControlAnswer> {
+    control::ask(dir, ask)?.ok_or_else(|| no_daemon_error(dir))
 }
 
-fn progress(dir: &Path, what: &Ask) -> Result<RecordingStatus> {
-    match ask(dir, what)? {
-        Answer::Recording { recording } => Ok(recording),
+fn ask_progress(dir: &Path, what: &ControlRequest) -> Result<RecordingStatus> {
+    match ask_daemon(dir, what)? {
+        ControlAnswer::Recording { recording } => Ok(recording),
         _ => bail!("the daemon's answer cannot be understood"),
     }
 }
 
 /// Says what came of it.
-fn told(recording: &RecordingStatus) -> Result<()> {
+fn report_outcome(recording: &RecordingStatus) -> Result<()> {
     let file = recording.file.display();
     if let Some(failure) = &recording.failure {
         bail!(
@@ -142,7 +144,7 @@ fn told(recording: &RecordingStatus) -> Result<()> {
     say!(
         "{file}: {} events, {}",
         recording.events,
-        human(recording.bytes)
+        human_size(recording.bytes)
     );
     if recording.dropped > 0 {
         say!(

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
-use teal_fuse::{Answer, Operation, Request, SetAttr};
-use teal_mount::Watcher;
+use teal_fuse::{FuseOperation, KernelRequest, ReplyOutcome, SetattrRequest};
+use teal_mount::RequestWatcher;
 use teal_posix::FileSystem;
 use teal_trace::{
-    Action, Facts, Header, Level, Outcome, Progress, Recorder, Recording, Settings, Surroundings,
-    Text,
+    Action, EventOutcome, EventRecorder, Level, ProcessFacts, RecordingContext, RecordingProgress,
+    RecordingSettings, Text, TraceHeader, TraceRecording,
 };
 use teal_types::{FileType, ObjectNo};
 
@@ -25,9 +25,9 @@ const SEEK_HOLE: u32 = 4;
 
 /// The recording of a mount, if there is one or was one.
 #[derive(Debug, Default)]
-pub(crate) struct Recordings(Mutex<Option<(PathBuf, Recording)>>);
+pub(crate) struct RecordingSlot(Mutex<Option<(PathBuf, TraceRecording)>>);
 
-impl Recordings {
+impl RecordingSlot {
     /// Begins to record into a new file; `ended` is called at its end.
     pub(crate) fn start(
         &self,
@@ -36,7 +36,7 @@ impl Recordings {
         observed: bool,
         (dir, client): (&Path, &Arc<FileSystem>),
         ended: impl FnOnce() + Send + 'static,
-    ) -> Result<Arc<dyn Watcher>> {
+    ) -> Result<Arc<dyn RequestWatcher>> {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((file, recording)) = &*present
             && !recording.progress().ended
@@ -65,30 +65,30 @@ impl Recordings {
         } else {
             dir.display().to_string()
         };
-        let header = Header {
+        let header = TraceHeader {
             level: Level::File,
             anonymous,
-            start: clock.civil(),
-            machine: Text::cut(machine().as_bytes()),
-            source: Text::cut(source.as_bytes()),
+            start: clock.civil_time(),
+            machine: Text::truncated(describe_machine().as_bytes()),
+            source: Text::truncated(source.as_bytes()),
         };
         let limit = seconds.map(Duration::from_secs);
-        let settings = Settings {
+        let settings = RecordingSettings {
             header,
             root: ObjectNo::ROOT.get(),
             limit,
-            key: SystemEntropy.id(),
+            key: SystemEntropy.random_id(),
         };
         let named = file.to_owned();
-        let ended = move |progress: &Progress| {
+        let ended = move |progress: &RecordingProgress| {
             match &progress.failure {
                 None => log::info!("recorded {} events to {}", progress.events, named.display()),
                 Some(why) => log::error!("the recording to {} ended early: {why}", named.display()),
             }
             ended();
         };
-        let around = Box::new(Around(Arc::clone(client)));
-        let started = Recording::start(
+        let around = Box::new(MountSurroundings(Arc::clone(client)));
+        let started = TraceRecording::start(
             out,
             |out| out.sync_data(),
             settings,
@@ -100,7 +100,7 @@ impl Recordings {
         let recording = recording.with_context(|| file.display().to_string())?;
         let recorder = recording.recorder();
         *present = Some((file.to_owned(), recording));
-        Ok(Arc::new(Eye { recorder, observed }))
+        Ok(Arc::new(RecordingWatcher { recorder, observed }))
     }
 
     /// Ends it, if there is one, and says what came of it.
@@ -108,7 +108,7 @@ impl Recordings {
         let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         present
             .as_ref()
-            .map(|(file, recording)| status(file, recording.end()))
+            .map(|(file, recording)| recording_status(file, recording.finish()))
     }
 
     /// How it is doing, or what came of the last one.
@@ -116,7 +116,7 @@ impl Recordings {
         let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         present
             .as_ref()
-            .map(|(file, recording)| status(file, recording.progress()))
+            .map(|(file, recording)| recording_status(file, recording.progress()))
     }
 
     /// Sets a mark; `false` if nothing is being recorded.
@@ -126,14 +126,16 @@ impl Recordings {
             .as_ref()
             .filter(|(_, recording)| !recording.progress().ended);
         running.is_some_and(|(_, recording)| {
-            recording.recorder().mark(Text::cut(text.as_bytes()));
+            recording
+                .recorder()
+                .set_mark(Text::truncated(text.as_bytes()));
             true
         })
     }
 }
 
-fn status(file: &Path, progress: Progress) -> RecordingStatus {
-    let Progress {
+fn recording_status(file: &Path, progress: RecordingProgress) -> RecordingStatus {
+    let RecordingProgress {
         events,
         dropped,
         bytes,
@@ -150,7 +152,7 @@ fn status(file: &Path, progress: Progress) -> RecordingStatus {
     }
 }
 
-fn machine() -> String {
+fn describe_machine() -> String {
     let name = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let words = [name.sysname(), name.release(), name.machine()]
@@ -159,10 +161,10 @@ fn machine() -> String {
 }
 
 /// What the recording asks about the things it records.
-struct Around(Arc<FileSystem>);
+struct MountSurroundings(Arc<FileSystem>);
 
-impl Surroundings for Around {
-    fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {
+impl RecordingContext for MountSurroundings {
+    fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {
         let names = self.0.store().names(ObjectNo::new(object)).ok()?;
         names
             .into_iter()
@@ -170,7 +172,7 @@ impl Surroundings for Around {
             .map(|(parent, name)| (parent.get(), name.as_bytes().to_vec()))
     }
 
-    fn process(&mut self, id: u32) -> Option<Facts> {
+    fn process_facts(&mut self, id: u32) -> Option<ProcessFacts> {
         let read = |name: &str| std::fs::read(format!("/proc/{id}/{name}")).ok();
         let status = String::from_utf8(read("status")?).ok()?;
         let leader = status
@@ -188,7 +190,7 @@ impl Surroundings for Around {
             .parse()
             .ok()?;
         let name = read("comm")?.trim_ascii_end().to_vec();
-        Some(Facts {
+        Some(ProcessFacts {
             leader,
             session,
             name,
@@ -198,36 +200,36 @@ impl Surroundings for Around {
 
 /// Sees requests and hands them to the recording.
 #[derive(Debug)]
-struct Eye {
-    recorder: Recorder,
+struct RecordingWatcher {
+    recorder: EventRecorder,
     /// The mount is observed; else the kernel asks once whether a file may be opened, and is told
     /// that it need not ask.
     observed: bool,
 }
 
-impl Watcher for Eye {
-    fn saw(&self, request: &Request<'_>) -> Option<teal_fuse::Watcher> {
-        if !self.observed && matches!(request.operation, Operation::Open { .. }) {
+impl RequestWatcher for RecordingWatcher {
+    fn observe_request(&self, request: &KernelRequest<'_>) -> Option<teal_fuse::ReplyWatcher> {
+        if !self.observed && matches!(request.operation, FuseOperation::Open { .. }) {
             return None;
         }
-        let action = action(&request.operation)?;
+        let action = action_of(&request.operation)?;
         let is_lookup = matches!(action, Action::Lookup { .. });
-        let ticket = self
-            .recorder
-            .begin(request.header.pid, request.header.node.get(), action)?;
+        let ticket =
+            self.recorder
+                .begin_event(request.header.pid, request.header.node.get(), action)?;
         let recorder = self.recorder.clone();
-        Some(Box::new(move |Answer { errno, value }| {
+        Some(Box::new(move |ReplyOutcome { errno, value }| {
             let outcome = match errno {
-                Some(errno) => Outcome::Failed(errno.raw_os_error() as u16),
-                None if is_lookup && value == 0 => Outcome::Failed(NO_ENTRY),
-                None => Outcome::Done(value),
+                Some(errno) => EventOutcome::Failed(errno.raw_os_error() as u16),
+                None if is_lookup && value == 0 => EventOutcome::Failed(NO_ENTRY),
+                None => EventOutcome::Done(value),
             };
-            recorder.end(ticket, outcome);
+            recorder.end_event(ticket, outcome);
         }))
     }
 }
 
-fn setattr(set: &SetAttr) -> Action {
+fn setattr_action(set: &SetattrRequest) -> Action {
     match set.size {
         Some(size) => Action::Truncate { size },
         None => Action::Setattr {
@@ -239,39 +241,39 @@ fn setattr(set: &SetAttr) -> Action {
 }
 
 /// The event of a request; `None` for what is no doing of programs, or not served here.
-fn action(operation: &Operation<'_>) -> Option<Action> {
-    names(operation).or_else(|| {
+fn action_of(operation: &FuseOperation<'_>) -> Option<Action> {
+    named_action(operation).or_else(|| {
         Some(match *operation {
-            Operation::Open { .. } => Action::Open {},
-            Operation::Release { .. } => Action::Close {},
-            Operation::Getattr { .. } | Operation::Statx { .. } => Action::Stat {},
-            Operation::Setattr(ref set) => setattr(set),
-            Operation::Readlink => Action::Readlink {},
-            Operation::Read { offset, size, .. } => Action::Read {
+            FuseOperation::Open { .. } => Action::Open {},
+            FuseOperation::Release { .. } => Action::Close {},
+            FuseOperation::Getattr { .. } | FuseOperation::Statx { .. } => Action::Stat {},
+            FuseOperation::Setattr(ref set) => setattr_action(set),
+            FuseOperation::Readlink => Action::Readlink {},
+            FuseOperation::Read { offset, size, .. } => Action::Read {
                 offset,
                 length: size.into(),
             },
-            Operation::Write { offset, data, .. } => Action::Write {
+            FuseOperation::Write { offset, data, .. } => Action::Write {
                 offset,
                 length: data.len() as u64,
             },
-            Operation::Fsync { datasync, .. } | Operation::Fsyncdir { datasync, .. } => {
+            FuseOperation::Fsync { datasync, .. } | FuseOperation::Fsyncdir { datasync, .. } => {
                 Action::Fsync { data: datasync }
             }
-            Operation::Syncfs => Action::Sync {},
-            Operation::Statfs => Action::Statfs {},
-            Operation::Getxattr { .. } => Action::Getxattr {},
-            Operation::Setxattr { value, .. } => Action::Setxattr {
+            FuseOperation::Syncfs => Action::Sync {},
+            FuseOperation::Statfs => Action::Statfs {},
+            FuseOperation::Getxattr { .. } => Action::Getxattr {},
+            FuseOperation::Setxattr { value, .. } => Action::Setxattr {
                 length: value.len() as u64,
             },
-            Operation::Listxattr { .. } => Action::Listxattr {},
-            Operation::Removexattr { .. } => Action::Removexattr {},
-            Operation::Readdir { size, .. } | Operation::Readdirplus { size, .. } => {
+            FuseOperation::Listxattr { .. } => Action::Listxattr {},
+            FuseOperation::Removexattr { .. } => Action::Removexattr {},
+            FuseOperation::Readdir { size, .. } | FuseOperation::Readdirplus { size, .. } => {
                 Action::Readdir {
                     length: size.into(),
                 }
             }
-            Operation::Fallocate {
+            FuseOperation::Fallocate {
                 offset,
                 length,
                 mode,
@@ -281,11 +283,11 @@ fn action(operation: &Operation<'_>) -> Option<Action> {
                 length,
                 mode: mode.bits().into(),
             },
-            Operation::Lseek { offset, whence, .. } => Action::Seek {
+            FuseOperation::Lseek { offset, whence, .. } => Action::Seek {
                 offset,
                 hole: whence == SEEK_HOLE,
             },
-            Operation::CopyFileRange {
+            FuseOperation::CopyFileRange {
                 offset,
                 to_node,
                 to_offset,
@@ -303,48 +305,48 @@ fn action(operation: &Operation<'_>) -> Option<Action> {
 }
 
 /// The event of a request about a name.
-fn names(operation: &Operation<'_>) -> Option<Action> {
+fn named_action(operation: &FuseOperation<'_>) -> Option<Action> {
     Some(match *operation {
-        Operation::Lookup { name } => Action::Lookup {
-            name: Text::cut(name),
+        FuseOperation::Lookup { name } => Action::Lookup {
+            name: Text::truncated(name),
         },
-        Operation::Mknod {
+        FuseOperation::Mknod {
             name,
             kind: FileType::File,
             ..
         } => Action::Create {
-            name: Text::cut(name),
+            name: Text::truncated(name),
         },
-        Operation::Mknod { name, .. } => Action::Mknod {
-            name: Text::cut(name),
+        FuseOperation::Mknod { name, .. } => Action::Mknod {
+            name: Text::truncated(name),
         },
-        Operation::Mkdir { name, .. } => Action::Mkdir {
-            name: Text::cut(name),
+        FuseOperation::Mkdir { name, .. } => Action::Mkdir {
+            name: Text::truncated(name),
         },
-        Operation::Symlink { name, target } => Action::Symlink {
-            name: Text::cut(name),
+        FuseOperation::Symlink { name, target } => Action::Symlink {
+            name: Text::truncated(name),
             length: target.len() as u64,
         },
-        Operation::Link { target, name } => Action::Link {
-            name: Text::cut(name),
+        FuseOperation::Link { target, name } => Action::Link {
+            name: Text::truncated(name),
             target: target.get(),
         },
-        Operation::Tmpfile { .. } => Action::Tmpfile {},
-        Operation::Unlink { name } => Action::Unlink {
-            name: Text::cut(name),
+        FuseOperation::Tmpfile { .. } => Action::Tmpfile {},
+        FuseOperation::Unlink { name } => Action::Unlink {
+            name: Text::truncated(name),
         },
-        Operation::Rmdir { name } => Action::Rmdir {
-            name: Text::cut(name),
+        FuseOperation::Rmdir { name } => Action::Rmdir {
+            name: Text::truncated(name),
         },
-        Operation::Rename {
+        FuseOperation::Rename {
             name,
             new_parent,
             new_name,
             flags,
         } => Action::Rename {
-            name: Text::cut(name),
+            name: Text::truncated(name),
             to: new_parent.get(),
-            new: Text::cut(new_name),
+            new: Text::truncated(new_name),
             exchange: flags.contains(RenameFlags::EXCHANGE),
         },
         _ => return None,

@@ -1,9 +1,9 @@
 //! `teal serve`, `teal join`: a volume gets a server, and other machines a part in it.
 
-use crate::cli::{Join, Mount, Serve};
-use crate::control::{self, Answer, Ask, MachineShown, Status};
-use crate::mounts::nothing_on;
-use crate::replica::{self, Setting};
+use crate::cli::{JoinArgs, MountArgs, ServeArgs};
+use crate::control::{self, ControlAnswer, ControlRequest, MachineShown, MountStatus};
+use crate::mounts::no_daemon_error;
+use crate::replica::{self, ReplicaSetting};
 use crate::rollback::Rollback;
 use crate::{launch, private, serving, up};
 use anyhow::{Context, Result, bail};
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use teal_command::paths::{self, Point};
-use teal_command::say::{plain, quoted, say};
+use teal_command::paths::{self, MountPointState};
+use teal_command::say::{escape_control, say, shell_quoted};
 use teal_env::{Clock, SystemClock};
 
 /// Where servers listen unless told otherwise.
@@ -23,10 +23,10 @@ pub(crate) const PORT: u16 = 4717;
 const ENROLMENT: Duration = Duration::from_secs(20);
 
 /// Runs `teal serve`.
-pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
-    let dir = paths::point(args.dir.clone())?;
+pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
+    let dir = paths::mount_point_for(args.dir.clone())?;
     if let Some(replica) = args.revoke {
-        return revoke(&dir, replica, args.yes);
+        return shut_out(&dir, replica, args.yes);
     }
     if let Some(replica) = args.readmit {
         return readmit(&dir, replica);
@@ -34,7 +34,7 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
     let mounted = mounted_on(&dir)?;
     let store = match &mounted {
         Some(status) => store_of(status, args)?,
-        None => paths::place(Some(&dir), args.store.as_deref())?.1,
+        None => paths::mount_and_store(Some(&dir), args.store.as_deref())?.1,
     };
     if args.size.is_some() && store.exists() {
         bail!(
@@ -42,8 +42,8 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
             store.display()
         );
     }
-    let known = replica::setting(&store)?;
-    if let Some(Setting::Joined { address, .. }) = &known {
+    let known = replica::load_setting(&store)?;
+    if let Some(ReplicaSetting::Joined { address, .. }) = &known {
         bail!(
             "{} belongs to the server at {address}; a volume has one server",
             store.display()
@@ -52,14 +52,14 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
     let own = mounted
         .as_ref()
         .and_then(|status| status.upstream.as_ref()?.served.clone());
-    if let Some(Setting::Served { listen, .. }) = &known
+    if let Some(ReplicaSetting::Served { listen, .. }) = &known
         && own.is_some()
         && args.listen.as_ref().is_none_or(|new| new == listen)
     {
-        return tell(&dir);
+        return print_invitation(&dir);
     }
     if mounted.is_none() {
-        launch::prepare(&dir, &store)?;
+        launch::check_mount_point(&dir, &store)?;
     }
     let mut made = Rollback::default();
     let fresh = if store.exists() {
@@ -67,7 +67,7 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
     } else {
         Some(up::make_store(&store, args.size, &dir, &mut made)?)
     };
-    let setting = prepare(
+    let setting = prepare_server(
         args,
         (&store, &dir),
         known.as_ref(),
@@ -75,10 +75,10 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
         &mut made,
     )?;
     let code = match mounted {
-        Some(status) => restart(args, &status, (known, &setting), made)?,
+        Some(status) => remount_with_server(args, &status, (known, &setting), made)?,
         None => {
             made.setting_changes(&store, known);
-            replica::keep(&store, &setting)?;
+            replica::save_setting(&store, &setting)?;
             up::bring_up(mount_of(&store, &dir, args.foreground), made)?
         }
     };
@@ -86,15 +86,15 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
         if let Some(size) = fresh {
             up::say_made(&store, size);
         }
-        tell(&dir)?;
+        print_invitation(&dir)?;
     }
     Ok(code)
 }
 
 /// A mount without options.
-fn mount_of(store: &Path, dir: &Path, foreground: bool) -> Mount {
+fn mount_of(store: &Path, dir: &Path, foreground: bool) -> MountArgs {
     let (path, dir) = (store.to_owned(), dir.to_owned());
-    Mount {
+    MountArgs {
         path,
         dir,
         options: Vec::new(),
@@ -105,25 +105,25 @@ fn mount_of(store: &Path, dir: &Path, foreground: bool) -> Mount {
 }
 
 /// Returns what the daemon of a mount says of itself; `None` when nothing is mounted there.
-fn mounted_on(dir: &Path) -> Result<Option<Status>> {
-    if paths::look_at(dir)? != Point::Mounted {
+fn mounted_on(dir: &Path) -> Result<Option<MountStatus>> {
+    if paths::inspect_mount_point(dir)? != MountPointState::Mounted {
         return Ok(None);
     }
-    match control::ask(dir, &Ask::Status)? {
-        Some(Answer::Status(status)) => Ok(Some(*status)),
-        _ => Err(nothing_on(dir).context(format!("cannot serve {}", dir.display()))),
+    match control::ask(dir, &ControlRequest::Status)? {
+        Some(ControlAnswer::Status(status)) => Ok(Some(*status)),
+        _ => Err(no_daemon_error(dir).context(format!("cannot serve {}", dir.display()))),
     }
 }
 
 /// The store that is mounted: that one is served, and no other.
-fn store_of(status: &Status, args: &Serve) -> Result<PathBuf> {
+fn store_of(status: &MountStatus, args: &ServeArgs) -> Result<PathBuf> {
     let identity = |path: &Path| {
         std::fs::metadata(path)
             .map(|meta| (meta.dev(), meta.ino()))
             .ok()
     };
     if let Some(named) = &args.store {
-        let named = paths::absolute(named)?;
+        let named = paths::absolute_path(named)?;
         let is_same = named == status.store
             || identity(&named).is_some_and(|id| Some(id) == identity(&status.store));
         if !is_same {
@@ -133,7 +133,7 @@ fn store_of(status: &Status, args: &Serve) -> Result<PathBuf> {
                 status.mount_point.display(),
                 status.store.display(),
                 named.display(),
-                quoted(&status.mount_point.to_string_lossy())
+                shell_quoted(&status.mount_point.to_string_lossy())
             );
         }
     }
@@ -147,14 +147,14 @@ fn store_of(status: &Status, args: &Serve) -> Result<PathBuf> {
 }
 
 /// Mounts a volume again with its server. When that fails, it is mounted again as it was.
-fn restart(
-    args: &Serve,
-    status: &Status,
-    (before, setting): (Option<Setting>, &Setting),
+fn remount_with_server(
+    args: &ServeArgs,
+    status: &MountStatus,
+    (before, setting): (Option<ReplicaSetting>, &ReplicaSetting),
     mut made: Rollback,
 ) -> Result<ExitCode> {
     let (store, dir) = (&status.store, &status.mount_point);
-    let as_it_was = |foreground| Mount {
+    let as_it_was = |foreground| MountArgs {
         path: store.clone(),
         dir: dir.clone(),
         options: status.options.clone(),
@@ -167,7 +167,7 @@ fn restart(
     let unmounted = as_it_was(false);
     made.undo_last(move || launch::mount(unmounted, Rollback::default()).map(drop));
     made.setting_changes(store, before);
-    replica::keep(store, setting)?;
+    replica::save_setting(store, setting)?;
     let done = launch::mount(as_it_was(args.foreground), made);
     done.map_err(|error| match mounted_on(dir) {
         Ok(Some(_)) => error.context(format!(
@@ -195,14 +195,14 @@ fn check_address(listen: &str, own: Option<&str>) -> Result<()> {
 
 /// Makes the server's data and the volume in it, if the volume is not served yet; what is to be
 /// written down beside the store.
-fn prepare(
-    args: &Serve,
+fn prepare_server(
+    args: &ServeArgs,
     (store, dir): (&Path, &Path),
-    known: Option<&Setting>,
+    known: Option<&ReplicaSetting>,
     own: Option<&str>,
     made: &mut Rollback,
-) -> Result<Setting> {
-    if let Some(Setting::Served {
+) -> Result<ReplicaSetting> {
+    if let Some(ReplicaSetting::Served {
         data,
         volume,
         device,
@@ -212,7 +212,7 @@ fn prepare(
         if args
             .data
             .as_ref()
-            .is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != *data))
+            .is_some_and(|new| paths::absolute_path(new).is_ok_and(|new| new != *data))
         {
             bail!(
                 "the server's data is in {}; move it with its volume unmounted, and correct replica.toml",
@@ -221,7 +221,7 @@ fn prepare(
         }
         let listen = args.listen.as_ref().unwrap_or(listen).clone();
         check_address(&listen, own)?;
-        return Ok(Setting::Served {
+        return Ok(ReplicaSetting::Served {
             listen,
             data: data.clone(),
             volume: volume.clone(),
@@ -235,10 +235,10 @@ fn prepare(
         .unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
     check_address(&listen, own)?;
     let data = match &args.data {
-        Some(data) => paths::absolute(data)?,
+        Some(data) => paths::absolute_path(data)?,
         None => {
-            made.make_private_tree(&replica::beside(store)?)?;
-            replica::beside(store)?.join("server")
+            made.make_private_tree(&replica::directory_beside(store)?)?;
+            replica::directory_beside(store)?.join("server")
         }
     };
     if data.exists() {
@@ -253,13 +253,13 @@ fn prepare(
         .with_context(|| data.display().to_string())?;
     let _private = private::PrivateFiles::begin();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let runtime = replica::runtime()?;
-    let server = serving::open(runtime.handle(), &data, &clock)?;
+    let runtime = replica::build_runtime()?;
+    let server = serving::open_server(runtime.handle(), &data, &clock)?;
     let label = dir
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let volume = format!("{:08x}", server.create_volume(&label)?.get());
-    Ok(Setting::Served {
+    Ok(ReplicaSetting::Served {
         listen,
         data,
         volume,
@@ -268,13 +268,13 @@ fn prepare(
 }
 
 /// Prints how others join.
-fn tell(dir: &Path) -> Result<ExitCode> {
-    let Some(Answer::Token {
+fn print_invitation(dir: &Path) -> Result<ExitCode> {
+    let Some(ControlAnswer::Token {
         token,
         address,
         fingerprint,
         minutes,
-    }) = control::ask(dir, &Ask::Token)?
+    }) = control::ask(dir, &ControlRequest::Token)?
     else {
         bail!(
             "the volume on {} is not served; see `teal status`",
@@ -297,9 +297,9 @@ fn tell(dir: &Path) -> Result<ExitCode> {
 }
 
 /// The machine of this number, as the server on `dir` sees it.
-fn machine(dir: &Path, replica: u32) -> Result<MachineShown> {
-    let status = match control::ask(dir, &Ask::Status)? {
-        Some(Answer::Status(status)) => status,
+fn find_machine(dir: &Path, replica: u32) -> Result<MachineShown> {
+    let status = match control::ask(dir, &ControlRequest::Status)? {
+        Some(ControlAnswer::Status(status)) => status,
         _ => bail!(
             "nothing is mounted on {}; `teal up` mounts it",
             dir.display()
@@ -320,9 +320,9 @@ fn machine(dir: &Path, replica: u32) -> Result<MachineShown> {
         })
 }
 
-fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
-    let machine = machine(dir, replica)?;
-    let name = format!("machine {replica} \"{}\"", plain(&machine.device));
+fn shut_out(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
+    let machine = find_machine(dir, replica)?;
+    let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
     if machine.local {
         bail!("{name} is this machine, which serves the volume: it cannot be shut out");
     }
@@ -332,8 +332,8 @@ fn revoke(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
     if !is_sure && !is_confirmed(&name, replica)? {
         bail!("{name} was not shut out");
     }
-    match control::ask(dir, &Ask::Revoke { replica })? {
-        Some(Answer::Done) => {
+    match control::ask(dir, &ControlRequest::Revoke { replica })? {
+        Some(ControlAnswer::Done) => {
             say!(
                 "{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` lets it in again"
             );
@@ -358,13 +358,13 @@ fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
 }
 
 fn readmit(dir: &Path, replica: u32) -> Result<ExitCode> {
-    let machine = machine(dir, replica)?;
-    let name = format!("machine {replica} \"{}\"", plain(&machine.device));
+    let machine = find_machine(dir, replica)?;
+    let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
     if !machine.revoked {
         bail!("{name} is not shut out");
     }
-    match control::ask(dir, &Ask::Readmit { replica })? {
-        Some(Answer::Done) => {
+    match control::ask(dir, &ControlRequest::Readmit { replica })? {
+        Some(ControlAnswer::Done) => {
             say!("{name} is let in again; it connects by itself within half a minute")
         }
         _ => bail!("nothing is served on {}", dir.display()),
@@ -373,9 +373,9 @@ fn readmit(dir: &Path, replica: u32) -> Result<ExitCode> {
 }
 
 /// Runs `teal join`.
-pub(crate) fn join(args: &Join) -> Result<ExitCode> {
-    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
-    launch::prepare(&dir, &store)?;
+pub(crate) fn join_volume(args: &JoinArgs) -> Result<ExitCode> {
+    let (dir, store) = paths::mount_and_store(args.dir.as_deref(), args.store.as_deref())?;
+    launch::check_mount_point(&dir, &store)?;
     if store.exists() {
         bail!(
             "{} exists already: `teal up {}` mounts it; to join with a new one, name it with --store",
@@ -400,7 +400,7 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
     let device = replica::device_name(args.device.as_deref())?;
     let mut made = Rollback::default();
     let size = up::make_store(&store, args.size, &dir, &mut made)?;
-    let runtime = replica::runtime()?;
+    let runtime = replica::build_runtime()?;
     let identity = teal_net::enrol(
         runtime.handle(),
         &address,
@@ -410,9 +410,9 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
         ENROLMENT,
     )?;
     drop(runtime);
-    replica::keep(
+    replica::save_setting(
         &store,
-        &Setting::Joined {
+        &ReplicaSetting::Joined {
             address: address.clone(),
             device,
         },
@@ -425,7 +425,7 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
     identity.save(&kept)?;
     // The token is used up: from here on this machine is known to the server, and `teal up` tries
     // again.
-    made.keep();
+    made.keep_changes();
     up::say_made(&store, size);
     let code = up::bring_up(mount_of(&store, &dir, args.foreground), Rollback::default())?;
     if !args.foreground {

@@ -1,7 +1,7 @@
 //! The server in this process: its two stores, its listener, and the way in for this machine's own
 //! mount.
 
-use crate::control::Answer;
+use crate::control::ControlAnswer;
 use crate::private;
 use anyhow::{Context, Result};
 use std::net::TcpListener;
@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
+use teal_chunk::{AccessMode, ChunkStore, ChunkStoreOptions, DirectoryShelf};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::{Clock, SystemEntropy};
-use teal_meta::{Meta, Sqlite};
-use teal_net::{Fingerprint, Listening, Service, TransportLimits};
+use teal_meta::{MetaStore, Sqlite};
+use teal_net::{Fingerprint, ListeningServer, PeerService, TransportLimits};
 use teal_proto::{MESSAGE_MAX, Reply, Request};
 use teal_server::{Peer, Server};
 use teal_types::VolumeId;
@@ -26,28 +26,28 @@ const GRACE: Duration = Duration::from_secs(5);
 const TOKEN_MINUTES: u64 = 60;
 
 /// A server that runs.
-pub(crate) struct Serving {
+pub(crate) struct RunningServer {
     pub(crate) server: Arc<Server>,
     peer: Peer,
-    listening: Listening,
+    listening: ListeningServer,
     /// Looks after the chunks.
     upkeep: JoinHandle<()>,
     fingerprint: Fingerprint,
 }
 
 /// What the transport hands to the server.
-struct Door(Arc<Server>);
+struct NetworkService(Arc<Server>);
 
-fn peer(peer: teal_net::CertifiedPeer) -> Peer {
+fn peer_of(peer: teal_net::CertifiedPeer) -> Peer {
     Peer {
         volume: VolumeId::new(peer.volume),
         replica: peer.replica,
     }
 }
 
-impl Service for Door {
+impl PeerService for NetworkService {
     fn call(&self, from: teal_net::CertifiedPeer, request: &[u8]) -> Vec<u8> {
-        self.0.handle_bytes(peer(from), request)
+        self.0.handle_bytes(peer_of(from), request)
     }
 
     fn enrol(&self, token: &str, device: &str) -> Result<teal_net::CertifiedPeer, String> {
@@ -58,15 +58,18 @@ impl Service for Door {
         })
     }
 
-    fn welcome(&self, from: teal_net::CertifiedPeer) -> Result<(), String> {
-        self.0.welcome(peer(from)).map(drop).map_err(|e| e.words)
+    fn check_peer(&self, from: teal_net::CertifiedPeer) -> Result<(), String> {
+        self.0
+            .welcome_enrolled(peer_of(from))
+            .map(drop)
+            .map_err(|e| e.words)
     }
 }
 
 /// The way in for this machine's own mount.
-struct Inside(Arc<Server>, Peer);
+struct LocalUpstream(Arc<Server>, Peer);
 
-impl Upstream for Inside {
+impl Upstream for LocalUpstream {
     fn call(&self, request: &Request, _deadline: Duration) -> Result<Reply, UpstreamError> {
         match self.0.handle(self.1, request.clone()) {
             Reply::Refused(refused) => Err(refused.into()),
@@ -76,16 +79,20 @@ impl Upstream for Inside {
 }
 
 /// Opens the two stores of a server, which nobody but their owner can read from then on.
-pub(crate) fn open(runtime: &Handle, data: &Path, clock: &Arc<dyn Clock>) -> Result<Arc<Server>> {
+pub(crate) fn open_server(
+    runtime: &Handle,
+    data: &Path,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<Server>> {
     private::enforce_server_data(data)?;
     let entropy = Arc::new(SystemEntropy);
-    let meta: Arc<dyn Meta> = Arc::new(Sqlite::open(&data.join("meta.db"))?);
-    let domain = teal_server::domain(&*meta, &*entropy)?;
-    let shelf = DirectoryShelf::open(&data.join("chunks"), Access::Write, runtime.clone())?;
+    let meta: Arc<dyn MetaStore> = Arc::new(Sqlite::open(&data.join("meta.db"))?);
+    let domain = teal_server::load_domain(&*meta, &*entropy)?;
+    let shelf = DirectoryShelf::open(&data.join("chunks"), AccessMode::Write, runtime.clone())?;
     let (chunks, opening) = ChunkStore::open(
         Arc::new(shelf),
         domain,
-        Options::default(),
+        ChunkStoreOptions::default(),
         Arc::clone(clock),
         entropy.clone(),
     )?;
@@ -107,7 +114,7 @@ pub(crate) fn bind(listen: &str) -> Result<TcpListener> {
     })
 }
 
-impl Serving {
+impl RunningServer {
     /// Serves a volume of the server in `data`.
     pub(crate) fn start(
         runtime: &Handle,
@@ -118,8 +125,8 @@ impl Serving {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self> {
         // Packs and the database's own files are made at any time.
-        private::PrivateFiles::begin().for_good();
-        let server = open(runtime, data, clock)
+        private::PrivateFiles::begin().keep_for_process();
+        let server = open_server(runtime, data, clock)
             .with_context(|| format!("the server's data in {}", data.display()))?;
         let peer = server.local_replica(VolumeId::new(volume), device)?;
         let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
@@ -129,13 +136,13 @@ impl Serving {
             message_bytes: MESSAGE_MAX,
             ..TransportLimits::default()
         };
-        let door = Arc::new(Door(Arc::clone(&server)));
+        let door = Arc::new(NetworkService(Arc::clone(&server)));
         let listening =
             teal_net::serve(runtime, listener, identity, limits, Arc::clone(clock), door)?;
         let for_upkeep = Arc::clone(&server);
         let upkeep = std::thread::Builder::new()
             .name("teal-upkeep".into())
-            .spawn(move || for_upkeep.keep_up());
+            .spawn(move || for_upkeep.run_upkeep());
         let upkeep = upkeep.context("a thread for the server's chunks")?;
         Ok(Self {
             server,
@@ -146,8 +153,8 @@ impl Serving {
         })
     }
 
-    pub(crate) fn upstream(&self) -> Arc<dyn Upstream> {
-        Arc::new(Inside(Arc::clone(&self.server), self.peer))
+    pub(crate) fn local_upstream(&self) -> Arc<dyn Upstream> {
+        Arc::new(LocalUpstream(Arc::clone(&self.server), self.peer))
     }
 
     /// Returns where it listens.
@@ -156,8 +163,8 @@ impl Serving {
     }
 
     /// A token that lets one machine join within `lifetime`; it carries the server's fingerprint.
-    fn token(&self, lifetime: Duration) -> Result<String> {
-        let secret = self.server.token(self.peer.volume, lifetime)?;
+    fn make_token(&self, lifetime: Duration) -> Result<String> {
+        let secret = self.server.make_token(self.peer.volume, lifetime)?;
         let fingerprint = self.fingerprint.to_string();
         Ok(format!(
             "{secret}.{}",
@@ -166,10 +173,10 @@ impl Serving {
     }
 
     /// Returns what another machine needs to join.
-    pub(crate) fn invitation(&self) -> Result<Answer> {
+    pub(crate) fn make_invitation(&self) -> Result<ControlAnswer> {
         let minutes = TOKEN_MINUTES;
-        Ok(Answer::Token {
-            token: self.token(Duration::from_secs(60 * minutes))?,
+        Ok(ControlAnswer::Token {
+            token: self.make_token(Duration::from_secs(60 * minutes))?,
             address: self.address().to_string(),
             fingerprint: self.fingerprint.to_string(),
             minutes,

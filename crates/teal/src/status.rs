@@ -1,25 +1,27 @@
 //! `teal status` and `teal down`.
 
-use crate::control::{self, Answer, Ask, Ended, Status, Unsent, UpstreamShown};
-use crate::mounts::nothing_on;
+use crate::control::{
+    self, ControlAnswer, ControlRequest, MountStatus, UnmountReport, UnsentChanges, UpstreamShown,
+};
+use crate::mounts::no_daemon_error;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use teal_command::paths::{self, Point};
-use teal_command::say::{count as so_many, plain, quoted, say, shown};
-use teal_command::size::human;
+use teal_command::paths::{self, MountPointState};
+use teal_command::say::{count_noun as so_many, escape_control, say, shell_quoted, shown_path};
+use teal_command::size::human_size;
 
 /// Shows one mount or all.
-pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
+pub(crate) fn show_statuses(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
     let found = match &dir {
         Some(dir) => {
-            let dir = paths::absolute(dir)?;
-            match control::ask(&dir, &Ask::Status)? {
-                Some(Answer::Status(status)) => vec![*status],
-                _ => return Err(nothing_on(&dir)),
+            let dir = paths::absolute_path(dir)?;
+            match control::ask(&dir, &ControlRequest::Status)? {
+                Some(ControlAnswer::Status(status)) => vec![*status],
+                _ => return Err(no_daemon_error(&dir)),
             }
         }
-        None => control::all()?,
+        None => control::all_statuses()?,
     };
     if json {
         say!("{}", serde_json::to_string_pretty(&found)?);
@@ -28,36 +30,36 @@ pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
     }
     if !json {
         for status in &found {
-            show(status);
+            show_mount(status);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(s: &Status) {
+fn show_mount(s: &MountStatus) {
     let label = if s.label.is_empty() {
         String::new()
     } else {
         format!(" \"{}\"", s.label)
     };
-    say!("{}{label}", shown(&s.mount_point));
+    say!("{}{label}", shown_path(&s.mount_point));
     say!(
         "  store    {} ({}, process {})",
-        shown(&s.store),
+        shown_path(&s.store),
         s.uuid,
         s.pid
     );
     say!(
         "  space    {} used, {} free of {}; {}",
-        human(s.live_bytes),
-        human(s.free_bytes),
-        human(s.total_bytes),
+        human_size(s.live_bytes),
+        human_size(s.free_bytes),
+        human_size(s.total_bytes),
         so_many(s.objects, "object")
     );
     if s.host_lacks_bytes > 0 {
         say!(
             "           the disk under the store is too full for the other {}",
-            human(s.host_lacks_bytes)
+            human_size(s.host_lacks_bytes)
         );
     }
     let state = match (s.failed, s.read_only, s.uncommitted) {
@@ -90,26 +92,26 @@ fn show(s: &Status) {
         (Some(upstream), _) => show_upstream(upstream),
         (None, Some(why)) => say!(
             "  safe?    UNKNOWN: what only this machine has cannot be read: {}",
-            plain(why)
+            escape_control(why)
         ),
         (None, None) => {
             say!("  devices  the volume has no server: this store is the only copy of it")
         }
     }
     for drive in &s.drives {
-        let (name, place) = (plain(&drive.name), plain(&drive.place));
+        let (name, place) = (escape_control(&drive.name), escape_control(&drive.place));
         match drive.queued {
             0 => say!("  drive    {name}, in {place}"),
             queued => say!(
                 "  drive    {name}, in {place}; {} to be copied to it",
-                waiting(queued)
+                waiting_objects(queued)
             ),
         }
     }
 }
 
 /// `1 object waits`, `2 objects wait`.
-pub(crate) fn waiting(objects: u64) -> String {
+pub(crate) fn waiting_objects(objects: u64) -> String {
     format!(
         "{} wait{}",
         so_many(objects, "object"),
@@ -137,9 +139,9 @@ fn show_upstream(u: &UpstreamShown) {
     for stuck in &u.stuck_files {
         say!(
             "  stuck    {} ({}): {}",
-            plain(&stuck.path),
+            escape_control(&stuck.path),
             stuck.way,
-            plain(&stuck.why)
+            escape_control(&stuck.why)
         );
     }
     if u.stuck_count > u.stuck_files.len() {
@@ -169,7 +171,10 @@ fn show_upstream(u: &UpstreamShown) {
                 .find(|(known, _)| known == name)
                 .map_or(0, |(_, count)| *count)
         };
-        let (came, went) = (human(count("received_bytes")), human(count("sent_bytes")));
+        let (came, went) = (
+            human_size(count("received_bytes")),
+            human_size(count("sent_bytes")),
+        );
         say!(
             "  served   {} commits of {} operations with {} conflicts; {came} of content came, {went} went",
             count("commits"),
@@ -203,7 +208,7 @@ fn show_safety(u: &UpstreamShown) {
         say!(
             "  safe?    NO: {} ({}) {are} only here, and the server takes nothing from this machine",
             so_many(u.only_here, "object"),
-            human(u.only_here_bytes)
+            human_size(u.only_here_bytes)
         );
     } else if u.denied {
         say!(
@@ -218,7 +223,7 @@ fn show_safety(u: &UpstreamShown) {
         say!(
             "  safe?    NO: {} ({}) {are} only here; `teal flush` sends {them}",
             so_many(u.only_here, "object"),
-            human(u.only_here_bytes)
+            human_size(u.only_here_bytes)
         );
     } else if u.stuck_count > 0 {
         say!(
@@ -232,66 +237,75 @@ fn show_safety(u: &UpstreamShown) {
 }
 
 /// Unmounts and waits until everything is on the disk.
-pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
-    let dir = paths::point(dir)?;
+pub(crate) fn take_down(dir: Option<PathBuf>) -> Result<ExitCode> {
+    let dir = paths::mount_point_for(dir)?;
     match control::ask_down(&dir)? {
-        Some(Answer::Ended { ended }) => say!("{}", ended_words(&dir, &ended)),
+        Some(ControlAnswer::Ended { ended }) => say!("{}", ended_words(&dir, &ended)),
         // A daemon of an earlier version says no more.
-        Some(_) => say!("{} is unmounted; everything is on the disk", shown(&dir)),
-        None => match paths::look_at(&dir)? {
-            Point::Dead => {
-                repair(&dir)?;
+        Some(_) => say!(
+            "{} is unmounted; everything is on the disk",
+            shown_path(&dir)
+        ),
+        None => match paths::inspect_mount_point(&dir)? {
+            MountPointState::Dead => {
+                free_dead_mount_point(&dir)?;
                 say!(
                     "the daemon of {} had been killed; the mount point is free again",
-                    shown(&dir)
+                    shown_path(&dir)
                 );
             }
-            Point::Mounted => bail!(
+            MountPointState::Mounted => bail!(
                 "what is mounted on {} is not TealFS, or belongs to another user",
-                shown(&dir)
+                shown_path(&dir)
             ),
-            _ => bail!("nothing is mounted on {}", shown(&dir)),
+            _ => bail!("nothing is mounted on {}", shown_path(&dir)),
         },
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns what is said of a mount that has ended, and where its content is.
-fn ended_words(dir: &Path, ended: &Ended) -> String {
-    let (point, store) = (quoted(&shown(dir)), quoted(&shown(&ended.store)));
-    let unmounted = format!("{} is unmounted; everything is on the disk", shown(dir));
+fn ended_words(dir: &Path, ended: &UnmountReport) -> String {
+    let (point, store) = (
+        shell_quoted(&shown_path(dir)),
+        shell_quoted(&shown_path(&ended.store)),
+    );
+    let unmounted = format!(
+        "{} is unmounted; everything is on the disk",
+        shown_path(dir)
+    );
     let again = format!("to send it: teal up {point} --store {store}; teal flush {point}");
     match &ended.unsent {
-        Unsent::NoServer => {
+        UnsentChanges::NoServer => {
             format!("{unmounted}, in {store}, and nowhere else: the volume has no server")
         }
-        Unsent::Nothing if ended.served => {
+        UnsentChanges::Nothing if ended.served => {
             format!(
                 "{unmounted}, and the server's own store on this machine has all of it: back that up"
             )
         }
-        Unsent::Nothing => format!("{unmounted}, and the server has all of it"),
-        Unsent::Announcing => {
+        UnsentChanges::Nothing => format!("{unmounted}, and the server has all of it"),
+        UnsentChanges::Announcing => {
             format!("{unmounted}, but the server has not been told of all of it; {again}")
         }
-        Unsent::Some { objects, bytes } => {
+        UnsentChanges::Some { objects, bytes } => {
             let are = if *objects == 1 { "is" } else { "are" };
             format!(
                 "{unmounted}, but {} ({}) {are} only there; {again}",
                 so_many(*objects, "object"),
-                human(*bytes)
+                human_size(*bytes)
             )
         }
-        Unsent::Unknown { why } => {
+        UnsentChanges::Unknown { why } => {
             format!(
                 "{unmounted}, but what the server lacks of it cannot be read ({}); {again}",
-                plain(why)
+                escape_control(why)
             )
         }
     }
 }
 
 /// Takes away the mount of a daemon that is gone.
-pub(crate) fn repair(dir: &Path) -> Result<()> {
+pub(crate) fn free_dead_mount_point(dir: &Path) -> Result<()> {
     teal_fuse::detach_dead(dir).map_err(|e| anyhow::anyhow!("{}: {e}", dir.display()))
 }

@@ -1,23 +1,23 @@
 //! `teal up`: from nothing to a mounted tree in one command.
 
-use crate::cli::{Mount, Up};
+use crate::cli::{MountArgs, UpArgs};
 use crate::rollback::Rollback;
 use crate::{launch, mkfs};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
-use teal_command::paths::{self, Point};
+use teal_command::paths::{self, MountPointState};
 use teal_command::say::say;
-use teal_command::size::human;
+use teal_command::size::human_size;
 use teal_log::SMALLEST_STORE;
 
 /// The largest store made without being asked for a size.
 const LARGEST_DEFAULT: u64 = 1 << 40;
 
 /// Runs the command.
-pub(crate) fn up(args: &Up) -> Result<ExitCode> {
-    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
-    let was_dead = launch::prepare(&dir, &store)?;
+pub(crate) fn mount_or_begin(args: &UpArgs) -> Result<ExitCode> {
+    let (dir, store) = paths::mount_and_store(args.dir.as_deref(), args.store.as_deref())?;
+    let was_dead = launch::check_mount_point(&dir, &store)?;
     let mut made = Rollback::default();
     let fresh = !store.exists();
     let size = if fresh {
@@ -30,7 +30,7 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     } else {
         None
     };
-    let mount = Mount {
+    let mount = MountArgs {
         path: store.clone(),
         dir: dir.clone(),
         options: Vec::new(),
@@ -83,9 +83,9 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
 
 /// Mounts a store, on a directory that is made if it is missing; what was made is taken back when
 /// that fails.
-pub(crate) fn bring_up(mount: Mount, mut made: Rollback) -> Result<ExitCode> {
+pub(crate) fn bring_up(mount: MountArgs, mut made: Rollback) -> Result<ExitCode> {
     // A mount point whose daemon has died cannot be looked into, and is not missing.
-    if paths::look_at(&mount.dir)? == Point::Missing {
+    if paths::inspect_mount_point(&mount.dir)? == MountPointState::Missing {
         std::fs::create_dir(&mount.dir).with_context(|| {
             format!(
                 "cannot make the mount point {}: choose another place",
@@ -117,8 +117,8 @@ pub(crate) fn make_store(
                     "{} has {} free, of which a new store takes at most four fifths, and a store needs at least {}; \
                      name another place with --store",
                     parent.display(),
-                    human(free),
-                    human(SMALLEST_STORE)
+                    human_size(free),
+                    human_size(SMALLEST_STORE)
                 );
             }
             size
@@ -131,7 +131,7 @@ pub(crate) fn make_store(
     while !label.is_char_boundary(cut) {
         cut -= 1;
     }
-    mkfs::make(store, Some(size), &label[..cut], false)?;
+    mkfs::create_store(store, Some(size), &label[..cut], false)?;
     made.made_file(store);
     Ok(size)
 }
@@ -140,7 +140,7 @@ pub(crate) fn make_store(
 pub(crate) fn say_made(store: &Path, size: u64) {
     say!(
         "made a store of up to {} in {} (space is taken as it is used)",
-        human(size),
+        human_size(size),
         store.display()
     );
 }

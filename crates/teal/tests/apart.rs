@@ -119,7 +119,7 @@ fn builds_go_on_over_kills_of_either_machine_and_every_flushed_version_is_kept()
     let said = laptop
         .world()
         .teal(&["conflicts", "ls", laptop.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(
         said.contains("no conflicts"),
         "nobody touched what the other did: {said}"
@@ -148,9 +148,9 @@ fn is_unreachable(read: &io::Result<usize>) -> bool {
 
 /// How long something takes.
 fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
-    let before = SystemClock.monotonic();
+    let before = SystemClock.monotonic_time();
     let done = work();
-    (SystemClock.monotonic() - before, done)
+    (SystemClock.monotonic_time() - before, done)
 }
 
 /// Cuts the cable at one end while both work, and looks at what the laptop can do.
@@ -180,7 +180,7 @@ fn cut_off(
     let known = fs::read(laptop.path("here")).unwrap();
     let name = |what: &str| format!("{what} while {cut} was cut off");
     cable.unplug(cut);
-    let began = SystemClock.monotonic();
+    let began = SystemClock.monotonic_time();
     // The first to ask waits until it is clear that nobody answers.
     let far = |n: usize| fs::read(laptop.path(format!("{far}/{n}"))).map(|bytes| bytes.len());
     let (waited, first) = timed(|| far(0));
@@ -191,7 +191,7 @@ fn cut_off(
     );
     let before = work.each_ref().map(|work| work.rounds());
     let mut n = 0;
-    while SystemClock.monotonic() - began < time {
+    while SystemClock.monotonic_time() - began < time {
         n += 1;
         let (waited, read) = timed(|| far(n % 40));
         assert!(is_unreachable(&read), "{read:?}");

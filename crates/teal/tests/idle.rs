@@ -9,7 +9,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 use support::{
-    LoopDevice, Mounted, PATIENCE, Point, World, fill, has_loop_devices, is_long, let_pass,
+    Mounted, PATIENCE, TestLoopDevice, TestMount, World, fill, has_loop_devices, is_long, let_pass,
     wait_until,
 };
 
@@ -57,7 +57,7 @@ fn requests(m: &Mounted) -> (String, String) {
 }
 
 /// Another file system is there.
-fn mounted_beside(m: &Mounted) -> Point {
+fn mounted_beside(m: &Mounted) -> TestMount {
     let point = m.world().path("other");
     let _ = std::fs::create_dir(&point);
     rustix::mount::mount(
@@ -68,7 +68,7 @@ fn mounted_beside(m: &Mounted) -> Point {
         None,
     )
     .unwrap();
-    Point(point)
+    TestMount(point)
 }
 
 /// Lets `time` go by, with something in the middle that is not to concern the mount. The traces
@@ -189,9 +189,11 @@ fn a_device_under_an_unused_mount_is_left_alone() {
     let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
         return;
     };
-    let attached = LoopDevice::new(&world.path("device"), 128 << 20);
+    let attached = TestLoopDevice::new(&world.path("device"), 128 << 20);
     let device = attached.path().to_owned();
-    world.teal(&["mkfs".as_ref(), device.as_os_str()]).good();
+    world
+        .teal(&["mkfs".as_ref(), device.as_os_str()])
+        .expect_success();
     let mut m = Mounted::on(world, device.clone());
     falls_silent(&mut m, Some(&device));
     m.down();

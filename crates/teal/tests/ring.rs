@@ -33,7 +33,7 @@ struct Switched {
 impl Switched {
     fn to(test: &str, position: &str) -> Option<Self> {
         let Ok(alone) = OpenOptions::new().read(true).write(true).open(SWITCH) else {
-            teal_testkit::skip(test, "the kernel has no FUSE over io_uring, or not for us");
+            teal_testkit::skip_test(test, "the kernel has no FUSE over io_uring, or not for us");
             return None;
         };
         rustix::fs::flock(&alone, FlockOperation::LockExclusive).unwrap();
@@ -210,7 +210,7 @@ fn a_mount_over_rings_keeps_everything_and_can_be_read_only() {
     };
     let (ours, mirror) = (m.path("tree"), m.world().path("mirror"));
     fill(&mirror, 1, 150);
-    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).good();
+    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).expect_success();
     let big = support::seeded(9, 9_000_001);
     std::fs::write(m.path("big"), &big).unwrap();
     for options in ["uring=on", "uring=on,ro", "uring=off"] {

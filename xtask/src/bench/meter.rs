@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// One timed part of one row on one subject in one round.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct RowSample {
     pub(super) row: &'static str,
     pub(super) subject: &'static str,
     pub(super) round: usize,
@@ -21,18 +21,18 @@ pub(super) struct Sample {
     /// Seconds of the serving process, in user space and in its system calls. Kernel threads are
     /// nobody's.
     pub(super) server_cpu: f64,
-    pub(super) counts: Counts,
+    pub(super) counts: SubjectCounts,
 }
 
-impl Sample {
-    pub(super) fn cpu(&self) -> f64 {
+impl RowSample {
+    pub(super) fn total_cpu(&self) -> f64 {
         self.client_cpu + self.server_cpu
     }
 }
 
 /// Counters of a subject; they only grow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct SubjectCounts {
     /// FUSE requests by name.
     pub(super) requests: BTreeMap<String, u64>,
     pub(super) barriers: u64,
@@ -42,7 +42,7 @@ pub(super) struct Counts {
     pub(super) bytes_read: u64,
 }
 
-impl Counts {
+impl SubjectCounts {
     pub(super) fn since(&self, before: &Self) -> Self {
         let requests = self
             .requests
@@ -68,19 +68,19 @@ impl Counts {
     }
 }
 
-fn seconds(clock: ClockId) -> f64 {
+fn clock_seconds(clock: ClockId) -> f64 {
     let now = clock_gettime(clock);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
 /// The monotonic clock in seconds.
-pub(super) fn now() -> f64 {
-    seconds(ClockId::Monotonic)
+pub(super) fn monotonic_seconds() -> f64 {
+    clock_seconds(ClockId::Monotonic)
 }
 
 /// Seconds this process and the children it waited for have run.
 pub(super) fn client_cpu() -> Result<f64> {
-    Ok(seconds(ClockId::ProcessCPUTime) + children_cpu()?)
+    Ok(clock_seconds(ClockId::ProcessCPUTime) + children_cpu()?)
 }
 
 /// Seconds the children that this process waited for have run.
@@ -121,15 +121,15 @@ mod tests {
     fn counts_are_differences_and_forgets_are_not_waited_for() {
         let requests =
             |lookup, forget| [("lookup".to_owned(), lookup), ("forget".to_owned(), forget)].into();
-        let before = Counts {
+        let before = SubjectCounts {
             requests: requests(3, 1),
             barriers: 2,
-            ..Counts::default()
+            ..SubjectCounts::default()
         };
-        let after = Counts {
+        let after = SubjectCounts {
             requests: requests(7, 9),
             barriers: 3,
-            ..Counts::default()
+            ..SubjectCounts::default()
         };
         let since = after.since(&before);
         assert_eq!(

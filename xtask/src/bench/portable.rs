@@ -19,19 +19,19 @@ mod jump;
 mod report;
 mod session;
 
-use super::andrew::pair::{Counts, Line, Replica};
-use super::lab::{self, Site};
-use super::meter::now;
+use super::andrew::pair::{BenchReplica, ServedLine, UpstreamCounts};
+use super::lab::{self, RunSite};
+use super::meter::monotonic_seconds;
 use crate::arguments::{count, positive};
 use anyhow::{Context as _, Result, ensure};
-use first::First;
-use jump::Jump;
-use session::Step;
+use first::FirstByte;
+use jump::DelayJump;
+use session::ReplayStep;
 use std::path::{Path, PathBuf};
 
 /// A part of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Part {
+enum PortablePart {
     Lines,
     First,
     Jump,
@@ -39,10 +39,10 @@ enum Part {
 
 /// Replays recorded activity with and without a drive, over slow lines (root).
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct PortableArguments {
     /// No other part than this
     #[arg(long, value_name = "PART")]
-    only: Option<Part>,
+    only: Option<PortablePart>,
     /// Rounds through all lines
     #[arg(long, value_name = "N", default_value = "1", value_parser = count(1))]
     rounds: usize,
@@ -73,16 +73,16 @@ pub(crate) struct Plan {
 
 /// What content can come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+enum ContentOrigin {
     Server,
     Drive,
     Both,
 }
 
-impl From {
+impl ContentOrigin {
     const ALL: [Self; 3] = [Self::Server, Self::Drive, Self::Both];
 
-    fn name(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Server => "no drive",
             Self::Drive => "drive only",
@@ -93,8 +93,8 @@ impl From {
 
 /// One replay.
 #[derive(Debug)]
-struct Sample {
-    from: From,
+struct ReplaySample {
+    from: ContentOrigin,
     /// Mbit/s, and milliseconds there and back.
     rate: f64,
     delay: u64,
@@ -108,93 +108,93 @@ struct Sample {
 
 /// What was replayed.
 #[derive(Debug, Default)]
-struct Trace {
-    steps: Vec<Step>,
+struct RecordedActivity {
+    steps: Vec<ReplayStep>,
     files: u64,
     bytes: u64,
 }
 
-pub(crate) fn bench(plan: &Plan) -> Result<bool> {
-    let site = Site::begin("portable", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
-    let work = Work {
+pub(crate) fn run_bench(plan: &PortableArguments) -> Result<bool> {
+    let site = RunSite::begin_run("portable", plan.json.as_deref(), plan.dir.as_deref())?;
+    lab::build_release(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
+    let work = PortableBench {
         program: site.target.join("release/teal"),
         dir: site.dir.clone(),
     };
 
     let has = |part| plan.only.is_none_or(|only| only == part);
     let (mut samples, mut trace, mut firsts, mut jumped) =
-        (Vec::new(), Trace::default(), Vec::new(), None);
-    let nas = Replica::serving(&work.program, &work.dir.join("nas"))?;
+        (Vec::new(), RecordedActivity::default(), Vec::new(), None);
+    let nas = BenchReplica::serve_volume(&work.program, &work.dir.join("nas"))?;
     let stick = work.dir.join("stick");
-    if has(Part::Lines) {
+    if has(PortablePart::Lines) {
         eprintln!("recording");
-        trace = work.record(&nas, &stick)?;
+        trace = work.record_activity(&nas, &stick)?;
     }
-    let line = Line::to(&work.program, &work.dir, nas)?;
-    if has(Part::Lines) {
+    let line = ServedLine::to_volume(&work.program, &work.dir, nas)?;
+    if has(PortablePart::Lines) {
         for round in 0..plan.rounds {
-            work.replays(&line, plan, round, (&trace, &stick), &mut samples)?;
+            work.replay_round(&line, plan, round, (&trace, &stick), &mut samples)?;
         }
     }
-    if has(Part::First) {
+    if has(PortablePart::First) {
         for kind in &first::KINDS {
             eprintln!("first bytes: {}", kind.name);
-            firsts.push(first::measure(&work, &line, kind)?);
+            firsts.push(first::measure_first(&work, &line, kind)?);
         }
     }
-    if has(Part::Jump) {
+    if has(PortablePart::Jump) {
         eprintln!("a jump of the delay");
-        jumped = Some(jump::measure(&work, &line)?);
+        jumped = Some(jump::measure_jump(&work, &line)?);
     }
-    let found = report::Found {
+    let found = report::PortableResults {
         samples: &samples,
         firsts: &firsts,
         jump: jumped.as_ref(),
         trace: &trace,
     };
     let (json, table) = (
-        |of: &_| report::json(&found, of),
-        |of: &_| report::markdown(&found, plan, of),
+        |of: &_| report::render_json(&found, of),
+        |of: &_| report::render_markdown(&found, plan, of),
     );
-    let kept = site.keep(plan.rounds, json, table)?;
-    line.nas.down()?;
+    let kept = site.write_results(plan.rounds, json, table)?;
+    line.nas.unmount()?;
     println!("{kept}");
     Ok(true)
 }
 
-fn text(path: &Path) -> Result<&str> {
+fn path_text(path: &Path) -> Result<&str> {
     path.to_str().context("a path that is no text")
 }
 
-struct Work {
+struct PortableBench {
     program: PathBuf,
     dir: PathBuf,
 }
 
-impl Work {
+impl PortableBench {
     /// Lays out the tree on the serving machine, as it was before, and on a drive, too; and records
     /// what is done with a copy of it.
-    fn record(&self, nas: &Replica, stick: &Path) -> Result<Trace> {
+    fn record_activity(&self, nas: &BenchReplica, stick: &Path) -> Result<RecordedActivity> {
         let made = self.dir.join("usb.drive");
-        nas.teal_device(&["add", text(&made)?, "--size", "512M", "--portable"])?;
-        let tree = nas.point().join("tree");
+        nas.teal_device(&["add", path_text(&made)?, "--size", "512M", "--portable"])?;
+        let tree = nas.mount_point().join("tree");
         session::lay_out(&tree)?;
         nas.flush()?;
         nas.teal_device(&["detach", "usb"])?;
         // Where it was made, it would be attached again.
         std::fs::rename(&made, stick)?;
-        let copy = nas.point().join("session");
+        let copy = nas.mount_point().join("session");
         session::lay_out(&copy)?;
         nas.flush()?;
         nas.remount()?;
         let log = self.dir.join("session.trace");
-        let steps = session::record(nas, &copy, &log)?;
+        let steps = session::record_steps(nas, &copy, &log)?;
         std::fs::remove_dir_all(&copy)?;
         nas.flush()?;
-        let (files, bytes) = session::measure(&tree)?;
+        let (files, bytes) = session::count_tree(&tree)?;
         ensure!(!steps.is_empty(), "nothing was recorded");
-        Ok(Trace {
+        Ok(RecordedActivity {
             steps,
             files,
             bytes,
@@ -202,29 +202,29 @@ impl Work {
     }
 
     /// One round through all lines.
-    fn replays(
+    fn replay_round(
         &self,
-        line: &Line,
-        plan: &Plan,
+        line: &ServedLine,
+        plan: &PortableArguments,
         round: usize,
-        (trace, stick): (&Trace, &Path),
-        samples: &mut Vec<Sample>,
+        (trace, stick): (&RecordedActivity, &Path),
+        samples: &mut Vec<ReplaySample>,
     ) -> Result<()> {
         for (rate, delay) in plan
             .rates
             .iter()
             .flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay)))
         {
-            line.set(delay, rate)?;
+            line.set_line(delay, rate)?;
             // The drive alone again on each line, as a measure of what else happens on the machine.
-            for from in From::ALL {
-                let name = format!("{}-{rate}-{delay}-{round}", from.name().replace(' ', "-"));
+            for from in ContentOrigin::ALL {
+                let name = format!("{}-{rate}-{delay}-{round}", from.label().replace(' ', "-"));
                 eprint!("{name}: ");
-                let (seconds, counts) = self.replay(line, &name, from, trace, stick)?;
+                let (seconds, counts) = self.replay_once(line, &name, from, trace, stick)?;
                 eprintln!("{seconds:.1} s");
                 let [waits, requests, fetched] =
                     ["waits", "request_read", "fetched"].map(|name| counts.get(name));
-                samples.push(Sample {
+                samples.push(ReplaySample {
                     from,
                     rate,
                     delay,
@@ -241,9 +241,14 @@ impl Work {
 
     /// A machine that joins, knows all names, and has none of the content; `drive`: what is
     /// attached to it, a copy of `stick`: what is left on one is not the next one's.
-    fn join(&self, line: &Line, name: &str, drive: Option<(&Path, &Path)>) -> Result<Replica> {
-        let home = line.join(name)?;
-        session::measure(&home.point().join("tree"))?;
+    fn join_machine(
+        &self,
+        line: &ServedLine,
+        name: &str,
+        drive: Option<(&Path, &Path)>,
+    ) -> Result<BenchReplica> {
+        let home = line.join_machine(name)?;
+        session::count_tree(&home.mount_point().join("tree"))?;
         if let Some((drive, stick)) = drive {
             std::fs::copy(stick, drive)?;
             // Written before it is read past the page cache: that is not the drive's time.
@@ -251,44 +256,47 @@ impl Work {
                 .write(true)
                 .open(drive)?
                 .sync_all()?;
-            home.teal_device(&["attach", text(drive)?])?;
+            home.teal_device(&["attach", path_text(drive)?])?;
         }
         Ok(home)
     }
 
     /// Takes a drive out, and the machine away.
-    fn leave(home: &Replica, drive: &Path) -> Result<()> {
+    fn leave_machine(home: &BenchReplica, drive: &Path) -> Result<()> {
         if drive.exists() {
             home.teal_device(&["detach", "usb", "--fast"])?;
             std::fs::remove_file(drive)?;
         }
-        home.down()
+        home.unmount()
     }
 
     /// Seconds, and what passed between the machine and its server.
-    fn replay(
+    fn replay_once(
         &self,
-        line: &Line,
+        line: &ServedLine,
         name: &str,
-        from: From,
-        trace: &Trace,
+        from: ContentOrigin,
+        trace: &RecordedActivity,
         stick: &Path,
-    ) -> Result<(f64, Counts)> {
+    ) -> Result<(f64, UpstreamCounts)> {
         let drive = self.dir.join(format!("{name}.drive"));
-        let home = self.join(
+        let home = self.join_machine(
             line,
             name,
-            (from != From::Server).then_some((&*drive, stick)),
+            (from != ContentOrigin::Server).then_some((&*drive, stick)),
         )?;
-        if from == From::Drive {
-            line.nas.down()?;
+        if from == ContentOrigin::Drive {
+            line.nas.unmount()?;
         }
-        let (before, begun) = (home.counts()?, now());
-        session::replay(&trace.steps, &home.point().join("tree"))?;
-        let (seconds, counts) = (now() - begun, home.counts()?.since(&before));
-        Self::leave(&home, &drive)?;
-        if from == From::Drive {
-            line.nas.up()?;
+        let (before, begun) = (home.read_counts()?, monotonic_seconds());
+        session::replay_steps(&trace.steps, &home.mount_point().join("tree"))?;
+        let (seconds, counts) = (
+            monotonic_seconds() - begun,
+            home.read_counts()?.since(&before),
+        );
+        Self::leave_machine(&home, &drive)?;
+        if from == ContentOrigin::Drive {
+            line.nas.mount_again()?;
         }
         Ok((seconds, counts))
     }
@@ -301,9 +309,10 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan: Plan = parse(&["--only", "jump"]).unwrap();
-        assert_eq!(plan.only, Some(Part::Jump));
-        let plan: Plan = parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"]).unwrap();
+        let plan: PortableArguments = parse(&["--only", "jump"]).unwrap();
+        assert_eq!(plan.only, Some(PortablePart::Jump));
+        let plan: PortableArguments =
+            parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"]).unwrap();
         assert_eq!(
             (plan.rounds, plan.delays, plan.rates),
             (2, vec![0, 8], vec![3.0])
@@ -314,7 +323,7 @@ mod tests {
             &["--rounds", "0"],
             &["--x"],
         ] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<PortableArguments>(refused).is_err(), "{refused:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A thing that outlives the process unless somebody takes it away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Undo {
+pub(crate) enum UndoStep {
     /// A mount point; its server ends with the mount.
     Mount(PathBuf),
     /// Programs that serve a mount point and do not end with the mount.
@@ -26,18 +26,18 @@ pub(crate) enum Undo {
 }
 
 /// Guards the list of what is there now.
-static NOTED: Mutex<Vec<Undo>> = Mutex::new(Vec::new());
+static NOTED: Mutex<Vec<UndoStep>> = Mutex::new(Vec::new());
 
-pub(crate) struct Guard;
+pub(crate) struct UndoGuard;
 
-impl Drop for Guard {
+impl Drop for UndoGuard {
     fn drop(&mut self) {
         undo_all();
     }
 }
 
 /// Undoes everything when it is dropped, or on a signal.
-pub(crate) fn guard() -> Result<Guard> {
+pub(crate) fn undo_at_exit() -> Result<UndoGuard> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new()
         .name("undo".to_owned())
@@ -48,11 +48,11 @@ pub(crate) fn guard() -> Result<Guard> {
                 std::process::exit(130);
             }
         })?;
-    Ok(Guard)
+    Ok(UndoGuard)
 }
 
 /// Notes a thing that is about to exist.
-pub(crate) fn note(what: Undo) {
+pub(crate) fn note_undo(what: UndoStep) {
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
     if !noted.contains(&what) {
         noted.push(what);
@@ -63,17 +63,17 @@ fn undo_all() {
     // Taken one by one: whoever comes second finds an empty list.
     while let Some(what) = { NOTED.lock().unwrap_or_else(PoisonError::into_inner).pop() } {
         match &what {
-            Undo::Mount(point) => quietly("umount", &["-l"], point),
-            Undo::Loop(device) => quietly("losetup", &["-d"], device),
-            Undo::Tree(tree) => drop(std::fs::remove_dir_all(tree)),
-            Undo::Process(pid) => kill(*pid),
-            Undo::Servers(point) => servers(point).into_iter().for_each(kill),
+            UndoStep::Mount(point) => run_quietly("umount", &["-l"], point),
+            UndoStep::Loop(device) => run_quietly("losetup", &["-d"], device),
+            UndoStep::Tree(tree) => drop(std::fs::remove_dir_all(tree)),
+            UndoStep::Process(pid) => kill_process(*pid),
+            UndoStep::Servers(point) => servers_of(point).into_iter().for_each(kill_process),
         }
     }
 }
 
 /// A thing that is not there any more.
-pub(crate) fn forget(what: &Undo) {
+pub(crate) fn forget_undo(what: &UndoStep) {
     NOTED
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -81,7 +81,7 @@ pub(crate) fn forget(what: &Undo) {
 }
 
 /// The processes that were started with `point` as one of their arguments.
-pub(crate) fn servers(point: &Path) -> Vec<u32> {
+pub(crate) fn servers_of(point: &Path) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_server = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -94,7 +94,7 @@ pub(crate) fn servers(point: &Path) -> Vec<u32> {
         .collect()
 }
 
-fn kill(pid: u32) {
+fn kill_process(pid: u32) {
     if let Some(pid) = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw)
@@ -103,7 +103,7 @@ fn kill(pid: u32) {
     }
 }
 
-fn quietly(program: &str, args: &[&str], last: &Path) {
+fn run_quietly(program: &str, args: &[&str], last: &Path) {
     drop(
         Command::new(program)
             .args(args)

@@ -4,9 +4,9 @@
 //! 1. What could be learned is told even if one look hangs itself: it is told as it is found, and
 //!    looks are given up in time.
 
-use super::bounded::gather;
+use super::bounded::gather_within;
 use super::libtest;
-use super::processes::Process;
+use super::processes::ProcessStat;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,11 +20,11 @@ const FRAMES_MAX: usize = 16;
 const THREAD_NAME: usize = 15;
 
 /// Every thread of every process: where in the kernel it is, and in which call.
-pub(super) fn describe(processes: &[Process]) -> Vec<String> {
+pub(super) fn describe_processes(processes: &[ProcessStat]) -> Vec<String> {
     let processes = processes.to_vec();
-    gather(LOOKING, move |sender| {
+    gather_within(LOOKING, move |sender| {
         for process in &processes {
-            let Process {
+            let ProcessStat {
                 pid,
                 parent,
                 state,
@@ -39,7 +39,7 @@ pub(super) fn describe(processes: &[Process]) -> Vec<String> {
                 .flatten()
                 .flatten();
             for task in tasks.take(THREADS_MAX) {
-                drop(sender.send(thread(&task.path().display().to_string())));
+                drop(sender.send(describe_thread(&task.path().display().to_string())));
             }
         }
         for process in processes {
@@ -51,7 +51,7 @@ pub(super) fn describe(processes: &[Process]) -> Vec<String> {
     })
 }
 
-fn thread(dir: &str) -> String {
+fn describe_thread(dir: &str) -> String {
     let read = |name: &str| {
         std::fs::read_to_string(format!("{dir}/{name}"))
             .unwrap_or_default()
@@ -77,12 +77,12 @@ fn thread(dir: &str) -> String {
 
 /// Returns which of the `unfinished` tests a program runs at this moment: its threads have their
 /// names, and with a single thread the name is the last thing it said.
-pub(super) fn running(
+pub(super) fn running_tests(
     leader: i32,
     unfinished: &BTreeSet<String>,
     last_line: &str,
 ) -> BTreeSet<String> {
-    let threads: Vec<String> = gather(LOOKING, move |sender| {
+    let threads: Vec<String> = gather_within(LOOKING, move |sender| {
         for task in std::fs::read_dir(format!("/proc/{leader}/task"))
             .into_iter()
             .flatten()
@@ -93,7 +93,7 @@ pub(super) fn running(
             );
         }
     });
-    let said = libtest::result(last_line).map(|(name, _)| name);
+    let said = libtest::parse_result(last_line).map(|(name, _)| name);
     let is_running = |name: &&String| {
         let start = name
             .as_bytes()
@@ -109,7 +109,7 @@ pub(super) fn running(
 
 #[cfg(test)]
 mod tests {
-    use super::super::processes::{Mark, of_run};
+    use super::super::processes::{RunMark, of_run};
     use super::*;
     use std::sync::mpsc::channel;
 
@@ -130,13 +130,13 @@ mod tests {
                 .collect::<BTreeSet<_>>()
         };
         let unfinished = names(&[name, "another", "third"]);
-        let start = super::super::bounded::now();
+        let start = super::super::bounded::time_since_boot();
         // A thread gives itself its name when it begins.
-        while running(me, &unfinished, "").is_empty() {
-            assert!(super::super::bounded::now() - start < Duration::from_secs(60));
+        while running_tests(me, &unfinished, "").is_empty() {
+            assert!(super::super::bounded::time_since_boot() - start < Duration::from_secs(60));
         }
         assert_eq!(
-            running(me, &unfinished, "test another ... "),
+            running_tests(me, &unfinished, "test another ... "),
             names(&[name, "another"])
         );
         let mut child = std::process::Command::new("sleep")
@@ -144,7 +144,7 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let said = describe(&of_run(&Mark::new(), pid)).join("\n");
+        let said = describe_processes(&of_run(&RunMark::new(), pid)).join("\n");
         child.kill().unwrap();
         child.wait().unwrap();
         drop(keep);

@@ -8,7 +8,7 @@
 //!    which say so.
 //! 2. No call that may wait for a dead file system is waited for without end.
 
-use super::bounded::{is_done, within};
+use super::bounded::{is_done, run_within};
 use rustix::mount::{UnmountFlags, unmount};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A line of `mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Mount {
+struct MountLine {
     id: u64,
     /// Of its device; it is also the name of the connection of a FUSE mount.
     number: u64,
@@ -30,13 +30,13 @@ struct Mount {
     kind: String,
 }
 
-impl Mount {
+impl MountLine {
     fn is_fuse(&self) -> bool {
         self.kind.starts_with("fuse")
     }
 }
 
-impl fmt::Display for Mount {
+impl fmt::Display for MountLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "mount of {} at {}", self.kind, self.point.display())
     }
@@ -44,35 +44,35 @@ impl fmt::Display for Mount {
 
 /// What there was at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Look {
-    mounts: BTreeSet<Mount>,
+pub(super) struct SystemSnapshot {
+    mounts: BTreeSet<MountLine>,
     connections: BTreeSet<String>,
     loops: BTreeSet<(String, PathBuf)>,
 }
 
-impl Look {
-    pub(super) fn now() -> Self {
+impl SystemSnapshot {
+    pub(super) fn take_now() -> Self {
         Self {
-            mounts: mounts("self").into_iter().collect(),
-            connections: names(CONNECTIONS).collect(),
-            loops: loops().collect(),
+            mounts: mounts_of("self").into_iter().collect(),
+            connections: names_in(CONNECTIONS).collect(),
+            loops: loop_devices().collect(),
         }
     }
 
     /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets
     /// an error. Which mounts these are.
-    pub(super) fn abort(&self, places: &[PathBuf]) -> Vec<String> {
-        let all = mounts("self")
+    pub(super) fn abort_mounts(&self, places: &[PathBuf]) -> Vec<String> {
+        let all = mounts_of("self")
             .into_iter()
             .filter(|mount| mount.is_fuse() && !self.mounts.contains(mount));
         let ours = all
             .filter(|mount| is_under(&mount.point, places))
             .map(|mount| {
                 let said = mount.to_string();
-                abort(&mount.number.to_string());
+                abort_connection(&mount.number.to_string());
                 // Forced, this aborts a connection even where it cannot unmount, and needs no
                 // control file system.
-                within(PATIENCE, move || {
+                run_within(PATIENCE, move || {
                     unmount(mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
                 });
                 said
@@ -88,17 +88,17 @@ impl Look {
             !all.iter()
                 .any(|mount| mount.is_fuse() && mount.number.to_string() == *number)
         };
-        names(CONNECTIONS)
+        names_in(CONNECTIONS)
             .filter(|number| !self.connections.contains(number))
             .filter(is_hidden)
-            .for_each(|n| abort(&n));
+            .for_each(|n| abort_connection(&n));
     }
 
     /// Takes away what appeared since; what that was.
-    pub(super) fn clean(&self, places: &[PathBuf]) -> Vec<String> {
-        let now = Self::now();
+    pub(super) fn clean_since(&self, places: &[PathBuf]) -> Vec<String> {
+        let now = Self::take_now();
         let mut found = Vec::new();
-        let mounts: Vec<&Mount> = now
+        let mounts: Vec<&MountLine> = now
             .mounts
             .difference(&self.mounts)
             .filter(|mount| is_under(&mount.point, places))
@@ -108,14 +108,14 @@ impl Look {
             .difference(&self.loops)
             .filter(|(_, file)| is_under(file, places));
         if !mounts.is_empty() {
-            self.abort(places);
+            self.abort_mounts(places);
         }
         // The youngest has the highest number, mostly; a mount under another goes with it.
         for mount in mounts.into_iter().rev() {
             found.push(mount.to_string());
             let point = mount.point.clone();
             let how = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-            within(PATIENCE, move || unmount(point, how));
+            run_within(PATIENCE, move || unmount(point, how));
         }
         for (device, file) in loops {
             found.push(format!("loop device {device} of {}", file.display()));
@@ -136,12 +136,12 @@ impl Look {
 /// Takes away the FUSE mounts under `places` that nobody serves any more, and with them the loop
 /// devices they are the last to hold; which mounts that were.
 pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
-    let dead = mounts("self")
+    let dead = mounts_of("self")
         .into_iter()
         .filter(|mount| mount.is_fuse() && is_under(&mount.point, places));
     let taken = dead.filter(|mount| is_dead(&mount.point)).map(|mount| {
         let said = mount.to_string();
-        within(PATIENCE, move || {
+        run_within(PATIENCE, move || {
             unmount(mount.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
         });
         said
@@ -153,18 +153,18 @@ pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
 /// have one.
 fn is_dead(point: &Path) -> bool {
     let point = point.to_owned();
-    within(PATIENCE, move || rustix::fs::statfs(&point).err())
+    run_within(PATIENCE, move || rustix::fs::statfs(&point).err())
         == Some(Some(rustix::io::Errno::NOTCONN))
 }
 
-fn abort(connection: &str) {
+fn abort_connection(connection: &str) {
     let file = format!("{CONNECTIONS}/{connection}/abort");
-    within(PATIENCE, move || std::fs::write(file, "1"));
+    run_within(PATIENCE, move || std::fs::write(file, "1"));
 }
 
 /// Returns whether something is mounted there or below.
 pub(super) fn is_mounted_below(place: &Path) -> bool {
-    mounts("self")
+    mounts_of("self")
         .iter()
         .any(|mount| mount.point.starts_with(place))
 }
@@ -176,40 +176,40 @@ fn is_under(path: &Path, places: &[PathBuf]) -> bool {
 }
 
 /// The names in a directory; none if it cannot be read.
-fn names(dir: &str) -> impl Iterator<Item = String> {
+fn names_in(dir: &str) -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-fn mounts(process: &str) -> Vec<Mount> {
+fn mounts_of(process: &str) -> Vec<MountLine> {
     let table = std::fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
-    table.lines().filter_map(parse).collect()
+    table.lines().filter_map(parse_mount).collect()
 }
 
 /// The mounts that any process sees.
-fn mounts_of_all() -> Vec<Mount> {
-    let numbers = names("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-    numbers.flat_map(|pid| mounts(&pid)).collect()
+fn mounts_of_all() -> Vec<MountLine> {
+    let numbers = names_in("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    numbers.flat_map(|pid| mounts_of(&pid)).collect()
 }
 
 /// `36 35 0:52 / /mnt rw,noatime shared:1 - fuse.teal source options`
-fn parse(line: &str) -> Option<Mount> {
+fn parse_mount(line: &str) -> Option<MountLine> {
     let (left, right) = line.split_once(" - ")?;
     let fields: Vec<&str> = left.split(' ').collect();
-    Some(Mount {
+    Some(MountLine {
         id: fields.first()?.parse().ok()?,
         // As the kernel packs a major and a minor number.
         number: fields
             .get(2)?
             .split_once(':')
             .and_then(|(a, b)| Some(a.parse::<u64>().ok()? << 20 | b.parse::<u64>().ok()?))?,
-        point: unescape(fields.get(4)?),
+        point: unescape_octal(fields.get(4)?),
         kind: right.split(' ').next()?.to_owned(),
     })
 }
 
 /// Blanks are written `\040` in there.
-fn unescape(text: &str) -> PathBuf {
+fn unescape_octal(text: &str) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, tail @ ..] = rest {
         let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
@@ -228,8 +228,8 @@ fn unescape(text: &str) -> PathBuf {
 }
 
 /// The loop devices in use, with their files.
-fn loops() -> impl Iterator<Item = (String, PathBuf)> {
-    let devices = names("/sys/block").filter(|name| name.starts_with("loop"));
+fn loop_devices() -> impl Iterator<Item = (String, PathBuf)> {
+    let devices = names_in("/sys/block").filter(|name| name.starts_with("loop"));
     devices.filter_map(|name| backing_file(&name).map(|file| (name, file)))
 }
 

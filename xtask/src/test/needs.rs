@@ -37,7 +37,7 @@ const TOOLS: &[(&str, &str)] = &[("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 
 /// Installs the missing [`PACKAGES`].
 pub(super) fn install_packages() -> Result<()> {
-    if let Err(list) = install(PACKAGES) {
+    if let Err(list) = install_missing(PACKAGES) {
         println!(
             "could not install them: tests that need them will fail. As root: apt-get install {list}"
         );
@@ -49,7 +49,7 @@ pub(super) fn install_packages() -> Result<()> {
 ///
 /// # Errors
 /// Their names.
-pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
+pub(crate) fn install_missing(packages: &[&str]) -> Result<(), String> {
     let missing: Vec<&str> = packages
         .iter()
         .copied()
@@ -60,13 +60,15 @@ pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     }
     let list = missing.join(" ");
     println!("these Debian packages are needed, installing them: {list}");
-    let update = apt(&["update", "-q"]);
+    let update = run_apt(&["update", "-q"]);
     let done = update
-        && apt(&[
-            &["install", "-y", "-q", "--no-install-recommends"],
-            missing.as_slice(),
-        ]
-        .concat());
+        && run_apt(
+            &[
+                &["install", "-y", "-q", "--no-install-recommends"],
+                missing.as_slice(),
+            ]
+            .concat(),
+        );
     if done { Ok(()) } else { Err(list) }
 }
 
@@ -106,7 +108,7 @@ fn is_installed(package: &str) -> bool {
 
 /// Returns whether `apt-get` with `args` did its work, as root or through `sudo` if that asks for
 /// nothing.
-fn apt(args: &[&str]) -> bool {
+fn run_apt(args: &[&str]) -> bool {
     let is_root = Command::new("id")
         .arg("-u")
         .output()
@@ -129,7 +131,7 @@ fn apt(args: &[&str]) -> bool {
 
 /// Builds the missing [`TOOLS`] into `tools`, which later runs find again.
 pub(super) fn install_tools(tools: &Path) -> Result<()> {
-    let list = crate::cargo()
+    let list = crate::cargo_command()
         .args(["install", "--list", "--root"])
         .arg(tools)
         .output()?
@@ -148,7 +150,7 @@ pub(super) fn install_tools(tools: &Path) -> Result<()> {
         "the tests need these outside suites, building them in {}: {text}",
         tools.display()
     );
-    let done = crate::cargo()
+    let done = crate::cargo_command()
         .args(["install", "--locked", "--force", "--root"])
         .arg(tools)
         .args(&missing)

@@ -1,6 +1,6 @@
 //! The test programs of the workspace: built all at once, before the first one runs.
 
-use super::Plan;
+use super::TestArguments;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -67,7 +67,7 @@ const COPIES_MOUNTS: &str = "makes mount namespaces";
 
 /// A program that runs tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Program {
+pub(super) struct TestProgram {
     /// `crate` for its unit tests, `crate::file` for a file or a directory in `tests`.
     pub(super) name: String,
     pub(super) path: PathBuf,
@@ -78,18 +78,18 @@ pub(super) struct Program {
     pub(super) is_harness: bool,
 }
 
-impl Program {
+impl TestProgram {
     /// The examples in the docs, which cargo runs.
-    pub(super) fn docs(plan: &Plan) -> Self {
+    pub(super) fn doc_examples(plan: &TestArguments) -> Self {
         let args = ["test", "--workspace", "--doc", "--no-fail-fast"]
             .into_iter()
             .chain(plan.profile())
             .chain(plan.filter.as_deref());
         Self {
             name: "examples in the docs".to_owned(),
-            path: crate::cargo().get_program().into(),
+            path: crate::cargo_command().get_program().into(),
             args: args.map(Into::into).collect(),
-            dir: crate::root().to_owned(),
+            dir: crate::workspace_root().to_owned(),
             is_harness: false,
         }
     }
@@ -109,24 +109,24 @@ impl Program {
 
     /// The program with everything in its environment that cargo would put there, and `more`
     /// arguments.
-    pub(super) fn command(&self, more: &[&str]) -> Command {
+    pub(super) fn to_command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.args).args(more).current_dir(&self.dir);
         if self.is_harness {
             command
                 .env("CARGO_MANIFEST_DIR", &self.dir)
-                .env("CARGO", crate::cargo().get_program());
+                .env("CARGO", crate::cargo_command().get_program());
         }
         command
     }
 }
 
 /// Builds everything that [`run`](super::run) runs, examples too.
-pub(super) fn build(plan: &Plan) -> Result<Vec<Program>> {
+pub(super) fn build_all(plan: &TestArguments) -> Result<Vec<TestProgram>> {
     let mut programs = Vec::new();
     for what in BUILDS {
-        let out = crate::cargo()
-            .current_dir(crate::root())
+        let out = crate::cargo_command()
+            .current_dir(crate::workspace_root())
             .args([
                 "test",
                 "--no-run",
@@ -142,7 +142,7 @@ pub(super) fn build(plan: &Plan) -> Result<Vec<Program>> {
         programs.extend(
             String::from_utf8_lossy(&out.stdout)
                 .lines()
-                .filter_map(program),
+                .filter_map(parse_program),
         );
     }
     // Cargo tells of them as they get ready; the same order every time is easier to compare.
@@ -151,7 +151,7 @@ pub(super) fn build(plan: &Plan) -> Result<Vec<Program>> {
 }
 
 /// The test program in a message of cargo.
-fn program(message: &str) -> Option<Program> {
+fn parse_program(message: &str) -> Option<TestProgram> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
     let path = message["executable"].as_str().filter(|_| is_test)?;
@@ -164,7 +164,7 @@ fn program(message: &str) -> Option<Program> {
         "bin" if target != package => format!("{package} ({target})"),
         _ => package.to_owned(),
     };
-    Some(Program {
+    Some(TestProgram {
         name,
         path: path.into(),
         args: Vec::new(),
@@ -187,23 +187,28 @@ mod tests {
 
     #[test]
     fn test_programs_are_found_in_what_cargo_says() {
-        let name = |kind, name| program(&message(kind, name, true)).map(|program| program.name);
+        let name =
+            |kind, name| parse_program(&message(kind, name, true)).map(|program| program.name);
         assert_eq!(name("test", "stress").as_deref(), Some("teal-x::stress"));
         assert_eq!(name("lib", "teal_x").as_deref(), Some("teal-x"));
         assert_eq!(name("bin", "teal-x").as_deref(), Some("teal-x"));
         assert_eq!(name("bin", "other").as_deref(), Some("teal-x (other)"));
         assert_eq!(name("example", "show"), None, "it only has to build");
-        assert_eq!(program(&message("bin", "teal-x", false)), None, "no test");
-        assert_eq!(program("   Compiling teal-x"), None);
-        let found = program(&message("test", "stress", true)).unwrap();
+        assert_eq!(
+            parse_program(&message("bin", "teal-x", false)),
+            None,
+            "no test"
+        );
+        assert_eq!(parse_program("   Compiling teal-x"), None);
+        let found = parse_program(&message("test", "stress", true)).unwrap();
         assert_eq!(found.side_by_side(), None);
-        let waiting = Program {
+        let waiting = TestProgram {
             name: "teal::apart".into(),
             ..found.clone()
         };
         assert_eq!(waiting.side_by_side(), Some("--test-threads=6"));
         assert_eq!(waiting.is_alone_because(), None);
-        let copying = Program {
+        let copying = TestProgram {
             name: "teal::sync".into(),
             ..found.clone()
         };

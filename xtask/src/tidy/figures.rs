@@ -27,7 +27,7 @@ use vocabulary::Vocabulary;
 
 /// One column of the table in the chapter *Words* of the style guide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Figure {
+enum WordFigure {
     OneWordTypes,
     SharedTypeNames,
     OneWordFunctions,
@@ -45,7 +45,7 @@ enum Figure {
 
 /// Says which direction of a [`Figure`] is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Better {
+enum BetterDirection {
     Lower,
     Higher,
 }
@@ -53,7 +53,7 @@ enum Better {
 /// What is fixed about a [`Figure`]: its names, its aim, and how much worse it may become before
 /// tidy objects.
 struct FigureRule {
-    figure: Figure,
+    figure: WordFigure,
     /// The key in `xtask/words.toml`.
     key: &'static str,
     /// The heading of the column in the printed table.
@@ -62,16 +62,16 @@ struct FigureRule {
     /// A merge of two branches may worsen a figure by this much: each branch was measured without
     /// the other's lines.
     tolerance: f64,
-    better: Better,
+    better: BetterDirection,
 }
 
-const fn rule(
-    figure: Figure,
+const fn figure_rule(
+    figure: WordFigure,
     key: &'static str,
     heading: &'static str,
     aim: f64,
     tolerance: f64,
-    better: Better,
+    better: BetterDirection,
 ) -> FigureRule {
     FigureRule {
         figure,
@@ -84,109 +84,109 @@ const fn rule(
 }
 
 const RULES: &[FigureRule] = &[
-    rule(
-        Figure::OneWordTypes,
+    figure_rule(
+        WordFigure::OneWordTypes,
         "one-word-types",
         "types 1w%",
         25.0,
         3.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::SharedTypeNames,
+    figure_rule(
+        WordFigure::SharedTypeNames,
         "shared-type-names",
         "share%",
         5.0,
         3.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::OneWordFunctions,
+    figure_rule(
+        WordFigure::OneWordFunctions,
         "one-word-functions",
         "fns 1w%",
         45.0,
         2.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::TokensPerLine,
+    figure_rule(
+        WordFigure::TokensPerLine,
         "tokens-per-line",
         "tok/line",
         7.5,
         0.3,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::MedianFunctionTokens,
+    figure_rule(
+        WordFigure::MedianFunctionTokens,
         "median-function-tokens",
         "fn med",
         60.0,
         5.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::LongestFunctionTokens,
+    figure_rule(
+        WordFigure::LongestFunctionTokens,
         "longest-function-tokens",
         "fn most",
         300.0,
         30.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::ClosuresPerThousandLines,
+    figure_rule(
+        WordFigure::ClosuresPerThousandLines,
         "closures-per-1000-lines",
         "closures",
         25.0,
         3.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::WideLines,
+    figure_rule(
+        WordFigure::WideLines,
         "lines-over-100-columns",
         "wide",
         0.0,
         5.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::RiddlesPerThousandWords,
+    figure_rule(
+        WordFigure::RiddlesPerThousandWords,
         "riddles-per-1000-words",
         "riddles",
         1.0,
         1.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::ClauseComments,
+    figure_rule(
+        WordFigure::ClauseComments,
         "clause-comments",
         "clause%",
         1.0,
         1.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
-    rule(
-        Figure::InnerComments,
+    figure_rule(
+        WordFigure::InnerComments,
         "comments-inside-functions",
         "inner%",
         4.0,
         0.3,
-        Better::Higher,
+        BetterDirection::Higher,
     ),
-    rule(
-        Figure::AssertionsPerThousandLines,
+    figure_rule(
+        WordFigure::AssertionsPerThousandLines,
         "assertions-per-1000-lines",
         "asserts",
         5.0,
         0.5,
-        Better::Higher,
+        BetterDirection::Higher,
     ),
-    rule(
-        Figure::LargestCircle,
+    figure_rule(
+        WordFigure::LargestCircle,
         "largest-import-circle",
         "circle%",
         15.0,
         3.0,
-        Better::Lower,
+        BetterDirection::Lower,
     ),
 ];
 
@@ -209,16 +209,16 @@ pub(super) fn check_tree(root: &Path, mode: FiguresMode) -> Result<Vec<Finding>>
     let mut ratchet = Ratchet::read(root)?;
     let mut vocabulary = Vocabulary::read(root)?;
     if mode != FiguresMode::Check {
-        print!("{}", table(&rows));
+        print!("{}", format_figures(&rows));
     }
     if mode == FiguresMode::PrintAndWrite {
-        ratchet.improve(&rows);
+        ratchet.record_better(&rows);
         ratchet.write(root)?;
-        vocabulary.improve(&crates);
+        vocabulary.record_fewer(&crates);
         vocabulary.write(root)?;
     }
-    let mut findings = ratchet.check(&rows);
-    findings.extend(vocabulary.check(&crates));
+    let mut findings = ratchet.check_figures(&rows);
+    findings.extend(vocabulary.check_words(&crates));
     Ok(findings)
 }
 
@@ -227,7 +227,7 @@ pub(super) fn check_tree(root: &Path, mode: FiguresMode) -> Result<Vec<Finding>>
 fn rows_of(crates: &[CrateSources]) -> BTreeMap<String, CrateFigures> {
     let mut rows: BTreeMap<_, _> = crates
         .iter()
-        .map(|sources| (sources.name.clone(), sources.figures()))
+        .map(|sources| (sources.name.clone(), sources.measure_figures()))
         .collect();
     rows.insert(WORKSPACE.to_owned(), measure::figures_of_all(crates));
     rows
@@ -235,7 +235,7 @@ fn rows_of(crates: &[CrateSources]) -> BTreeMap<String, CrateFigures> {
 
 /// Returns the table that `--figures` prints: a line for each crate, then the workspace, then the
 /// aims.
-fn table(rows: &BTreeMap<String, CrateFigures>) -> String {
+fn format_figures(rows: &BTreeMap<String, CrateFigures>) -> String {
     let mut text = format!("{:<15}", "crate");
     for rule in RULES {
         text += &format!(" {:>9}", rule.heading);

@@ -46,7 +46,7 @@ pub(super) fn check_tree(root: &Path) -> Result<Vec<Finding>> {
             {
                 let text =
                     std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-                findings.extend(check(
+                findings.extend(check_file(
                     &path.strip_prefix(root)?.display().to_string(),
                     &text,
                 ));
@@ -57,12 +57,12 @@ pub(super) fn check_tree(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-fn check(path: &str, text: &str) -> Vec<Finding> {
-    let mut findings = blanks(path, text);
+fn check_file(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = check_blanks(path, text);
     if !path.ends_with(".rs") {
         return findings;
     }
-    findings.extend(name(path));
+    findings.extend(check_name(path));
     let is_test = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests");
     let allowed = TOO_LONG
         .iter()
@@ -81,7 +81,7 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
         ));
     }
     if !path.starts_with(QUOTING) {
-        findings.extend(unfinished(path, text));
+        findings.extend(check_unfinished(path, text));
         if !UNSAFE_MODULES.contains(&path) {
             findings.extend(unsafe_code(path, text));
         }
@@ -89,7 +89,7 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-fn blanks(path: &str, text: &str) -> Vec<Finding> {
+fn check_blanks(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (at, line) in text.lines().enumerate() {
         if line.contains('\t') {
@@ -112,7 +112,7 @@ fn blanks(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-fn name(path: &str) -> Option<Finding> {
+fn check_name(path: &str) -> Option<Finding> {
     if path.ends_with("/mod.rs") {
         return Some(Finding::new(
             path,
@@ -134,7 +134,7 @@ fn name(path: &str) -> Option<Finding> {
     ))
 }
 
-fn unfinished<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
+fn check_unfinished<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
     text.lines().enumerate().filter_map(move |(at, line)| {
         let mark = UNFINISHED.iter().find(|mark| line.contains(**mark))?;
         Some(Finding::new(

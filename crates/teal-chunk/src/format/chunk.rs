@@ -11,7 +11,7 @@
 //! | 48 | 4 | CRC32C of the payload |
 //! | 52 | 4 | CRC32C of the bytes before |
 
-use crate::codec::{Take, crc, is_sealed, seal};
+use crate::codec::{LittleEndianReader, append_checksum, checksum, ends_with_checksum};
 use crate::limits::CHUNK_MAX;
 use teal_types::ChunkId;
 
@@ -46,26 +46,30 @@ impl ChunkHeader {
         out.extend(self.bytes.to_le_bytes());
         out.extend(self.stored.to_le_bytes());
         out.extend(self.payload_crc.to_le_bytes());
-        seal(&mut out, 0);
+        append_checksum(&mut out, 0);
         out
     }
 
     /// The header at the front of `bytes`, if it is whole and says nothing impossible.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes.get(..BYTES).filter(|bytes| is_sealed(bytes))?);
-        t.expect(MAGIC)?;
-        let codec = match t.array::<1>()? {
+        let mut t = LittleEndianReader(
+            bytes
+                .get(..BYTES)
+                .filter(|bytes| ends_with_checksum(bytes))?,
+        );
+        t.expect_bytes(MAGIC)?;
+        let codec = match t.take_array::<1>()? {
             [0] => Codec::Raw,
             [1] => Codec::Zstd,
             _ => return None,
         };
-        t.zeros::<3>()?;
+        t.expect_zeros::<3>()?;
         let header = Self {
             codec,
-            id: ChunkId::new(t.array()?),
-            bytes: t.u32()?,
-            stored: t.u32()?,
-            payload_crc: t.u32()?,
+            id: ChunkId::new(t.take_array()?),
+            bytes: t.take_u32()?,
+            stored: t.take_u32()?,
+            payload_crc: t.take_u32()?,
         };
         (lengths_fit(header.bytes, header.stored)
             && (codec == Codec::Raw) == (header.bytes == header.stored))
@@ -82,7 +86,7 @@ pub(crate) fn lengths_fit(bytes: u32, stored: u32) -> bool {
 ///
 /// # Panics
 /// If the content is empty or over [`CHUNK_MAX`]: the store has checked.
-pub(crate) fn encode(id: ChunkId, content: &[u8]) -> Vec<u8> {
+pub(crate) fn encode_chunk(id: ChunkId, content: &[u8]) -> Vec<u8> {
     assert!(
         !content.is_empty() && content.len() <= CHUNK_MAX,
         "a chunk has 1 to {CHUNK_MAX} bytes"
@@ -98,7 +102,7 @@ pub(crate) fn encode(id: ChunkId, content: &[u8]) -> Vec<u8> {
         id,
         bytes,
         stored,
-        payload_crc: crc(payload),
+        payload_crc: checksum(payload),
     }
     .encode();
     out.extend_from_slice(payload);
@@ -107,11 +111,14 @@ pub(crate) fn encode(id: ChunkId, content: &[u8]) -> Vec<u8> {
 
 /// The content of a payload, or what is wrong with it. Allocates no more than the header declares,
 /// which is at most [`CHUNK_MAX`].
-pub(crate) fn content(header: &ChunkHeader, payload: &[u8]) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn decode_content(
+    header: &ChunkHeader,
+    payload: &[u8],
+) -> Result<Vec<u8>, &'static str> {
     if payload.len() != header.stored as usize {
         return Err("it is cut short");
     }
-    if crc(payload) != header.payload_crc {
+    if checksum(payload) != header.payload_crc {
         return Err("its payload does not match its checksum");
     }
     let content = match header.codec {

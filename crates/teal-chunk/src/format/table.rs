@@ -26,8 +26,8 @@
 //! | 60 | 16 | zero |
 //! | 76 | 4 | CRC32C of the bytes before |
 
-use super::{Entry, Identity, PackId, chunk, header};
-use crate::codec::{Take, crc, is_sealed, seal};
+use super::{PackId, PackIdentity, TableEntry, chunk, header};
+use crate::codec::{LittleEndianReader, append_checksum, checksum, ends_with_checksum};
 use crate::limits::{PACK_CHUNKS_MAX, PACK_MAX};
 use teal_types::ChunkId;
 
@@ -39,7 +39,7 @@ const VERSION: u16 = 1;
 /// The footer: whose pack this is, and where its table lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
-    pub(crate) identity: Identity,
+    pub(crate) identity: PackIdentity,
     pub(crate) chunks: u32,
     /// Offset of the table.
     pub(crate) table: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Footer {
 }
 
 /// Appends table and footer to a pack whose chunks end at `out`'s end.
-pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) {
+pub(crate) fn append_table(out: &mut Vec<u8>, identity: &PackIdentity, entries: &[TableEntry]) {
     let table = out.len();
     for entry in entries {
         out.extend(entry.id.get());
@@ -56,7 +56,7 @@ pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) 
         out.extend(entry.bytes.to_le_bytes());
         out.extend([0; 4]);
     }
-    let table_crc = crc(&out[table..]);
+    let table_crc = checksum(&out[table..]);
     let footer = out.len();
     out.extend(MAGIC);
     out.extend(VERSION.to_le_bytes());
@@ -68,34 +68,34 @@ pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) 
     out.extend((table as u32).to_le_bytes());
     out.extend(table_crc.to_le_bytes());
     out.extend([0; 16]);
-    seal(out, footer);
+    append_checksum(out, footer);
 }
 
 impl Footer {
     /// The footer at the end of `tail`, the last bytes of a pack of `size` bytes, if it is whole
     /// and fits the size.
     pub(crate) fn decode(tail: &[u8], size: u64) -> Option<Self> {
-        let mut t = Take(
+        let mut t = LittleEndianReader(
             tail.last_chunk::<FOOTER>()
-                .filter(|bytes| is_sealed(*bytes))?,
+                .filter(|bytes| ends_with_checksum(*bytes))?,
         );
-        t.expect(MAGIC)?;
-        if t.u16()? != VERSION || size > PACK_MAX {
+        t.expect_bytes(MAGIC)?;
+        if t.take_u16()? != VERSION || size > PACK_MAX {
             return None;
         }
-        t.zeros::<2>()?;
-        let identity = Identity {
-            domain: t.array()?,
-            key_check: t.array()?,
-            pack: PackId::new(t.array()?),
+        t.expect_zeros::<2>()?;
+        let identity = PackIdentity {
+            domain: t.take_array()?,
+            key_check: t.take_array()?,
+            pack: PackId::new(t.take_array()?),
         };
         let footer = Self {
             identity,
-            chunks: t.u32()?,
-            table: t.u32()?,
-            table_crc: t.u32()?,
+            chunks: t.take_u32()?,
+            table: t.take_u32()?,
+            table_crc: t.take_u32()?,
         };
-        t.zeros::<16>()?;
+        t.expect_zeros::<16>()?;
         let fits =
             footer.chunks as usize <= PACK_CHUNKS_MAX && footer.table as usize >= header::BYTES;
         let end = u64::from(footer.table) + footer.table_bytes() as u64 + FOOTER as u64;
@@ -109,24 +109,24 @@ impl Footer {
 
     /// The rows of the table, if it is whole and tells of chunks that follow one another from the
     /// header to the table.
-    pub(crate) fn entries(&self, table: &[u8]) -> Option<Vec<Entry>> {
-        if table.len() != self.table_bytes() || crc(table) != self.table_crc {
+    pub(crate) fn decode_entries(&self, table: &[u8]) -> Option<Vec<TableEntry>> {
+        if table.len() != self.table_bytes() || checksum(table) != self.table_crc {
             return None;
         }
         let mut next = header::BYTES as u64;
         let entries = table.chunks_exact(ROW).map(|row| {
-            let mut t = Take(row);
-            let id = ChunkId::new(t.array()?);
-            let entry = Entry {
+            let mut t = LittleEndianReader(row);
+            let id = ChunkId::new(t.take_array()?);
+            let entry = TableEntry {
                 id,
-                offset: t.u32()?,
-                stored: t.u32()?,
-                bytes: t.u32()?,
+                offset: t.take_u32()?,
+                stored: t.take_u32()?,
+                bytes: t.take_u32()?,
             };
-            t.zeros::<4>()?;
+            t.expect_zeros::<4>()?;
             let follows =
                 u64::from(entry.offset) == next && chunk::lengths_fit(entry.bytes, entry.stored);
-            next = entry.span().end;
+            next = entry.byte_range().end;
             follows.then_some(entry)
         });
         let entries = entries.collect::<Option<Vec<_>>>()?;

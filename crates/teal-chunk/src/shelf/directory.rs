@@ -9,8 +9,8 @@
 //!    writing.
 //! 3. *Clean*: leftovers of interrupted puts are removed when it is opened for writing.
 
-use super::objects::Objects;
-use super::{Item, Shelf, ShelfError};
+use super::objects::BlockingObjectStore;
+use super::{Shelf, ShelfError, ShelfObject};
 use crate::seeded::{Bug, bug};
 use object_store::local::LocalFileSystem;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -26,7 +26,7 @@ const LOCK: &str = "lock";
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// Reading only: nothing is written, not even a lock.
     Read,
     /// Reading and writing.
@@ -36,7 +36,7 @@ pub enum Access {
 /// A local directory of objects.
 #[derive(Debug)]
 pub struct DirectoryShelf {
-    objects: Objects,
+    objects: BlockingObjectStore,
     dir: PathBuf,
     /// Holds the lock until it is dropped.
     _lock: Option<OwnedFd>,
@@ -48,18 +48,18 @@ impl DirectoryShelf {
     ///
     /// # Errors
     /// [`ShelfError`], naming what is in the way: no such directory, not writable, in use.
-    pub fn open(dir: &Path, access: Access, runtime: Handle) -> Result<Self, ShelfError> {
+    pub fn open(dir: &Path, access: AccessMode, runtime: Handle) -> Result<Self, ShelfError> {
         let failed = |path: &Path| {
             let name = path.display().to_string();
             move |error: io::Error| ShelfError::from_cause(name, Arc::new(error))
         };
-        let root = open(dir, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed(dir))?;
+        let root = open_file(dir, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed(dir))?;
         let (mut lock, mut leftovers) = (None, 0);
-        if access == Access::Write {
+        if access == AccessMode::Write {
             rustix::fs::access(dir, rustix::fs::Access::WRITE_OK)
                 .map_err(|error| failed(dir)(error.into()))?;
             let path = dir.join(LOCK);
-            let file = open(&path, OFlags::RDONLY | OFlags::CREATE).map_err(failed(&path))?;
+            let file = open_file(&path, OFlags::RDONLY | OFlags::CREATE).map_err(failed(&path))?;
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(
                 |error| match error {
                     rustix::io::Errno::AGAIN => ShelfError::InUse {
@@ -78,7 +78,7 @@ impl DirectoryShelf {
         let files = LocalFileSystem::new_with_prefix(dir)
             .map_err(|error| ShelfError::from_cause(dir.display().to_string(), Arc::new(error)))?
             .with_fsync(!bug(Bug::NotSynced));
-        let objects = Objects::new(Arc::new(files), runtime, dir.display().to_string());
+        let objects = BlockingObjectStore::new(Arc::new(files), runtime, dir.display().to_string());
         Ok(Self {
             objects,
             dir: dir.to_owned(),
@@ -88,12 +88,12 @@ impl DirectoryShelf {
     }
 
     /// Returns how many leftovers of interrupted puts opening has removed.
-    pub fn leftovers(&self) -> usize {
+    pub fn removed_leftovers(&self) -> usize {
         self.leftovers
     }
 }
 
-fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+fn open_file(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(
         path,
         flags | OFlags::CLOEXEC,
@@ -105,8 +105,14 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
 /// number. Listing hides them.
 fn remove_leftovers(packs: &Path) -> Result<usize, ShelfError> {
     let mut removed = 0;
-    for dir in entries(packs)?.iter().filter(|path| path.is_dir()) {
-        for path in entries(dir)?.iter().filter(|path| is_leftover(path)) {
+    for dir in directory_entries(packs)?
+        .iter()
+        .filter(|path| path.is_dir())
+    {
+        for path in directory_entries(dir)?
+            .iter()
+            .filter(|path| is_leftover(path))
+        {
             std::fs::remove_file(path).map_err(|error| {
                 ShelfError::from_cause(path.display().to_string(), Arc::new(error))
             })?;
@@ -125,7 +131,7 @@ fn is_leftover(path: &Path) -> bool {
     })
 }
 
-fn entries(dir: &Path) -> Result<Vec<PathBuf>, ShelfError> {
+fn directory_entries(dir: &Path) -> Result<Vec<PathBuf>, ShelfError> {
     let read = || {
         std::fs::read_dir(dir)?
             .map(|entry| Ok(entry?.path()))
@@ -155,8 +161,8 @@ impl Shelf for DirectoryShelf {
         let host = rustix::fs::statvfs(&self.dir).ok()?;
         Some(host.f_bavail * host.f_frsize)
     }
-    fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        self.objects.list()
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
+        self.objects.list_objects()
     }
     fn remove(&self, name: &str) -> Result<(), ShelfError> {
         self.objects.remove(name)

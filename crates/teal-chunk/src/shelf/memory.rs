@@ -1,6 +1,6 @@
 //! A shelf in memory: for tests and simulations.
 
-use super::{Item, PACKS, Shelf, ShelfError};
+use super::{PACKS, Shelf, ShelfError, ShelfObject};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,7 +27,7 @@ impl MemoryShelf {
     }
 
     /// Changes an object as decay or a careless hand would.
-    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    pub fn damage_object(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         if let Some(object) = self.0.lock().get_mut(name) {
             change(object);
         }
@@ -53,8 +53,8 @@ impl Shelf for MemoryShelf {
         Ok(object[clamp(range.start)..clamp(range.end).max(clamp(range.start))].to_vec())
     }
 
-    fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        let item = |(name, object): (&String, &Vec<u8>)| Item {
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
+        let item = |(name, object): (&String, &Vec<u8>)| ShelfObject {
             name: name.clone(),
             bytes: object.len() as u64,
         };

@@ -1,18 +1,18 @@
 //! Content on a drive: read, installed, given up.
 
 use super::Drive;
-use super::held::{BYTES_MAX, HeldContent, HeldObject, RANGES_MAX, blocks};
+use super::object_note::{HeldContent, HeldObject, NOTE_BYTES_MAX, RANGES_MAX, block_bounds};
 use std::ops::ControlFlow;
 use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::{BLOCK, CommitSeq, FileType, ObjectNo, Ranges};
 
 /// Content is read in such pieces; with a bad block one of them is lost.
-const STEP: u64 = 128 << 10;
+const READ_STEP: u64 = 128 << 10;
 /// The most bytes given back in one operation.
-const RECLAIM: u64 = 256 << 20;
+const RECLAIM_STEP: u64 = 256 << 20;
 
 /// Bytes, and where in a file they are.
-pub type Piece = (u64, Vec<u8>);
+pub type DataPiece = (u64, Vec<u8>);
 
 /// What was found of content.
 #[derive(Debug, Default)]
@@ -20,12 +20,12 @@ pub struct FoundContent {
     /// What is there.
     pub present: Ranges,
     /// What of it is not zeros, ascending.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<DataPiece>,
     /// What should be there and is damaged.
-    pub spoiled: Ranges,
+    pub damaged: Ranges,
 }
 
-fn note_of(held: &HeldObject) -> Option<Vec<u8>> {
+fn encode_note(held: &HeldObject) -> Option<Vec<u8>> {
     (!held.is_empty()).then(|| held.encode())
 }
 
@@ -34,7 +34,7 @@ impl Drive {
     ///
     /// # Errors
     /// What reading its note met.
-    pub fn held(&self, no: ObjectNo) -> Result<HeldObject, StoreError> {
+    pub fn held_object(&self, no: ObjectNo) -> Result<HeldObject, StoreError> {
         let Some(bytes) = self.store.note(no)? else {
             return Ok(HeldObject::default());
         };
@@ -57,27 +57,27 @@ impl Drive {
         from: u64,
         to: u64,
     ) -> Result<FoundContent, StoreError> {
-        let _shard = self.shard(no).read();
+        let _shard = self.shard_of(no).read();
         let mut found = FoundContent::default();
         let Some(content) = self
-            .held(no)?
+            .held_object(no)?
             .content
             .filter(|content| content.data_seq == data_seq)
         else {
             return Ok(found);
         };
-        self.uses(no);
+        self.record_use(no);
         for (start, end) in content.present.within(from, to).iter() {
             let mut at = start;
             while at < end {
-                let stop = (at / STEP + 1).saturating_mul(STEP).min(end);
+                let stop = (at / READ_STEP + 1).saturating_mul(READ_STEP).min(end);
                 match self.read_step(no, at, stop) {
                     Ok(mut pieces) => {
                         found.pieces.append(&mut pieces);
                         found.present.add(at, stop);
                     }
                     Err(StoreError::Corrupt { .. } | StoreError::NotFound(_)) => {
-                        found.spoiled.add(at, stop)
+                        found.damaged.add(at, stop)
                     }
                     Err(e) => return Err(e),
                 }
@@ -88,7 +88,7 @@ impl Drive {
     }
 
     /// Returns what is not zeros.
-    fn read_step(&self, no: ObjectNo, from: u64, to: u64) -> Result<Vec<Piece>, StoreError> {
+    fn read_step(&self, no: ObjectNo, from: u64, to: u64) -> Result<Vec<DataPiece>, StoreError> {
         let (mut at, mut pieces) = (from, Vec::new());
         while let Some(data) = self.store.seek(no, at, false)?.filter(|data| *data < to) {
             let hole = self
@@ -115,22 +115,22 @@ impl Drive {
         no: ObjectNo,
         (data_seq, size): (CommitSeq, u64),
         (from, to): (u64, u64),
-        pieces: &[Piece],
+        pieces: &[DataPiece],
     ) -> Result<bool, StoreError> {
-        if data_seq > self.label().seen {
+        if data_seq > self.label().position {
             return Ok(false);
         }
-        let _writing = self.writes();
+        let _writing = self.begin_write();
         let bytes: u64 = pieces
             .iter()
             .map(|(_, bytes)| bytes.len() as u64 + 2 * BLOCK)
             .sum();
         self.make_room(no, bytes)?;
-        let _shard = self.shard(no).write();
+        let _shard = self.shard_of(no).write();
         if self.store.is_leaving(no) {
             self.store.commit()?;
         }
-        let mut held = self.held(no)?;
+        let mut held = self.held_object(no)?;
         let mut content = match held.content.take() {
             Some(content) if content.data_seq == data_seq => content,
             Some(content) if content.data_seq > data_seq => return Ok(false),
@@ -144,7 +144,7 @@ impl Drive {
         let is_fresh = content.present.is_empty();
         // What is beside it in the same block, and is there, stays; what is not may be damaged, and
         // goes with its block.
-        let (low, high) = blocks(from, to);
+        let (low, high) = block_bounds(from, to);
         let low = if content.present.touches(low, from) {
             from
         } else {
@@ -160,12 +160,12 @@ impl Drive {
             return Ok(false);
         }
         held.content = Some(content);
-        let cost = Cost::write(bytes + 2 * BLOCK).with_note(BYTES_MAX);
+        let cost = Cost::write(bytes + 2 * BLOCK).with_note(NOTE_BYTES_MAX);
         let op = self.store.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => {
                 let mut locked = op.lock(&[])?;
-                let now = self.clock.civil();
+                let now = self.clock.civil_time();
                 let new = NewObject {
                     kind: FileType::File,
                     perm: 0o600,
@@ -191,7 +191,7 @@ impl Drive {
         }
         locked.set_note(no, Some(&held.encode()))?;
         drop(locked);
-        self.uses(no);
+        self.record_use(no);
         Ok(true)
     }
 
@@ -200,15 +200,15 @@ impl Drive {
     ///
     /// # Errors
     /// What the disk met.
-    pub fn changed(
+    pub fn apply_change(
         &self,
         no: ObjectNo,
         (data_seq, size): (CommitSeq, u64),
         changed: Option<&[(u64, u64)]>,
     ) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
-        let mut held = self.held(no)?;
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
+        let mut held = self.held_object(no)?;
         let Some(content) = held
             .content
             .take()
@@ -216,10 +216,10 @@ impl Drive {
         else {
             return Ok(());
         };
-        let after = content.after(data_seq, size, changed);
+        let after = content.superseded_by(data_seq, size, changed);
         let gone = content.present.without(&after.present);
         held.content = Some(after).filter(|content| !content.present.is_empty());
-        self.strip(no, &held, &gone)
+        self.reduce_to(no, &held, &gone)
     }
 
     /// Gives up damaged content, with all that lies in the same blocks: it comes again from
@@ -227,15 +227,15 @@ impl Drive {
     ///
     /// # Errors
     /// What the disk met.
-    pub fn spoil(
+    pub fn drop_damaged(
         &self,
         no: ObjectNo,
         data_seq: CommitSeq,
         spoiled: &Ranges,
     ) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
-        let mut held = self.held(no)?;
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
+        let mut held = self.held_object(no)?;
         let Some(mut content) = held
             .content
             .take()
@@ -247,56 +247,61 @@ impl Drive {
         let mut whole = Ranges::default();
         spoiled
             .iter()
-            .map(|(from, to)| blocks(from, to))
+            .map(|(from, to)| block_bounds(from, to))
             .for_each(|(from, to)| whole.add(from, to));
         content.present = content.present.without(&whole);
         held.content = Some(content).filter(|content| !content.present.is_empty());
-        self.strip(no, &held, &whole)
+        self.reduce_to(no, &held, &whole)
     }
 
     /// An object is no more.
     ///
     /// # Errors
     /// What the disk met.
-    pub fn gone(&self, no: ObjectNo) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
-        self.strip(no, &HeldObject::default(), &Ranges::default())
+    pub fn remove_object(&self, no: ObjectNo) -> Result<(), StoreError> {
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
+        self.reduce_to(no, &HeldObject::default(), &Ranges::default())
     }
 
     /// Says whether an object, and of a directory whatever comes into it, is always to be here.
     ///
     /// # Errors
     /// What the disk met.
-    pub fn mark(&self, no: ObjectNo, affinity: bool, sticky: bool) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
+    pub fn set_affinity(
+        &self,
+        no: ObjectNo,
+        affinity: bool,
+        sticky: bool,
+    ) -> Result<(), StoreError> {
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
         let held = HeldObject {
             affinity,
             sticky,
-            ..self.held(no)?
+            ..self.held_object(no)?
         };
-        self.keep(no, &held)
+        self.write_note(no, &held)
     }
 
-    fn keep(&self, no: ObjectNo, held: &HeldObject) -> Result<(), StoreError> {
-        let cost = Cost::note().with_note(BYTES_MAX).freeing();
+    fn write_note(&self, no: ObjectNo, held: &HeldObject) -> Result<(), StoreError> {
+        let cost = Cost::note().with_note(NOTE_BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;
-        op.set_note(no, note_of(held).as_deref())
+        op.set_note(no, encode_note(held).as_deref())
     }
 
     /// Says what is left of an object, and gives the rest back; under its shard.
-    pub(super) fn strip(
+    pub(super) fn reduce_to(
         &self,
         no: ObjectNo,
         held: &HeldObject,
         gone: &Ranges,
     ) -> Result<(), StoreError> {
         let size = match self.store.attr(no) {
-            Err(StoreError::NotFound(_)) => return self.keep(no, held),
+            Err(StoreError::NotFound(_)) => return self.write_note(no, held),
             // It will never be read again.
             Err(StoreError::Corrupt { .. }) => {
-                return self.keep(
+                return self.write_note(
                     no,
                     &HeldObject {
                         content: None,
@@ -308,15 +313,15 @@ impl Drive {
         };
         let Some(content) = &held.content else {
             let mut left = size;
-            while left > RECLAIM {
-                left -= RECLAIM;
-                self.change(no, held, |locked| locked.truncate(no, left))?;
+            while left > RECLAIM_STEP {
+                left -= RECLAIM_STEP;
+                self.update_object(no, held, |locked| locked.truncate(no, left))?;
             }
-            return self.change(no, held, |locked| locked.free(no));
+            return self.update_object(no, held, |locked| locked.free(no));
         };
-        self.change(no, held, |locked| {
+        self.update_object(no, held, |locked| {
             for (from, to) in gone.iter() {
-                let (from, to) = blocks(from, to);
+                let (from, to) = block_bounds(from, to);
                 locked.punch(no, from, to)?;
             }
             if size == content.size {
@@ -327,22 +332,22 @@ impl Drive {
         })
     }
 
-    fn change(
+    fn update_object(
         &self,
         no: ObjectNo,
         held: &HeldObject,
         change: impl FnOnce(&mut Locked<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let cost = Cost::write(4 * BLOCK).with_note(BYTES_MAX).freeing();
+        let cost = Cost::write(4 * BLOCK).with_note(NOTE_BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;
         let mut locked = op.lock(&[no])?;
         // First of all: what is not noted is not there, whatever becomes of the rest.
-        locked.set_note(no, note_of(held).as_deref())?;
+        locked.set_note(no, encode_note(held).as_deref())?;
         change(&mut locked)
     }
 
     /// The numbers that lie from one on and are held, at most `count`.
-    pub(super) fn numbers(
+    pub(super) fn held_numbers(
         &self,
         from: ObjectNo,
         count: usize,

@@ -6,21 +6,21 @@
 //! 2. A search ends: it looks at each object twice at most.
 
 use super::Drive;
-use super::held::HeldObject;
+use super::object_note::HeldObject;
 use crate::seeded::{Bug, bug};
 use teal_log::StoreError;
 use teal_types::{ObjectNo, Ranges};
 
 /// This share stays free.
-const FREE: u64 = 10;
+const FREE_SHARE: u64 = 10;
 /// The most objects whose use is remembered.
 const USED_MAX: usize = 100_000;
 /// Objects looked at in one go.
-const LOOK: usize = 256;
+const SCAN_BATCH: usize = 256;
 
 impl Drive {
     /// An object is read or installed.
-    pub(super) fn uses(&self, no: ObjectNo) {
+    pub(super) fn record_use(&self, no: ObjectNo) {
         let mut used = self.used.lock();
         if used.len() < USED_MAX {
             used.insert(no);
@@ -30,7 +30,7 @@ impl Drive {
     /// Sees to it that there is room for so many bytes of an object.
     pub(super) fn make_room(&self, of: ObjectNo, bytes: u64) -> Result<(), StoreError> {
         let (total, free) = self.store.room();
-        let want = bytes.saturating_add(total / FREE);
+        let want = bytes.saturating_add(total / FREE_SHARE);
         if free >= want {
             return Ok(());
         }
@@ -39,7 +39,8 @@ impl Drive {
         let want = want.saturating_add(total / 64);
         let mut rounds = 0;
         while self.store.room().1 < want {
-            let numbers = self.numbers(ObjectNo::new((*hand).max(ObjectNo::ROOT.get())), LOOK)?;
+            let numbers =
+                self.held_numbers(ObjectNo::new((*hand).max(ObjectNo::ROOT.get())), SCAN_BATCH)?;
             let Some(last) = numbers.last() else {
                 rounds += 1;
                 if rounds > 2 || *hand == 0 {
@@ -53,7 +54,7 @@ impl Drive {
                 if no == of || self.used.lock().remove(&no) {
                     continue;
                 }
-                self.evict(no)?;
+                self.evict_object(no)?;
                 if self.store.room().1 >= want {
                     *hand = no.get() + 1;
                     break;
@@ -67,19 +68,19 @@ impl Drive {
         }
     }
 
-    fn evict(&self, no: ObjectNo) -> Result<(), StoreError> {
-        let Some(_shard) = self.shard(no).try_write() else {
+    fn evict_object(&self, no: ObjectNo) -> Result<(), StoreError> {
+        let Some(_shard) = self.shard_of(no).try_write() else {
             return Ok(());
         };
-        let held = self.held(no)?;
+        let held = self.held_object(no)?;
         if held.affinity && !bug(Bug::AffinityEvicted) {
             return Ok(());
         }
         if bug(Bug::EvictedNoted)
             && let Some(content) = &held.content
         {
-            return self.strip(no, &held, &content.present);
+            return self.reduce_to(no, &held, &content.present);
         }
-        self.strip(no, &HeldObject::default(), &Ranges::default())
+        self.reduce_to(no, &HeldObject::default(), &Ranges::default())
     }
 }

@@ -22,9 +22,9 @@ const VERSION: u16 = 2;
 const CLEAN: u8 = 1;
 const AFFINITY: u8 = 2;
 /// All but the proof.
-const SAID: usize = 75;
+const SIGNED_BYTES: usize = 75;
 /// All of it.
-pub(super) const BYTES: usize = SAID + 32;
+pub(super) const LABEL_BYTES: usize = SIGNED_BYTES + 32;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,15 +34,15 @@ pub struct DriveLabel {
     /// Its number there.
     pub device: u32,
     /// The life of the server's history.
-    pub server: u32,
+    pub server_incarnation: u32,
     /// Nothing on it is older than this.
-    pub seen: CommitSeq,
+    pub position: CommitSeq,
     /// The digest of history there.
     pub digest: [u8; 32],
     /// Of the last attachment.
     pub nonce: u64,
     /// Of the one that was begun last.
-    pub next: u64,
+    pub begun_nonce: u64,
     /// Whether it was detached properly.
     pub is_clean: bool,
     /// Whether something may be always to be on it.
@@ -58,11 +58,11 @@ impl Default for DriveLabel {
         Self {
             volume: 0,
             device: 0,
-            server: 0,
-            seen: CommitSeq::default(),
+            server_incarnation: 0,
+            position: CommitSeq::default(),
             digest: [0; 32],
             nonce: 0,
-            next: 0,
+            begun_nonce: 0,
             is_clean: false,
             has_affinity: false,
             version: VERSION,
@@ -73,9 +73,9 @@ impl Default for DriveLabel {
 
 /// Why a label cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoLabel {
+pub(super) enum LabelError {
     /// It is something else.
-    Other,
+    NotALabel,
     /// It is of a version that this program does not know.
     Version(u16),
 }
@@ -83,7 +83,7 @@ pub(super) enum NoLabel {
 impl DriveLabel {
     /// The same in the newest version; it wants a new proof.
     #[must_use]
-    pub fn now(self) -> Self {
+    pub fn at_newest_version(self) -> Self {
         Self {
             version: VERSION,
             ..self
@@ -91,16 +91,16 @@ impl DriveLabel {
     }
 
     /// Returns what the proof is about.
-    pub fn said(&self) -> Vec<u8> {
+    pub fn signed_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend(self.version.to_le_bytes());
-        for word in [self.volume, self.device, self.server] {
+        for word in [self.volume, self.device, self.server_incarnation] {
             out.extend(word.to_le_bytes());
         }
-        out.extend(self.seen.get().to_le_bytes());
+        out.extend(self.position.get().to_le_bytes());
         out.extend(self.digest);
         out.extend(self.nonce.to_le_bytes());
-        out.extend(self.next.to_le_bytes());
+        out.extend(self.begun_nonce.to_le_bytes());
         let affinity = if self.version > 1 && self.has_affinity {
             AFFINITY
         } else {
@@ -111,15 +111,15 @@ impl DriveLabel {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = self.said();
+        let mut out = self.signed_bytes();
         out.extend(self.proof);
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, NoLabel> {
-        let mut rest = bytes.strip_prefix(&MAGIC).ok_or(NoLabel::Other)?;
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, LabelError> {
+        let mut rest = bytes.strip_prefix(&MAGIC).ok_or(LabelError::NotALabel)?;
         let mut take = |len: usize| {
-            let (head, tail) = rest.split_at_checked(len).ok_or(NoLabel::Other)?;
+            let (head, tail) = rest.split_at_checked(len).ok_or(LabelError::NotALabel)?;
             rest = tail;
             Ok(head)
         };
@@ -131,20 +131,20 @@ impl DriveLabel {
         };
         let version = number(take(2)?) as u16;
         if !(1..=VERSION).contains(&version) {
-            return Err(NoLabel::Version(version));
+            return Err(LabelError::Version(version));
         }
         let word = |bytes: &[u8]| number(bytes) as u32;
-        let digest = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).map_err(|_| NoLabel::Other);
+        let digest = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).map_err(|_| LabelError::NotALabel);
         let mut label = Self {
             version,
             has_affinity: version == 1,
             volume: word(take(4)?),
             device: word(take(4)?),
-            server: word(take(4)?),
-            seen: CommitSeq::new(number(take(8)?)),
+            server_incarnation: word(take(4)?),
+            position: CommitSeq::new(number(take(8)?)),
             digest: digest(take(32)?)?,
             nonce: number(take(8)?),
-            next: number(take(8)?),
+            begun_nonce: number(take(8)?),
             is_clean: false,
             proof: [0; 32],
         };
@@ -155,7 +155,7 @@ impl DriveLabel {
         if rest.is_empty() {
             Ok(label)
         } else {
-            Err(NoLabel::Other)
+            Err(LabelError::NotALabel)
         }
     }
 }
@@ -169,11 +169,11 @@ mod tests {
         let label = DriveLabel {
             volume: 1,
             device: 2,
-            server: 3,
-            seen: CommitSeq::new(4),
+            server_incarnation: 3,
+            position: CommitSeq::new(4),
             digest: [5; 32],
             nonce: 6,
-            next: 7,
+            begun_nonce: 7,
             is_clean: true,
             has_affinity: true,
             version: 2,
@@ -196,19 +196,22 @@ mod tests {
         let said = [head, long(6), long(7), vec![3]].concat();
         let bytes = [said.clone(), vec![8; 32]].concat();
         assert_eq!(
-            (label.encode(), label.said(), bytes.len()),
-            (bytes.clone(), said, BYTES)
+            (label.encode(), label.signed_bytes(), bytes.len()),
+            (bytes.clone(), said, LABEL_BYTES)
         );
         assert_eq!(DriveLabel::decode(&bytes), Ok(label));
-        assert_eq!(DriveLabel::decode(&bytes[..BYTES - 1]), Err(NoLabel::Other));
+        assert_eq!(
+            DriveLabel::decode(&bytes[..LABEL_BYTES - 1]),
+            Err(LabelError::NotALabel)
+        );
         assert_eq!(
             DriveLabel::decode(&[&bytes[..], &[0]].concat()),
-            Err(NoLabel::Other)
+            Err(LabelError::NotALabel)
         );
         let newer = [b"TLdv".to_vec(), vec![3, 0], bytes[6..].to_vec()].concat();
-        assert_eq!(DriveLabel::decode(&newer), Err(NoLabel::Version(3)));
+        assert_eq!(DriveLabel::decode(&newer), Err(LabelError::Version(3)));
         let mut first = bytes.clone();
-        (first[4], first[BYTES - 33]) = (1, 1);
+        (first[4], first[LABEL_BYTES - 33]) = (1, 1);
         let of_1 = DriveLabel {
             version: 1,
             ..label
@@ -220,11 +223,11 @@ mod tests {
                 version: 1,
                 ..label
             }
-            .now()
+            .at_newest_version()
             .encode(),
             bytes
         );
         // A store of a volume says who it is there, too: in other words.
-        assert_eq!(DriveLabel::decode(&[1; 129]), Err(NoLabel::Other));
+        assert_eq!(DriveLabel::decode(&[1; 129]), Err(LabelError::NotALabel));
     }
 }

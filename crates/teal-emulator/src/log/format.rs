@@ -54,7 +54,7 @@ const NAME_MAX: usize = 64;
 
 /// What a log is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct DiskLogHeader {
     /// The profile's name; cut off at 64 bytes.
     pub profile: String,
     /// Size of the disk.
@@ -68,7 +68,7 @@ pub struct Header {
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum DiskEventKind {
     /// A read.
     Read = 1,
     /// A write that the cache may keep.
@@ -87,7 +87,7 @@ pub enum Kind {
     Awake = 8,
 }
 
-impl Kind {
+impl DiskEventKind {
     const ALL: [Self; 8] = [
         Self::Read,
         Self::Write,
@@ -116,9 +116,9 @@ impl Kind {
 
 /// One entry of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct DiskLogRecord {
     /// What it is.
-    pub kind: Kind,
+    pub kind: DiskEventKind,
     /// First sector; 0 where there is none.
     pub at: Sector,
     /// Sectors.
@@ -137,31 +137,31 @@ pub struct Record {
     pub label: String,
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    number(bytes, at).map(u16::from_le_bytes)
+    array_at(bytes, at).map(u16::from_le_bytes)
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    number(bytes, at).map(u32::from_le_bytes)
+    array_at(bytes, at).map(u32::from_le_bytes)
 }
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    number(bytes, at).map(u64::from_le_bytes)
+    array_at(bytes, at).map(u64::from_le_bytes)
 }
 
 /// The longest part of `text` that has at most `most` bytes.
-fn cut(text: &str, most: usize) -> &str {
+fn truncate_to(text: &str, most: usize) -> &str {
     let end = (0..=text.len().min(most))
         .rfind(|end| text.is_char_boundary(*end))
         .unwrap_or(0);
     &text[..end]
 }
 
-impl Header {
+impl DiskLogHeader {
     pub(super) fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[..8].copy_from_slice(MAGIC);
@@ -169,7 +169,7 @@ impl Header {
         out[16..24].copy_from_slice(&self.sectors.to_le_bytes());
         out[24..32].copy_from_slice(&self.write_cache.to_le_bytes());
         out[32..36].copy_from_slice(&u32::from(self.real_time).to_le_bytes());
-        let name = cut(&self.profile, NAME_MAX);
+        let name = truncate_to(&self.profile, NAME_MAX);
         out[64..64 + name.len()].copy_from_slice(name.as_bytes());
         let checksum = crc32c::crc32c(&out[16..]);
         out[12..16].copy_from_slice(&checksum.to_le_bytes());
@@ -189,9 +189,9 @@ impl Header {
     }
 }
 
-impl Record {
+impl DiskLogRecord {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let label = cut(&self.label, LABEL_MAX);
+        let label = truncate_to(&self.label, LABEL_MAX);
         out.extend([self.kind as u8, 0]);
         out.extend((label.len() as u16).to_le_bytes());
         out.extend([0; 4]);
@@ -220,7 +220,9 @@ impl Record {
             |at| u64_at(bytes, at).map(|raw| Time::after_start(teal_types::Span::nanos(raw)));
         let energy = |at| u64_at(bytes, at).map(Energy::microjoules);
         let this = Self {
-            kind: Kind::ALL.into_iter().find(|kind| *kind as u8 == code)?,
+            kind: DiskEventKind::ALL
+                .into_iter()
+                .find(|kind| *kind as u8 == code)?,
             at: Sector::new(u64_at(bytes, 8)?),
             count: u64_at(bytes, 16)?,
             asked: time(24)?,
@@ -243,8 +245,8 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let record = Record {
-            kind: Kind::Mark,
+        let record = DiskLogRecord {
+            kind: DiskEventKind::Mark,
             at: Sector::new(1),
             count: 2,
             asked: Time::after_start(Span::nanos(3)),
@@ -274,9 +276,9 @@ mod tests {
                 u64::from_le_bytes(*b"phase\0\0\0")
             ]
         );
-        assert_eq!(Record::decode(&bytes), Some((record, 72)));
+        assert_eq!(DiskLogRecord::decode(&bytes), Some((record, 72)));
 
-        let header = Header {
+        let header = DiskLogHeader {
             profile: "ibm".to_owned(),
             sectors: 0x0102,
             write_cache: 0x0304,
@@ -292,13 +294,13 @@ mod tests {
             (&bytes[36..64], &bytes[64..68]),
             (&[0; 28][..], &b"ibm\0"[..])
         );
-        assert_eq!(Header::decode(&bytes), Some(header));
+        assert_eq!(DiskLogHeader::decode(&bytes), Some(header));
     }
 
     #[test]
     fn long_labels_are_cut_between_characters() {
         let label = "ä".repeat(200);
-        assert_eq!(cut(&label, LABEL_MAX).len(), 254);
-        assert_eq!(cut("", LABEL_MAX), "");
+        assert_eq!(truncate_to(&label, LABEL_MAX).len(), 254);
+        assert_eq!(truncate_to("", LABEL_MAX), "");
     }
 }

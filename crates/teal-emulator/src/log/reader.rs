@@ -6,7 +6,8 @@
 //!    [`LogError::CutOff`] after its last whole block.
 
 use super::format::{
-    BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, HEADER, Header, MAGIC, Record, VERSION, u32_at, u64_at,
+    BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, DiskLogHeader, DiskLogRecord, HEADER, MAGIC, VERSION,
+    u32_at, u64_at,
 };
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -41,10 +42,10 @@ pub enum LogError {
 #[derive(Debug)]
 pub struct LogReader<R: Read> {
     from: R,
-    header: Header,
+    header: DiskLogHeader,
     at: u64,
     next: u64,
-    records: VecDeque<Record>,
+    records: VecDeque<DiskLogRecord>,
     is_over: bool,
 }
 
@@ -55,7 +56,7 @@ impl<R: Read> LogReader<R> {
     /// [`LogError`].
     pub fn new(mut from: R) -> Result<Self, LogError> {
         let mut bytes = [0; HEADER];
-        let read = fill(&mut from, &mut bytes)?;
+        let read = read_full(&mut from, &mut bytes)?;
         if read < 12 || bytes[..8] != *MAGIC {
             return Err(LogError::Foreign);
         }
@@ -66,7 +67,7 @@ impl<R: Read> LogReader<R> {
         if read < HEADER {
             return Err(LogError::CutOff { at: 0 });
         }
-        let header = Header::decode(&bytes).ok_or(LogError::Damaged { at: 0 })?;
+        let header = DiskLogHeader::decode(&bytes).ok_or(LogError::Damaged { at: 0 })?;
         Ok(Self {
             from,
             header,
@@ -78,16 +79,16 @@ impl<R: Read> LogReader<R> {
     }
 
     /// Returns what it is about.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &DiskLogHeader {
         &self.header
     }
 
     /// The next block; `false` at the end.
-    fn block(&mut self) -> Result<bool, LogError> {
+    fn read_block(&mut self) -> Result<bool, LogError> {
         let at = self.at;
         let damaged = LogError::Damaged { at };
         let mut head = [0; BLOCK_HEAD];
-        match fill(&mut self.from, &mut head)? {
+        match read_full(&mut self.from, &mut head)? {
             0 => return Ok(false),
             BLOCK_HEAD => {}
             _ => return Err(LogError::CutOff { at }),
@@ -97,7 +98,7 @@ impl<R: Read> LogReader<R> {
             return Err(damaged);
         }
         let mut bytes = vec![0; length];
-        if fill(&mut self.from, &mut bytes)? < length {
+        if read_full(&mut self.from, &mut bytes)? < length {
             return Err(LogError::CutOff { at });
         }
         let checksum = crc32c::crc32c_append(crc32c::crc32c(&head[8..]), &bytes);
@@ -105,7 +106,7 @@ impl<R: Read> LogReader<R> {
             return Err(damaged);
         }
         let mut rest = bytes.as_slice();
-        while let Some((record, length)) = Record::decode(rest) {
+        while let Some((record, length)) = DiskLogRecord::decode(rest) {
             self.records.push_back(record);
             rest = rest.get(length..).unwrap_or_default();
         }
@@ -119,12 +120,12 @@ impl<R: Read> LogReader<R> {
 }
 
 impl<R: Read> Iterator for LogReader<R> {
-    type Item = Result<Record, LogError>;
+    type Item = Result<DiskLogRecord, LogError>;
 
     /// The next record; the last item may be the error at which the log ends.
     fn next(&mut self) -> Option<Self::Item> {
         while self.records.is_empty() && !self.is_over {
-            match self.block() {
+            match self.read_block() {
                 Ok(true) => {}
                 Ok(false) => self.is_over = true,
                 Err(error) => {
@@ -139,7 +140,7 @@ impl<R: Read> Iterator for LogReader<R> {
 }
 
 /// Reads until `into` is full or the input ends; says how much it was.
-fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+fn read_full(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < into.len() {
         match from.read(&mut into[done..]) {
@@ -154,23 +155,23 @@ fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, LogWriter, Sink};
+    use super::super::{DiskEventKind, LogWriter, RecordSink};
     use super::*;
     use proptest::prelude::*;
     use teal_types::{Energy, Sector, Span, Time};
 
-    fn record(n: u64) -> Record {
+    fn record(n: u64) -> DiskLogRecord {
         let time = |by| Time::after_start(Span::micros(n * 10 + by));
         let label = if n.is_multiple_of(7) {
             format!("phase {n}")
         } else {
             String::new()
         };
-        Record {
+        DiskLogRecord {
             kind: if label.is_empty() {
-                Kind::Write
+                DiskEventKind::Write
             } else {
-                Kind::Mark
+                DiskEventKind::Mark
             },
             at: Sector::new(n * 8),
             count: 8,
@@ -186,7 +187,7 @@ mod tests {
     /// A log of `count` records in several blocks.
     fn log(count: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let header = Header {
+        let header = DiskLogHeader {
             profile: "p".to_owned(),
             sectors: 9,
             write_cache: 0,

@@ -1,6 +1,6 @@
 //! The newest records, in memory.
 
-use super::{Record, Sink};
+use super::{DiskLogRecord, RecordSink};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 /// Keeps the newest records up to a limit. Clones are the same ring.
 #[derive(Debug, Clone)]
-pub struct Ring {
+pub struct RecordRing {
     limit: usize,
     /// Guards the records and the number of those that were dropped.
-    held: Arc<Mutex<(VecDeque<Record>, u64)>>,
+    held: Arc<Mutex<(VecDeque<DiskLogRecord>, u64)>>,
 }
 
-impl Ring {
+impl RecordRing {
     /// A ring of at most `limit` records.
     pub fn new(limit: usize) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl Ring {
     }
 
     /// The records that are kept, oldest first.
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<DiskLogRecord> {
         self.held.lock().0.iter().cloned().collect()
     }
 
@@ -34,8 +34,8 @@ impl Ring {
     }
 }
 
-impl Sink for Ring {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
+impl RecordSink for RecordRing {
+    fn put(&mut self, record: &DiskLogRecord) -> io::Result<()> {
         let (records, dropped) = &mut *self.held.lock();
         records.push_back(record.clone());
         while records.len() > self.limit {

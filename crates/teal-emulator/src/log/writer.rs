@@ -1,7 +1,9 @@
 //! Streams records to a file, block by block.
 
-use super::Sink;
-use super::format::{BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, Header, LABEL_MAX, RECORD, Record};
+use super::RecordSink;
+use super::format::{
+    BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, DiskLogHeader, DiskLogRecord, LABEL_MAX, RECORD,
+};
 use std::io::{self, Write};
 
 /// Writes a log.
@@ -18,7 +20,7 @@ impl<W: Write> LogWriter<W> {
     ///
     /// # Errors
     /// What `out` says.
-    pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
+    pub fn new(mut out: W, header: &DiskLogHeader) -> io::Result<Self> {
         out.write_all(&header.encode())?;
         Ok(Self {
             out,
@@ -48,8 +50,8 @@ impl<W: Write> LogWriter<W> {
     }
 }
 
-impl<W: Write + Send> Sink for LogWriter<W> {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
+impl<W: Write + Send> RecordSink for LogWriter<W> {
+    fn put(&mut self, record: &DiskLogRecord) -> io::Result<()> {
         if self.block.len() + RECORD + LABEL_MAX + 8 > BLOCK_MAX {
             self.end_block()?;
         }

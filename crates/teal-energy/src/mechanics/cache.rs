@@ -8,19 +8,19 @@
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Dirty {
+pub(super) struct DirtyRuns {
     /// First sector to count.
     runs: BTreeMap<u64, u64>,
     sectors: u64,
 }
 
-impl Dirty {
-    pub(super) fn sectors(&self) -> u64 {
+impl DirtyRuns {
+    pub(super) fn sector_count(&self) -> u64 {
         self.sectors
     }
 
     /// Takes in a run.
-    pub(super) fn put(&mut self, at: u64, count: u64) {
+    pub(super) fn add_run(&mut self, at: u64, count: u64) {
         if count == 0 {
             return;
         }
@@ -36,7 +36,7 @@ impl Dirty {
     }
 
     /// Drops what is about to be written over on the surface.
-    pub(super) fn forget(&mut self, at: u64, count: u64) {
+    pub(super) fn drop_range(&mut self, at: u64, count: u64) {
         let end = at + count;
         while let Some((&other, &length)) = self.runs.range(..end).next_back()
             && other + length > at
@@ -48,7 +48,7 @@ impl Dirty {
     }
 
     /// Returns whether all of these sectors are here.
-    pub(super) fn holds(&self, at: u64, count: u64) -> bool {
+    pub(super) fn holds_all(&self, at: u64, count: u64) -> bool {
         count > 0
             && self
                 .runs
@@ -58,7 +58,7 @@ impl Dirty {
     }
 
     /// Returns whether some of them are here.
-    pub(super) fn touches(&self, at: u64, count: u64) -> bool {
+    pub(super) fn holds_some(&self, at: u64, count: u64) -> bool {
         self.runs
             .range(..at + count)
             .next_back()
@@ -98,11 +98,11 @@ mod tests {
     proptest! {
         #[test]
         fn runs_are_what_a_set_of_sectors_would_be(acts in prop::collection::vec((0_u8..4, 0_u64..60, 1_u64..12), 0..80)) {
-            let (mut dirty, mut set) = (Dirty::default(), BTreeSet::new());
+            let (mut dirty, mut set) = (DirtyRuns::default(), BTreeSet::new());
             for (act, at, count) in acts {
                 match act {
-                    0 | 1 => { dirty.put(at, count); set.extend(at..at + count); }
-                    2 => { dirty.forget(at, count); set.retain(|s| !(at..at + count).contains(s)); }
+                    0 | 1 => { dirty.add_run(at, count); set.extend(at..at + count); }
+                    2 => { dirty.drop_range(at, count); set.retain(|s| !(at..at + count).contains(s)); }
                     _ => if let Some((first, length)) = dirty.take_next(at) {
                         let next = set.range(at..).next().or(set.first()).copied();
                         // A run that began before the arm is met last.
@@ -111,9 +111,9 @@ mod tests {
                         prop_assert!(!set.contains(&(first + length)) && (first == 0 || !set.contains(&(first - 1))));
                     },
                 }
-                prop_assert_eq!(dirty.sectors(), set.len() as u64);
-                prop_assert_eq!(dirty.holds(at, count), (at..at + count).all(|s| set.contains(&s)));
-                prop_assert_eq!(dirty.touches(at, count), (at..at + count).any(|s| set.contains(&s)));
+                prop_assert_eq!(dirty.sector_count(), set.len() as u64);
+                prop_assert_eq!(dirty.holds_all(at, count), (at..at + count).all(|s| set.contains(&s)));
+                prop_assert_eq!(dirty.holds_some(at, count), (at..at + count).any(|s| set.contains(&s)));
             }
         }
     }

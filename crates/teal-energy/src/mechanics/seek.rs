@@ -10,23 +10,23 @@
 //! 8/15 and 1/3, which gives both constants. Where only the average is known, every seek takes
 //! that.
 
-use crate::profile::Seek;
+use crate::profile::SeekTimes;
 use teal_types::Span;
 
 /// One, in fixed point.
 const ONE: u128 = 1 << 32;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Curve {
+pub(super) struct SeekCurve {
     track: i128,
     root: i128,
     linear: i128,
     switch: Span,
 }
 
-impl Curve {
+impl SeekCurve {
     /// `None` if no growing curve has these three times.
-    pub(super) fn new(seek: Seek) -> Option<Self> {
+    pub(super) fn new(seek: SeekTimes) -> Option<Self> {
         let nanos = |span: Span| i128::from(span.get());
         let Some((track, full)) = seek.extremes else {
             return Some(Self {
@@ -53,11 +53,11 @@ impl Curve {
 
     /// To the next track in a stream. Nothing where it is not known: streams are then as fast as
     /// the surface.
-    pub(super) fn switch(&self) -> Span {
+    pub(super) fn track_switch(&self) -> Span {
         self.switch
     }
 
-    pub(super) fn span(&self, distance: u64, tracks: u64) -> Span {
+    pub(super) fn seek_time(&self, distance: u64, tracks: u64) -> Span {
         match distance {
             0 => Span::ZERO,
             1 => self.switch,
@@ -78,9 +78,9 @@ impl Curve {
 mod tests {
     use super::*;
 
-    fn curve(average: u64, track: u64, full: u64) -> Option<Curve> {
+    fn curve(average: u64, track: u64, full: u64) -> Option<SeekCurve> {
         let extremes = Some((Span::micros(track), Span::micros(full)));
-        Curve::new(Seek {
+        SeekCurve::new(SeekTimes {
             average: Span::micros(average),
             extremes,
         })
@@ -97,17 +97,19 @@ mod tests {
             let tracks = 400_u64;
             let total: u64 = (0..tracks)
                 .flat_map(|a| (0..tracks).map(move |b| a.abs_diff(b)))
-                .map(|d| curve.span(d, tracks).get())
+                .map(|d| curve.seek_time(d, tracks).get())
                 .sum();
             let mean = total / (tracks * tracks);
             assert!(
                 mean.abs_diff(average * 1000) < average * 10,
                 "{average} us given, {mean} ns on average"
             );
-            assert_eq!(curve.span(0, tracks), Span::ZERO);
-            assert_eq!(curve.span(1, tracks), Span::micros(track));
-            assert!(curve.span(tracks, tracks).get().abs_diff(full * 1000) < 10);
-            assert!((1..tracks).all(|d| curve.span(d, tracks) <= curve.span(d + 1, tracks)));
+            assert_eq!(curve.seek_time(0, tracks), Span::ZERO);
+            assert_eq!(curve.seek_time(1, tracks), Span::micros(track));
+            assert!(curve.seek_time(tracks, tracks).get().abs_diff(full * 1000) < 10);
+            assert!(
+                (1..tracks).all(|d| curve.seek_time(d, tracks) <= curve.seek_time(d + 1, tracks))
+            );
         }
     }
 
@@ -119,13 +121,13 @@ mod tests {
 
     #[test]
     fn where_only_the_average_is_known_every_seek_takes_it() {
-        let curve = Curve::new(Seek {
+        let curve = SeekCurve::new(SeekTimes {
             average: Span::millis(12),
             extremes: None,
         })
         .unwrap();
         assert_eq!(
-            [2, 50, 100].map(|d| curve.span(d, 100)),
+            [2, 50, 100].map(|d| curve.seek_time(d, 100)),
             [Span::millis(12); 3]
         );
     }

@@ -11,43 +11,43 @@
 //!
 //! A read that only one device holds needs no price: that device has to serve it.
 
-use super::beam::beam;
+use super::beam::beam_search;
 use super::device_search::{
     DeviceSchedule, ReadDemand, ScheduledAction, SubproblemTask, solve_subproblem,
 };
-use super::joint::energy;
-use super::plan::Plan;
-use super::problem::{Kind, Problem, Unsolvable};
-use super::repair::repair;
+use super::joint::rounded_down;
+use super::plan::ClairvoyantPlan;
+use super::problem::{PointKind, SchedulingProblem, Unsolvable};
+use super::repair::repair_schedules;
 use super::subproblem::{Cost, DeviceSubproblem, StopLimit};
 use teal_types::{Energy, Span, Time};
 
 /// A bound, and the plan that its prices led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tightened {
+pub struct DualBound {
     /// The bound: no policy spends less.
     pub energy: Energy,
     /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator
     /// runs it.
-    pub plan: Plan,
+    pub plan: ClairvoyantPlan,
 }
 
 /// The shortest first step of a read's price, and that of a token's, in femtojoules.
-const LEAST: Cost = 100_000_000_000;
-const TOKEN: Cost = 1_000_000_000_000_000;
+const SHORTEST_STEP: Cost = 100_000_000_000;
+const TOKEN_STEP: Cost = 1_000_000_000_000_000;
 /// A schedule that costs one part of so many more than the bound is near enough.
-const NEAR: Cost = 2000;
+const GAP_PARTS: Cost = 2000;
 
 /// Times until which tokens are counted, and have a price.
-const WINDOWS: u64 = 16;
+const TOKEN_WINDOWS: u64 = 16;
 
 /// One iterate of the ascent: the schedules of all devices at the prices of the time.
 pub(super) struct DualIterate {
-    pub(super) bests: Vec<DeviceSchedule>,
+    pub(super) schedules: Vec<DeviceSchedule>,
     /// By point: which devices took its read.
     pub(super) takers: Vec<Vec<u8>>,
     /// By device and window: tokens taken.
-    taken: Vec<Vec<Cost>>,
+    tokens_taken: Vec<Vec<Cost>>,
 }
 
 /// The dual prices of one iterate.
@@ -63,35 +63,37 @@ struct DualPrices {
 struct TokenWindows(Vec<(Time, Cost)>);
 
 impl TokenWindows {
-    fn of(side: &DeviceSubproblem<'_>, end: Time) -> Self {
+    fn divide_trace(side: &DeviceSubproblem<'_>, end: Time) -> Self {
         let until = |part: u64| {
-            Time::after_start(Span::nanos(end.since(Time::ZERO).get() / WINDOWS * part))
+            Time::after_start(Span::nanos(
+                end.since(Time::ZERO).get() / TOKEN_WINDOWS * part,
+            ))
         };
-        let window = |part| Some((until(part), Cost::from(side.tokens(until(part))?)));
-        Self((1..=WINDOWS).filter_map(window).collect())
+        let window = |part| Some((until(part), Cost::from(side.tokens_until(until(part))?)));
+        Self((1..=TOKEN_WINDOWS).filter_map(window).collect())
     }
 
     /// By own point of the device what a token costs that is taken before the next one.
-    fn prices(&self, side: &DeviceSubproblem<'_>, prices: &[Cost]) -> Vec<Cost> {
+    fn prices_by_point(&self, side: &DeviceSubproblem<'_>, prices: &[Cost]) -> Vec<Cost> {
         let of = |own: usize| {
             let mine = self
                 .0
                 .iter()
                 .zip(prices)
-                .filter(|((until, _), _)| *until >= side.next(own));
+                .filter(|((until, _), _)| *until >= side.next_time(own));
             mine.map(|(_, price)| *price).sum()
         };
-        (0..side.own.len()).map(of).collect()
+        (0..side.points.len()).map(of).collect()
     }
 
     /// Returns what was taken by the end of each.
-    fn taken(&self, side: &DeviceSubproblem<'_>, best: &DeviceSchedule) -> Vec<Cost> {
-        let (mut state, mut times) = (side.start().state, Vec::new());
-        for (at, deed) in &best.deeds {
+    fn count_taken(&self, side: &DeviceSubproblem<'_>, best: &DeviceSchedule) -> Vec<Cost> {
+        let (mut state, mut times) = (side.start_state().power_state, Vec::new());
+        for (at, deed) in &best.actions {
             let (ScheduledAction::Wake(to) | ScheduledAction::Rest(to)) = *deed else {
                 continue;
             };
-            times.extend(side.takes(state, to).then_some(*at));
+            times.extend(side.takes_token(state, to).then_some(*at));
             state = to;
         }
         self.0
@@ -102,11 +104,11 @@ impl TokenWindows {
 }
 
 /// The reads that several devices hold, and so have a price; by point who can serve it.
-pub(super) fn servers(problem: &Problem<'_>) -> Vec<Vec<u8>> {
+pub(super) fn find_servers(problem: &SchedulingProblem<'_>) -> Vec<Vec<u8>> {
     let of = |point: usize| {
-        let sides = (0_u8..).zip(&problem.sides);
+        let sides = (0_u8..).zip(&problem.subproblems);
         sides
-            .filter(|(_, side)| side.serves(point).is_some())
+            .filter(|(_, side)| side.least_read_cost(point).is_some())
             .map(|(at, _)| at)
             .collect()
     };
@@ -115,7 +117,7 @@ pub(super) fn servers(problem: &Problem<'_>) -> Vec<Vec<u8>> {
 
 /// The Lagrangian dual: a subproblem for each device, and the constraints that have a price.
 struct DualProblem<'p, 'a> {
-    problem: &'p Problem<'a>,
+    problem: &'p SchedulingProblem<'a>,
     servers: Vec<Vec<u8>>,
     /// The points whose reads have a price.
     priced: Vec<usize>,
@@ -123,16 +125,16 @@ struct DualProblem<'p, 'a> {
 }
 
 impl<'p, 'a> DualProblem<'p, 'a> {
-    fn new(problem: &'p Problem<'a>) -> Self {
-        let servers = servers(problem);
+    fn new(problem: &'p SchedulingProblem<'a>) -> Self {
+        let servers = find_servers(problem);
         let priced = (0..problem.points.len())
             .filter(|point| servers[*point].len() > 1)
             .collect();
         let end = problem.points.last().map_or(Time::ZERO, |point| point.at);
         let windows = problem
-            .sides
+            .subproblems
             .iter()
-            .map(|side| TokenWindows::of(side, end))
+            .map(|side| TokenWindows::divide_trace(side, end))
             .collect();
         Self {
             problem,
@@ -143,12 +145,12 @@ impl<'p, 'a> DualProblem<'p, 'a> {
     }
 
     fn first_prices(&self) -> DualPrices {
-        let sides = &self.problem.sides;
+        let sides = &self.problem.subproblems;
         let mut reads = vec![0; self.problem.points.len()];
         for point in &self.priced {
             reads[*point] = sides
                 .iter()
-                .filter_map(|side| side.serves(*point))
+                .filter_map(|side| side.least_read_cost(*point))
                 .min()
                 .unwrap_or(0);
         }
@@ -162,22 +164,25 @@ impl<'p, 'a> DualProblem<'p, 'a> {
         }
     }
 
-    fn stops(&self, prices: &DualPrices) -> Vec<Vec<Cost>> {
+    fn stop_prices(&self, prices: &DualPrices) -> Vec<Vec<Cost>> {
         let sides = self
             .problem
-            .sides
+            .subproblems
             .iter()
             .zip(&self.windows)
             .zip(&prices.tokens);
         sides
-            .map(|((side, windows), prices)| windows.prices(side, prices))
+            .map(|((side, windows), prices)| windows.prices_by_point(side, prices))
             .collect()
     }
 
-    fn round(&self, prices: &DualPrices) -> Option<DualIterate> {
+    fn solve_round(&self, prices: &DualPrices) -> Option<DualIterate> {
         let mut takers = vec![Vec::new(); self.problem.points.len()];
         let (mut bests, mut taken) = (Vec::new(), Vec::new());
-        for ((at, side), stops) in (0_u8..).zip(&self.problem.sides).zip(self.stops(prices)) {
+        for ((at, side), stops) in (0_u8..)
+            .zip(&self.problem.subproblems)
+            .zip(self.stop_prices(prices))
+        {
             let claim = |point: usize| match self.servers[point].as_slice() {
                 [only] if *only == at => ReadDemand::Must,
                 who if who.len() > 1 && who.contains(&at) => ReadDemand::May(prices.reads[point]),
@@ -187,23 +192,24 @@ impl<'p, 'a> DualProblem<'p, 'a> {
             let best = solve_subproblem(
                 side,
                 SubproblemTask {
-                    claims: &claims,
-                    tokens: StopLimit::Priced(&stops),
+                    demands: &claims,
+                    stop_limit: StopLimit::Priced(&stops),
                     is_plan: false,
                 },
             )?;
-            best.taken().for_each(|point| takers[point].push(at));
-            taken.push(self.windows[usize::from(at)].taken(side, &best));
+            best.served_points()
+                .for_each(|point| takers[point].push(at));
+            taken.push(self.windows[usize::from(at)].count_taken(side, &best));
             bests.push(best);
         }
         Some(DualIterate {
-            bests,
+            schedules: bests,
             takers,
-            taken,
+            tokens_taken: taken,
         })
     }
 
-    fn value(&self, now: &DualIterate, prices: &DualPrices) -> Cost {
+    fn dual_value(&self, now: &DualIterate, prices: &DualPrices) -> Cost {
         let reads: Cost = self.priced.iter().map(|point| prices.reads[*point]).sum();
         let tokens = self
             .windows
@@ -211,11 +217,11 @@ impl<'p, 'a> DualProblem<'p, 'a> {
             .zip(&prices.tokens)
             .flat_map(|(windows, prices)| windows.0.iter().zip(prices));
         let tokens: Cost = tokens.map(|((_, there), price)| there * price).sum();
-        reads - tokens + now.bests.iter().map(|best| best.cost).sum::<Cost>()
+        reads - tokens + now.schedules.iter().map(|best| best.cost).sum::<Cost>()
     }
 
     /// Returns the subgradient at a read's price: one device less those that took the read.
-    fn missing(now: &DualIterate, point: usize) -> Cost {
+    fn read_subgradient(now: &DualIterate, point: usize) -> Cost {
         1 - now.takers[point].len() as Cost
     }
 }
@@ -231,7 +237,7 @@ struct PriceStep {
 
 impl PriceStep {
     /// Moves a price along its subgradient `wanted`: up where too few devices want the read.
-    fn go(&mut self, price: &mut Cost, wanted: Cost) {
+    fn move_price(&mut self, price: &mut Cost, wanted: Cost) {
         let is_up = match wanted {
             0 => return,
             wanted => wanted > 0,
@@ -261,28 +267,36 @@ impl PriceSteps {
         let reads = prices
             .reads
             .iter()
-            .map(|price| step(price / 4 + LEAST))
+            .map(|price| step(price / 4 + SHORTEST_STEP))
             .collect();
         let tokens = prices
             .tokens
             .iter()
-            .map(|prices| vec![step(TOKEN); prices.len()])
+            .map(|prices| vec![step(TOKEN_STEP); prices.len()])
             .collect();
         Self { reads, tokens }
     }
 
-    fn go(&mut self, market: &DualProblem<'_, '_>, prices: &mut DualPrices, now: &DualIterate) {
+    fn move_prices(
+        &mut self,
+        market: &DualProblem<'_, '_>,
+        prices: &mut DualPrices,
+        now: &DualIterate,
+    ) {
         for point in &market.priced {
-            self.reads[*point].go(&mut prices.reads[*point], DualProblem::missing(now, *point));
+            self.reads[*point].move_price(
+                &mut prices.reads[*point],
+                DualProblem::read_subgradient(now, *point),
+            );
         }
         for (device, windows) in market.windows.iter().enumerate() {
             let steps = self.tokens[device]
                 .iter_mut()
                 .zip(&mut prices.tokens[device]);
             for ((step, price), ((_, there), taken)) in
-                steps.zip(windows.0.iter().zip(&now.taken[device]))
+                steps.zip(windows.0.iter().zip(&now.tokens_taken[device]))
             {
-                step.go(price, taken - there);
+                step.move_price(price, taken - there);
                 *price = (*price).max(0);
             }
         }
@@ -293,10 +307,14 @@ impl PriceSteps {
 ///
 /// # Errors
 /// [`Unsolvable::Infeasible`].
-pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvable> {
+pub fn lagrangian_bound(
+    problem: &SchedulingProblem<'_>,
+    rounds: usize,
+) -> Result<DualBound, Unsolvable> {
     let market = DualProblem::new(problem);
-    let is_orphan =
-        |point: usize| problem.points[point].kind == Kind::Read && market.servers[point].is_empty();
+    let is_orphan = |point: usize| {
+        problem.points[point].kind == PointKind::Read && market.servers[point].is_empty()
+    };
     if (0..problem.points.len()).any(is_orphan) {
         return Err(Unsolvable::Infeasible);
     }
@@ -304,25 +322,28 @@ pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvab
     let mut steps = PriceSteps::new(&prices);
     let mut best: Option<(Cost, DualIterate, Vec<Vec<Cost>>)> = None;
     for _ in 0..rounds.max(1) {
-        let now = market.round(&prices).ok_or(Unsolvable::Infeasible)?;
-        let (value, stops) = (market.value(&now, &prices), market.stops(&prices));
-        steps.go(&market, &mut prices, &now);
+        let now = market.solve_round(&prices).ok_or(Unsolvable::Infeasible)?;
+        let (value, stops) = (
+            market.dual_value(&now, &prices),
+            market.stop_prices(&prices),
+        );
+        steps.move_prices(&market, &mut prices, &now);
         if best.as_ref().is_none_or(|(best, ..)| value > *best) {
             best = Some((value, now, stops));
         }
     }
     let (least, round, stops) = best.ok_or(Unsolvable::Infeasible)?;
-    let plan = beam(problem, &stops).or_else(|| {
-        repair(
+    let plan = beam_search(problem, &stops).or_else(|| {
+        repair_schedules(
             problem,
             &market.servers,
             &stops,
             &round,
-            least + least / NEAR,
+            least + least / GAP_PARTS,
         )
     });
-    Ok(Tightened {
-        energy: energy(least),
+    Ok(DualBound {
+        energy: rounded_down(least),
         plan: plan.unwrap_or_default(),
     })
 }

@@ -6,7 +6,7 @@
 
 use super::subproblem::DeviceSubproblem;
 use crate::device::{DeviceId, QueueLimits};
-use crate::sim::{Report, Trace, What, World};
+use crate::sim::{EventAction, MachineTrace, SimulatedMachine, SimulationReport};
 use teal_types::{Span, Time};
 
 /// Why there is no bound.
@@ -25,7 +25,7 @@ pub enum Unsolvable {
 
 /// What happens at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PointKind {
     Nothing,
     Read,
     Write,
@@ -34,21 +34,21 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TracePoint {
     pub(super) at: Time,
-    pub(super) kind: Kind,
+    pub(super) kind: PointKind,
     /// The event's place in the trace.
     pub(super) event: usize,
 }
 
 /// A world and a trace as the bound sees them.
 #[derive(Debug, Clone)]
-pub struct Problem<'a> {
+pub struct SchedulingProblem<'a> {
     pub(super) points: Vec<TracePoint>,
-    pub(super) sides: Vec<DeviceSubproblem<'a>>,
+    pub(super) subproblems: Vec<DeviceSubproblem<'a>>,
 }
 
 /// By device the longest by which any of these runs began a burst after its age, because the device
 /// was asleep or busy.
-pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> {
+pub fn longest_lateness<'r>(reports: impl IntoIterator<Item = &'r SimulationReport>) -> Vec<Span> {
     let mut late: Vec<Span> = Vec::new();
     for report in reports {
         late.resize(late.len().max(report.devices.len()), Span::ZERO);
@@ -59,20 +59,20 @@ pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> 
     late
 }
 
-impl<'a> Problem<'a> {
+impl<'a> SchedulingProblem<'a> {
     /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for
     /// each device by its entry of `late` (none: nothing) longer than their age: see [`lateness`].
-    pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
+    pub fn new(world: &'a SimulatedMachine, trace: &MachineTrace, late: &[Span]) -> Self {
         let nothing = |at: Time| TracePoint {
             at,
-            kind: Kind::Nothing,
+            kind: PointKind::Nothing,
             event: 0,
         };
         let mut points = vec![nothing(Time::ZERO)];
         for (event, known) in trace.events().iter().enumerate() {
-            let kind = match known.what {
-                What::Read { copies, .. } if !copies.is_empty() => Kind::Read,
-                What::Write { .. } => Kind::Write,
+            let kind = match known.action {
+                EventAction::Read { copies, .. } if !copies.is_empty() => PointKind::Read,
+                EventAction::Write { .. } => PointKind::Write,
                 _ => continue,
             };
             points.push(TracePoint {
@@ -87,22 +87,30 @@ impl<'a> Problem<'a> {
             else {
                 continue;
             };
-            let mine = trace.events().iter().filter(|event| takes(&event.what, id));
+            let mine = trace
+                .events()
+                .iter()
+                .filter(|event| is_write_to(&event.action, id));
             let due = mine.flat_map(|event| [event.at + age, event.at + age + late(id)]);
             let due = due.filter(|due| *due < trace.end());
             points.extend(due.map(nothing));
         }
         points.sort_by_key(|point| point.at);
-        points.dedup_by(|b, a| a.kind == Kind::Nothing && b.kind == Kind::Nothing && a.at == b.at);
+        points.dedup_by(|b, a| {
+            a.kind == PointKind::Nothing && b.kind == PointKind::Nothing && a.at == b.at
+        });
         points.push(nothing(trace.end()));
         let ids = (0..world.devices.len()).filter_map(DeviceId::new);
         let sides = ids
             .map(|id| DeviceSubproblem::new(world, trace, &points, id, late(id)))
             .collect();
-        Self { points, sides }
+        Self {
+            points,
+            subproblems: sides,
+        }
     }
 }
 
-fn takes(what: &What, id: DeviceId) -> bool {
-    matches!(what, What::Write { sinks, .. } if sinks.has(id))
+fn is_write_to(what: &EventAction, id: DeviceId) -> bool {
+    matches!(what, EventAction::Write { sinks, .. } if sinks.contains(id))
 }

@@ -7,27 +7,27 @@
 
 use super::device_search::{DeviceSchedule, ReadDemand, SubproblemTask, solve_subproblem};
 use super::dual_prices::DualIterate;
-use super::plan::Plan;
-use super::problem::Problem;
+use super::plan::ClairvoyantPlan;
+use super::problem::SchedulingProblem;
 use super::subproblem::{Cost, StopLimit};
 use teal_types::Span;
 
 /// Moves that are tried.
-const TRIED: usize = 160;
+const MOVES_MAX: usize = 160;
 /// Reads that lie closer together move together, and alone.
-const APART: Span = Span::secs(2);
+const BURST_GAP: Span = Span::secs(2);
 
 struct ReadAssignment<'p, 'a> {
-    problem: &'p Problem<'a>,
+    problem: &'p SchedulingProblem<'a>,
     /// By device and own point.
-    stops: &'p [Vec<Cost>],
+    stop_prices: &'p [Vec<Cost>],
     /// By point the device that serves its read.
     owners: Vec<Option<u8>>,
-    bests: Vec<DeviceSchedule>,
+    schedules: Vec<DeviceSchedule>,
 }
 
 impl ReadAssignment<'_, '_> {
-    fn solve(&self, at: u8, tokens: StopLimit<'_>) -> Option<DeviceSchedule> {
+    fn solve_device(&self, at: u8, tokens: StopLimit<'_>) -> Option<DeviceSchedule> {
         let claims: Vec<ReadDemand> = self
             .owners
             .iter()
@@ -40,25 +40,25 @@ impl ReadAssignment<'_, '_> {
             })
             .collect();
         solve_subproblem(
-            &self.problem.sides[usize::from(at)],
+            &self.problem.subproblems[usize::from(at)],
             SubproblemTask {
-                claims: &claims,
-                tokens,
+                demands: &claims,
+                stop_limit: tokens,
                 is_plan: true,
             },
         )
     }
 
-    fn priced(&self, at: u8) -> Option<DeviceSchedule> {
-        self.solve(at, StopLimit::Priced(&self.stops[usize::from(at)]))
+    fn solve_priced(&self, at: u8) -> Option<DeviceSchedule> {
+        self.solve_device(at, StopLimit::Priced(&self.stop_prices[usize::from(at)]))
     }
 
-    fn cost(&self) -> Cost {
-        self.bests.iter().map(|best| best.cost).sum()
+    fn total_cost(&self) -> Cost {
+        self.schedules.iter().map(|best| best.cost).sum()
     }
 
     /// Gives these reads to one device if that is better.
-    fn give(&mut self, points: &[usize], to: u8) {
+    fn try_move(&mut self, points: &[usize], to: u8) {
         let before: Vec<_> = points.iter().map(|point| self.owners[*point]).collect();
         let mut changed: Vec<u8> = before
             .iter()
@@ -76,16 +76,16 @@ impl ReadAssignment<'_, '_> {
             .iter()
             .for_each(|point| self.owners[*point] = Some(to));
         let solved: Option<Vec<DeviceSchedule>> =
-            changed.iter().map(|at| self.priced(*at)).collect();
+            changed.iter().map(|at| self.solve_priced(*at)).collect();
         let old: Cost = changed
             .iter()
-            .map(|at| self.bests[usize::from(*at)].cost)
+            .map(|at| self.schedules[usize::from(*at)].cost)
             .sum();
         match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
             Some(bests) => changed
                 .iter()
                 .zip(bests)
-                .for_each(|(at, best)| self.bests[usize::from(*at)] = best),
+                .for_each(|(at, best)| self.schedules[usize::from(*at)] = best),
             None => points
                 .iter()
                 .zip(before)
@@ -96,13 +96,13 @@ impl ReadAssignment<'_, '_> {
 
 /// A schedule near to what the devices wanted at these prices of stops. What costs no more than
 /// `enough` is not made better.
-pub(super) fn repair(
-    problem: &Problem<'_>,
+pub(super) fn repair_schedules(
+    problem: &SchedulingProblem<'_>,
     servers: &[Vec<u8>],
     stops: &[Vec<Cost>],
     round: &DualIterate,
     enough: Cost,
-) -> Option<Plan> {
+) -> Option<ClairvoyantPlan> {
     let cheapest = |point: usize| {
         let who = if round.takers[point].is_empty() {
             &servers[point]
@@ -111,17 +111,17 @@ pub(super) fn repair(
         };
         who.iter()
             .copied()
-            .min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
+            .min_by_key(|at| problem.subproblems[usize::from(*at)].least_read_cost(point))
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
     let mut shares = ReadAssignment {
         problem,
-        stops,
+        stop_prices: stops,
         owners,
-        bests: Vec::new(),
+        schedules: Vec::new(),
     };
-    shares.bests = (0..problem.sides.len())
-        .map(|at| shares.priced(at as u8))
+    shares.schedules = (0..problem.subproblems.len())
+        .map(|at| shares.solve_priced(at as u8))
         .collect::<Option<_>>()?;
     let unsettled: Vec<usize> = (0..servers.len())
         .filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1)
@@ -134,7 +134,7 @@ pub(super) fn repair(
     for point in several {
         let at = problem.points[point].at;
         match bursts.last_mut() {
-            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < APART => {
+            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < BURST_GAP => {
                 burst.push(point)
             }
             _ => bursts.push(vec![point]),
@@ -148,20 +148,20 @@ pub(super) fn repair(
     let each = bursts
         .into_iter()
         .chain(unsettled.into_iter().map(|point| vec![point]))
-        .take(TRIED);
+        .take(MOVES_MAX);
     for points in each {
-        if shares.cost() <= enough {
+        if shares.total_cost() <= enough {
             break;
         }
-        for to in 0..problem.sides.len() as u8 {
+        for to in 0..problem.subproblems.len() as u8 {
             if points.iter().all(|point| servers[*point].contains(&to)) {
-                shares.give(&points, to);
+                shares.try_move(&points, to);
             }
         }
     }
     // Only now: counting tokens is slow, and seldom changes whom a read is worth most.
-    let counted = (0..problem.sides.len())
-        .map(|at| shares.solve(at as u8, StopLimit::Spared(&shares.stops[at])))
+    let counted = (0..problem.subproblems.len())
+        .map(|at| shares.solve_device(at as u8, StopLimit::Spared(&shares.stop_prices[at])))
         .collect::<Option<_>>()?;
-    Some(Plan::new(problem, &shares.owners, counted))
+    Some(ClairvoyantPlan::new(problem, &shares.owners, counted))
 }

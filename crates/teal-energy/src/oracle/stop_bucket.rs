@@ -28,12 +28,12 @@ impl StopBucket {
     }
 
     /// From when on there is a token in a bucket that will be full at `full`.
-    pub(super) fn opens(&self, full: Time) -> Option<Time> {
+    pub(super) fn token_at(&self, full: Time) -> Option<Time> {
         Some(Time::after_start(full.since(Time::ZERO).less(self.room?)))
     }
 
     /// When it is full again after a token is taken at `now`.
-    pub(super) fn take(&self, full: Time, now: Time) -> Time {
+    pub(super) fn take_token(&self, full: Time, now: Time) -> Time {
         full.max(now) + self.each
     }
 }
@@ -54,10 +54,10 @@ mod tests {
             let (mut full, mut now) = (Time::ZERO, Time::ZERO);
             for gap in gaps {
                 now = now + Span::nanos(gap);
-                let is_there = budget.take(now);
-                prop_assert_eq!(bucket.opens(full).is_some_and(|opens| opens <= now), is_there);
+                let is_there = budget.take_token(now);
+                prop_assert_eq!(bucket.token_at(full).is_some_and(|opens| opens <= now), is_there);
                 if is_there {
-                    full = bucket.take(full, now);
+                    full = bucket.take_token(full, now);
                 }
             }
         }

@@ -32,11 +32,11 @@ mod work;
 
 use super::device_search::ScheduledAction;
 use super::problem::TracePoint;
-use crate::device::{BurstTime, Device, DeviceId};
+use crate::device::{BurstTime, DeviceId, DeviceModel};
 use crate::ledger::Femtojoules;
 use crate::profile::StateId;
 use crate::service::Job;
-use crate::sim::{Trace, World};
+use crate::sim::{MachineTrace, SimulatedMachine};
 use teal_types::{Power, Span, Time};
 
 /// Femtojoules that may be less than nothing.
@@ -46,33 +46,33 @@ pub(super) type Cost = i128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct DeviceState {
     /// The power state whose name the device has.
-    pub(super) state: u8,
+    pub(super) power_state: u8,
     /// The time at which the device is there and has done what was asked for. Zero when that is
     /// past.
-    pub(super) free: Time,
+    pub(super) free_at: Time,
     /// The number of the device's changes that are written.
     pub(super) written: u32,
     /// The time at which the bucket of stops is full again. Zero where it is, and where stops are
     /// not counted.
-    pub(super) full: Time,
+    pub(super) bucket_full_at: Time,
 }
 
 /// A step of a candidate: the state it leads to, its cost, and the action in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CandidateStep {
-    pub(super) spot: DeviceState,
+    pub(super) state: DeviceState,
     pub(super) cost: Cost,
     /// The transition that it begins, if it does, and when.
-    pub(super) deed: Option<(Time, ScheduledAction)>,
+    pub(super) transition: Option<(Time, ScheduledAction)>,
 }
 
 impl CandidateStep {
     /// Returns the step in which nothing is done.
-    pub(super) fn none(spot: DeviceState) -> Self {
+    pub(super) fn no_action(spot: DeviceState) -> Self {
         Self {
-            spot,
+            state: spot,
             cost: 0,
-            deed: None,
+            transition: None,
         }
     }
 }
@@ -94,9 +94,9 @@ pub(super) enum StopLimit<'t> {
 struct QueuedChange {
     /// When it is of age, and the last moment at which a burst may begin that holds it.
     due: Time,
-    last: Time,
+    latest: Time,
     /// What is paid for it when it comes.
-    pays: Cost,
+    prepaid: Cost,
     /// What must be written of the changes before this one.
     needed: WriteLoad,
 }
@@ -138,9 +138,9 @@ pub(super) struct DevicePoint {
 /// One device's part of the relaxed problem.
 #[derive(Debug, Clone)]
 pub(super) struct DeviceSubproblem<'a> {
-    device: &'a Device,
+    device: &'a DeviceModel,
     base: Power,
-    powers: Vec<Power>,
+    rest_powers: Vec<Power>,
     serving: Vec<u8>,
     /// Of each state that serves: how long bursts take, and what their first place needs beyond
     /// resting.
@@ -151,54 +151,55 @@ pub(super) struct DeviceSubproblem<'a> {
     /// By from and to.
     routes: Vec<Vec<Option<TransitionRoute>>>,
     /// The most that it draws while it rests where it serves.
-    top: Power,
-    start: u8,
+    top_rest_power: Power,
+    start_power_state: u8,
     changes: Vec<QueuedChange>,
     /// What must be written of all changes.
-    total: WriteLoad,
+    total_load: WriteLoad,
     /// The points at which this device has something to do or to be told, in order.
-    pub(super) own: Vec<DevicePoint>,
+    pub(super) points: Vec<DevicePoint>,
 }
 
 fn cost_of(job: &Job) -> Cost {
     let exact: Femtojoules = job
         .parts()
         .iter()
-        .map(crate::service::Part::femtojoules)
+        .map(crate::service::JobPart::exact_energy)
         .sum();
     Cost::try_from(exact).unwrap_or(Cost::MAX)
 }
 
-fn over(power: Power, span: Span) -> Cost {
+fn energy_over(power: Power, span: Span) -> Cost {
     Cost::from(power.get()) * Cost::from(span.get())
 }
 
 /// From one time to another: less than nothing if that is back.
-fn between(from: Time, to: Time) -> Cost {
+fn time_between(from: Time, to: Time) -> Cost {
     Cost::from(to.since(from).get()) - Cost::from(from.since(to).get())
 }
 
 /// A time that much earlier, at the earliest the beginning.
-fn earlier(time: Time, span: Span) -> Time {
+fn time_before(time: Time, span: Span) -> Time {
     Time::after_start(time.since(Time::ZERO).less(span))
 }
 
 impl<'a> DeviceSubproblem<'a> {
     pub(super) fn new(
-        world: &'a World,
-        trace: &Trace,
+        world: &'a SimulatedMachine,
+        trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
         late: Span,
     ) -> Self {
         let device = &world.devices[id.index()];
         let power = &device.power;
-        let rest::RestCharges { powers, longest } = rest::charged(device, id, world.base, trace);
+        let rest::RestCharges { powers, longest } =
+            rest::rest_charges(device, id, world.base, trace);
         let route = |from, to: StateId| {
             let route = power.route(from, to)?;
             let takes_token = device.budget.is_some() && power.time_to_cycle(from, to).is_some();
             let more = Cost::from(route.energy.get()) * 1_000_000_000
-                - over(powers[to.index()], route.time);
+                - energy_over(powers[to.index()], route.time);
             Some(TransitionRoute {
                 time: route.time,
                 more,
@@ -206,89 +207,96 @@ impl<'a> DeviceSubproblem<'a> {
             })
         };
         let routes: Vec<Vec<_>> = power
-            .ids()
-            .map(|a| power.ids().map(|b| route(a, b)).collect())
+            .state_ids()
+            .map(|a| power.state_ids().map(|b| route(a, b)).collect())
             .collect();
         let serving: Vec<u8> = power
-            .ids()
+            .state_ids()
             .filter(|s| power.serves(*s))
             .map(|s| s.index() as u8)
             .collect();
         let mut side = Self {
             device,
             base: world.base,
-            top: serving
+            top_rest_power: serving
                 .iter()
                 .map(|state| powers[usize::from(*state)])
                 .max()
                 .unwrap_or_default(),
-            powers,
+            rest_powers: powers,
             serving,
             bursts: Vec::new(),
             longest,
             routes,
-            start: world.start[id.index()].index() as u8,
+            start_power_state: world.start_states[id.index()].index() as u8,
             changes: Vec::new(),
-            total: Default::default(),
-            own: Vec::new(),
+            total_load: Default::default(),
+            points: Vec::new(),
         };
         let burst = |state: &u8| {
-            let first = side.beyond(*state, &device.flush(StateId(*state), 0, 1)?);
+            let first = side.cost_beyond_rest(*state, &device.flush_job(StateId(*state), 0, 1)?);
             Some((*state, device.burst_time(StateId(*state))?, first))
         };
         side.bursts = side.serving.iter().filter_map(burst).collect();
-        side.fill(trace, points, id, late);
+        side.fill_points(trace, points, id, late);
         side
     }
 
     /// The place of a point among the device's own; `None` if it is none of them.
-    pub(super) fn place(&self, point: usize) -> Option<usize> {
-        self.own.binary_search_by_key(&point, |own| own.point).ok()
+    pub(super) fn point_index(&self, point: usize) -> Option<usize> {
+        self.points
+            .binary_search_by_key(&point, |own| own.point)
+            .ok()
     }
 
     /// The device's own point that is the last one until a point.
-    pub(super) fn latest(&self, point: usize) -> usize {
-        self.own
+    pub(super) fn latest_point(&self, point: usize) -> usize {
+        self.points
             .partition_point(|own| own.point <= point)
             .saturating_sub(1)
     }
 
     /// When one of its own points is.
-    pub(super) fn at(&self, own: usize) -> Time {
-        self.own[own].at
+    pub(super) fn time_at(&self, own: usize) -> Time {
+        self.points[own].at
     }
 
     /// When the one after it is.
-    pub(super) fn next(&self, own: usize) -> Time {
-        self.own[own].next
+    pub(super) fn next_time(&self, own: usize) -> Time {
+        self.points[own].next
     }
 
-    fn power(&self, state: u8) -> Power {
-        self.powers[usize::from(state)]
+    fn rest_power(&self, state: u8) -> Power {
+        self.rest_powers[usize::from(state)]
     }
 
     /// Returns what is charged beyond resting for work in a state.
-    fn beyond(&self, state: u8, job: &Job) -> Cost {
-        cost_of(job) - over(self.power(state), job.time())
+    fn cost_beyond_rest(&self, state: u8, job: &Job) -> Cost {
+        cost_of(job) - energy_over(self.rest_power(state), job.total_time())
     }
 
-    fn serve_ways(&self, bytes: u64, follows: bool) -> Vec<ServingChoice> {
+    fn serving_choices(&self, bytes: u64, follows: bool) -> Vec<ServingChoice> {
         let ways = self.serving.iter().filter_map(|state| {
-            let job = self.device.read(StateId(*state), bytes, follows)?;
+            let job = self.device.read_job(StateId(*state), bytes, follows)?;
             Some((
                 *state,
-                self.beyond(*state, &job) + over(self.base, job.time()),
-                job.time(),
+                self.cost_beyond_rest(*state, &job) + energy_over(self.base, job.total_time()),
+                job.total_time(),
             ))
         });
         ways.collect()
     }
 
     /// Returns what a change costs at least that must be written.
-    fn pays(&self, bytes: u64) -> Cost {
+    fn least_write_cost(&self, bytes: u64) -> Cost {
         let of = |state: &u8| {
             let beyond =
-                |bytes| Some(self.beyond(*state, &self.device.flush(StateId(*state), bytes, 1)?));
+                |bytes| {
+                    Some(self.cost_beyond_rest(
+                        *state,
+                        &self.device.flush_job(StateId(*state), bytes, 1)?,
+                    ))
+                };
             let access = if self.device.is_scattered {
                 beyond(0)?
             } else {
@@ -300,15 +308,15 @@ impl<'a> DeviceSubproblem<'a> {
         self.serving.iter().filter_map(of).min().unwrap_or(0)
     }
 
-    pub(super) fn start(&self) -> DeviceState {
+    pub(super) fn start_state(&self) -> DeviceState {
         DeviceState {
-            state: self.start,
+            power_state: self.start_power_state,
             ..DeviceState::default()
         }
     }
 
     /// Returns whether a stop may take a token, and how many of those there are until a time.
-    pub(super) fn tokens(&self, until: Time) -> Option<u64> {
+    pub(super) fn tokens_until(&self, until: Time) -> Option<u64> {
         let limits = self.device.budget?;
         let more = until.since(Time::ZERO).get() / limits.each.get().max(1);
         self.routes
@@ -323,13 +331,13 @@ impl<'a> DeviceSubproblem<'a> {
     }
 
     /// The tokens that the way to another state takes.
-    pub(super) fn takes(&self, from: u8, to: u8) -> bool {
+    pub(super) fn takes_token(&self, from: u8, to: u8) -> bool {
         self.routes[usize::from(from)][usize::from(to)].is_some_and(|route| route.takes_token)
     }
 
     /// Returns what the device needs beyond resting for the read of a point where that is least.
-    pub(super) fn serves(&self, point: usize) -> Option<Cost> {
-        self.own[self.place(point)?]
+    pub(super) fn least_read_cost(&self, point: usize) -> Option<Cost> {
+        self.points[self.point_index(point)?]
             .reads
             .iter()
             .map(|(_, cost, _)| *cost)
@@ -338,46 +346,55 @@ impl<'a> DeviceSubproblem<'a> {
 
     /// From the point before to one of its own: it keeps its name, and what changes there comes to
     /// its queue.
-    pub(super) fn come(&self, own: usize, spot: DeviceState) -> CandidateStep {
-        let here = &self.own[own];
-        let (since, new) = match own.checked_sub(1).map(|before| &self.own[before]) {
+    pub(super) fn advance_to(&self, own: usize, spot: DeviceState) -> CandidateStep {
+        let here = &self.points[own];
+        let (since, new) = match own.checked_sub(1).map(|before| &self.points[before]) {
             Some(before) => (before.at, before.arrived..here.arrived),
             None => (Time::ZERO, 0..here.arrived),
         };
         let paid: Cost = self.changes[new.start as usize..new.end as usize]
             .iter()
-            .map(|change| change.pays)
+            .map(|change| change.prepaid)
             .sum();
-        let cost = over(self.power(spot.state), here.at.since(since)) + paid;
+        let cost = energy_over(self.rest_power(spot.power_state), here.at.since(since)) + paid;
         let kept = |time: Time| if time <= here.at { Time::ZERO } else { time };
         let spot = DeviceState {
-            free: kept(spot.free),
-            full: kept(spot.full),
+            free_at: kept(spot.free_at),
+            bucket_full_at: kept(spot.bucket_full_at),
             ..spot
         };
         CandidateStep {
-            spot,
+            state: spot,
             cost,
-            deed: None,
+            transition: None,
         }
     }
 
     /// Returns whether some change should have been written by now: within its age, or as late as
     /// any run that is compared.
     pub(super) fn is_late(&self, own: usize, spot: DeviceState, is_punctual: bool) -> bool {
-        let here = &self.own[own];
+        let here = &self.points[own];
         let first = self
             .changes
             .get(spot.written as usize)
             .filter(|_| spot.written < here.arrived);
-        let last = |change: &QueuedChange| if is_punctual { change.due } else { change.last };
+        let last = |change: &QueuedChange| {
+            if is_punctual {
+                change.due
+            } else {
+                change.latest
+            }
+        };
         first.is_some_and(|change| here.is_end || last(change) <= here.at)
     }
 
     /// At the end: what it still has to do.
-    pub(super) fn rest(&self, own: usize, spot: DeviceState) -> Cost {
-        if self.own[own].is_end {
-            over(self.power(spot.state), spot.free.since(self.own[own].at))
+    pub(super) fn closing_cost(&self, own: usize, spot: DeviceState) -> Cost {
+        if self.points[own].is_end {
+            energy_over(
+                self.rest_power(spot.power_state),
+                spot.free_at.since(self.points[own].at),
+            )
         } else {
             0
         }
@@ -385,31 +402,34 @@ impl<'a> DeviceSubproblem<'a> {
 
     /// Returns what the one needs to be as good as the other whatever follows, if it can be: both
     /// have the same name. A device that is done earlier may have to go up earlier.
-    pub(super) fn handicap(
+    pub(super) fn dominance_cost(
         &self,
         own: usize,
         one: &DeviceState,
         other: &DeviceState,
     ) -> Option<Cost> {
-        let now = self.own[own].at;
-        if one.written < other.written || one.full > other.full || one.free > other.free {
+        let now = self.points[own].at;
+        if one.written < other.written
+            || one.bucket_full_at > other.bucket_full_at
+            || one.free_at > other.free_at
+        {
             return None;
         }
         let later = other
-            .free
+            .free_at
             .max(now)
-            .since(one.free.max(now))
-            .min(self.longest[usize::from(one.state)]);
-        Some(over(self.gains(one.state), later))
+            .since(one.free_at.max(now))
+            .min(self.longest[usize::from(one.power_state)]);
+        Some(energy_over(self.delay_gain(one.power_state), later))
     }
 
     /// Returns where a device is that is no worse off than two of the same name.
-    pub(super) fn both(one: &DeviceState, other: &DeviceState) -> DeviceState {
+    pub(super) fn merge_states(one: &DeviceState, other: &DeviceState) -> DeviceState {
         DeviceState {
-            state: one.state,
-            free: one.free.min(other.free),
+            power_state: one.power_state,
+            free_at: one.free_at.min(other.free_at),
             written: one.written.max(other.written),
-            full: one.full.min(other.full),
+            bucket_full_at: one.bucket_full_at.min(other.bucket_full_at),
         }
     }
 }

@@ -24,32 +24,32 @@ impl Budget {
     pub fn new(limits: BudgetLimits, now: Time) -> Self {
         Self {
             limits,
-            level: Self::full(limits),
+            level: Self::full_level(limits),
             filled: now,
             taken: 0,
         }
     }
 
-    fn full(limits: BudgetLimits) -> u128 {
+    fn full_level(limits: BudgetLimits) -> u128 {
         u128::from(limits.burst) * u128::from(limits.each.get())
     }
 
-    fn fill(&mut self, now: Time) {
-        self.level =
-            (self.level + u128::from(now.since(self.filled).get())).min(Self::full(self.limits));
+    fn fill_until(&mut self, now: Time) {
+        self.level = (self.level + u128::from(now.since(self.filled).get()))
+            .min(Self::full_level(self.limits));
         self.filled = self.filled.max(now);
     }
 
     /// Returns whether a token is there.
-    pub fn has(&self, now: Time) -> bool {
+    pub fn has_token(&self, now: Time) -> bool {
         let mut later = self.clone();
-        later.fill(now);
+        later.fill_until(now);
         later.level >= u128::from(self.limits.each.get())
     }
 
     /// Takes a token if one is there.
-    pub fn take(&mut self, now: Time) -> bool {
-        self.fill(now);
+    pub fn take_token(&mut self, now: Time) -> bool {
+        self.fill_until(now);
         let price = u128::from(self.limits.each.get());
         let is_there = self.level >= price && self.limits.burst > 0;
         if is_there {
@@ -60,14 +60,14 @@ impl Budget {
     }
 
     /// Whole tokens that are there.
-    pub fn tokens(&self, now: Time) -> u64 {
+    pub fn token_count(&self, now: Time) -> u64 {
         let mut later = self.clone();
-        later.fill(now);
+        later.fill_until(now);
         u64::try_from(later.level / u128::from(self.limits.each.get().max(1))).unwrap_or(u64::MAX)
     }
 
     /// Tokens taken so far.
-    pub fn taken(&self) -> u64 {
+    pub fn taken_count(&self) -> u64 {
         self.taken
     }
 }
@@ -88,8 +88,8 @@ mod tests {
             let (mut now, mut takes) = (Time::ZERO, Vec::new());
             for gap in gaps {
                 now = now + Span::nanos(gap);
-                let has = budget.has(now) && burst > 0;
-                prop_assert_eq!(budget.take(now), has);
+                let has = budget.has_token(now) && burst > 0;
+                prop_assert_eq!(budget.take_token(now), has);
                 if has {
                     takes.push(now);
                 }
@@ -100,7 +100,7 @@ mod tests {
                     prop_assert!((j - i + 1) as u64 <= most);
                 }
             }
-            prop_assert_eq!(budget.taken(), takes.len() as u64);
+            prop_assert_eq!(budget.taken_count(), takes.len() as u64);
         }
     }
 }

@@ -6,14 +6,14 @@
 //!    comes before comfort: only age and quiet hours wait while somebody is there who would hear
 //!    the disk.
 
-use super::{Signal, Supply, View};
+use super::{MachineSignal, MachineView, PowerSupply};
 use crate::device::DeviceId;
-use crate::profile::Kind;
+use crate::profile::DeviceKind;
 use teal_types::{Span, Time};
 
 /// Why a queue is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trigger {
+pub enum FlushTrigger {
     /// The oldest change has waited long enough.
     Age,
     /// Enough has gathered.
@@ -68,45 +68,45 @@ fn is_within(time: Span, (from, until): (Span, Span)) -> bool {
 }
 
 /// Why the queue of a device is to be written now, if it is; and when to ask again.
-pub fn due(
-    view: &View<'_>,
+pub fn flush_due(
+    view: &MachineView<'_>,
     id: DeviceId,
     config: &FlushConfig,
-    signal: Option<Signal>,
-) -> (Option<Trigger>, Option<Time>) {
+    signal: Option<MachineSignal>,
+) -> (Option<FlushTrigger>, Option<Time>) {
     let known = view.device(id);
     let (Some(limits), Some(oldest)) = (known.device.queue, known.oldest) else {
         return (None, None);
     };
     let asked = match signal {
-        Some(Signal::Shutdown) => Some(Trigger::Shutdown),
-        Some(Signal::Sync) => Some(Trigger::User),
-        Some(Signal::MemoryPressure) => Some(Trigger::Memory),
+        Some(MachineSignal::Shutdown) => Some(FlushTrigger::Shutdown),
+        Some(MachineSignal::Sync) => Some(FlushTrigger::User),
+        Some(MachineSignal::MemoryPressure) => Some(FlushTrigger::Memory),
         _ => (known.queued.saturating_mul(100) >= limits.bytes.saturating_mul(config.percent))
-            .then_some(Trigger::Size),
+            .then_some(FlushTrigger::Size),
     };
     if asked.is_some() {
         return (asked, None);
     }
     let wakes_a_disk =
-        known.device.kind == Kind::Disk && !known.device.power.serves(known.heading());
-    if config.is_silent && view.is_someone_there && wakes_a_disk {
+        known.device.kind == DeviceKind::Disk && !known.device.power.serves(known.target_state());
+    if config.is_silent && view.is_user_present && wakes_a_disk {
         return (None, None);
     }
     let age = view.now.since(oldest);
-    let wanted = if view.supply == Supply::Powered {
+    let wanted = if view.supply == PowerSupply::Powered {
         config.age.0
     } else {
         config.age.1
     };
     if age >= wanted {
-        return (Some(Trigger::Age), None);
+        return (Some(FlushTrigger::Age), None);
     }
     let mut again = oldest + wanted;
     if let Some(quiet) = config.quiet {
         let is_old = age >= config.quiet_age;
         if is_old && is_within(view.time_of_day, quiet) {
-            return (Some(Trigger::Quiet), None);
+            return (Some(FlushTrigger::Quiet), None);
         }
         let day = Span::hours(24);
         let until_quiet = Span::nanos(

@@ -7,9 +7,12 @@
 
 use super::choice::Predictor;
 use super::flush::{self, FlushConfig};
-use super::{Action, Ask, Measured, Policy, Signal, Trigger, View, sooner};
+use super::{
+    FlushTrigger, MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction, ReadRequest,
+    earlier_time,
+};
 use crate::device::DeviceId;
-use crate::profile::Kind;
+use crate::profile::DeviceKind;
 use teal_types::{Span, Time};
 
 /// Settings that the paper names without figures.
@@ -45,8 +48,8 @@ impl Default for GreenFsConfig {
 pub struct GreenFs {
     config: GreenFsConfig,
     predictor: Predictor,
-    window: Time,
-    bytes: u64,
+    window_start: Time,
+    window_bytes: u64,
     has_traffic: bool,
 }
 
@@ -64,16 +67,16 @@ impl Policy for GreenFs {
     fn name(&self) -> &'static str {
         "greenfs"
     }
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
-        if view.now.since(self.window) > self.config.sustained {
-            (self.window, self.bytes) = (view.now, 0);
+    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
+        if view.now.since(self.window_start) > self.config.sustained {
+            (self.window_start, self.window_bytes) = (view.now, 0);
         }
-        self.bytes = self.bytes.saturating_add(ask.bytes);
-        self.has_traffic = self.bytes >= self.config.sustained_bytes;
+        self.window_bytes = self.window_bytes.saturating_add(ask.bytes);
+        self.has_traffic = self.window_bytes >= self.config.sustained_bytes;
         // Flash, server, disk; a disk that turns anyway is as good as the server.
         let rank = |id: DeviceId| match view.device(id).device.kind {
-            Kind::Flash => 0,
-            Kind::Disk if view.device(id).serving().is_none() => 2,
+            DeviceKind::Flash => 0,
+            DeviceKind::Disk if view.device(id).serving_state().is_none() => 2,
             _ => 1,
         };
         ask.copies
@@ -81,32 +84,35 @@ impl Policy for GreenFs {
             .min_by_key(|id| (rank(*id), *id))
             .expect("somebody holds what is read")
     }
-    fn measured(&mut self, view: &View<'_>, measured: &Measured) {
-        self.predictor.measured(view, measured);
+    fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
+        self.predictor.add_measurement(view, measured);
     }
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
         let mut again = None;
-        for (id, known) in view.each() {
-            let (mut trigger, later) = flush::due(view, id, &self.config.flush, signal);
+        for (id, known) in view.devices_with_ids() {
+            let (mut trigger, later) = flush::flush_due(view, id, &self.config.flush, signal);
             let power = &known.device.power;
-            let is_disk = known.device.kind == Kind::Disk;
-            if is_disk && self.has_traffic && !power.serves(known.heading()) {
-                actions.push(Action::Go(id, power.nearest_serving(known.heading())));
-                trigger = trigger.or((known.queued > 0).then_some(Trigger::Traffic));
+            let is_disk = known.device.kind == DeviceKind::Disk;
+            if is_disk && self.has_traffic && !power.serves(known.target_state()) {
+                actions.push(PolicyAction::Enter(
+                    id,
+                    power.nearest_serving(known.target_state()),
+                ));
+                trigger = trigger.or((known.queued > 0).then_some(FlushTrigger::Traffic));
             }
-            actions.extend(trigger.map(|trigger| Action::Flush(id, trigger)));
-            again = sooner(again, later);
+            actions.extend(trigger.map(|trigger| PolicyAction::Flush(id, trigger)));
+            again = earlier_time(again, later);
         }
         let of = |known: &super::DeviceView<'_>| match known.device.kind {
-            Kind::Disk => Some(self.config.linger),
+            DeviceKind::Disk => Some(self.config.linger),
             _ => None,
         };
         let timeouts: Vec<_> = view.devices.iter().map(of).collect();
-        sooner(again, super::timeout::sleep_idle(&timeouts, view, actions))
+        earlier_time(again, super::timeout::sleep_idle(&timeouts, view, actions))
     }
 }

@@ -36,7 +36,7 @@ impl Default for IdleTimes {
 }
 
 /// Lower bound of a bucket: 1 ms times the square root of two to the power of its number.
-fn bound(bucket: usize) -> u64 {
+fn bucket_bound(bucket: usize) -> u64 {
     let whole = SHORTEST << (bucket / 2);
     if bucket.is_multiple_of(2) {
         whole
@@ -48,18 +48,18 @@ fn bound(bucket: usize) -> u64 {
 /// Returns what an idle time costs with a time-out after which the device goes down, if `lost` is
 /// what is lost when it is found asleep: the way down and up, somebody's wait for it, or what
 /// others spend in its place.
-fn cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
+fn idle_cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
     if idle <= timeout {
-        return trip.staying(idle);
+        return trip.cost_awake(idle);
     }
-    trip.staying(timeout) + trip.asleep * idle.less(timeout).less(trip.time) + lost
+    trip.cost_awake(timeout) + trip.asleep * idle.less(timeout).less(trip.time) + lost
 }
 
 impl IdleTimes {
     /// Takes in an idle time that has ended.
-    pub fn learn(&mut self, idle: Span) {
+    pub fn add_idle_time(&mut self, idle: Span) {
         let bucket = (0..BUCKETS)
-            .rposition(|bucket| bound(bucket) <= idle.get())
+            .rposition(|bucket| bucket_bound(bucket) <= idle.get())
             .unwrap_or(0);
         self.counts[bucket] += 4;
         if self.counts.iter().sum::<u32>() > MEMORY * 4 {
@@ -67,13 +67,13 @@ impl IdleTimes {
         }
     }
 
-    fn seen(&self) -> u32 {
+    fn seen_count(&self) -> u32 {
         self.counts.iter().sum::<u32>() / 4
     }
 
     /// The time-out before going down this way, and what it would have cost on the idle times seen.
     /// `lost` is what it costs to find the device asleep. `None` if going down never pays.
-    pub fn timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(Span, Energy)> {
+    pub fn best_timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(Span, Energy)> {
         let saved = trip.awake.less(trip.asleep);
         if saved == Power::ZERO {
             return None;
@@ -84,17 +84,17 @@ impl IdleTimes {
             let each = |bucket: usize| {
                 // The upper bound, which is a time-out too: one that outlasts all of the bucket can
                 // be chosen.
-                cost(trip, timeout, Span::nanos(bound(bucket + 1)), lost)
+                idle_cost(trip, timeout, Span::nanos(bucket_bound(bucket + 1)), lost)
                     * u64::from(self.counts[bucket])
             };
             (0..BUCKETS).map(each).sum::<Energy>()
         };
-        if self.seen() < TRUSTED {
+        if self.seen_count() < TRUSTED {
             return Some((even, of(even)));
         }
         let longest = even * 4;
         let bounds = (0..BUCKETS)
-            .map(|bucket| Span::nanos(bound(bucket)))
+            .map(|bucket| Span::nanos(bucket_bound(bucket)))
             .filter(|bound| *bound <= longest);
         let candidates = [even, longest, Span::ZERO].into_iter().chain(bounds);
         candidates
@@ -105,18 +105,18 @@ impl IdleTimes {
 
     /// The state to go down to from `awake` and the time-out before that; `None` if nothing below
     /// pays. `lost` is what it costs to find the device in a state.
-    pub fn best(
+    pub fn best_state(
         &self,
         power: &PowerModel,
         awake: StateId,
         lost: impl Fn(StateId) -> Energy,
     ) -> Option<(StateId, Span)> {
         let below = power
-            .ids()
-            .filter(|state| power.power(*state) < power.power(awake));
+            .state_ids()
+            .filter(|state| power.state_power(*state) < power.state_power(awake));
         let options = below.filter_map(|state| {
             let trip = power.round_trip(awake, state)?;
-            let (timeout, energy) = self.timeout(&trip, lost(state))?;
+            let (timeout, energy) = self.best_timeout(&trip, lost(state))?;
             Some((energy, timeout, state))
         });
         options.min().map(|(_, timeout, state)| (state, timeout))
@@ -138,7 +138,7 @@ mod tests {
         let mut times = IdleTimes::default();
         for _ in 0..10 {
             for &(seconds, often) in idle {
-                (0..often).for_each(|_| times.learn(Span::secs(seconds)));
+                (0..often).for_each(|_| times.add_idle_time(Span::secs(seconds)));
             }
         }
         times
@@ -147,10 +147,13 @@ mod tests {
     #[test]
     fn break_even_until_enough_is_known() {
         let mut times = IdleTimes::default();
-        assert_eq!(times.timeout(&TRIP, TRIP.energy).unwrap().0, Span::secs(10));
-        (0..TRUSTED).for_each(|_| times.learn(Span::secs(1000)));
         assert_eq!(
-            times.timeout(&TRIP, TRIP.energy).unwrap().0,
+            times.best_timeout(&TRIP, TRIP.energy).unwrap().0,
+            Span::secs(10)
+        );
+        (0..TRUSTED).for_each(|_| times.add_idle_time(Span::secs(1000)));
+        assert_eq!(
+            times.best_timeout(&TRIP, TRIP.energy).unwrap().0,
             Span::ZERO,
             "only long ones were seen"
         );
@@ -160,7 +163,7 @@ mod tests {
     fn short_and_long_idle_times_are_told_apart() {
         // Nine pauses of a second, then half an hour: wait just longer than the short ones.
         let (timeout, _) = seen(&[(1, 9), (1800, 1)])
-            .timeout(&TRIP, TRIP.energy)
+            .best_timeout(&TRIP, TRIP.energy)
             .unwrap();
         assert!(
             timeout > Span::secs(1) && timeout <= Span::millis(1500),
@@ -169,7 +172,7 @@ mod tests {
         // Pauses just longer than break-even are not worth a person's wait.
         let penalty = Energy::joules(20);
         let (timeout, _) = seen(&[(12, 1)])
-            .timeout(&TRIP, TRIP.energy + penalty)
+            .best_timeout(&TRIP, TRIP.energy + penalty)
             .unwrap();
         assert!(timeout > Span::secs(12), "{timeout}");
     }
@@ -177,9 +180,9 @@ mod tests {
     #[test]
     fn old_habits_are_forgotten() {
         let mut times = seen(&[(1800, 10)]);
-        (0..400).for_each(|_| times.learn(Span::secs(11)));
+        (0..400).for_each(|_| times.add_idle_time(Span::secs(11)));
         let (timeout, _) = times
-            .timeout(&TRIP, TRIP.energy + Energy::joules(20))
+            .best_timeout(&TRIP, TRIP.energy + Energy::joules(20))
             .unwrap();
         assert!(timeout > Span::secs(11), "{timeout}");
     }
@@ -190,7 +193,7 @@ mod tests {
             asleep: Power::milliwatts(1000),
             ..TRIP
         };
-        assert_eq!(IdleTimes::default().timeout(&flat, TRIP.energy), None);
-        assert!(bound(BUCKETS) > Span::hours(24).get());
+        assert_eq!(IdleTimes::default().best_timeout(&flat, TRIP.energy), None);
+        assert!(bucket_bound(BUCKETS) > Span::hours(24).get());
     }
 }

@@ -8,20 +8,20 @@
 //!    profile.
 
 use crate::breakeven::RoundTrip;
-use crate::profile::{Profile, State, StateId, Transition};
+use crate::profile::{PowerState, Profile, StateId, Transition};
 use teal_types::{Energy, Power, Span};
 
 /// A figure that a profile lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the profile {profile} has no {figure}; it cannot be simulated")]
-pub struct Missing {
+pub struct MissingFigure {
     /// The profile's name.
     pub profile: String,
     /// What is missing.
     pub figure: String,
 }
 
-impl Missing {
+impl MissingFigure {
     pub(crate) fn new(profile: &Profile, figure: impl Into<String>) -> Self {
         Self {
             profile: profile.name.clone(),
@@ -32,7 +32,7 @@ impl Missing {
 
 /// The whole way from one state to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Route {
+pub struct StateRoute {
     /// Time of all transitions.
     pub time: Span,
     /// Energy of all transitions.
@@ -44,10 +44,10 @@ pub struct Route {
 /// The states of a device and the ways between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PowerModel {
-    states: Vec<State>,
+    states: Vec<PowerState>,
     transitions: Vec<Transition>,
     /// First step and whole way, by from and to.
-    routes: Vec<Vec<Option<(StateId, Route)>>>,
+    routes: Vec<Vec<Option<(StateId, StateRoute)>>>,
 }
 
 impl PowerModel {
@@ -55,22 +55,22 @@ impl PowerModel {
     ///
     /// # Errors
     /// [`Missing`] if there is no state, or one that no transition leads out of.
-    pub fn new(profile: &Profile) -> Result<Self, Missing> {
+    pub fn new(profile: &Profile) -> Result<Self, MissingFigure> {
         if profile.states.is_empty() {
-            return Err(Missing::new(profile, "power states"));
+            return Err(MissingFigure::new(profile, "power states"));
         }
-        let routes = routes(profile.states.len(), &profile.transitions);
+        let routes = fastest_routes(profile.states.len(), &profile.transitions);
         let model = Self {
             states: profile.states.clone(),
             transitions: profile.transitions.clone(),
             routes,
         };
-        for state in model.ids() {
-            let serving = || model.ids().filter(|other| model.serves(*other));
+        for state in model.state_ids() {
+            let serving = || model.state_ids().filter(|other| model.serves(*other));
             let is_reached = serving().any(|other| model.route(other, state).is_some());
             if !is_reached || !serving().any(|other| model.route(state, other).is_some()) {
                 let name = &model.states[state.index()].name;
-                return Err(Missing::new(
+                return Err(MissingFigure::new(
                     profile,
                     format!("transition into or out of `{name}`"),
                 ));
@@ -80,17 +80,17 @@ impl PowerModel {
     }
 
     /// All states.
-    pub fn ids(&self) -> impl Iterator<Item = StateId> + use<> {
+    pub fn state_ids(&self) -> impl Iterator<Item = StateId> + use<> {
         (0..u8::try_from(self.states.len()).unwrap_or(u8::MAX)).map(StateId)
     }
 
     /// A state's name.
-    pub fn name(&self, state: StateId) -> &str {
+    pub fn state_name(&self, state: StateId) -> &str {
         &self.states[state.index()].name
     }
 
     /// Returns what a state draws.
-    pub fn power(&self, state: StateId) -> Power {
+    pub fn state_power(&self, state: StateId) -> Power {
         self.states[state.index()].power
     }
 
@@ -100,19 +100,19 @@ impl PowerModel {
     }
 
     /// The direct transition.
-    pub fn way(&self, from: StateId, to: StateId) -> Option<&Transition> {
+    pub fn direct_transition(&self, from: StateId, to: StateId) -> Option<&Transition> {
         self.transitions
             .iter()
             .find(|way| (way.from, way.to) == (from, to))
     }
 
     /// The whole way; nothing from a state to itself.
-    pub fn route(&self, from: StateId, to: StateId) -> Option<Route> {
+    pub fn route(&self, from: StateId, to: StateId) -> Option<StateRoute> {
         self.routes[from.index()][to.index()].map(|(_, route)| route)
     }
 
     /// The first step of that way.
-    pub fn step(&self, from: StateId, to: StateId) -> Option<StateId> {
+    pub fn first_step(&self, from: StateId, to: StateId) -> Option<StateId> {
         self.routes[from.index()][to.index()].map(|(step, _)| step)
     }
 
@@ -121,7 +121,9 @@ impl PowerModel {
     pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<Span> {
         let (mut at, mut time) = (from, Span::ZERO);
         loop {
-            let way = self.way(at, self.step(at, to)?).filter(|_| at != to)?;
+            let way = self
+                .direct_transition(at, self.first_step(at, to)?)
+                .filter(|_| at != to)?;
             if way.cycles > 0 {
                 return Some(time);
             }
@@ -131,7 +133,7 @@ impl PowerModel {
 
     /// The serving state that is reached first, then cheapest.
     pub fn nearest_serving(&self, from: StateId) -> StateId {
-        let serving = self.ids().filter(|to| self.serves(*to));
+        let serving = self.state_ids().filter(|to| self.serves(*to));
         serving
             .min_by_key(|to| {
                 self.route(from, *to)
@@ -141,9 +143,9 @@ impl PowerModel {
     }
 
     /// The state that draws least.
-    pub fn lowest(&self) -> StateId {
-        self.ids()
-            .min_by_key(|state| self.power(*state))
+    pub fn lowest_state(&self) -> StateId {
+        self.state_ids()
+            .min_by_key(|state| self.state_power(*state))
             .unwrap_or(StateId(0))
     }
 
@@ -151,8 +153,8 @@ impl PowerModel {
     pub fn round_trip(&self, from: StateId, to: StateId) -> Option<RoundTrip> {
         let (down, up) = (self.route(from, to)?, self.route(to, from)?);
         Some(RoundTrip {
-            awake: self.power(from),
-            asleep: self.power(to),
+            awake: self.state_power(from),
+            asleep: self.state_power(to),
             time: down.time + up.time,
             energy: down.energy + up.energy,
         })
@@ -160,16 +162,19 @@ impl PowerModel {
 }
 
 /// Fastest routes by Floyd and Warshall; at most sixteen states.
-fn routes(count: usize, transitions: &[Transition]) -> Vec<Vec<Option<(StateId, Route)>>> {
+fn fastest_routes(
+    count: usize,
+    transitions: &[Transition],
+) -> Vec<Vec<Option<(StateId, StateRoute)>>> {
     let mut best = vec![vec![None; count]; count];
     for (at, row) in best.iter_mut().enumerate() {
         row[at] = Some((
             StateId(u8::try_from(at).unwrap_or(u8::MAX)),
-            Route::default(),
+            StateRoute::default(),
         ));
     }
     for way in transitions {
-        let route = Route {
+        let route = StateRoute {
             time: way.time,
             energy: way.energy,
             cycles: way.cycles,
@@ -183,12 +188,12 @@ fn routes(count: usize, transitions: &[Transition]) -> Vec<Vec<Option<(StateId, 
                 else {
                     continue;
                 };
-                let route = Route {
+                let route = StateRoute {
                     time: first.time + rest.time,
                     energy: first.energy + rest.energy,
                     cycles: first.cycles + rest.cycles,
                 };
-                let is_better = best[from][to].is_none_or(|(_, known): (StateId, Route)| {
+                let is_better = best[from][to].is_none_or(|(_, known): (StateId, StateRoute)| {
                     (route.time, route.energy) < (known.time, known.energy)
                 });
                 if is_better {

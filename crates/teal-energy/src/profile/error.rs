@@ -16,7 +16,7 @@ pub struct ProfileError {
 
 impl ProfileError {
     /// A problem with the bytes `span` of `text`.
-    pub(super) fn at(text: &str, span: Range<usize>, problem: impl Into<String>) -> Self {
+    pub(super) fn at_span(text: &str, span: Range<usize>, problem: impl Into<String>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let column = before
@@ -34,7 +34,7 @@ impl ProfileError {
     }
 
     /// Returns what the parser said, with the nearest known name where a field or word is unknown.
-    pub(super) fn parsing(text: &str, said: &toml::de::Error) -> Self {
+    pub(super) fn from_parser(text: &str, said: &toml::de::Error) -> Self {
         let mut problem = said.message().to_owned();
         if problem.starts_with("unknown field") || problem.starts_with("unknown variant") {
             let mut quoted = problem.split('`').skip(1).step_by(2);
@@ -47,6 +47,6 @@ impl ProfileError {
                 problem = format!("{problem}; did you mean `{nearest}`?");
             }
         }
-        Self::at(text, said.span().unwrap_or(0..0), problem)
+        Self::at_span(text, said.span().unwrap_or(0..0), problem)
     }
 }

@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. [`Report::total`] is the sum of the devices' ledgers and of [`Report::waited`].
 
-use crate::ledger::{Entry, Ledger};
-use crate::policy::Trigger;
+use crate::ledger::{EnergyLedger, LedgerEntry};
+use crate::policy::FlushTrigger;
 use crate::profile::StateId;
 use std::collections::BTreeMap;
 use teal_types::{Energy, Span, Time};
@@ -15,7 +15,7 @@ pub struct DeviceReport {
     /// Name of its profile, which its joules are modelled by.
     pub name: String,
     /// Its energy, by use.
-    pub ledger: Ledger,
+    pub ledger: EnergyLedger,
     /// Names of its states, by their numbers.
     pub states: Vec<String>,
     /// Reads it served.
@@ -29,7 +29,7 @@ pub struct DeviceReport {
     /// Stops that the budget refused.
     pub refused: u64,
     /// Bursts, by their reason.
-    pub flushes: BTreeMap<Trigger, u64>,
+    pub flushes: BTreeMap<FlushTrigger, u64>,
     /// The longest by which a burst began after the age of its oldest change: the device was asleep
     /// or busy.
     pub late: Span,
@@ -37,7 +37,7 @@ pub struct DeviceReport {
 
 /// What a simulation found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct SimulationReport {
     /// The policy's name.
     pub policy: &'static str,
     /// From the beginning to the end of all work.
@@ -62,26 +62,26 @@ pub struct Report {
 
 impl DeviceReport {
     /// Its account, with words for what it was used for.
-    pub fn uses(&self) -> impl Iterator<Item = (String, Entry)> {
+    pub fn named_uses(&self) -> impl Iterator<Item = (String, LedgerEntry)> {
         let name = |state: StateId| self.states.get(state.index()).map_or("?", String::as_str);
         self.ledger
             .entries()
-            .map(move |(used, entry)| (used.name(name), entry))
+            .map(move |(used, entry)| (used.describe_use(name), entry))
     }
 }
 
-impl Report {
+impl SimulationReport {
     /// All energy.
-    pub fn total(&self) -> Energy {
+    pub fn total_energy(&self) -> Energy {
         self.devices
             .iter()
-            .map(|device| device.ledger.total())
+            .map(|device| device.ledger.total_energy())
             .sum::<Energy>()
             + self.waited
     }
 
     /// All reads together.
-    pub fn delay(&self) -> Span {
+    pub fn total_delay(&self) -> Span {
         self.delays.iter().copied().sum()
     }
 
@@ -96,7 +96,7 @@ impl Report {
     }
 
     /// Starts of all devices.
-    pub fn starts(&self) -> u64 {
+    pub fn total_starts(&self) -> u64 {
         self.devices.iter().map(|device| device.starts).sum()
     }
 }

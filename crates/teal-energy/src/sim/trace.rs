@@ -6,14 +6,14 @@
 //! 2. Who holds what does not depend on the policy: [`Contents`] works it out beforehand, by the
 //!    longest that a change may wait. So every policy, and the bound, is given the same reads.
 
-use crate::device::{Device, DeviceId, DeviceSet};
-use crate::policy::Signal;
+use crate::device::{DeviceId, DeviceModel, DeviceSet};
+use crate::policy::MachineSignal;
 use std::collections::BTreeMap;
 use teal_types::Time;
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EventAction {
     /// Somebody reads and waits.
     Read {
         /// The object.
@@ -35,35 +35,35 @@ pub enum What {
         sinks: DeviceSet,
     },
     /// Anything else.
-    Signal(Signal),
+    Signal(MachineSignal),
 }
 
 /// When what happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct MachineEvent {
     /// When.
     pub at: Time,
     /// What.
-    pub what: What,
+    pub action: EventAction,
 }
 
 /// A trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Trace {
-    pub(super) events: Vec<Event>,
+pub struct MachineTrace {
+    pub(super) events: Vec<MachineEvent>,
     pub(super) end: Time,
 }
 
-impl Trace {
+impl MachineTrace {
     /// Puts events in order. The trace ends at `end`, or with its last event.
-    pub fn new(mut events: Vec<Event>, end: Time) -> Self {
+    pub fn new(mut events: Vec<MachineEvent>, end: Time) -> Self {
         events.sort_by_key(|event| event.at);
         let end = events.last().map_or(end, |last| last.at.max(end));
         Self { events, end }
     }
 
     /// The events, in order.
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[MachineEvent] {
         &self.events
     }
 
@@ -75,18 +75,18 @@ impl Trace {
 
 /// Works out who holds what while a trace is made.
 #[derive(Debug, Clone)]
-pub struct Contents {
+pub struct CopyTracker {
     sinks: Vec<(DeviceId, Option<crate::device::QueueLimits>)>,
     initial: DeviceSet,
     keepers: DeviceSet,
     /// By object: each device from when on.
-    held: BTreeMap<u64, Vec<(DeviceId, Time)>>,
+    copies: BTreeMap<u64, Vec<(DeviceId, Time)>>,
 }
 
-impl Contents {
+impl CopyTracker {
     /// At first every object is on the devices of `initial`; what is read elsewhere is copied to
     /// those of `keepers`.
-    pub fn new(devices: &[Device], initial: DeviceSet, keepers: DeviceSet) -> Self {
+    pub fn new(devices: &[DeviceModel], initial: DeviceSet, keepers: DeviceSet) -> Self {
         let sinks = devices
             .iter()
             .enumerate()
@@ -95,18 +95,18 @@ impl Contents {
             sinks: sinks.collect(),
             initial,
             keepers,
-            held: BTreeMap::new(),
+            copies: BTreeMap::new(),
         }
     }
 
     /// Puts an object on these devices, and no others, from the beginning.
-    pub fn place(&mut self, object: u64, devices: DeviceSet) {
-        self.held
+    pub fn place_copies(&mut self, object: u64, devices: DeviceSet) {
+        self.copies
             .insert(object, devices.iter().map(|id| (id, Time::ZERO)).collect());
     }
 
-    fn copies(&self, at: Time, object: u64) -> DeviceSet {
-        match self.held.get(&object) {
+    fn copies_at(&self, at: Time, object: u64) -> DeviceSet {
+        match self.copies.get(&object) {
             None => self.initial,
             Some(held) => held
                 .iter()
@@ -117,11 +117,17 @@ impl Contents {
     }
 
     /// Returns what a read of an object becomes: the read, and copies to the keepers that lack it.
-    pub fn read(&mut self, at: Time, object: u64, offset: u64, bytes: u64) -> Vec<Event> {
-        let copies = self.copies(at, object);
-        let mut events = vec![Event {
+    pub fn read_events(
+        &mut self,
+        at: Time,
+        object: u64,
+        offset: u64,
+        bytes: u64,
+    ) -> Vec<MachineEvent> {
+        let copies = self.copies_at(at, object);
+        let mut events = vec![MachineEvent {
             at,
-            what: What::Read {
+            action: EventAction::Read {
                 object,
                 offset,
                 bytes,
@@ -129,7 +135,7 @@ impl Contents {
             },
         }];
         let known = self
-            .held
+            .copies
             .entry(object)
             .or_insert_with(|| self.initial.iter().map(|id| (id, Time::ZERO)).collect());
         let lacking = self
@@ -138,11 +144,11 @@ impl Contents {
             .filter(|id| !known.iter().any(|(has, _)| has == id));
         let lacking: DeviceSet = lacking.collect();
         if !lacking.is_empty() && !copies.is_empty() {
-            let ages = self.sinks.iter().filter(|(id, _)| lacking.has(*id));
+            let ages = self.sinks.iter().filter(|(id, _)| lacking.contains(*id));
             known.extend(ages.filter_map(|(id, queue)| Some((*id, at + (*queue)?.age))));
-            events.push(Event {
+            events.push(MachineEvent {
                 at,
-                what: What::Write {
+                action: EventAction::Write {
                     object,
                     bytes,
                     sinks: lacking,
@@ -154,17 +160,17 @@ impl Contents {
 
     /// Returns what a write of an object becomes. Until a device must have it, it is read
     /// elsewhere, at first from memory.
-    pub fn write(&mut self, at: Time, object: u64, bytes: u64) -> Event {
+    pub fn write_event(&mut self, at: Time, object: u64, bytes: u64) -> MachineEvent {
         let queues = self
             .sinks
             .iter()
             .filter_map(|(id, queue)| Some((*id, at + (*queue)?.age)));
         let held: Vec<_> = queues.collect();
         let sinks = held.iter().map(|(id, _)| *id).collect();
-        self.held.insert(object, held);
-        Event {
+        self.copies.insert(object, held);
+        MachineEvent {
             at,
-            what: What::Write {
+            action: EventAction::Write {
                 object,
                 bytes,
                 sinks,

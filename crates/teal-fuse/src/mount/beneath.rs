@@ -5,7 +5,7 @@
 //! The kernel makes a mount that lies nowhere yet, which is then moved beneath what lies at the
 //! mount point (since Linux 6.5). Taking the dead mount away shows the new one.
 
-use super::{BLOCK_SIZE, MountOptions, SUBTYPE};
+use super::{BLOCK_SIZE, FuseMountOptions, SUBTYPE};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
@@ -23,7 +23,11 @@ const BENEATH: MoveMountFlags = MoveMountFlags::from_bits_retain(0x200);
 /// # Errors
 /// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot; whatever it said, the dead mount
 /// is where it was.
-pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> Result<(), Errno> {
+pub(super) fn mount_beneath(
+    device: impl AsFd,
+    point: &Path,
+    options: &FuseMountOptions,
+) -> Result<(), Errno> {
     let context = fsopen(
         if options.block_device {
             "fuseblk"
@@ -57,7 +61,11 @@ pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> 
         fsconfig_set_flag(&context, name)?;
     }
     fsconfig_create(&context)?;
-    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(options))?;
+    let mount = fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        mount_attributes(options),
+    )?;
     move_mount(
         &mount,
         "",
@@ -68,7 +76,7 @@ pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> 
     unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
 }
 
-fn attributes(options: &MountOptions) -> MountAttrFlags {
+fn mount_attributes(options: &FuseMountOptions) -> MountAttrFlags {
     [
         (options.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
         (options.nosuid, MountAttrFlags::MOUNT_ATTR_NOSUID),

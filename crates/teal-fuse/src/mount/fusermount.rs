@@ -5,7 +5,7 @@
 //!    socket is its standard input, so that no descriptor must be inherited by number.
 //! 2. What went wrong it only says in words; those are searched for what callers tell apart.
 
-use super::{MountError, MountOptions, SUBTYPE, Unmount, UnmountError};
+use super::{FuseMountOptions, MountError, SUBTYPE, UnmountError, UnmountMode};
 use crate::transport::DevFuse;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -20,7 +20,10 @@ use std::process::{Command, Stdio};
 
 const PROGRAM: &str = "fusermount3";
 
-pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
+pub(super) fn mount_as_user(
+    point: &Path,
+    options: &FuseMountOptions,
+) -> Result<DevFuse, MountError> {
     if !std::fs::metadata(crate::transport::DEV_FUSE)
         .is_ok_and(|device| device.file_type().is_char_device())
     {
@@ -48,7 +51,7 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
     // none.
     let output = Command::new(PROGRAM)
         .arg("-o")
-        .arg(words(options))
+        .arg(option_argument(options))
         .arg("--")
         .arg(point)
         .env("_FUSE_COMMFD", "0")
@@ -64,9 +67,9 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
         })?;
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if !output.status.success() {
-        return Err(refused(point, message));
+        return Err(refusal_error(point, message));
     }
-    match receive(&ours).map_err(system)? {
+    match receive_descriptor(&ours).map_err(system)? {
         Some(fd) => Ok(DevFuse::from_fd(fd)),
         None => Err(MountError::Fusermount {
             message: format!("no descriptor was handed over: {message}"),
@@ -74,8 +77,12 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
     }
 }
 
-pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
-    let lazy: &[&str] = if how == Unmount::Detach { &["-z"] } else { &[] };
+pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), UnmountError> {
+    let lazy: &[&str] = if how == UnmountMode::Detach {
+        &["-z"]
+    } else {
+        &[]
+    };
     let system = |source| UnmountError::System {
         point: point.to_owned(),
         source,
@@ -101,15 +108,15 @@ pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
 }
 
 /// The argument of `-o`. In the source, commas and backslashes are escaped.
-fn words(options: &MountOptions) -> String {
+fn option_argument(options: &FuseMountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let general = options.general().map(|(_, name)| name.to_owned());
+    let general = options.general_flags().map(|(_, name)| name.to_owned());
     let mut words = vec![format!("fsname={source}"), format!("subtype={SUBTYPE}")];
     words.extend(general.chain(options.fuse_options()));
     words.join(",")
 }
 
-fn refused(point: &Path, message: String) -> MountError {
+fn refusal_error(point: &Path, message: String) -> MountError {
     let point = point.to_owned();
     let says = |word| message.to_ascii_lowercase().contains(word);
     if says("permitted") || says("permission") || says("allow_other") || says("no write access") {
@@ -123,7 +130,7 @@ fn refused(point: &Path, message: String) -> MountError {
     }
 }
 
-fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -150,17 +157,20 @@ mod tests {
 
     #[test]
     fn a_source_cannot_smuggle_in_options() {
-        let options = MountOptions {
+        let options = FuseMountOptions {
             source: r"a,allow_other\".into(),
             read_only: true,
             ..Default::default()
         };
-        assert_eq!(words(&options), r"fsname=a\,allow_other\\,subtype=teal,ro");
+        assert_eq!(
+            option_argument(&options),
+            r"fsname=a\,allow_other\\,subtype=teal,ro"
+        );
     }
 
     #[test]
     fn what_fusermount_says_is_told_apart() {
-        let told = |message: &str| refused(Path::new("/m"), message.to_owned());
+        let told = |message: &str| refusal_error(Path::new("/m"), message.to_owned());
         assert!(matches!(
             told("fusermount3: mount failed: Operation not permitted"),
             MountError::Denied { .. }
@@ -200,10 +210,10 @@ mod tests {
             SendFlags::empty(),
         )
         .unwrap();
-        assert!(receive(&ours).unwrap().is_some());
+        assert!(receive_descriptor(&ours).unwrap().is_some());
         drop(theirs);
         assert!(
-            receive(&ours).unwrap().is_none(),
+            receive_descriptor(&ours).unwrap().is_none(),
             "an end of file holds no descriptor"
         );
     }

@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. Never longer than the size the kernel asked for; an entry that does not fit changes nothing.
 
-use super::Entry;
+use super::LookupEntry;
 use crate::abi::fuse_entry_out;
 use crate::session::InitConfig;
 use std::mem::size_of;
@@ -41,7 +41,7 @@ impl DirBuffer {
     /// whether the buffer is full, and the entry not in it.
     #[must_use]
     pub fn push(&mut self, object: ObjectNo, cookie: u64, kind: FileType, name: &[u8]) -> bool {
-        self.append(&[], object, cookie, kind, name)
+        self.append_entry(&[], object, cookie, kind, name)
     }
 
     /// Appends an entry for `READDIRPLUS`; `None` for `.`, `..` and what the kernel shall look up
@@ -50,14 +50,14 @@ impl DirBuffer {
     #[must_use]
     pub fn push_plus(
         &mut self,
-        entry: Option<&Entry>,
+        entry: Option<&LookupEntry>,
         object: ObjectNo,
         cookie: u64,
         kind: FileType,
         name: &[u8],
     ) -> bool {
         let out = entry.map_or_else(fuse_entry_out::default, |entry| entry.to_wire());
-        self.append(out.as_bytes(), object, cookie, kind, name)
+        self.append_entry(out.as_bytes(), object, cookie, kind, name)
     }
 
     /// Returns whether nothing was appended; the kernel takes that for the end of the directory.
@@ -69,7 +69,7 @@ impl DirBuffer {
         &self.bytes
     }
 
-    fn append(
+    fn append_entry(
         &mut self,
         before: &[u8],
         object: ObjectNo,

@@ -1,7 +1,7 @@
 //! The structs of answers, from the types of TealFS.
 
 use crate::abi;
-use crate::request::{Handle, Lock, NodeId};
+use crate::request::{FileLock, Handle, NodeId};
 use std::time::Duration;
 use teal_types::{Attr, BLOCK, Timestamp};
 
@@ -32,7 +32,7 @@ bitflags::bitflags! {
 /// An object under a name, as the kernel is to remember it. [`Duration::MAX`] means: until told
 /// otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct LookupEntry {
     /// The node, by which later requests name it.
     pub node: NodeId,
     /// Tells apart two objects that had the same node number one after the other.
@@ -45,7 +45,7 @@ pub struct Entry {
     pub entry_ttl: Duration,
 }
 
-impl Entry {
+impl LookupEntry {
     pub(super) fn to_wire(self) -> abi::fuse_entry_out {
         abi::fuse_entry_out {
             nodeid: self.node.get(),
@@ -54,14 +54,14 @@ impl Entry {
             attr_valid: self.attr_ttl.as_secs(),
             entry_valid_nsec: self.entry_ttl.subsec_nanos(),
             attr_valid_nsec: self.attr_ttl.subsec_nanos(),
-            attr: attr(&self.attr),
+            attr: attr_to_wire(&self.attr),
         }
     }
 }
 
 /// What `statfs(2)` shows. Counts of blocks are in units of `block_size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StatFs {
+pub struct StatfsReply {
     /// Bytes of a block.
     pub block_size: u32,
     /// All blocks.
@@ -78,7 +78,7 @@ pub struct StatFs {
     pub name_max: u32,
 }
 
-impl StatFs {
+impl StatfsReply {
     pub(super) fn to_wire(self) -> abi::fuse_statfs_out {
         let st = abi::fuse_kstatfs {
             blocks: self.blocks,
@@ -95,11 +95,11 @@ impl StatFs {
     }
 }
 
-fn mode(attr: &Attr) -> u16 {
+fn mode_bits(attr: &Attr) -> u16 {
     u16::from(attr.kind.code()) << 12 | attr.perm & 0o7777
 }
 
-fn attr(attr: &Attr) -> abi::fuse_attr {
+fn attr_to_wire(attr: &Attr) -> abi::fuse_attr {
     abi::fuse_attr {
         ino: attr.object.get(),
         size: attr.size,
@@ -110,7 +110,7 @@ fn attr(attr: &Attr) -> abi::fuse_attr {
         atimensec: attr.atime.nanos,
         mtimensec: attr.mtime.nanos,
         ctimensec: attr.ctime.nanos,
-        mode: u32::from(mode(attr)),
+        mode: u32::from(mode_bits(attr)),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
@@ -125,7 +125,7 @@ pub(super) fn attr_out(of: &Attr, ttl: Duration) -> abi::fuse_attr_out {
         attr_valid: ttl.as_secs(),
         attr_valid_nsec: ttl.subsec_nanos(),
         dummy: 0,
-        attr: attr(of),
+        attr: attr_to_wire(of),
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) fn statx_out(attr: &Attr, ttl: Duration) -> abi::fuse_statx_out {
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
-        mode: mode(attr),
+        mode: mode_bits(attr),
         ino: attr.object.get(),
         size: attr.size,
         blocks: attr.sectors,
@@ -170,7 +170,7 @@ pub(super) fn open_out(handle: Handle, flags: OpenFlags) -> abi::fuse_open_out {
     }
 }
 
-pub(super) fn lk_out(lock: &Lock) -> abi::fuse_lk_out {
+pub(super) fn lk_out(lock: &FileLock) -> abi::fuse_lk_out {
     abi::fuse_lk_out {
         lk: abi::fuse_file_lock {
             start: lock.start,
@@ -182,7 +182,7 @@ pub(super) fn lk_out(lock: &Lock) -> abi::fuse_lk_out {
 }
 
 /// The number in an answer to this operation; see [`super::Answer::value`].
-pub(super) fn value(opcode: u32, parts: &[&[u8]]) -> u64 {
+pub(super) fn outcome_value(opcode: u32, parts: &[&[u8]]) -> u64 {
     use abi::opcode::*;
     let first = |bytes: usize| {
         let field = parts

@@ -15,17 +15,17 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
     missing_docs,
     reason = "the fields of an operation are named after what they hold; see its own line"
 )]
-pub enum Operation<'a> {
+pub enum FuseOperation<'a> {
     /// Finds `name` in the directory. Answer: `entry` (counts one lookup) or `negative_entry`.
     Lookup { name: &'a [u8] },
     /// The kernel gives back `lookups` of the node. No answer.
     Forget { lookups: u64 },
     /// Many forgets at once. No answer.
-    BatchForget(Records<'a, Forget>),
+    BatchForget(FixedRecords<'a, ForgetRecord>),
     /// Answer: `attr`.
     Getattr { handle: Option<Handle> },
     /// Answer: `attr`.
-    Setattr(SetAttr),
+    Setattr(SetattrRequest),
     /// Answer: `data`.
     Readlink,
     /// Answer: `entry`.
@@ -151,7 +151,7 @@ pub enum Operation<'a> {
     /// The file system goes away (`fuseblk` only). Answer: `ok`.
     Destroy,
     /// Answer: `ioctl`.
-    Ioctl(Ioctl<'a>),
+    Ioctl(IoctlRequest<'a>),
     /// Answer: `poll`. With `schedule_notify`, [`crate::Notifier::poll_wakeup`] of `wakeup` later.
     Poll {
         handle: Handle,
@@ -193,7 +193,7 @@ pub enum Operation<'a> {
         window_offset: u64,
     },
     /// Answer: `ok`.
-    RemoveMapping(Records<'a, RemoveMapping>),
+    RemoveMapping(FixedRecords<'a, RemoveMapping>),
     /// `syncfs(2)` (`fuseblk` and virtio-fs only). Answer: `ok`.
     Syncfs,
     /// `O_TMPFILE` in the directory. Answer: `create`.
@@ -229,7 +229,7 @@ pub struct InitRequest {
 /// Lookups given back.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, KnownLayout, Immutable)]
-pub struct Forget {
+pub struct ForgetRecord {
     /// The node.
     pub node: NodeId,
     /// How many.
@@ -248,7 +248,7 @@ pub struct RemoveMapping {
 
 /// The changes of a `SETATTR`; what is `None` stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SetAttr {
+pub struct SetattrRequest {
     /// The open file it came through (`ftruncate`).
     pub handle: Option<Handle>,
     /// Permission bits.
@@ -288,14 +288,14 @@ pub struct LockRequest {
     /// Who asks.
     pub owner: LockOwner,
     /// The range and kind.
-    pub lock: Lock,
+    pub lock: FileLock,
     /// Whether it is a `flock(2)` lock; those and `fcntl(2)` locks do not see each other.
     pub flock: bool,
 }
 
 /// A lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lock {
+pub struct FileLock {
     /// First byte.
     pub start: u64,
     /// Last byte, inclusive; `i64::MAX` means the end of any file.
@@ -319,7 +319,7 @@ pub enum LockKind {
 
 /// A device control request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ioctl<'a> {
+pub struct IoctlRequest<'a> {
     /// The open file.
     pub handle: Handle,
     /// `FUSE_IOCTL_*`.
@@ -336,12 +336,12 @@ pub struct Ioctl<'a> {
 
 /// Fixed-size records at the end of a request, in an unaligned buffer.
 #[derive(Debug, Clone)]
-pub struct Records<'a, T> {
+pub struct FixedRecords<'a, T> {
     bytes: &'a [u8],
     record: PhantomData<T>,
 }
 
-impl<'a, T> Records<'a, T> {
+impl<'a, T> FixedRecords<'a, T> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
@@ -350,7 +350,7 @@ impl<'a, T> Records<'a, T> {
     }
 }
 
-impl<T: FromBytes> Iterator for Records<'_, T> {
+impl<T: FromBytes> Iterator for FixedRecords<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {

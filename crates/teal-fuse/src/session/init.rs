@@ -125,7 +125,7 @@ impl InitFlags {
     }
 
     /// To `flags` and `flags2`.
-    pub(crate) fn words(self) -> (u32, u32) {
+    pub(crate) fn to_words(self) -> (u32, u32) {
         (
             (self.bits() & u64::from(u32::MAX)) as u32,
             (self.bits() >> 32) as u32,
@@ -173,14 +173,14 @@ impl InitConfig {
     pub const MAX_WRITE: u32 = 256 * PAGE;
 
     /// Returns what both sides hold to, given the kernel's `offer`.
-    pub(crate) fn negotiate(&self, offer: &InitRequest) -> Negotiated {
+    pub(crate) fn negotiate(&self, offer: &InitRequest) -> NegotiatedProtocol {
         let flags = (self.wanted | InitFlags::WIRE).difference(InitFlags::UNSERVED) & offer.flags;
         let limit = if flags.contains(InitFlags::MAX_PAGES) {
             Self::MAX_WRITE
         } else {
             MAX_WRITE_WITHOUT_PAGES
         };
-        Negotiated {
+        NegotiatedProtocol {
             minor: offer.minor.min(abi::FUSE_KERNEL_MINOR_VERSION),
             flags,
             max_write: self.max_write.clamp(PAGE, limit),
@@ -189,8 +189,8 @@ impl InitConfig {
     }
 
     /// The reply that tells the kernel.
-    pub(crate) fn answer(&self, negotiated: &Negotiated) -> abi::fuse_init_out {
-        let (flags, flags2) = negotiated.flags.words();
+    pub(crate) fn init_reply(&self, negotiated: &NegotiatedProtocol) -> abi::fuse_init_out {
+        let (flags, flags2) = negotiated.flags.to_words();
         abi::fuse_init_out {
             major: abi::FUSE_KERNEL_VERSION,
             minor: negotiated.minor,
@@ -210,7 +210,7 @@ impl InitConfig {
 
 /// What kernel and server agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Negotiated {
+pub struct NegotiatedProtocol {
     /// The smaller of both minor versions.
     pub minor: u32,
     /// The capabilities in force.
@@ -221,7 +221,7 @@ pub struct Negotiated {
     pub max_readahead: u32,
 }
 
-impl Negotiated {
+impl NegotiatedProtocol {
     /// Bytes of the largest payload of a request or an answer, as the kernel counts it for an entry
     /// of a ring.
     pub(crate) fn payload_size(&self) -> usize {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use teal_command::size::parse_size;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Trace {
+pub(crate) enum TraceCommand {
     /// Print a trace as text, one line an event
     Show {
         /// The trace
@@ -15,7 +15,7 @@ pub(crate) enum Trace {
         paths: bool,
     },
     /// Read a trace of another format
-    Import(Import),
+    Import(ImportArgs),
     /// Make a workload of a trace of file level, as `teal lab record --wml` does; files that were
     /// not touched are not in it
     Characterise {
@@ -36,10 +36,10 @@ pub(crate) enum Trace {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     /// The format of the input
     #[arg(long)]
-    pub(crate) from: Format,
+    pub(crate) from: ImportFormat,
     /// The input; - is standard input. All processors' files of a run of blktrace together
     #[arg(required = true)]
     pub(crate) input: Vec<PathBuf>,
@@ -47,8 +47,8 @@ pub(crate) struct Import {
     #[arg(long)]
     pub(crate) out: PathBuf,
     /// Of blktrace: where requests begin
-    #[arg(long, value_enum, default_value_t = At::Issue)]
-    pub(crate) at: At,
+    #[arg(long, value_enum, default_value_t = RequestBegin::Issue)]
+    pub(crate) at: RequestBegin,
     /// Of oracle-general: objects are places on a device, in units of so many bytes [default: they
     /// are files]
     #[arg(long, value_parser = parse_size)]
@@ -60,7 +60,7 @@ pub(crate) struct Import {
 
 /// Formats that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ImportFormat {
     /// What `trace show` prints
     Text,
     /// The kernel's block trace, as blktrace writes it
@@ -74,7 +74,7 @@ pub(crate) enum Format {
 
 /// Where a request of a block trace begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum At {
+pub(crate) enum RequestBegin {
     /// Where the driver gets it
     Issue,
     /// Where the file system asks for it

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_command::paths;
 use teal_command::say::say;
-use teal_rig::meter::Meter;
+use teal_rig::meter::PowerMeter;
 use teal_rig::sources::ScriptSources;
 use teal_rig::{memory_limit, testbed};
-use teal_study::matrix::{Cell, Findings, Matrix, Run, settled};
-use teal_study::wml::Script;
-use teal_study::workload::{Options, plan};
+use teal_study::matrix::{CellRun, Matrix, MatrixCell, MatrixFindings, is_settled};
+use teal_study::wml::WorkloadScript;
+use teal_study::workload::{WorkloadOptions, plan_script};
 
 /// Without it a directory of results is none.
 pub(super) const MARK: &str = "runs.jsonl";
@@ -27,7 +27,7 @@ pub(super) const FAILED: &str = "failed.jsonl";
 pub(super) struct MatrixBench {
     pub(super) matrix: Matrix,
     /// By workload.
-    pub(super) scripts: Vec<Script>,
+    pub(super) scripts: Vec<WorkloadScript>,
     /// The same, as text.
     pub(super) sources: Vec<ScriptSources>,
     pub(super) results: PathBuf,
@@ -38,20 +38,20 @@ impl MatrixBench {
     pub(super) fn new(matrix: Matrix, sources: Vec<ScriptSources>, results: &Path) -> Result<Self> {
         let scripts = sources
             .iter()
-            .map(ScriptSources::script)
+            .map(ScriptSources::parse_script)
             .collect::<Result<_>>()?;
         Ok(Self {
             matrix,
             scripts,
             sources,
-            results: paths::absolute(results)?,
+            results: paths::absolute_path(results)?,
             ended: Arc::default(),
         })
     }
 
     /// Before the first run: the guest is looked into, if one is needed, and what runs are made
     /// with from now on is kept.
-    pub(super) fn begin(&self, runs: &[Run]) -> Result<()> {
+    pub(super) fn prepare_runs(&self, runs: &[CellRun]) -> Result<()> {
         for (at, system) in self.matrix.systems.iter().enumerate() {
             let was = runs
                 .iter()
@@ -69,17 +69,17 @@ impl MatrixBench {
                 );
             }
         }
-        scripts::keep(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
+        scripts::keep_scripts(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
         let guest = self.guest_kernel()?;
         if self.ended.load(Ordering::Relaxed) {
             Ok(())
         } else {
-            versions::keep(&self.results, &self.matrix, guest)
+            versions::keep_versions(&self.results, &self.matrix, guest)
         }
     }
 
     /// Ends with the run that is on its way when the program is told to end.
-    pub(super) fn listen(&self) -> Result<()> {
+    pub(super) fn end_on_signals(&self) -> Result<()> {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&self.ended)).context("signals")?;
         }
@@ -88,9 +88,9 @@ impl MatrixBench {
 
     /// Checks whether everything is there that it takes; and, if the device is to be touched,
     /// whether what is on it may go.
-    pub(super) fn check(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
+    pub(super) fn check_all(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
         for at in 0..self.scripts.len() {
-            plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)
+            plan_script(&self.scripts[at], self.run_options(at, 0, Path::new("/"))?)
                 .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
         }
         for (at, system) in self.matrix.systems.iter().enumerate() {
@@ -98,11 +98,11 @@ impl MatrixBench {
                 .with_context(|| format!("system {}", system.name))?;
         }
         if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
-            Meter::open(of)?;
+            PowerMeter::open(of)?;
         }
         let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
         if let Some(wanted) = self.matrix.runs.memory.filter(|_| here) {
-            memory_limit::check(wanted)?;
+            memory_limit::check_limit(wanted)?;
         }
         if let (Some(erase), None) = (erase, &self.matrix.device.path) {
             bail!(
@@ -120,7 +120,12 @@ impl MatrixBench {
         self.check_disk()
     }
 
-    pub(super) fn options(&self, workload: usize, block: u32, dir: &Path) -> Result<Options> {
+    pub(super) fn run_options(
+        &self,
+        workload: usize,
+        block: u32,
+        dir: &Path,
+    ) -> Result<WorkloadOptions> {
         let runs = &self.matrix.runs;
         let of = &self.matrix.workloads[workload];
         let pair = |set: &String| {
@@ -129,27 +134,37 @@ impl MatrixBench {
                 .context("checked when the matrix was read")?;
             Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
         };
-        Ok(Options {
+        Ok(WorkloadOptions {
             seconds: Some(runs.seconds),
             operations: of.operations,
             scale: runs.scale,
-            seed: self.matrix.seed(block),
+            seed: self.matrix.block_seed(block),
             set: of.set.iter().map(pair).collect::<Result<_>>()?,
-            ..Options::new(dir)
+            ..WorkloadOptions::new(dir)
         })
     }
 
     /// The run of a cell in a block, if it is there.
-    pub(super) fn of<'a>(&self, runs: &'a [Run], block: u32, cell: Cell) -> Option<&'a Run> {
-        let names = self.matrix.names(cell);
+    pub(super) fn find_run<'a>(
+        &self,
+        runs: &'a [CellRun],
+        block: u32,
+        cell: MatrixCell,
+    ) -> Option<&'a CellRun> {
+        let names = self.matrix.cell_names(cell);
         runs.iter()
             .find(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
     }
 
     /// Runs a cell and keeps the run; `None` if that was interrupted.
-    pub(super) fn run(&self, kept: &mut File, cell: Cell, block: u32) -> Result<Option<Run>> {
-        let [workload, system, scheduler] = self.matrix.names(cell);
-        let run = self.measure(cell, block);
+    pub(super) fn run_and_keep(
+        &self,
+        kept: &mut File,
+        cell: MatrixCell,
+        block: u32,
+    ) -> Result<Option<CellRun>> {
+        let [workload, system, scheduler] = self.matrix.cell_names(cell);
+        let run = self.measure_cell(cell, block);
         let Some(run) =
             run.with_context(|| format!("workload {workload} on {system} under {scheduler}"))?
         else {
@@ -163,27 +178,32 @@ impl MatrixBench {
     }
 
     /// Blocks until their intervals are narrow enough, or there are enough.
-    pub(super) fn go_on(&self, runs: &mut Vec<Run>) -> Result<()> {
-        let mut file = self.kept()?;
+    pub(super) fn run_blocks(&self, runs: &mut Vec<CellRun>) -> Result<()> {
+        let mut file = self.runs_file()?;
         // Whatever failed before is tried again, and what fails now is not.
         let _ = std::fs::remove_file(self.results.join(FAILED));
         let mut failed = BTreeSet::new();
         for block in 0..self.matrix.runs.most {
             let findings = || {
-                Ok::<_, anyhow::Error>(Findings::with(&self.matrix, runs, &self.failures(runs)?))
+                Ok::<_, anyhow::Error>(MatrixFindings::from_runs_and_failures(
+                    &self.matrix,
+                    runs,
+                    &self.unresolved_failures(runs)?,
+                ))
             };
-            if block >= self.matrix.runs.least && settled(&self.matrix, &findings()?) {
+            if block >= self.matrix.runs.least && is_settled(&self.matrix, &findings()?) {
                 say!(
                     "every interval is within {:.1} % of its mean",
                     self.matrix.runs.within * 100.0
                 );
                 return Ok(());
             }
-            let is_open =
-                |cell: &Cell| !failed.contains(cell) && self.of(runs, block, *cell).is_none();
-            let cells: Vec<Cell> = self
+            let is_open = |cell: &MatrixCell| {
+                !failed.contains(cell) && self.find_run(runs, block, *cell).is_none()
+            };
+            let cells: Vec<MatrixCell> = self
                 .matrix
-                .block(block)
+                .cells_in_block(block)
                 .into_iter()
                 .filter(is_open)
                 .collect();
@@ -191,7 +211,7 @@ impl MatrixBench {
                 if self.ended.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let run = match self.run(&mut file, *cell, block) {
+                let run = match self.run_and_keep(&mut file, *cell, block) {
                     Ok(Some(run)) => run,
                     Ok(None) => return Ok(()),
                     Err(error) => {
@@ -200,7 +220,7 @@ impl MatrixBench {
                             at + 1,
                             cells.len()
                         );
-                        self.fail(*cell, block, &error)?;
+                        self.keep_failure(*cell, block, &error)?;
                         failed.insert(*cell);
                         continue;
                     }
@@ -209,12 +229,12 @@ impl MatrixBench {
                     "block {block}, {} of {}: {}",
                     at + 1,
                     cells.len(),
-                    self.line(&run)
+                    self.run_line(&run)
                 );
                 runs.push(run);
             }
             if !cells.is_empty() {
-                self.report(runs)?;
+                self.write_report(runs)?;
             }
         }
         Ok(())

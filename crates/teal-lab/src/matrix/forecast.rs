@@ -5,13 +5,13 @@ use super::room;
 use anyhow::Result;
 use std::path::Path;
 use teal_command::say::say;
-use teal_command::size::human;
+use teal_command::size::human_size;
 use teal_study::matrix::Matrix;
-use teal_study::workload::{plan, preview};
+use teal_study::workload::{plan_script, preview_filesets};
 
 impl MatrixBench {
     /// Prints what would be done, for how long, and at what risk.
-    pub(super) fn describe(&self) -> Result<()> {
+    pub(super) fn print_forecast(&self) -> Result<()> {
         let Matrix {
             device,
             runs,
@@ -33,9 +33,9 @@ impl MatrixBench {
             hours(most)
         );
         for (at, workload) in workloads.iter().enumerate() {
-            let sets = preview(&plan(
+            let sets = preview_filesets(&plan_script(
                 &self.scripts[at],
-                self.options(at, 0, Path::new("/"))?,
+                self.run_options(at, 0, Path::new("/"))?,
             )?);
             let (files, bytes) = sets
                 .iter()
@@ -43,10 +43,10 @@ impl MatrixBench {
             say!(
                 "workload {}: {files} files, {}",
                 workload.name,
-                human(bytes)
+                human_size(bytes)
             );
         }
-        if let Some(words) = room::described(self, [least, most])? {
+        if let Some(words) = room::describe_ageing(self, [least, most])? {
             say!("{words}");
         }
         for (at, system) in systems

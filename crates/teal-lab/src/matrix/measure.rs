@@ -6,12 +6,12 @@ use std::path::Path;
 use teal_rig::cell::{self, CellTask};
 use teal_rig::guest::{self, GuestFeatures, GuestJob, GuestTask};
 use teal_rig::testbed;
-use teal_study::matrix::{Cell, Place, Run, System};
-use teal_study::workload::plan;
+use teal_study::matrix::{CellRun, FileSystemSetup, KernelPlace, MatrixCell};
+use teal_study::workload::plan_script;
 
 impl MatrixBench {
     /// Runs a cell; returns `None` if that was interrupted.
-    pub(super) fn measure(&self, cell: Cell, block: u32) -> Result<Option<Run>> {
+    pub(super) fn measure_cell(&self, cell: MatrixCell, block: u32) -> Result<Option<CellRun>> {
         let load_before = cell::load_average();
         let (kernel, figures, device) = if self.in_guest(cell.system) {
             let job = self.guest_job(cell, block)?;
@@ -20,8 +20,8 @@ impl MatrixBench {
             };
             (Some(kernel), figures, device)
         } else {
-            let testbed = self.testbed()?;
-            let task = self.task(cell, block, &self.results.join("mount"))?;
+            let testbed = self.open_testbed()?;
+            let task = self.cell_task(cell, block, &self.results.join("mount"))?;
             let schedulers = &self.matrix.schedulers.names;
             let metering = self.matrix.meter.as_ref();
             let Some((figures, device)) =
@@ -31,23 +31,24 @@ impl MatrixBench {
             };
             (None, figures, device)
         };
-        let names = self.matrix.names(cell).map(str::to_owned);
-        Ok(Some(Run {
+        let names = self.matrix.cell_names(cell).map(str::to_owned);
+        Ok(Some(CellRun {
             meter: device.meter,
             run: device.run,
             drain: device.drain,
             power: device.power,
             guest: kernel,
-            ..figures.run(names, block, load_before)
+            ..figures.into_run(names, block, load_before)
         }))
     }
 
     /// Returns what is run of a cell in a block, with the directory as it is called where it runs.
-    fn task(&self, cell: Cell, block: u32, dir: &Path) -> Result<CellTask> {
+    fn cell_task(&self, cell: MatrixCell, block: u32, dir: &Path) -> Result<CellTask> {
         let runs = &self.matrix.runs;
-        let options = self.options(cell.workload, block, dir)?;
-        let held_by_threads = plan(&self.scripts[cell.workload], options.clone())?.memory();
-        let [_, _, scheduler] = self.matrix.names(cell);
+        let options = self.run_options(cell.workload, block, dir)?;
+        let held_by_threads =
+            plan_script(&self.scripts[cell.workload], options.clone())?.memory_bytes();
+        let [_, _, scheduler] = self.matrix.cell_names(cell);
         Ok(CellTask {
             system: self.matrix.systems[cell.system].clone(),
             scheduler: scheduler.to_owned(),
@@ -62,17 +63,18 @@ impl MatrixBench {
     }
 
     /// Returns the job of a guest that runs a cell.
-    fn guest_job(&self, cell: Cell, block: u32) -> Result<GuestJob> {
-        let task = self.task(cell, block, Path::new(guest::DIR))?;
-        let held_by_threads = plan(&self.scripts[cell.workload], task.options.clone())?.memory();
+    fn guest_job(&self, cell: MatrixCell, block: u32) -> Result<GuestJob> {
+        let task = self.cell_task(cell, block, Path::new(guest::MOUNT_DIR))?;
+        let held_by_threads =
+            plan_script(&self.scripts[cell.workload], task.options.clone())?.memory_bytes();
         let memory = held_by_threads.saturating_add(self.matrix.runs.memory.unwrap_or(0));
         let task = GuestTask::Run(Box::new(task));
-        Ok(self.job(self.matrix.runs.seconds, memory, task))
+        Ok(self.new_guest_job(self.matrix.runs.seconds, memory, task))
     }
 
     /// Returns whether a file system runs in a guest.
     pub(super) fn in_guest(&self, system: usize) -> bool {
-        guest::place(&self.matrix.systems[system]) == Place::Guest
+        guest::kernel_place(&self.matrix.systems[system]) == KernelPlace::Guest
     }
 
     /// Checks whether a file system can be made where it runs.
@@ -81,14 +83,14 @@ impl MatrixBench {
         let kind = of.kind;
         let lacks = || format!("this kernel has no {}: it needs a guest", kind.name());
         match (of.place, self.in_guest(system)) {
-            (Some(_), true) => guest::check(kind),
+            (Some(_), true) => guest::check_guest(kind),
             (None, true) if self.matrix.device.path.is_some() => {
                 bail!(
                     "{}, and a guest has modelled disks only; say device.profile and size",
                     lacks()
                 )
             }
-            (None, true) => guest::check(kind).with_context(lacks),
+            (None, true) => guest::check_guest(kind).with_context(lacks),
             (Some(_), false) if !kind.is_ours() && !testbed::kernel_has(kind) => {
                 bail!(
                     "this kernel has no {}; leave `where` out, and it runs in a guest",
@@ -99,7 +101,7 @@ impl MatrixBench {
         }
     }
 
-    fn job(&self, busy: u64, memory: u64, task: GuestTask) -> GuestJob {
+    fn new_guest_job(&self, busy: u64, memory: u64, task: GuestTask) -> GuestJob {
         let device = &self.matrix.device;
         let profile = device.profile.clone().unwrap_or_default();
         GuestJob {
@@ -118,7 +120,9 @@ impl MatrixBench {
         else {
             return Ok(None);
         };
-        let Some(outcome) = guest::run(&self.job(0, 0, GuestTask::Look), &self.ended)? else {
+        let Some(outcome) =
+            guest::run_guest(&self.new_guest_job(0, 0, GuestTask::Look), &self.ended)?
+        else {
             return Ok(None);
         };
         let GuestFeatures { schedulers } =
@@ -135,7 +139,11 @@ impl MatrixBench {
     }
 
     /// Makes a file system in a guest and mounts it.
-    pub(super) fn try_in_guest(&self, system: &System) -> Result<()> {
-        guest::run(&self.job(0, 0, GuestTask::Try(system.clone())), &self.ended).map(drop)
+    pub(super) fn try_in_guest(&self, system: &FileSystemSetup) -> Result<()> {
+        guest::run_guest(
+            &self.new_guest_job(0, 0, GuestTask::Try(system.clone())),
+            &self.ended,
+        )
+        .map(drop)
     }
 }

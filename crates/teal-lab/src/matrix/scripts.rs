@@ -9,8 +9,8 @@
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
-use teal_rig::sources::{ScriptSources, unknown};
-use teal_study::matrix::{Matrix, Workload};
+use teal_rig::sources::{ScriptSources, no_such_workload};
+use teal_study::matrix::{Matrix, MatrixWorkload};
 
 const FILE: &str = "scripts.json";
 
@@ -18,7 +18,7 @@ const FILE: &str = "scripts.json";
 pub(crate) type Scripts = BTreeMap<String, ScriptSources>;
 
 /// Those that are kept in a directory, if any are.
-pub(crate) fn read(dir: &Path) -> Result<Option<Scripts>> {
+pub(crate) fn read_scripts(dir: &Path) -> Result<Option<Scripts>> {
     let path = dir.join(FILE);
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)
@@ -31,39 +31,39 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Scripts>> {
 
 /// Those of a matrix that lies in a directory: the ones that are kept there, or what they are
 /// called.
-pub(super) fn of(matrix: &Matrix, beside: &Path) -> Result<Vec<ScriptSources>> {
-    let kept = read(beside)?.unwrap_or_default();
-    let one = |workload: &Workload| match kept.get(&workload.name) {
+pub(super) fn scripts_of(matrix: &Matrix, beside: &Path) -> Result<Vec<ScriptSources>> {
+    let kept = read_scripts(beside)?.unwrap_or_default();
+    let one = |workload: &MatrixWorkload| match kept.get(&workload.name) {
         Some(kept) => Ok(kept.clone()),
-        None => sources(&workload.script, beside),
+        None => find_sources(&workload.script, beside),
     };
     matrix.workloads.iter().map(one).collect()
 }
 
 /// A script by name or by its path from a directory.
-pub(super) fn sources(name: &str, beside: &Path) -> Result<ScriptSources> {
+pub(super) fn find_sources(name: &str, beside: &Path) -> Result<ScriptSources> {
     if name.is_empty() {
-        bail!(unknown(name));
+        bail!(no_such_workload(name));
     }
     let path = beside.join(name);
     match path
         .to_str()
         .filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f"))
     {
-        Some(path) => ScriptSources::of(path),
-        None => ScriptSources::of(name),
+        Some(path) => ScriptSources::by_name(path),
+        None => ScriptSources::by_name(name),
     }
 }
 
 /// Keeps them before the first run, and refuses others afterwards. Results of a time when none were
 /// kept stay without.
-pub(super) fn keep(
+pub(super) fn keep_scripts(
     dir: &Path,
     matrix: &Matrix,
     sources: &[ScriptSources],
     has_runs: bool,
 ) -> Result<()> {
-    let kept = read(dir)?.filter(|_| has_runs);
+    let kept = read_scripts(dir)?.filter(|_| has_runs);
     for (workload, now) in matrix.workloads.iter().zip(sources) {
         if kept
             .as_ref()

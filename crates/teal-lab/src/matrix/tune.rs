@@ -16,11 +16,11 @@ mod replay;
 
 use super::bench::{MARK, MatrixBench};
 use super::{scripts, versions};
-use crate::cli::{Aim, Tune as Args};
+use crate::cli::{AimArg, TuneArgs as Args};
 use advice::NOTHING;
 use anyhow::{Context, Result, bail};
-use candidates::wanted;
-use replay::replay;
+use candidates::candidate_matrix;
+use replay::replay_searches;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -30,46 +30,49 @@ use teal_command::say::say;
 use teal_env::{Clock as _, SystemClock};
 use teal_rig::ownership::{self, ResultsOwnership};
 use teal_study::matrix::tune::{
-    self as search, Answer, Candidate, Found, Limits, Measured, search,
+    self as search, MeasureAnswer, RunFigures, SearchLimits, SearchResult, TuneCandidate,
+    search_best,
 };
-use teal_study::matrix::{Matrix, Run, Runs, System, combinations, features};
+use teal_study::matrix::{
+    CellRun, FileSystemSetup, Matrix, RunRules, combine_options, pair_features,
+};
 
-fn aim(of: Aim) -> search::Aim {
+fn to_goal(of: AimArg) -> search::TuneGoal {
     match of {
-        Aim::Rate => search::Aim::Rate,
-        Aim::Joule => search::Aim::Joule,
-        Aim::Both => search::Aim::Both,
+        AimArg::Rate => search::TuneGoal::Rate,
+        AimArg::Joule => search::TuneGoal::Joule,
+        AimArg::Both => search::TuneGoal::Both,
     }
 }
 
 /// Runs the command.
-pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_tune(args: &Args) -> Result<ExitCode> {
     if let Some(dir) = &args.replay {
-        return replay(dir, args);
+        return replay_searches(dir, args);
     }
     let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
         bail!("say --workload, --device and --results");
     };
-    let began = SystemClock.monotonic();
-    let results = paths::absolute(&kept.results)?;
-    ownership::check(&results, MARK)?;
+    let began = SystemClock.monotonic_time();
+    let results = paths::absolute_path(&kept.results)?;
+    ownership::check_directory(&results, MARK)?;
     let _owned = if kept.dry_run {
         None
     } else {
         Some(ResultsOwnership::claim(&results, MARK)?)
     };
-    let sources = scripts::sources(name, Path::new("."))?;
-    let mut bench = MatrixBench::new(wanted(args)?, vec![sources], &kept.results)?;
-    bench.check(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
+    let sources = scripts::find_sources(name, Path::new("."))?;
+    let mut bench = MatrixBench::new(candidate_matrix(args)?, vec![sources], &kept.results)?;
+    bench.check_all(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
     if kept.dry_run {
-        bench.forecast(args)?;
+        bench.print_tune_forecast(args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    bench.listen()?;
+    bench.end_on_signals()?;
     if kept.only_report && !bench.results.join(MARK).exists() {
         bail!("{} has no runs to report on", bench.results.display());
     }
-    bench.narrow()?;
+    bench.drop_unavailable()?;
     if bench.ended.load(Ordering::Relaxed) {
         bail!("interrupted before the first run; the same command begins anew");
     }
@@ -77,18 +80,18 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
     bench
         .matrix
         .systems
-        .extend(combinations(&bench.matrix.systems));
-    let text = bench.matrix.text();
-    let mut runs = bench.open(&text)?;
+        .extend(combine_options(&bench.matrix.systems));
+    let text = bench.matrix.to_toml();
+    let mut runs = bench.open_results(&text)?;
     if !kept.only_report {
-        bench.begin(&runs)?;
+        bench.prepare_runs(&runs)?;
     }
-    let found = bench.seek(args, began, single, &mut runs)?;
-    let report = bench.advice(&found);
+    let found = bench.search_candidates(args, began, single, &mut runs)?;
+    let report = bench.format_advice(&found);
     if found.best.is_some() {
         report.lines().for_each(|line| say!("{line}"));
     }
-    let machine = versions::lines(&bench.results)?.join("; ");
+    let machine = versions::version_lines(&bench.results)?.join("; ");
     let page = format!("# Tuning\n\n{machine}.\n\n```text\n{report}```\n");
     let path = bench.results.join("tune.md");
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;
@@ -107,7 +110,7 @@ pub(crate) fn tune(args: &Args) -> Result<ExitCode> {
 impl MatrixBench {
     /// Leaves out what cannot be made or mounted here. What earlier runs of this search have left
     /// out, too.
-    fn narrow(&mut self) -> Result<()> {
+    fn drop_unavailable(&mut self) -> Result<()> {
         if let Ok(text) = std::fs::read_to_string(self.results.join("matrix.toml"))
             && let Ok(kept) = Matrix::parse(&text)
         {
@@ -134,33 +137,33 @@ impl MatrixBench {
     }
 
     /// `single`: so many file systems are no combinations.
-    fn seek(
+    fn search_candidates(
         &self,
         args: &Args,
         began: Duration,
         single: usize,
-        runs: &mut Vec<Run>,
-    ) -> Result<Found> {
+        runs: &mut Vec<CellRun>,
+    ) -> Result<SearchResult> {
         let only_report = args.kept.as_ref().is_some_and(|kept| kept.only_report);
         let cells = self.matrix.cells();
-        let candidates = self.candidates(single);
+        let candidates = self.list_candidates(single);
         let mut is_tried = vec![false; self.matrix.systems.len()];
-        let (clock, mut file) = (SystemClock, self.kept()?);
+        let (clock, mut file) = (SystemClock, self.runs_file()?);
         // The longest so far, trial included; what was run before has had its time.
-        let Runs { seconds, .. } = self.matrix.runs;
+        let RunRules { seconds, .. } = self.matrix.runs;
         let mut longest = Duration::from_secs(if args.operations.is_none() {
             seconds
         } else {
             0
         });
-        let mut measure = |at: usize, block: u32| -> Result<Answer> {
-            if let Some(run) = self.of(runs, block, cells[at]) {
+        let mut measure = |at: usize, block: u32| -> Result<MeasureAnswer> {
+            if let Some(run) = self.find_run(runs, block, cells[at]) {
                 is_tried[cells[at].system] = true;
-                return Ok(Answer::Run(measured(run)));
+                return Ok(MeasureAnswer::Run(run_figures(run)));
             }
-            let spent = clock.monotonic().saturating_sub(began);
+            let spent = clock.monotonic_time().saturating_sub(began);
             if only_report || self.ended.load(Ordering::Relaxed) || spent + longest > args.budget {
-                return Ok(Answer::Stop);
+                return Ok(MeasureAnswer::Stop);
             }
             let system = &self.matrix.systems[cells[at].system];
             let is_known = std::mem::replace(&mut is_tried[cells[at].system], true);
@@ -169,30 +172,30 @@ impl MatrixBench {
                 && let Err(error) = self.try_out(system)
             {
                 say!("left out: {}: {error:#}", system.name);
-                return Ok(Answer::Impossible);
+                return Ok(MeasureAnswer::Impossible);
             }
-            let run = match self.run(&mut file, cells[at], block) {
+            let run = match self.run_and_keep(&mut file, cells[at], block) {
                 Ok(Some(run)) => run,
-                Ok(None) => return Ok(Answer::Stop),
+                Ok(None) => return Ok(MeasureAnswer::Stop),
                 Err(error) => {
                     say!("left out: {error:#}");
-                    return Ok(Answer::Impossible);
+                    return Ok(MeasureAnswer::Impossible);
                 }
             };
-            longest = longest.max(clock.monotonic().saturating_sub(began + spent));
-            say!("block {block}: {}", self.line(&run));
-            let shown = measured(&run);
+            longest = longest.max(clock.monotonic_time().saturating_sub(began + spent));
+            say!("block {block}: {}", self.run_line(&run));
+            let shown = run_figures(&run);
             runs.push(run);
-            Ok(Answer::Run(shown))
+            Ok(MeasureAnswer::Run(shown))
         };
-        let limits = Limits {
+        let limits = SearchLimits {
             blocks: args.blocks,
             runs: usize::MAX,
         };
-        search(
+        search_best(
             &candidates,
             0,
-            aim(args.aim),
+            to_goal(args.aim),
             limits,
             args.seed,
             &mut measure,
@@ -200,19 +203,19 @@ impl MatrixBench {
     }
 
     /// Returns what may be measured, in the order of the cells.
-    fn candidates(&self, single: usize) -> Vec<Candidate> {
+    fn list_candidates(&self, single: usize) -> Vec<TuneCandidate> {
         let Matrix {
             systems,
             schedulers,
             ..
         } = &self.matrix;
         let cells = self.matrix.cells();
-        let pairs: Vec<(&System, &str)> = cells
+        let pairs: Vec<(&FileSystemSetup, &str)> = cells
             .iter()
             .map(|cell| (&systems[cell.system], &*schedulers.names[cell.scheduler]))
             .collect();
-        let of = features(&pairs).into_iter().zip(&cells);
-        of.map(|(features, cell)| Candidate {
+        let of = pair_features(&pairs).into_iter().zip(&cells);
+        of.map(|(features, cell)| TuneCandidate {
             features,
             is_proposal: cell.system >= single,
         })
@@ -221,8 +224,8 @@ impl MatrixBench {
 }
 
 /// Returns what a run of a cell counts by: a modelled disk's own time, the clock on a real device.
-fn measured(run: &Run) -> Measured {
-    Measured {
+fn run_figures(run: &CellRun) -> RunFigures {
+    RunFigures {
         rate: run.rate_to_compare().unwrap_or(0.0),
         per_joule: run.per_joule(),
     }

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use teal_rig::command::found;
-use teal_study::matrix::{Kind, Matrix};
+use teal_rig::command::find_program;
+use teal_study::matrix::{FileSystemKind, Matrix};
 
 const FILE: &str = "versions.json";
 
 /// On what runs were made, and with what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Versions {
+pub(super) struct ToolVersions {
     /// Kernel and processors of this machine, and this program.
     machine: String,
     /// The kernel of guests, if there were any.
@@ -27,26 +27,26 @@ pub(super) struct Versions {
     mkfs: BTreeMap<String, String>,
 }
 
-impl Versions {
+impl ToolVersions {
     /// Of here and now.
-    fn here(matrix: &Matrix, guest: Option<String>) -> Self {
+    fn of_this_machine(matrix: &Matrix, guest: Option<String>) -> Self {
         let kinds = matrix
             .systems
             .iter()
             .map(|system| system.kind)
             .filter(|kind| !kind.is_ours());
         let mkfs = kinds
-            .filter_map(|kind| Some((kind.name().to_owned(), said(kind)?)))
+            .filter_map(|kind| Some((kind.name().to_owned(), mkfs_version(kind)?)))
             .collect();
         Self {
-            machine: machine(),
+            machine: machine_line(),
             guest,
             mkfs,
         }
     }
 
     /// For people.
-    fn lines(&self) -> Vec<String> {
+    fn to_lines(&self) -> Vec<String> {
         let guest = self.guest.iter().map(|kernel| format!("guests: {kernel}"));
         let mkfs = self
             .mkfs
@@ -61,7 +61,7 @@ impl Versions {
 }
 
 /// Returns what it was run on.
-fn machine() -> String {
+fn machine_line() -> String {
     let uname = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
@@ -74,8 +74,8 @@ fn machine() -> String {
 
 /// The first line that a program says of its version: some say it on standard error, and one has no
 /// such option and says it first of all.
-fn said(kind: Kind) -> Option<String> {
-    let program = found(&format!("mkfs.{}", kind.name()))?;
+fn mkfs_version(kind: FileSystemKind) -> Option<String> {
+    let program = find_program(&format!("mkfs.{}", kind.name()))?;
     let said = Command::new(program)
         .arg("-V")
         .stdin(Stdio::null())
@@ -89,7 +89,7 @@ fn said(kind: Kind) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-fn read(results: &Path) -> Result<Vec<Versions>> {
+fn read_versions(results: &Path) -> Result<Vec<ToolVersions>> {
     let path = results.join(FILE);
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string()),
@@ -99,9 +99,9 @@ fn read(results: &Path) -> Result<Vec<Versions>> {
 }
 
 /// Keeps what runs are made with from now on.
-pub(super) fn keep(results: &Path, matrix: &Matrix, guest: Option<String>) -> Result<()> {
-    let mut all = read(results)?;
-    let here = Versions::here(matrix, guest);
+pub(super) fn keep_versions(results: &Path, matrix: &Matrix, guest: Option<String>) -> Result<()> {
+    let mut all = read_versions(results)?;
+    let here = ToolVersions::of_this_machine(matrix, guest);
     if all.last() != Some(&here) {
         all.push(here);
         let path = results.join(FILE);
@@ -112,11 +112,11 @@ pub(super) fn keep(results: &Path, matrix: &Matrix, guest: Option<String>) -> Re
 }
 
 /// Returns what the runs there were made with; of results that do not say it, what is here.
-pub(crate) fn lines(results: &Path) -> Result<Vec<String>> {
-    let all = read(results)?;
+pub(crate) fn version_lines(results: &Path) -> Result<Vec<String>> {
+    let all = read_versions(results)?;
     Ok(if all.is_empty() {
-        vec![machine()]
+        vec![machine_line()]
     } else {
-        all.iter().flat_map(Versions::lines).collect()
+        all.iter().flat_map(ToolVersions::to_lines).collect()
     })
 }

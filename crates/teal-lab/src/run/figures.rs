@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use teal_study::workload::{Figures, Outcome, Plan, preview};
+use teal_study::workload::{LatencyFigures, RunOutcome, WorkloadPlan, preview_filesets};
 
 const MIB: f64 = 1_048_576.0;
 /// Shares whose percentiles are shown.
 const SHARES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999)];
 
-fn ms(nanos: f64) -> f64 {
+fn to_millis(nanos: f64) -> f64 {
     nanos / 1e6
 }
 
@@ -17,16 +17,16 @@ fn per_second(count: u64, nanos: u64) -> f64 {
 }
 
 /// Returns what to print at the end.
-pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
-    let mut out = table(outcome, plan.options.strict);
+pub(super) fn outcome_lines(outcome: &RunOutcome, plan: &WorkloadPlan) -> Vec<String> {
+    let mut out = outcome_table(outcome, plan.options.strict);
     if plan.lathist {
         for line in &outcome.lines {
-            let powers = line.figures.powers().map(|n| n.to_string());
+            let powers = line.figures.log2_histogram().map(|n| n.to_string());
             out.push(format!("{:<20} [ {} ]", line.name, powers.join(" ")));
         }
     }
     if plan.options.scale != 1.0 {
-        let sets = preview(plan);
+        let sets = preview_filesets(plan);
         let sets = sets.iter().map(|set| {
             format!(
                 "{} has {} of {} files",
@@ -49,15 +49,15 @@ pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
 }
 
 /// A line for each flowop, and the summary.
-pub(super) fn table(outcome: &Outcome, strict: bool) -> Vec<String> {
+pub(super) fn outcome_table(outcome: &RunOutcome, strict: bool) -> Vec<String> {
     if strict {
-        as_filebench(outcome)
+        filebench_table(outcome)
     } else {
-        ours(outcome)
+        teal_table(outcome)
     }
 }
 
-fn ours(outcome: &Outcome) -> Vec<String> {
+fn teal_table(outcome: &RunOutcome) -> Vec<String> {
     let wide = outcome
         .lines
         .iter()
@@ -69,18 +69,22 @@ fn ours(outcome: &Outcome) -> Vec<String> {
         "{:<wide$} {:>10} {:>11} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "flowop", "ops", "ops/s", "MiB/s", "mean ms", "p50", "p95", "p99", "max"
     )];
-    let mut row = |name: &str, figures: &Figures| {
+    let mut row = |name: &str, figures: &LatencyFigures| {
         let mut line = format!(
             "{name:<wide$} {:>10} {:>11.1} {:>9.1} {:>10.4}",
             figures.count,
             per_second(figures.count, outcome.nanos),
             per_second(figures.bytes, outcome.nanos) / MIB,
-            ms(figures.mean())
+            to_millis(figures.mean())
         );
         for (_, share) in &SHARES[..3] {
-            let _ = write!(line, " {:>10.4}", ms(figures.percentile(*share) as f64));
+            let _ = write!(
+                line,
+                " {:>10.4}",
+                to_millis(figures.percentile(*share) as f64)
+            );
         }
-        let _ = write!(line, " {:>10.4}", ms(figures.max as f64));
+        let _ = write!(line, " {:>10.4}", to_millis(figures.max as f64));
         out.push(line);
     };
     outcome
@@ -110,7 +114,7 @@ fn ours(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Filebench 1.5's lines, which others read by program; in its order, the last first.
-fn as_filebench(outcome: &Outcome) -> Vec<String> {
+fn filebench_table(outcome: &RunOutcome) -> Vec<String> {
     let at = outcome.at as f64 / 1e9;
     let mut out = vec![format!("{at:.3}: Per-Operation Breakdown")];
     for line in outcome.lines.iter().rev() {
@@ -121,9 +125,9 @@ fn as_filebench(outcome: &Outcome) -> Vec<String> {
             figures.count,
             per_second(figures.count, outcome.nanos),
             per_second(figures.bytes, outcome.nanos) / MIB,
-            ms(figures.mean()),
-            ms(figures.min as f64),
-            ms(figures.max as f64)
+            to_millis(figures.mean()),
+            to_millis(figures.min as f64),
+            to_millis(figures.max as f64)
         ));
     }
     let summary = outcome.summary();
@@ -134,12 +138,12 @@ fn as_filebench(outcome: &Outcome) -> Vec<String> {
         per_second(summary.reads, outcome.nanos),
         per_second(summary.writes, outcome.nanos),
         per_second(summary.all.bytes, outcome.nanos) / MIB,
-        ms(summary.all.mean())
+        to_millis(summary.all.mean())
     ));
     out
 }
 
-fn of(figures: &Figures, nanos: u64) -> Value {
+fn figures_json(figures: &LatencyFigures, nanos: u64) -> Value {
     let mut latency = json!({ "mean": figures.mean(), "min": figures.min, "max": figures.max });
     for (name, share) in SHARES {
         latency[name] = json!(figures.percentile(share));
@@ -156,18 +160,18 @@ fn of(figures: &Figures, nanos: u64) -> Value {
 }
 
 /// Everything; times in nanoseconds.
-pub(super) fn json(workload: &str, outcome: &Outcome, plan: &Plan) -> Value {
+pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &WorkloadPlan) -> Value {
     let summary = outcome.summary();
-    let mut all = of(&summary.all, outcome.nanos);
+    let mut all = figures_json(&summary.all, outcome.nanos);
     all["reads"] = json!(summary.reads);
     all["writes"] = json!(summary.writes);
     let flowops = outcome.lines.iter().map(|line| {
-        let mut flowop = of(&line.figures, outcome.nanos);
+        let mut flowop = figures_json(&line.figures, outcome.nanos);
         flowop["name"] = json!(line.name);
         flowop["kind"] = json!(line.kind.name());
         flowop
     });
-    let sets = preview(plan).into_iter().map(|set| {
+    let sets = preview_filesets(plan).into_iter().map(|set| {
         json!({ "name": set.name, "files": set.files, "files_asked": set.files_asked, "bytes": set.bytes,
             "directories": set.dirs, "mean_depth": set.depth, "prealloc_percent": set.prealloc })
     });
@@ -192,7 +196,7 @@ pub(super) fn json(workload: &str, outcome: &Outcome, plan: &Plan) -> Value {
 }
 
 /// A row for each second.
-pub(super) fn csv(outcome: &Outcome) -> String {
+pub(super) fn seconds_csv(outcome: &RunOutcome) -> String {
     let mut out = "second,operations,reads,writes,bytes,mean_ns\n".to_owned();
     for second in &outcome.seconds {
         let mean = second.nanos as f64 / (second.operations as f64).max(1.0);

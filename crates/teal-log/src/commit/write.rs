@@ -147,7 +147,7 @@ impl CommitLog {
     /// As [`CommitLog::commit`].
     pub(crate) fn tick(&self) -> Result<Option<Duration>, StoreError> {
         let settings = self.settings();
-        let now = self.objects.clock.monotonic();
+        let now = self.objects.clock.monotonic_time();
         let since = self.objects.open.since();
         let full = self.objects.ledger.batch_bytes() >= settings.batch_bytes;
         let mut wait = None;
@@ -248,7 +248,7 @@ impl CommitLog {
             self.write_anchor(committer, addr, seq)?;
             committer.checkpointed();
         } else if matches!(kind, BatchKind::Batch | BatchKind::Written) {
-            committer.log_grew(bytes, self.objects.clock.monotonic());
+            committer.log_grew(bytes, self.objects.clock.monotonic_time());
         }
         self.objects.refresh_budget();
         Ok(())
@@ -276,7 +276,7 @@ impl CommitLog {
             addr,
             seq,
             watermark: committer.chain().watermark,
-            secs: self.objects.clock.civil().secs.max(0) as u64,
+            secs: self.objects.clock.civil_time().secs.max(0) as u64,
         };
         let mut bytes = anchor.encode(&self.objects.sb.uuid);
         crate::format::codec::pad(&mut bytes, (self.objects.geometry.align * SECTOR) as usize);
@@ -327,7 +327,7 @@ impl CommitLog {
             committer.chain(),
             first.unwrap_or(now),
             now,
-            self.objects.clock.civil(),
+            self.objects.clock.civil_time(),
         );
         let filled = self
             .fill(layout, open, kind, committer.checkpoint())

@@ -95,7 +95,7 @@ impl Maker {
             uid: 1,
             gid: 2,
             rdev: 0,
-            now: Noon.civil(),
+            now: Noon.civil_time(),
         };
         let no = locked.create(new);
         locked

@@ -176,7 +176,7 @@ fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
                 uid: 0,
                 gid: 0,
                 rdev: 0,
-                now: Noon.civil(),
+                now: Noon.civil_time(),
             });
             if locked.entry(dir, &fresh)?.is_none() {
                 locked.insert_entry(dir, &fresh, no)?;

@@ -153,10 +153,10 @@ impl Disk for MeteredDisk {
 pub(super) struct Noon;
 
 impl Clock for Noon {
-    fn civil(&self) -> Timestamp {
+    fn civil_time(&self) -> Timestamp {
         Timestamp::new(1_700_000_000, 5)
     }
-    fn monotonic(&self) -> std::time::Duration {
+    fn monotonic_time(&self) -> std::time::Duration {
         std::time::Duration::from_secs(100)
     }
 }

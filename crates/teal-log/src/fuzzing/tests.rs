@@ -32,19 +32,19 @@ fn mutated(rng: &mut Rng, from: &[Vec<u8>]) -> Vec<u8> {
     for _ in 0..=rng.below(4) {
         let len = input.len();
         match rng.below(5) {
-            0 if len > 0 => input.truncate(rng.index(len)),
+            0 if len > 0 => input.truncate(rng.pick_index(len)),
             1 => {
-                let mut more = vec![0; 1 + rng.index(16)];
+                let mut more = vec![0; 1 + rng.pick_index(16)];
                 rng.fill(&mut more);
                 input.extend(more);
             }
             2 => {
                 let other = rng.pick(from);
-                let (at, start) = (rng.index(len + 1), rng.index(other.len() + 1));
+                let (at, start) = (rng.pick_index(len + 1), rng.pick_index(other.len() + 1));
                 input.splice(at.., other[start..].iter().copied());
             }
             _ if len > 0 => {
-                let at = rng.index(len);
+                let at = rng.pick_index(len);
                 let edge = [0, 1, 0x7f, 0x80, 0xff, rng.next_u64() as u8];
                 let width = *rng.pick(&[1, 2, 4, 8]);
                 let value = *rng.pick(&edge);

@@ -117,7 +117,7 @@ impl OpenBatch {
         let mut changes = self.changes.lock();
         let done = change(&mut changes);
         let is_first = changes.since.is_none();
-        changes.since.get_or_insert_with(|| clock.monotonic());
+        changes.since.get_or_insert_with(|| clock.monotonic_time());
         drop(changes);
         if is_first && let Some(wake) = self.when_first_changed.get() {
             wake();
@@ -177,7 +177,7 @@ impl OpenBatch {
         self.changes
             .lock()
             .since
-            .get_or_insert_with(|| clock.monotonic());
+            .get_or_insert_with(|| clock.monotonic_time());
     }
 
     /// Returns when the first operation of the batch happened.

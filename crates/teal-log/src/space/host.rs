@@ -63,7 +63,7 @@ impl HostAllocation {
 
     /// Returns what the host has left for the store; `None` where nothing bounds it.
     fn room(&self) -> Option<HostRoom> {
-        let now = self.clock.monotonic();
+        let now = self.clock.monotonic_time();
         let mut seen = self.seen.lock();
         match *seen {
             Some(known) if now.saturating_sub(known.at) < HOST_AGE => known.room,

@@ -73,7 +73,7 @@ fn design(
     let mut volume = [0; 4];
     entropy.fill(&mut volume);
     Superblock {
-        uuid: entropy.id(),
+        uuid: entropy.random_id(),
         compatible: 0,
         read_only_compatible: 0,
         incompatible: if options.scattered_names {
@@ -88,8 +88,8 @@ fn design(
         anchor_places: ANCHOR_PLACES,
         volume: u32::from_le_bytes(volume),
         rotational: shape.rotational,
-        created: clock.civil(),
-        hash_seed: entropy.id(),
+        created: clock.civil_time(),
+        hash_seed: entropy.random_id(),
         label: options.label.clone(),
     }
 }
@@ -186,7 +186,7 @@ impl Store {
 
     fn make_root(&self, owner: (u32, u32)) -> Result<(), StoreError> {
         let op = self.begin(Cost::create())?;
-        let now = self.objects().clock.civil();
+        let now = self.objects().clock.civil_time();
         let (uid, gid) = owner;
         let mut locked = op.lock(&[])?;
         let root = locked.create(NewObject {

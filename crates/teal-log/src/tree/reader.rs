@@ -21,7 +21,7 @@ use quick_cache::sync::Cache;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_env::{Buffers, Disk};
+use teal_env::{BufferPool, Disk};
 use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
@@ -60,7 +60,7 @@ pub(crate) struct Reader {
     chunks: Cache<u64, Arc<Vec<u8>>>,
     pages: Cache<PagePtr, Arc<Node>>,
     /// Memory for content on its way to or from the disk.
-    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) buffers: Arc<BufferPool>,
     in_flight: RwLock<Vec<InFlight>>,
     pub(crate) counters: Counters,
     /// Without it no file that shares content can be read.
@@ -88,7 +88,7 @@ impl Reader {
             disk,
             chunks: Cache::new(CHUNKS),
             pages: Cache::new(PAGES),
-            buffers: Buffers::new(BUFFERS_MAX),
+            buffers: BufferPool::new(BUFFERS_MAX),
             in_flight: RwLock::new(Vec::new()),
             counters: Counters::default(),
             shared: SharedTable::new(None),

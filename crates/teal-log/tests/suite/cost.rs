@@ -26,7 +26,7 @@ fn create(store: &Store, name: &str, bytes: usize) -> Counts {
     let before = store.counts();
     let op = store.begin(Cost::names(2)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -84,7 +84,7 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
     let before = store.counts();
     let op = store.begin(Cost::write(2 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -160,7 +160,7 @@ fn what_only_a_header_parts_is_read_at_once() {
     let store = store();
     let op = store.begin(Cost::write(4 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -211,7 +211,7 @@ fn what_comes_and_goes_within_a_batch_is_never_written() {
     let before = store.counts().bytes_data;
     let op = store.begin(Cost::write(1 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -241,7 +241,7 @@ fn symlink(store: &Store, target: usize) -> ObjectNo {
         uid: 0,
         gid: 0,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     });
     locked.set_target(no, &vec![b't'; target]);
     let name = Name::new(b"link").unwrap();

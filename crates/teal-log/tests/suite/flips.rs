@@ -49,7 +49,7 @@ fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
         uid: 0,
         gid: 0,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     };
     for i in 0..FILES {
         let op = store.begin(Cost::names(2)).unwrap();

@@ -160,7 +160,7 @@ impl Life {
         &mut self,
         act: impl FnOnce(&Store) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.note.mark(submitted(self.ops));
+        self.note.add_mark(submitted(self.ops));
         self.batches.insert(self.ops, self.model.clone());
         let before = self.store.counts();
         let store = Arc::clone(&self.store);
@@ -169,7 +169,7 @@ impl Life {
         let after = self.store.counts();
         if after.barriers != before.barriers && !self.store.is_poisoned() && !self.store.is_dirty()
         {
-            self.note.mark(promised(self.ops));
+            self.note.add_mark(promised(self.ops));
         }
         self.seen.written += u64::from(after.batches != before.batches && self.store.is_dirty());
         done
@@ -284,7 +284,7 @@ impl Life {
         } else {
             0
         };
-        let target_len = 1 + self.rng.index(4000);
+        let target_len = 1 + self.rng.pick_index(4000);
         let target = if kind == FileType::Symlink {
             self.data(target_len)
         } else {
@@ -387,7 +387,7 @@ impl Life {
         let size = self.model.bytes(no).size;
         let heavy = self.rng.chance(self.plan.heavy);
         let len = if heavy {
-            100_000 + self.rng.index(900_000)
+            100_000 + self.rng.pick_index(900_000)
         } else {
             *self.rng.pick(&[1, 7, 500, 2000, 4096, 5000, 30_000])
         };
@@ -779,7 +779,7 @@ impl Life {
     pub(crate) fn commit(&mut self) -> Done {
         let done = self.ending(Store::commit);
         if done.is_ok() {
-            self.note.mark(promised(self.ops));
+            self.note.add_mark(promised(self.ops));
         }
         done
     }

@@ -6,7 +6,7 @@ use teal_log::{
     CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, OwnedElsewhere, Owner,
     Store, StoreError,
 };
-use teal_testkit::{Policy, RecordingDisk, Rng, SimClock, Walk};
+use teal_testkit::{CrashPolicy, CrashWalk, RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
 const SHAPE: DiskShape = DiskShape {
@@ -31,7 +31,7 @@ fn made() -> RecordingDisk {
         &MkfsOptions::default(),
     )
     .unwrap();
-    disk.restart();
+    disk.restart_trace();
     disk
 }
 
@@ -224,16 +224,16 @@ fn after_a_power_cut_whatever_was_promised_is_marked_and_the_same_machine_has_it
         } else {
             store.commit().unwrap()
         }
-        disk.mark(n as u64 + 1);
+        disk.add_mark(n as u64 + 1);
     }
-    disk.mark(100);
+    disk.add_mark(100);
     store.close().unwrap();
     let (trace, mut rng) = (disk.trace(), Rng::new(1));
-    let mut walk = Walk::new(&trace);
+    let mut walk = CrashWalk::new(&trace);
     let (mut marked, mut unmarked) = (0, 0);
-    for point in trace.points() {
-        while walk.point() < point && walk.step().is_some() {}
-        let notes: Vec<u64> = trace.marks(point).collect();
+    for point in trace.crash_points() {
+        while walk.point() < point && walk.apply_next().is_some() {}
+        let notes: Vec<u64> = trace.marks_before(point).collect();
         let promised = notes
             .iter()
             .filter(|note| **note < 100)
@@ -241,7 +241,7 @@ fn after_a_power_cut_whatever_was_promised_is_marked_and_the_same_machine_has_it
             .copied()
             .unwrap_or(0);
         let is_ending = notes.contains(&100);
-        for image in walk.images(&mut rng, &Policy::default()) {
+        for image in walk.crash_images(&mut rng, &CrashPolicy::default()) {
             let ours = open(&image.disk, machine(1, 2)).unwrap();
             for name in ["a", "b", "c"].iter().take(promised as usize) {
                 assert!(has(&ours, name), "{image}: {name}");

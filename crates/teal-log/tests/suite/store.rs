@@ -51,7 +51,7 @@ fn create(store: &Store, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo
         uid: 1,
         gid: 2,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     };
     let no = locked.create(new);
     locked.insert_entry(dir, name, no).unwrap();
@@ -217,7 +217,7 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
         uid: 0,
         gid: 0,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     };
     let orphan = locked.create(new);
     locked.set_orphan(orphan, true).unwrap();

@@ -1,11 +1,11 @@
 //! What a transaction reads.
 
-use super::{State, Txn, first_name};
+use super::{MemoryTables, MemoryTransaction, first_name};
 use crate::error::Result;
-use crate::meta::Read;
+use crate::meta::ReadTransaction;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
-    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ fn overlaps(offset: u64, len: u64, range: &Range<u64>) -> bool {
     offset < range.end && offset.saturating_add(len) > range.start
 }
 
-impl<S: Borrow<State>> Read for Txn<S> {
+impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
     fn volume(&self) -> Result<Option<VolumeRow>> {
         Ok(self.state.borrow().volumes.get(&(self.volume, ())).cloned())
     }
@@ -82,7 +82,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
             .collect())
     }
 
-    fn links(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
         let state = self.state.borrow();
         let first = (
             self.volume,
@@ -215,7 +215,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
         ))
     }
 
-    fn tally(&self, dir: ObjectNo) -> Result<Tally> {
+    fn name_tally(&self, dir: ObjectNo) -> Result<NameTally> {
         Ok(self
             .state
             .borrow()
@@ -290,7 +290,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
         Ok(self.state.borrow().commits.get(&(self.volume, of)).copied())
     }
 
-    fn changes(
+    fn visit_changes(
         &self,
         after: CommitSeq,
         to: CommitSeq,
@@ -326,7 +326,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
             .map_or(0, |((_, (_, _, counter)), _)| *counter))
     }
 
-    fn staged(&self, replica: u32) -> Result<Vec<StagedPart>> {
+    fn staged_parts(&self, replica: u32) -> Result<Vec<StagedPart>> {
         let range = (self.volume, (replica, 0, 0, 0))
             ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
         let rows = self.state.borrow().staged.range(range);

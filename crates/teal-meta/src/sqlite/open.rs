@@ -4,7 +4,7 @@
 //! 1. *Older ones go on*: the tables of every version before are brought up in one transaction at
 //!    opening; nothing in them is lost.
 
-use super::fault::Names;
+use super::fault::DatabaseName;
 use crate::error::{MetaError, Result};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
@@ -33,24 +33,25 @@ const STATEMENTS: usize = 128;
 /// Pages the log may have before it is moved into the database.
 const CHECKPOINT_PAGES: i64 = 4000;
 
-pub(super) fn writer(path: &Path, names: &Names) -> Result<Connection> {
+pub(super) fn open_writer(path: &Path, names: &DatabaseName) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags, names)?;
-    let sorted = |outcome: rusqlite::Result<()>| outcome.map_err(|error| names.sort(error));
+    let sorted =
+        |outcome: rusqlite::Result<()>| outcome.map_err(|error| names.classify_error(error));
     let pragma = |name: &str| {
         connection
             .pragma_query_value(None, name, |row| row.get::<_, i32>(0))
-            .map_err(|error| names.sort(error))
+            .map_err(|error| names.classify_error(error))
     };
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|error| names.sort(error))?;
+        .map_err(|error| names.classify_error(error))?;
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let foreign = |what: String| {
         Err(MetaError::Foreign {
-            file: names.file().to_owned(),
+            file: names.file_name().to_owned(),
             what,
         })
     };
@@ -84,7 +85,7 @@ fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-pub(super) fn reader(path: &Path, names: &Names) -> Result<Connection> {
+pub(super) fn open_reader(path: &Path, names: &DatabaseName) -> Result<Connection> {
     // A reader of a write-ahead log writes to its index, so it opens for writing and is told not
     // to.
     let connection = connect(
@@ -94,15 +95,16 @@ pub(super) fn reader(path: &Path, names: &Names) -> Result<Connection> {
     )?;
     connection
         .pragma_update(None, "query_only", true)
-        .map_err(|error| names.sort(error))?;
+        .map_err(|error| names.classify_error(error))?;
     Ok(connection)
 }
 
-fn connect(path: &Path, flags: OpenFlags, names: &Names) -> Result<Connection> {
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| names.sort(error))?;
+fn connect(path: &Path, flags: OpenFlags, names: &DatabaseName) -> Result<Connection> {
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|error| names.classify_error(error))?;
     connection
         .busy_timeout(BUSY)
-        .map_err(|error| names.sort(error))?;
+        .map_err(|error| names.classify_error(error))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

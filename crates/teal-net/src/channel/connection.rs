@@ -72,16 +72,16 @@ impl ClientConnection {
         options: &ChannelOptions,
     ) -> Result<Self, NetError> {
         let within = options.connect_timeout;
-        let made = timeout(within, Self::make(address, config, expires, options)).await;
+        let made = timeout(within, Self::establish(address, config, expires, options)).await;
         made.unwrap_or_else(|_| {
-            Err(unreachable(
+            Err(unreachable_error(
                 address,
                 format!("no connection within {within:?}"),
             ))
         })
     }
 
-    async fn make(
+    async fn establish(
         address: &str,
         config: ClientConfig,
         expires: Timestamp,
@@ -89,7 +89,7 @@ impl ClientConnection {
     ) -> Result<Self, NetError> {
         let tcp = TcpStream::connect(address)
             .await
-            .map_err(|e| unreachable(address, e.to_string()))?;
+            .map_err(|e| unreachable_error(address, e.to_string()))?;
         // Small requests shall not wait for more.
         let _ = tcp.set_nodelay(true);
         // Without this the kernel goes on sending for a quarter of an hour, and a program that
@@ -105,8 +105,8 @@ impl ClientConnection {
             .connect(name, tcp)
             .await
             .map_err(|e| match tls_error(&e) {
-                Some(error) => explain(address, error),
-                None => unreachable(address, e.to_string()),
+                Some(error) => explain_tls_error(address, error),
+                None => unreachable_error(address, e.to_string()),
             })?;
         let watch = Arc::new(ConnectionWatch::default());
         let io = TokioIo::new(WatchedStream {
@@ -121,7 +121,7 @@ impl ClientConnection {
             .keep_alive_timeout(options.keep_alive)
             .handshake(io)
             .await;
-        let (sender, connection) = made.map_err(|e| unreachable(address, words(&e)))?;
+        let (sender, connection) = made.map_err(|e| unreachable_error(address, with_causes(&e)))?;
         // Ends when the last sender is gone and every answer has come, or when the connection
         // fails.
         tokio::spawn(async move {
@@ -143,17 +143,17 @@ impl ClientConnection {
     }
 
     /// Returns how many bytes have come.
-    pub(crate) fn heard(&self) -> u64 {
+    pub(crate) fn bytes_heard(&self) -> u64 {
         self.watch.bytes.load(Ordering::Relaxed)
     }
 
     /// The end of the certificate that was shown.
-    pub(crate) fn expires(&self) -> Timestamp {
+    pub(crate) fn certificate_end(&self) -> Timestamp {
         self.expires
     }
 
     /// Sends one request and waits for the answer, of `limit` bytes at most.
-    pub(crate) async fn unary<Q, A>(
+    pub(crate) async fn call_unary<Q, A>(
         &self,
         method: &'static str,
         request: Q,
@@ -184,21 +184,21 @@ impl ClientConnection {
             Err(status) if status.source().is_none() => {
                 let is_due = status.metadata().contains_key(wire::RENEW_HEADER);
                 Ok(UnaryAnswer {
-                    result: Err(self.judge(&status)),
+                    result: Err(self.error_of_status(&status)),
                     is_due,
                 })
             }
-            Err(status) => Err(self.lost(&status)),
+            Err(status) => Err(self.connection_loss(&status)),
         }
     }
 
-    fn lost(&self, status: &Status) -> ConnectionLoss {
+    fn connection_loss(&self, status: &Status) -> ConnectionLoss {
         let Some(cause) = status.source() else {
-            return ConnectionLoss::Sent(self.judge(status));
+            return ConnectionLoss::Sent(self.error_of_status(status));
         };
         let error = match self.watch.tls.get() {
-            Some(error) => explain(&self.address, error),
-            None => unreachable(&self.address, words(cause)),
+            Some(error) => explain_tls_error(&self.address, error),
+            None => unreachable_error(&self.address, with_causes(cause)),
         };
         match cause.downcast_ref() {
             Some(SendError::Unsent(_)) => ConnectionLoss::Unsent(error),
@@ -207,7 +207,7 @@ impl ClientConnection {
     }
 
     /// Returns what a status of the server means here.
-    fn judge(&self, status: &Status) -> NetError {
+    fn error_of_status(&self, status: &Status) -> NetError {
         let words = status.message().to_owned();
         match status.code() {
             Code::PermissionDenied => NetError::Refused(words),
@@ -215,14 +215,14 @@ impl ClientConnection {
             Code::Unauthenticated => NetError::Certificate(words),
             Code::OutOfRange => NetError::TooLarge(words),
             Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => {
-                unreachable(&self.address, words)
+                unreachable_error(&self.address, words)
             }
             _ => NetError::Protocol(format!("the server at {} answers: {words}", self.address)),
         }
     }
 }
 
-fn unreachable(address: &str, why: String) -> NetError {
+fn unreachable_error(address: &str, why: String) -> NetError {
     NetError::Unreachable {
         address: address.to_owned(),
         why,
@@ -230,7 +230,7 @@ fn unreachable(address: &str, why: String) -> NetError {
 }
 
 /// An error with its causes.
-fn words(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -248,7 +248,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 }
 
 /// Returns what a failure of TLS means to a person.
-fn explain(address: &str, error: &rustls::Error) -> NetError {
+fn explain_tls_error(address: &str, error: &rustls::Error) -> NetError {
     use AlertDescription as Alert;
     match error {
         rustls::Error::InvalidCertificate(_) => NetError::Certificate(format!(

@@ -2,7 +2,7 @@
 
 use super::answer::{self, ServerSession};
 use super::places::StrangerPlace;
-use super::shared::{ServerShared, ServingCourse};
+use super::shared::{ServerOrder, ServerShared};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -39,11 +39,11 @@ enum PeerAttention {
 }
 
 /// Serves `tcp` until either side ends it.
-pub(super) async fn serve(
+pub(super) async fn serve_connection(
     shared: Arc<ServerShared>,
     tcp: TcpStream,
     place: StrangerPlace,
-    mut orders: watch::Receiver<ServingCourse>,
+    mut orders: watch::Receiver<ServerOrder>,
 ) {
     // Small answers shall not wait for more.
     let _ = tcp.set_nodelay(true);
@@ -53,7 +53,7 @@ pub(super) async fn serve(
     );
     let shaken = tokio::select! {
         shaken = handshake => shaken,
-        () = place.lost() => {
+        () = place.wait_until_lost() => {
             log::debug!("a connection is closed in its handshake: others want to be heard");
             return;
         }
@@ -66,7 +66,7 @@ pub(super) async fn serve(
             log::debug!("a connection is closed: {error}");
             say_farewell(tcp).await;
         }
-        Ok(Ok(tls)) => speak(shared, tls, orders).await,
+        Ok(Ok(tls)) => speak_http2(shared, tls, orders).await,
     }
 }
 
@@ -79,25 +79,25 @@ async fn say_farewell(mut tcp: TcpStream) {
 }
 
 /// Speaks HTTP/2.
-async fn speak(
+async fn speak_http2(
     shared: Arc<ServerShared>,
     tls: TlsStream<TcpStream>,
-    mut orders: watch::Receiver<ServingCourse>,
+    mut orders: watch::Receiver<ServerOrder>,
 ) {
     let certificate = tls
         .get_ref()
         .1
         .peer_certificates()
         .and_then(|chain| chain.first());
-    let visitor = certificate.and_then(|certificate| shared.identity.recognise(certificate));
+    let visitor = certificate.and_then(|certificate| shared.identity.recognise_peer(certificate));
     let session = Arc::new(ServerSession::new(shared.clone(), visitor, orders.clone()));
     // Who has no seat stays among the strangers, with their time.
-    let place = (!session.is_seated()).then(|| shared.strangers.take());
+    let place = (!session.has_quota()).then(|| shared.strangers.take_place());
     let limits = &shared.limits;
     let serve = service_fn({
         let session = session.clone();
         move |request| {
-            let answering = answer::answer(session.clone(), request);
+            let answering = answer::answer_request(session.clone(), request);
             async move { Ok::<_, Infallible>(answering.await) }
         }
     });
@@ -113,7 +113,7 @@ async fn speak(
     let mut connection = pin!(builder.serve_connection(TokioIo::new(tls), serve));
     let mut lost = pin!(async {
         match &place {
-            Some(place) => place.lost().await,
+            Some(place) => place.wait_until_lost().await,
             None => std::future::pending().await,
         }
     });

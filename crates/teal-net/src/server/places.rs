@@ -43,7 +43,7 @@ impl StrangerPlaces {
     }
 
     /// Takes a place, that of the oldest if all are taken.
-    pub(super) fn take(self: &Arc<Self>) -> StrangerPlace {
+    pub(super) fn take_place(self: &Arc<Self>) -> StrangerPlace {
         let lost = Arc::new(Notify::new());
         let mut taken = self.taken.lock();
         if taken.by_age.len() >= self.most
@@ -68,7 +68,7 @@ impl StrangerPlaces {
 
 impl StrangerPlace {
     /// Waits until the place has gone to somebody else.
-    pub(super) async fn lost(&self) {
+    pub(super) async fn wait_until_lost(&self) {
         self.lost.notified().await;
     }
 }

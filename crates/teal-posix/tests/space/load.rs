@@ -252,7 +252,7 @@ impl Run {
     /// One write of the load.
     pub(crate) fn change(&mut self) -> Result<(), FsError> {
         if self.load.pattern == Pattern::Files {
-            let at = self.rng.index(self.small.len());
+            let at = self.rng.pick_index(self.small.len());
             let (dir, name, _) = self.small.swap_remove(at);
             self.client
                 .unlink(dir, format!("small-{name}").as_bytes())?;
@@ -260,9 +260,9 @@ impl Run {
         }
         let hot = (self.files.len() / 10).max(1);
         let file = match self.load.pattern {
-            Pattern::HotCold if self.rng.chance(0.9) => self.rng.index(hot),
-            Pattern::HotCold => hot + self.rng.index(self.files.len() - hot),
-            _ => self.rng.index(self.files.len()),
+            Pattern::HotCold if self.rng.chance(0.9) => self.rng.pick_index(hot),
+            Pattern::HotCold => hot + self.rng.pick_index(self.files.len() - hot),
+            _ => self.rng.pick_index(self.files.len()),
         };
         let at = self.rng.below(self.load.file / self.load.io as u64) * self.load.io as u64;
         self.write(self.files[file], at, self.load.io)

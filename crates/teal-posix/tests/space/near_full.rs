@@ -249,7 +249,7 @@ impl Life {
     fn length(&mut self) -> usize {
         let largest = self.plan.largest;
         if self.plan.small && self.rng.chance(0.95) {
-            return self.rng.index(6000);
+            return self.rng.pick_index(6000);
         }
         *self
             .rng
@@ -257,7 +257,7 @@ impl Life {
     }
 
     fn create(&mut self) -> Result<(), FsError> {
-        let (dir, name) = (self.rng.index(DIRS), self.name());
+        let (dir, name) = (self.rng.pick_index(DIRS), self.name());
         let attr = self
             .client
             .create(&CALLER, self.dirs[dir], &name, 0o644, true)?;
@@ -283,7 +283,7 @@ impl Life {
     }
 
     fn pick(&mut self) -> Option<usize> {
-        (!self.files.is_empty()).then(|| self.rng.index(self.files.len()))
+        (!self.files.is_empty()).then(|| self.rng.pick_index(self.files.len()))
     }
 
     /// Small pieces in the midst of large files: what wears the maps most.
@@ -350,7 +350,7 @@ impl Life {
 
     fn rename(&mut self) -> Result<(), FsError> {
         let Some(at) = self.pick() else { return Ok(()) };
-        let (to, name) = (self.rng.index(DIRS), self.name());
+        let (to, name) = (self.rng.pick_index(DIRS), self.name());
         let file = self.files[at].clone();
         let mode = teal_posix::RenameMode::NoReplace;
         self.client
@@ -361,7 +361,7 @@ impl Life {
 
     fn link(&mut self) -> Result<(), FsError> {
         let Some(at) = self.pick() else { return Ok(()) };
-        let (dir, name) = (self.rng.index(DIRS), self.name());
+        let (dir, name) = (self.rng.pick_index(DIRS), self.name());
         let file = self.files[at].clone();
         let attr = self.client.link(file.no, self.dirs[dir], &name)?;
         self.client.release(attr.object, 1);

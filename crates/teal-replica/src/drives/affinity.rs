@@ -127,7 +127,7 @@ impl Replica {
             .filter(|no| !new.contains(no))
             .map(|no| self.size_of(no))
             .sum();
-        let room = attached.drive.room().total / 100 * SHARE;
+        let room = attached.drive.capacity().total / 100 * SHARE;
         if bytes + others > room {
             return Err(DriveRefused::TooSmall {
                 drive: drive.to_owned(),
@@ -139,7 +139,9 @@ impl Replica {
         self.relabel(&attached, |label| label.has_affinity = true)?;
         let _marking = attached.marking.lock();
         for (no, kind, _) in &objects {
-            attached.drive.mark(*no, true, sticky && kind.is_dir())?;
+            attached
+                .drive
+                .set_affinity(*no, true, sticky && kind.is_dir())?;
         }
         attached.drive.sync()?;
         attached.has_affinity.store(true, Ordering::Release);
@@ -167,8 +169,8 @@ impl Replica {
         }
         let mut had_some = false;
         for (no, ..) in objects {
-            if attached.drive.held(no)?.affinity {
-                attached.drive.mark(no, false, false)?;
+            if attached.drive.held_object(no)?.affinity {
+                attached.drive.set_affinity(no, false, false)?;
                 attached.falls_short(no, 0);
                 had_some = true;
             }
@@ -191,7 +193,7 @@ impl Replica {
         let (mut top, mut at) = (None, Some(no));
         while let Some(below) = at.take() {
             for (dir, _) in self.store().names(below)? {
-                if attached.drive.held(dir)?.sticky {
+                if attached.drive.held_object(dir)?.sticky {
                     (top, at) = (Some(dir), Some(dir));
                     break;
                 }
@@ -212,7 +214,7 @@ impl Replica {
         }
         let mut found = Vec::new();
         for no in self.affine(&attached)? {
-            let held = attached.drive.held(no)?;
+            let held = attached.drive.held_object(no)?;
             let Some((bytes, size)) = self.of_which_there(&attached, no, held.content.as_ref())?
             else {
                 continue;
@@ -261,7 +263,7 @@ impl Replica {
         };
         let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
-        let is_behind = attached.drive.label().seen < self.seen()
+        let is_behind = attached.drive.label().position < self.seen()
             && attached.queue.lock().objects.contains(&no);
         let is_stale = is_changed || is_older || is_behind || content.size != size;
         Ok(Some((if is_stale { 0 } else { there }, size)))
@@ -273,19 +275,19 @@ impl Replica {
         let Heirs { successors, ended } = std::mem::take(&mut *attached.heirs.lock());
         let (drive, mut new) = (&attached.drive, Vec::new());
         for (old, heir) in successors {
-            let held = drive.held(old)?;
+            let held = drive.held_object(old)?;
             if held.affinity {
-                drive.mark(heir, true, held.sticky)?;
+                drive.set_affinity(heir, true, held.sticky)?;
                 new.push(heir);
                 if !self.is_named(old)? {
-                    drive.mark(old, false, false)?;
+                    drive.set_affinity(old, false, false)?;
                     attached.falls_short(old, 0);
                 }
             }
         }
         for no in ended {
-            if drive.held(no)?.affinity && !self.is_named(no)? {
-                skip(drive.gone(no))?;
+            if drive.held_object(no)?.affinity && !self.is_named(no)? {
+                skip(drive.remove_object(no))?;
                 attached.falls_short(no, 0);
             }
         }
@@ -301,7 +303,7 @@ impl Replica {
 
     fn affine(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
         let mut found = Vec::new();
-        attached.drive.each_affine(&mut |no| {
+        attached.drive.visit_affine_objects(&mut |no| {
             found.push(no);
             ControlFlow::Continue(())
         })?;
@@ -323,7 +325,7 @@ impl Replica {
             .clone()
             .filter(|_| attached.has_affinity.load(Ordering::Acquire));
         for no in has.into_iter().flatten() {
-            let held = attached.drive.held(no)?;
+            let held = attached.drive.held_object(no)?;
             let is_whole = held
                 .content
                 .is_some_and(|content| content.present.len() == content.size);
@@ -357,15 +359,15 @@ impl Replica {
         if !attached.has_affinity.load(Ordering::Acquire) {
             return Ok(false);
         }
-        if attached.drive.held(version.object)?.affinity {
+        if attached.drive.held_object(version.object)?.affinity {
             return Ok(true);
         }
         let _marking = attached.marking.lock();
         for link in &version.links {
-            if attached.drive.held(link.dir)?.sticky {
+            if attached.drive.held_object(link.dir)?.sticky {
                 attached
                     .drive
-                    .mark(version.object, true, version.kind.is_dir())?;
+                    .set_affinity(version.object, true, version.kind.is_dir())?;
                 return Ok(true);
             }
         }

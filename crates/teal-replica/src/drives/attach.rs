@@ -65,7 +65,11 @@ fn nonce(entropy: &dyn Entropy) -> u64 {
 
 /// Tells the server of the attachment that is begun on the drive, and writes down that it knows.
 fn tell(replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote, DriveRefused> {
-    let DriveLabel { device, next, .. } = drive.label();
+    let DriveLabel {
+        device,
+        begun_nonce: next,
+        ..
+    } = drive.label();
     let ask = DeviceAsk::Attach {
         device,
         nonces,
@@ -161,15 +165,15 @@ impl Replica {
         let mut label = DriveLabel {
             volume,
             device: note.device,
-            server,
-            seen,
+            server_incarnation: server,
+            position: seen,
             digest,
             nonce,
-            next: nonce,
+            begun_nonce: nonce,
             ..DriveLabel::default()
         };
-        label.proof = self.proof(&label.said()).map_err(SyncError::from)?;
-        Ok(Drive::make(
+        label.proof = self.proof(&label.signed_bytes()).map_err(SyncError::from)?;
+        Ok(Drive::create(
             disk,
             Arc::clone(self.clock()),
             entropy,
@@ -184,7 +188,7 @@ impl Replica {
     /// # Errors
     /// [`DriveRefused`] if it holds something else, or cannot be read.
     pub fn look_at_drive(&self, disk: Arc<dyn Disk>) -> Result<(), DriveRefused> {
-        let theirs = Drive::look(disk, Arc::clone(self.clock()))?.volume;
+        let theirs = Drive::read_label(disk, Arc::clone(self.clock()))?.volume;
         let ours = self.identity().volume;
         if theirs == ours {
             Ok(())
@@ -230,7 +234,7 @@ impl Replica {
                 ours,
             });
         }
-        if self.proof(&label.said()).map_err(SyncError::from)? != label.proof {
+        if self.proof(&label.signed_bytes()).map_err(SyncError::from)? != label.proof {
             return Err(DriveRefused::Forged);
         }
         if let Some(other) = self
@@ -246,39 +250,39 @@ impl Replica {
         }
         let known = known.get(&label.device);
         if let Some(why) = &away
-            && (label.server != server || !self.has_seen(&label, known))
+            && (label.server_incarnation != server || !self.has_seen(&label, known))
         {
             return Err(DriveRefused::Elsewhere {
                 name: drive.name().to_owned(),
                 why: why.clone(),
             });
         }
-        if label.nonce != label.next && away.is_none() {
+        if label.nonce != label.begun_nonce && away.is_none() {
             // Nobody knows whether the server has heard of the last one: it has, before another is
             // begun.
             sign(self, &drive, |label| label.is_clean = false)?;
             drive.sync()?;
-            tell(self, &drive, [label.nonce, label.next])?;
+            tell(self, &drive, [label.nonce, label.begun_nonce])?;
         }
         let is_gone_on_with =
-            away.is_some() && known.is_some_and(|known| known.nonce == label.next);
+            away.is_some() && known.is_some_and(|known| known.nonce == label.begun_nonce);
         let (label, next) = (
             drive.label(),
             if is_gone_on_with {
-                label.next
+                label.begun_nonce
             } else {
                 nonce(entropy)
             },
         );
         if bug(Bug::DriveToldTooEarly) && away.is_none() {
-            tell(self, &drive, [label.nonce, label.next])?;
+            tell(self, &drive, [label.nonce, label.begun_nonce])?;
         }
         sign(self, &drive, |label| {
-            (label.next, label.is_clean) = (next, false)
+            (label.begun_nonce, label.is_clean) = (next, false)
         })?;
         drive.sync()?;
         let note = match away {
-            None => tell(self, &drive, [label.nonce, label.next])?,
+            None => tell(self, &drive, [label.nonce, label.begun_nonce])?,
             Some(_) => DeviceNote {
                 device: label.device,
                 name: drive.name().to_owned(),
@@ -295,8 +299,13 @@ impl Replica {
     /// Returns whether the history that a drive has seen is this replica's own.
     fn has_seen(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
         let identity = self.identity();
-        let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));
-        is_ours || identity.trail.steps().contains(&(label.seen, label.digest))
+        let is_ours =
+            known.is_some_and(|known| [label.nonce, label.begun_nonce].contains(&known.nonce));
+        is_ours
+            || identity
+                .trail
+                .steps()
+                .contains(&(label.position, label.digest))
     }
 
     /// The server hears of an attachment that was made while it was away.
@@ -305,7 +314,7 @@ impl Replica {
             return Ok(());
         }
         let label = attached.drive.label();
-        match tell(self, &attached.drive, [label.nonce, label.next]) {
+        match tell(self, &attached.drive, [label.nonce, label.begun_nonce]) {
             Ok(_) => {
                 attached.is_untold.store(false, Ordering::Release);
                 Ok(())
@@ -329,7 +338,7 @@ impl Replica {
         note: &DeviceNote,
         is_untold: bool,
     ) -> Result<(), DriveRefused> {
-        let profile = Profile::shipped(&note.profile);
+        let profile = Profile::find_shipped(&note.profile);
         let has_affinity = drive.label().has_affinity;
         let attached = Arc::new(Attached {
             device: note.device,

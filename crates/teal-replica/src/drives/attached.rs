@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use teal_device::{Drive, DriveWorker};
-use teal_energy::policy::choice::{Cost, Weights};
+use teal_energy::policy::choice::{CostWeights, WeightedCost};
 use teal_env::Clock;
 use teal_log::StoreError;
 use teal_types::ObjectNo;
@@ -86,7 +86,7 @@ impl Attached {
     /// Learns what is on it, if that is not too much; under `flushing`: nothing comes meanwhile.
     pub(super) fn warm(&self) -> Result<(), StoreError> {
         let mut found = HashSet::new();
-        self.drive.each(&mut |no| {
+        self.drive.visit_objects(&mut |no| {
             found.insert(no);
             if found.len() <= HAS_MAX {
                 ControlFlow::Continue(())
@@ -137,12 +137,15 @@ impl Attached {
     /// if that pays. Nobody waits for it.
     pub(super) fn sleeps(
         self: &Arc<Self>,
-        (served, bytes): (Cost, u64),
-        weights: Weights,
+        (served, bytes): (WeightedCost, u64),
+        weights: CostWeights,
         clock: &Arc<dyn Clock>,
     ) {
         self.counters.asleep.fetch_add(1, Ordering::Relaxed);
-        let (ideal, now) = (self.meter.lock().cost(bytes, weights), clock.monotonic());
+        let (ideal, now) = (
+            self.meter.lock().cost(bytes, weights),
+            clock.monotonic_time(),
+        );
         if self
             .rest
             .lock()
@@ -151,9 +154,9 @@ impl Attached {
         {
             self.counters.woken.fetch_add(1, Ordering::Relaxed);
             let (this, clock) = (Arc::clone(self), Arc::clone(clock));
-            self.reader.ask(Duration::ZERO, move || {
-                if this.drive.touch().is_ok() {
-                    this.uses(clock.monotonic());
+            self.reader.run_with_deadline(Duration::ZERO, move || {
+                if this.drive.read_uncached().is_ok() {
+                    this.uses(clock.monotonic_time());
                 }
             });
         }

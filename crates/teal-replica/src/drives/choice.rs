@@ -12,9 +12,9 @@
 
 use std::time::Duration;
 use teal_energy::Profile;
-use teal_energy::device::Device;
-use teal_energy::estimate::{Average, LOCAL, NETWORK, Weight};
-use teal_energy::policy::choice::{Cost, Predicted, Weights};
+use teal_energy::device::DeviceModel;
+use teal_energy::estimate::{LOCAL, MeasurementWeight, MovingAverage, NETWORK};
+use teal_energy::policy::choice::{CostWeights, PredictedRead, WeightedCost};
 use teal_types::{BLOCK, Power, Span};
 
 /// What the machine draws while somebody waits, where no figures are known.
@@ -36,7 +36,7 @@ pub(crate) fn span(time: Duration) -> Span {
 /// A time that was measured so often.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    average: Average,
+    average: MovingAverage,
     count: u32,
 }
 
@@ -45,16 +45,17 @@ impl Known {
         self.average.get()
     }
 
-    fn update(&mut self, weight: Weight, time: Span) {
+    fn update(&mut self, weight: MeasurementWeight, time: Span) {
         self.count = self.count.saturating_add(1);
-        self.average.update(weight.settling(self.count), time);
+        self.average
+            .add_measurement(weight.early_weight(self.count), time);
     }
 }
 
 /// What is known of a source's times.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
-    weight: Weight,
+    weight: MeasurementWeight,
     power: Power,
     /// Until the first byte.
     first: Known,
@@ -99,13 +100,16 @@ impl Meter {
             weight: LOCAL,
             ..Self::network()
         };
-        if let Some(device) = profile.and_then(|profile| Device::new(profile).ok()) {
+        if let Some(device) = profile.and_then(|profile| DeviceModel::new(profile).ok()) {
             let power = &device.power;
-            let serving = power.ids().filter(|state| power.serves(*state));
-            if let Some(state) = serving.max_by_key(|state| power.power(*state)) {
-                this.power = power.power(state);
-                let time =
-                    |bytes, is_next| device.read(state, bytes, is_next).map(|job| job.time());
+            let serving = power.state_ids().filter(|state| power.serves(*state));
+            if let Some(state) = serving.max_by_key(|state| power.state_power(*state)) {
+                this.power = power.state_power(state);
+                let time = |bytes, is_next| {
+                    device
+                        .read_job(state, bytes, is_next)
+                        .map(|job| job.total_time())
+                };
                 time(BLOCK, false)
                     .into_iter()
                     .for_each(|time| this.first.update(LOCAL, time));
@@ -197,9 +201,9 @@ impl Meter {
     }
 
     /// Returns what they cost in time and energy; `None`: nobody knows.
-    pub(crate) fn predicted(&self, bytes: u64) -> Option<Predicted> {
+    pub(crate) fn predicted(&self, bytes: u64) -> Option<PredictedRead> {
         let latency = self.predict(bytes)?;
-        Some(Predicted {
+        Some(PredictedRead {
             latency,
             energy: (self.power + BASE) * latency,
         })
@@ -211,13 +215,13 @@ impl Meter {
     }
 
     /// Returns what they cost.
-    pub(crate) fn cost(&self, bytes: u64, weights: Weights) -> Cost {
-        weights.cost(self.predicted(bytes).unwrap_or_default())
+    pub(crate) fn cost(&self, bytes: u64, weights: CostWeights) -> WeightedCost {
+        weights.weighted_cost(self.predicted(bytes).unwrap_or_default())
     }
 
     /// Returns whether it is its turn, though it costs more than the best.
-    fn is_due(&self, bytes: u64, weights: Weights, best: Cost) -> bool {
-        let spent = weights.cost(Predicted {
+    fn is_due(&self, bytes: u64, weights: CostWeights, best: WeightedCost) -> bool {
+        let spent = weights.weighted_cost(PredictedRead {
             latency: self.owed,
             energy: BASE * self.owed,
         });
@@ -229,8 +233,8 @@ impl Meter {
 
 /// The weights of a priority from 0 (joules) to 100 (speed); in between, a second and a joule count
 /// in its proportion.
-pub(crate) fn weights(priority: u32) -> Weights {
-    Weights {
+pub(crate) fn weights(priority: u32) -> CostWeights {
+    CostWeights {
         second: priority.min(100),
         joule: 100 - priority.min(100),
     }
@@ -238,7 +242,7 @@ pub(crate) fn weights(priority: u32) -> Weights {
 
 /// The order in which sources are asked, by their places: the cheapest first, but for one whose
 /// turn it is to be tried.
-pub(crate) fn order(meters: &[Meter], bytes: u64, weights: Weights) -> Vec<usize> {
+pub(crate) fn order(meters: &[Meter], bytes: u64, weights: CostWeights) -> Vec<usize> {
     let mut order: Vec<usize> = (0..meters.len()).collect();
     order.sort_by_key(|at| (meters[*at].cost(bytes, weights), *at));
     let best = order
@@ -286,7 +290,7 @@ mod tests {
 
     #[test]
     fn joules_and_seconds_count_by_the_priority() {
-        let disk = Profile::shipped("ibm-microdrive-1gb").unwrap();
+        let disk = Profile::find_shipped("ibm-microdrive-1gb").unwrap();
         let mut meters = [Meter::local(Some(&disk)), Meter::network()];
         assert!(
             meters[0].predict(BLOCK).is_some(),

@@ -19,7 +19,7 @@ use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use teal_device::{DriveLabel, Piece};
+use teal_device::{DataPiece, DriveLabel};
 use teal_log::{DiskRequest, StoreError};
 use teal_proto::{Change, Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 impl Attached {
     /// Returns what the drive does not have of content.
     fn lacks(&self, version: &Version) -> Result<Ranges, StoreError> {
-        let held = self.drive.held(version.object)?.content;
+        let held = self.drive.held_object(version.object)?.content;
         let held = held
             .filter(|content| content.data_seq == version.data_seq)
             .map(|content| content.present);
@@ -129,7 +129,7 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
         if attached.has_affinity.load(Ordering::Acquire) {
             let last = *attached.last_burst.lock();
             let refetch = (last + REFETCH).saturating_sub(replica.monotonic());
-            let is_behind = attached.drive.label().seen < replica.seen();
+            let is_behind = attached.drive.label().position < replica.seen();
             let refetch = if is_behind || !refetch.is_zero() {
                 refetch
             } else {
@@ -166,7 +166,7 @@ impl Replica {
     /// One burst: commits, copies, durable.
     pub(super) fn burst(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
         let _flushing = attached.flushing.lock();
-        if let Err(e) = attached.drive.is_there() {
+        if let Err(e) = attached.drive.check_present() {
             self.lose(attached, &e.to_string());
             return Err(StoreError::Io {
                 doing: DiskRequest::Find,
@@ -199,7 +199,7 @@ impl Replica {
         *attached.last_burst.lock() = self.monotonic();
         attached.uses(self.monotonic());
         for (no, data_seq, spoiled) in &taken.spoiled {
-            skip(drive.spoil(*no, *data_seq, spoiled))?;
+            skip(drive.drop_damaged(*no, *data_seq, spoiled))?;
         }
         let mut objects = taken.objects.clone();
         {
@@ -217,7 +217,7 @@ impl Replica {
                 let _applying = self.apply()?;
                 (self.seen(), self.look_at(objects)?)
             };
-            let (now, position) = (self.monotonic(), drive.label().seen);
+            let (now, position) = (self.monotonic(), drive.label().position);
             for (no, version) in objects.iter().zip(versions) {
                 attached.ahead.fetch_sub(1, Ordering::Relaxed);
                 if attached.is_gone.load(Ordering::Acquire) {
@@ -249,7 +249,7 @@ impl Replica {
     pub(super) fn advance(&self, attached: &Attached) -> Result<Vec<ObjectNo>, SyncError> {
         self.tell_attached(attached)?;
         let DriveLabel {
-            seen: since,
+            position: since,
             digest,
             ..
         } = attached.drive.label();
@@ -273,7 +273,7 @@ impl Replica {
             }
             if bug(Bug::DrivePositionTooEarly) {
                 self.relabel(attached, |label| {
-                    (label.seen, label.digest) = (pulled.to, pulled.digest)
+                    (label.position, label.digest) = (pulled.to, pulled.digest)
                 })?;
                 attached.drive.sync()?;
             }
@@ -282,17 +282,17 @@ impl Replica {
                     Change::Is { version, ranges } => {
                         if version.kind == FileType::File && !bug(Bug::DriveMissesNews) {
                             let state = (version.data_seq, version.size);
-                            skip(
-                                attached
-                                    .drive
-                                    .changed(version.object, state, ranges.as_deref()),
-                            )?;
+                            skip(attached.drive.apply_change(
+                                version.object,
+                                state,
+                                ranges.as_deref(),
+                            ))?;
                         }
                         if self.inherits(attached, &version)? {
                             wanted.push(version.object);
                         }
                     }
-                    Change::Gone { object } => skip(attached.drive.gone(object))?,
+                    Change::Gone { object } => skip(attached.drive.remove_object(object))?,
                 }
             }
             match pulled.more {
@@ -304,7 +304,7 @@ impl Replica {
                 None => {
                     let server = self.identity().server;
                     self.relabel(attached, |label| {
-                        (label.seen, label.digest, label.server) =
+                        (label.position, label.digest, label.server_incarnation) =
                             (pulled.to, pulled.digest, server);
                     })?;
                     return Ok(wanted);
@@ -415,7 +415,7 @@ impl Replica {
         version: &Version,
         seen: &mut CommitSeq,
         (from, to): (u64, u64),
-    ) -> Result<Option<Vec<((u64, u64), Vec<Piece>)>>, SyncError> {
+    ) -> Result<Option<Vec<((u64, u64), Vec<DataPiece>)>>, SyncError> {
         let no = version.object;
         // The position stays, and with it what the note means.
         let _applying = self.apply()?;

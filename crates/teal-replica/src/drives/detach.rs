@@ -108,7 +108,7 @@ impl Replica {
     fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
         let (replica, drive) = (Arc::clone(self), Arc::clone(attached));
         let end = move || replica.end_drive(&drive);
-        let ended = DriveWorker::new("teal-detach")?.ask(GOODBYE, end);
+        let ended = DriveWorker::new("teal-detach")?.run_with_deadline(GOODBYE, end);
         let why = match ended {
             Some(Ok(())) => return Ok(()),
             Some(Err(e)) => e.to_string(),

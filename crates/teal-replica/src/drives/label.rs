@@ -10,9 +10,9 @@ pub(super) fn sign(
     change: impl FnOnce(&mut DriveLabel),
 ) -> Result<(), SyncError> {
     let mut signed = Ok(());
-    drive.relabel(|label| {
+    drive.update_label(|label| {
         change(label);
-        match replica.proof(&label.said()) {
+        match replica.proof(&label.signed_bytes()) {
             Ok(proof) => label.proof = proof,
             Err(e) => signed = Err(e),
         }

@@ -29,7 +29,7 @@ impl Replica {
     /// pulled out: their names, where they were, and what has become of them.
     pub fn lose_absent_drives(&self) -> Vec<(String, String, String)> {
         let absent = |attached: Arc<Attached>| {
-            let why = attached.drive.is_there().err()?.to_string();
+            let why = attached.drive.check_present().err()?.to_string();
             self.lose(&attached, &why);
             Some((attached.name.clone(), attached.place.clone(), why))
         };

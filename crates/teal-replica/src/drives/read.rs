@@ -164,7 +164,10 @@ impl Replica {
         let (begun, drive) = (self.monotonic(), Arc::clone(&attached.drive));
         let is_busy = attached.is_busy();
         let read = move || {
-            let held = drive.held(no)?.content.filter(|_| bug(Bug::DriveStale));
+            let held = drive
+                .held_object(no)?
+                .content
+                .filter(|_| bug(Bug::DriveStale));
             drive.read(
                 no,
                 held.map_or(data_seq, |content| content.data_seq),
@@ -172,7 +175,7 @@ impl Replica {
                 to,
             )
         };
-        let Some(found) = attached.reader.ask(patience, read) else {
+        let Some(found) = attached.reader.run_with_deadline(patience, read) else {
             attached.counters.late.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -195,7 +198,7 @@ impl Replica {
         mut found: FoundContent,
         (time, is_busy): (teal_types::Span, bool),
     ) -> Option<Fresh> {
-        let spoiled = std::mem::take(&mut found.spoiled);
+        let spoiled = std::mem::take(&mut found.damaged);
         if bug(Bug::SpoiledServed) {
             spoiled
                 .iter()

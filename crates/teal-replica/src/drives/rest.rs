@@ -12,8 +12,8 @@
 use super::choice::span;
 use std::time::Duration;
 use teal_energy::Profile;
-use teal_energy::device::Device;
-use teal_energy::policy::choice::{Cost, Predicted, Weights};
+use teal_energy::device::DeviceModel;
+use teal_energy::policy::choice::{CostWeights, PredictedRead, WeightedCost};
 use teal_types::{Energy, Span};
 
 /// See the module.
@@ -24,25 +24,25 @@ pub(super) struct Rest {
     /// Going down and up.
     trip: Energy,
     used: Duration,
-    lost: Cost,
+    lost: WeightedCost,
     last: Duration,
 }
 
 impl Rest {
     /// Of a drive of this profile, used `now`; `None`: it never sleeps.
     pub(super) fn of(profile: &Profile, now: Duration) -> Option<Self> {
-        let power = Device::new(profile).ok()?.power;
+        let power = DeviceModel::new(profile).ok()?.power;
         let asleep = power
-            .ids()
+            .state_ids()
             .filter(|state| !power.serves(*state))
-            .min_by_key(|state| power.power(*state))?;
+            .min_by_key(|state| power.state_power(*state))?;
         let trip = power.round_trip(power.nearest_serving(asleep), asleep)?;
         let (after, last) = (trip.break_even()?, now);
         Some(Self {
             after,
             trip: trip.energy,
             used: now,
-            lost: Cost::default(),
+            lost: WeightedCost::default(),
             last,
         })
     }
@@ -66,25 +66,25 @@ impl Rest {
     /// be woken.
     pub(super) fn loses(
         &mut self,
-        (served, ideal): (Cost, Cost),
-        weights: Weights,
+        (served, ideal): (WeightedCost, WeightedCost),
+        weights: CostWeights,
         now: Duration,
     ) -> bool {
         if span(now.saturating_sub(self.last)) > self.after {
-            self.lost = Cost::default();
+            self.lost = WeightedCost::default();
         }
         self.last = now;
         self.lost.0 += served.0.saturating_sub(ideal.0);
         let is_enough = self.lost.0 > 0
             && self.lost.0
                 >= weights
-                    .cost(Predicted {
+                    .weighted_cost(PredictedRead {
                         latency: Span::ZERO,
                         energy: self.trip,
                     })
                     .0;
         if is_enough {
-            self.lost = Cost::default();
+            self.lost = WeightedCost::default();
         }
         is_enough
     }

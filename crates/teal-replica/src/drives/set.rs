@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use teal_energy::policy::choice::Weights;
+use teal_energy::policy::choice::CostWeights;
 use teal_env::Clock;
 use teal_proto::{Reply, Request, encode_reply};
 use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
@@ -92,7 +92,7 @@ impl Drives {
             .for_each(|drive| drive.is_checked.store(false, Ordering::Release));
     }
 
-    pub(super) fn weights(&self) -> Weights {
+    pub(super) fn weights(&self) -> CostWeights {
         choice::weights(self.priority.load(Ordering::Relaxed))
     }
 
@@ -177,7 +177,7 @@ impl Drives {
                 counts(&drive.counters.skipped);
             } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
                 counts(&drive.counters.avoided);
-            } else if drive.is_asleep(clock.monotonic()) {
+            } else if drive.is_asleep(clock.monotonic_time()) {
                 asleep.push(drive);
             } else {
                 meters.push(drive.metered());
@@ -235,7 +235,7 @@ impl Drives {
             }
             let look = move || {
                 let has = |(no, data_seq, absent): &Near| {
-                    let content = store.held(*no).ok().and_then(|held| held.content);
+                    let content = store.held_object(*no).ok().and_then(|held| held.content);
                     content.is_some_and(|content| {
                         content.data_seq == *data_seq && absent.without(&content.present).is_empty()
                     })
@@ -246,7 +246,7 @@ impl Drives {
                     .map(|(no, ..)| no)
                     .collect::<HashSet<ObjectNo>>()
             };
-            let Some(has) = drive.reader.ask(PATIENCE, look) else {
+            let Some(has) = drive.reader.run_with_deadline(PATIENCE, look) else {
                 drive.counters.late.fetch_add(1, Ordering::Relaxed);
                 continue;
             };

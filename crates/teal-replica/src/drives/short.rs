@@ -43,7 +43,7 @@ impl Attached {
 
     /// Returns what is to be tried again: all, or what may find room now.
     pub(super) fn short_again(&self, all: bool) -> Vec<ObjectNo> {
-        let free = self.drive.room().free;
+        let free = self.drive.capacity().free;
         let short = self.short.lock();
         if all || free > short.free {
             short.files.keys().copied().collect()
@@ -54,7 +54,7 @@ impl Attached {
 
     /// After all was tried.
     pub(super) fn says_short(&self) {
-        let free = self.drive.room().free;
+        let free = self.drive.capacity().free;
         let mut short = self.short.lock();
         (short.free, short.is_said) = (free, short.is_said && !short.files.is_empty());
         if !short.files.is_empty() && !std::mem::replace(&mut short.is_said, true) {

@@ -8,7 +8,7 @@ use super::choice::Meter;
 use super::set::Source;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use teal_energy::policy::choice::Weights;
+use teal_energy::policy::choice::CostWeights;
 use teal_types::{BLOCK, CommitSeq, Energy, FileType, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::Volume;
@@ -57,13 +57,13 @@ pub struct Price {
 }
 
 impl Price {
-    fn of(meter: &Meter, weights: Weights) -> Option<Self> {
+    fn of(meter: &Meter, weights: CostWeights) -> Option<Self> {
         let predicted = meter.predicted(BLOCK)?;
         Some(Self {
             latency: Duration::from_nanos(predicted.latency.get()),
             is_measured: meter.is_measured(),
             energy: predicted.energy,
-            cost: weights.cost(predicted).0,
+            cost: weights.weighted_cost(predicted).0,
         })
     }
 }
@@ -98,7 +98,7 @@ pub struct Whereabouts {
 
 impl Attached {
     fn shown(&self) -> DriveShown {
-        let (room, label) = (self.drive.room(), self.drive.label());
+        let (room, label) = (self.drive.capacity(), self.drive.label());
         let (objects, bytes) = {
             let queue = self.queue.lock();
             (
@@ -125,12 +125,12 @@ impl Attached {
             name: self.name.clone(),
             place: self.place.clone(),
             known: KnownDrive {
-                nonce: label.next,
+                nonce: label.begun_nonce,
                 profile: self.profile.clone(),
             },
             room: (room.total, room.free),
             objects: room.objects,
-            seen: label.seen,
+            seen: label.position,
             queued: (objects, bytes),
             short: self.short_of(),
             is_late: self.reader.is_late(),
@@ -261,7 +261,9 @@ impl Replica {
                     let asked = std::sync::Arc::clone(&drive.drive);
                     let held = drive
                         .reader
-                        .ask(super::read::PATIENCE_MAX, move || asked.held(no).ok())
+                        .run_with_deadline(super::read::PATIENCE_MAX, move || {
+                            asked.held_object(no).ok()
+                        })
                         .flatten();
                     let content = held.and_then(|held| held.content);
                     let bytes = content

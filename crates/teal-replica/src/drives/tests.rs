@@ -26,7 +26,7 @@ const SEQ: CommitSeq = CommitSeq::new(3);
 fn drive(profile: Option<&Profile>) -> Arc<Attached> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let disk = Arc::new(MemDisk::new((16 << 20) / SECTOR));
-    let drive = Drive::make(
+    let drive = Drive::create(
         disk,
         Arc::clone(&clock),
         &SystemEntropy,
@@ -126,10 +126,10 @@ fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses()
 #[test]
 fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     // Its start costs what many reads lose.
-    let disk = Profile::shipped("hitachi-travelstar-5k320").unwrap();
+    let disk = Profile::find_shipped("hitachi-travelstar-5k320").unwrap();
     let usb = drive(Some(&disk));
     let drives = with(&usb);
-    usb.uses(SystemClock.monotonic());
+    usb.uses(SystemClock.monotonic_time());
     answers(&drives, 60);
     assert!(is_drive_first(&drives), "it is awake, and faster");
     usb.rest.lock().as_mut().unwrap().sleep_long_ago();
@@ -142,7 +142,7 @@ fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     }
     assert!(served > 1, "not for one read");
     assert_eq!(usb.counters.asleep.load(Ordering::Relaxed), served);
-    while usb.reader.is_late() || usb.is_asleep(SystemClock.monotonic()) {
+    while usb.reader.is_late() || usb.is_asleep(SystemClock.monotonic_time()) {
         std::thread::yield_now();
     }
     assert!(is_drive_first(&drives), "it was woken");
@@ -163,7 +163,7 @@ fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
     let (go, gone) = std::sync::mpsc::channel::<()>();
     assert_eq!(
         usb.reader
-            .ask(Duration::from_millis(1), move || gone.recv().is_ok()),
+            .run_with_deadline(Duration::from_millis(1), move || gone.recv().is_ok()),
         None
     );
     for n in 1..=5 {
@@ -274,6 +274,6 @@ fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
 fn a_drive_that_is_written_to_outside_of_a_burst_is_anticipated() {
     let usb = drive(None);
     assert!(!usb.is_busy());
-    let label = usb.drive.relabel(|_| assert!(usb.is_busy()));
+    let label = usb.drive.update_label(|_| assert!(usb.is_busy()));
     assert!(label.is_ok() && !usb.is_busy());
 }

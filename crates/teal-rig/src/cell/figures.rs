@@ -2,9 +2,9 @@
 //! device.
 
 use serde::{Deserialize, Serialize};
-use teal_study::matrix::{Meter, Run, Spent};
+use teal_study::matrix::{CellRun, DeviceUse, EnergySource};
 use teal_study::statistics::steady_from;
-use teal_study::workload::Outcome;
+use teal_study::workload::RunOutcome;
 
 /// What the workload did, in figures as [`Run`] has them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct WorkloadFigures {
 }
 
 impl WorkloadFigures {
-    pub(crate) fn of(outcome: &Outcome) -> Self {
+    pub(crate) fn from_outcome(outcome: &RunOutcome) -> Self {
         let all = outcome.summary().all;
         let rates: Vec<f64> = outcome
             .seconds
@@ -50,12 +50,12 @@ impl WorkloadFigures {
     }
 
     /// Returns it as a run of which the device's part is not known yet.
-    pub fn run(
+    pub fn into_run(
         self,
         [workload, system, scheduler]: [String; 3],
         block: u32,
         load_before: f64,
-    ) -> Run {
+    ) -> CellRun {
         let Self {
             operations,
             bytes,
@@ -65,8 +65,8 @@ impl WorkloadFigures {
             rate,
             ended,
         } = self;
-        Run {
-            version: Run::VERSION,
+        CellRun {
+            version: CellRun::VERSION,
             workload,
             system,
             scheduler,
@@ -77,9 +77,9 @@ impl WorkloadFigures {
             latency_ms,
             steady_from,
             rate,
-            meter: Meter::None,
-            run: Spent::default(),
-            drain: Spent::default(),
+            meter: EnergySource::None,
+            run: DeviceUse::default(),
+            drain: DeviceUse::default(),
             load_before,
             power: Vec::new(),
             guest: None,

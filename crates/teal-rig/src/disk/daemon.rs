@@ -8,7 +8,7 @@
 //! 3. Killed: the mount and, if it is in use, the device stay behind, dead; the next `start` or
 //!    `stop` of the name clears them away.
 
-use super::backing::Backing;
+use super::backing::DiskBacking;
 use super::report::{DiskReport, RequestSums};
 use super::start::DiskStart;
 use anyhow::{Context, Result};
@@ -22,9 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use teal_command::READY;
 use teal_command::say::say;
-use teal_emulator::{EmulatedDisk, ImageFs, Owner, Pace, Setup, VirtualClock};
+use teal_emulator::{
+    EmulatedDisk, EmulationPace, EmulationSetup, ImageFs, ImageOwner, VirtualClock,
+};
 use teal_env::{Clock as _, SystemClock};
-use teal_fuse::{LoopDevice, MountOptions, Session, Unmount, Unmounter};
+use teal_fuse::{FuseMountOptions, FuseSession, LoopDevice, UnmountHandle, UnmountMode};
 use teal_types::Span;
 
 /// Bytes of a sector as the kernel sees it.
@@ -34,18 +36,20 @@ const LOGICAL: u32 = 512;
 const LARGEST_KB: &str = "512";
 
 struct DiskDaemon {
-    disk: EmulatedDisk<Backing>,
+    disk: EmulatedDisk<DiskBacking>,
     /// What does not change.
     report: DiskReport,
-    unmounter: Unmounter,
+    unmounter: UnmountHandle,
     device: Mutex<Option<LoopDevice>>,
     path: OnceLock<std::path::PathBuf>,
     is_ending: AtomicBool,
 }
 
 /// Serves a disk until it is stopped.
-pub(super) fn serve(args: &DiskStart, setup: Setup, dir: &Path) -> Result<ExitCode> {
-    match start(args, &setup, dir).and_then(|(daemon, session)| run(&Arc::new(daemon), &session)) {
+pub(super) fn serve_disk(args: &DiskStart, setup: EmulationSetup, dir: &Path) -> Result<ExitCode> {
+    match start_session(args, &setup, dir)
+        .and_then(|(daemon, session)| run_session(&Arc::new(daemon), &session))
+    {
         Ok(()) => {
             let _ = std::fs::remove_dir(dir);
             Ok(ExitCode::SUCCESS)
@@ -57,15 +61,19 @@ pub(super) fn serve(args: &DiskStart, setup: Setup, dir: &Path) -> Result<ExitCo
     }
 }
 
-fn start(args: &DiskStart, setup: &Setup, dir: &Path) -> Result<(DiskDaemon, Session)> {
+fn start_session(
+    args: &DiskStart,
+    setup: &EmulationSetup,
+    dir: &Path,
+) -> Result<(DiskDaemon, FuseSession)> {
     // Requests of the device must not wait for memory that only their being served would free.
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         log::warn!("under memory pressure, requests may wait for each other: {error}");
     }
     let pace = if args.real_time {
-        Pace::real(Arc::new(SystemClock))
+        EmulationPace::real_time(Arc::new(SystemClock))
     } else {
-        Pace::Virtual(VirtualClock::default())
+        EmulationPace::Virtual(VirtualClock::default())
     };
     let disk = args.model.emulate(setup, &args.name, pace)?;
     let report = DiskReport {
@@ -73,7 +81,7 @@ fn start(args: &DiskStart, setup: &Setup, dir: &Path) -> Result<(DiskDaemon, Ses
         pid: i32::try_from(std::process::id()).context("a process number")?,
         device: std::path::PathBuf::new(),
         modelled_by: setup.profile().name.clone(),
-        assumed: setup.assumed().to_vec(),
+        assumed: setup.assumptions().to_vec(),
         bytes: args.model.size,
         write_cache_bytes: setup.profile().electronics.write_cache.get(),
         real_time: args.real_time,
@@ -87,12 +95,16 @@ fn start(args: &DiskStart, setup: &Setup, dir: &Path) -> Result<(DiskDaemon, Ses
         mark: None,
         since_mark: RequestSums::default(),
     };
-    let options = MountOptions {
+    let options = FuseMountOptions {
         source: format!("disk-{}", args.name),
-        ..MountOptions::default()
+        ..FuseMountOptions::default()
     };
-    let session = Session::mount(dir, &options, &ImageFs::<Backing, DiskDaemon>::config())?;
-    let unmounter = session.unmounter().context("a mount without an end")?;
+    let session = FuseSession::mount(
+        dir,
+        &options,
+        &ImageFs::<DiskBacking, DiskDaemon>::init_config(),
+    )?;
+    let unmounter = session.unmount_handle().context("a mount without an end")?;
     let (device, path, is_ending) = (Mutex::default(), OnceLock::new(), AtomicBool::new(false));
     Ok((
         DiskDaemon {
@@ -107,21 +119,21 @@ fn start(args: &DiskStart, setup: &Setup, dir: &Path) -> Result<(DiskDaemon, Ses
     ))
 }
 
-fn run(daemon: &Arc<DiskDaemon>, session: &Session) -> Result<()> {
+fn run_session(daemon: &Arc<DiskDaemon>, session: &FuseSession) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let for_signals = Arc::clone(daemon);
     std::thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
+        .spawn(move || signals.forever().for_each(|_| for_signals.on_signal()))?;
     std::thread::scope(|scope| {
-        let serve = || ImageFs::run(session, &daemon.disk, &**daemon, SystemClock.civil());
+        let serve = || ImageFs::run(session, &daemon.disk, &**daemon, SystemClock.civil_time());
         let served = std::thread::Builder::new()
             .name("requests".to_owned())
             .spawn_scoped(scope, serve)?;
         // Served from here on: the kernel opens the file for the device.
-        let attached = daemon.attach();
+        let attached = daemon.attach_device();
         if attached.is_err() {
-            daemon.end();
+            daemon.take_down();
         }
         let ended = served
             .join()
@@ -133,9 +145,10 @@ fn run(daemon: &Arc<DiskDaemon>, session: &Session) -> Result<()> {
 
 impl DiskDaemon {
     /// Makes the device, sets it up as the drive it stands for, and tells the parent.
-    fn attach(&self) -> Result<()> {
-        let device = LoopDevice::direct(&self.unmounter.point().join("disk.img"), LOGICAL)
-            .context("no loop device over the modelled disk")?;
+    fn attach_device(&self) -> Result<()> {
+        let device =
+            LoopDevice::attach_file_direct(&self.unmounter.mount_point().join("disk.img"), LOGICAL)
+                .context("no loop device over the modelled disk")?;
         let has_cache = self.report.write_cache_bytes > 0;
         let settings = [
             ("max_sectors_kb", LARGEST_KB),
@@ -168,7 +181,7 @@ impl DiskDaemon {
     }
 
     /// Takes the device and the mount away, as soon as they are not used any more.
-    fn end(&self) {
+    fn take_down(&self) {
         // Closing the device writes what is dirty: that is served meanwhile, by another thread.
         drop(
             self.device
@@ -176,39 +189,39 @@ impl DiskDaemon {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
-        if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
+        if let Err(error) = self.unmounter.unmount(UnmountMode::Detach) {
             log::error!("{error}");
         }
     }
 
-    fn interrupted(&self) {
+    fn on_signal(&self) {
         if self.is_ending.swap(true, Ordering::AcqRel) {
             log::warn!("ending at once");
             std::process::exit(1);
         }
-        self.end();
+        self.take_down();
     }
 }
 
-impl Owner for DiskDaemon {
-    fn stat(&self) -> Vec<u8> {
+impl ImageOwner for DiskDaemon {
+    fn stat_text(&self) -> Vec<u8> {
         let mut report = self.report.clone();
         report.device = self.path.get().cloned().unwrap_or_default();
-        report.fill(&self.disk.snapshot(), self.disk.model());
+        report.fill_in(&self.disk.snapshot(), self.disk.model());
         serde_json::to_vec(&report).unwrap_or_default()
     }
 
-    fn command(&self, command: &str) -> Result<(), Errno> {
+    fn run_command(&self, command: &str) -> Result<(), Errno> {
         let (word, rest) = command.split_once(' ').unwrap_or((command, ""));
         match word {
-            "mark" => self.disk.mark(rest),
+            "mark" => self.disk.set_mark(rest),
             "sleep" => {
-                let ticket = self.disk.sleep();
-                self.disk.wait(ticket);
+                let ticket = self.disk.put_to_sleep();
+                self.disk.wait_for(ticket);
             }
             "idle" => self
                 .disk
-                .idle(Span::nanos(rest.parse().map_err(|_| Errno::INVAL)?)),
+                .pass_idle_time(Span::nanos(rest.parse().map_err(|_| Errno::INVAL)?)),
             "stop" => {
                 let path = self.path.get().ok_or(Errno::AGAIN)?;
                 // What is mounted holds the device exclusively.
@@ -217,7 +230,7 @@ impl Owner for DiskDaemon {
                     OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,
                     Mode::empty(),
                 )?;
-                self.end();
+                self.take_down();
             }
             _ => return Err(Errno::INVAL),
         }

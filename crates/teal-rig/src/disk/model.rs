@@ -1,11 +1,11 @@
 //! What is modelled: what one can ask of a modelled disk, and the disk that is asked for.
 
-use super::backing::Backing;
+use super::backing::DiskBacking;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use teal_command::profile::profile;
-use teal_emulator::log::{LogWriter, Sink};
-use teal_emulator::{EmulatedDisk, Pace, Setup};
+use teal_command::profile::load_profile;
+use teal_emulator::log::{LogWriter, RecordSink};
+use teal_emulator::{EmulatedDisk, EmulationPace, EmulationSetup};
 use teal_types::Span;
 
 /// Whether the drive has a write cache: with it, writes are answered before they are on the
@@ -37,8 +37,8 @@ pub struct DiskModel {
 
 impl DiskModel {
     /// Returns the disk that is asked for, validated.
-    pub(crate) fn setup(&self) -> Result<Setup> {
-        let setup = Setup::new(profile(&self.profile)?, self.size)?;
+    pub(crate) fn build_setup(&self) -> Result<EmulationSetup> {
+        let setup = EmulationSetup::new(load_profile(&self.profile)?, self.size)?;
         let setup = if matches!(self.cache, WriteCache::Off) {
             setup.without_cache()
         } else {
@@ -50,12 +50,12 @@ impl DiskModel {
     /// Returns that disk, with its bytes and its log.
     pub(crate) fn emulate(
         &self,
-        setup: &Setup,
+        setup: &EmulationSetup,
         name: &str,
-        pace: Pace,
-    ) -> Result<EmulatedDisk<Backing>> {
-        let backing = Backing::open(self.image.as_deref(), name, self.size)?;
-        let sink: Box<dyn Sink> = match &self.log {
+        pace: EmulationPace,
+    ) -> Result<EmulatedDisk<DiskBacking>> {
+        let backing = DiskBacking::open(self.image.as_deref(), name, self.size)?;
+        let sink: Box<dyn RecordSink> = match &self.log {
             None => Box::new(()),
             Some(path) => {
                 let file = std::fs::OpenOptions::new()
@@ -63,7 +63,7 @@ impl DiskModel {
                     .write(true)
                     .truncate(true)
                     .open(path);
-                let header = EmulatedDisk::<Backing>::header(setup, &pace);
+                let header = EmulatedDisk::<DiskBacking>::log_header(setup, &pace);
                 let writer = file.and_then(|file| LogWriter::new(file, &header));
                 Box::new(writer.with_context(|| path.display().to_string())?)
             }

@@ -8,12 +8,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use teal_command::say::say;
-use teal_emulator::{Account, Pace, VirtualClock, nbd};
+use teal_emulator::{DriveAccount, EmulationPace, VirtualClock, nbd};
 
 /// Serves clients one after the other; the account is printed when each has gone.
 pub fn serve_nbd(model: &DiskModel, listen: SocketAddr) -> Result<()> {
-    let setup = model.setup()?;
-    let pace = Pace::Virtual(VirtualClock::default());
+    let setup = model.build_setup()?;
+    let pace = EmulationPace::Virtual(VirtualClock::default());
     let disk = Arc::new(model.emulate(&setup, "nbd", pace)?);
     let socket = TcpListener::bind(listen).with_context(|| listen.to_string())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
@@ -31,13 +31,13 @@ pub fn serve_nbd(model: &DiskModel, listen: SocketAddr) -> Result<()> {
         let mut client = client.context("a client")?;
         // Answers are small and waited for.
         client.set_nodelay(true).context("a client")?;
-        if let Err(error) = nbd::serve(&disk, &mut client) {
+        if let Err(error) = nbd::serve_client(&disk, &mut client) {
             log::warn!("the client is gone: {error}");
         }
         disk.flush_log();
         let account = disk.snapshot().account;
-        RequestSums::between(&Account::default(), &account, disk.model())
-            .show(&setup.profile().name);
+        RequestSums::between_accounts(&DriveAccount::default(), &account, disk.model())
+            .print_sums(&setup.profile().name);
     }
     Ok(())
 }

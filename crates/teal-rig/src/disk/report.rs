@@ -4,9 +4,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use teal_command::say::say;
-use teal_command::size::human;
-use teal_emulator::{Account, Power, Series, Snapshot};
-use teal_energy::ledger::{Phase, Use};
+use teal_command::size::human_size;
+use teal_emulator::{DiskSnapshot, DriveAccount, EnergySeries, RestState};
+use teal_energy::ledger::{EnergyUse, WorkPhase};
 use teal_energy::power::PowerModel;
 use teal_types::{Energy, SECTOR, Span, Time};
 
@@ -74,14 +74,18 @@ pub(crate) struct TimeUse {
 }
 
 impl RequestSums {
-    pub(crate) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
+    pub(crate) fn between_accounts(
+        earlier: &DriveAccount,
+        later: &DriveAccount,
+        model: &PowerModel,
+    ) -> Self {
         let (requests, uses) = later.since(earlier);
         let seeks = uses
             .iter()
-            .find(|(used, ..)| *used == Use::Work(Phase::Seek))
+            .find(|(used, ..)| *used == EnergyUse::Work(WorkPhase::Seek))
             .map_or(0, |(_, count, ..)| *count);
-        let usage = |(used, count, time, energy): (Use, u64, Span, Energy)| TimeUse {
-            name: used.name(|state| model.name(state)),
+        let usage = |(used, count, time, energy): (EnergyUse, u64, Span, Energy)| TimeUse {
+            name: used.describe_use(|state| model.state_name(state)),
             count,
             ns: time.get(),
             microjoules: energy.get(),
@@ -108,7 +112,7 @@ impl RequestSums {
     }
 
     /// With the same joules over time.
-    pub(crate) fn with_power(mut self, series: &Series) -> Self {
+    pub(crate) fn with_power(mut self, series: &EnergySeries) -> Self {
         let bins = series.bins(Energy::microjoules(self.microjoules));
         let microjoules = bins.into_iter().map(Energy::get).collect();
         self.power = Some(PowerBins {
@@ -119,7 +123,7 @@ impl RequestSums {
     }
 
     /// Seconds to the middle of each bin, and the mean watts in it.
-    pub(crate) fn watts(&self) -> Vec<[f64; 2]> {
+    pub(crate) fn watts_over_time(&self) -> Vec<[f64; 2]> {
         let Some(PowerBins {
             bin_ns,
             microjoules,
@@ -138,13 +142,13 @@ impl RequestSums {
             .collect()
     }
 
-    pub(crate) fn show(&self, profile: &str) {
+    pub(crate) fn print_sums(&self, profile: &str) {
         say!(
             "  requests  {} reads ({}), {} writes ({}), {} flushes, {} discards",
             self.reads,
-            human(self.bytes_read),
+            human_size(self.bytes_read),
             self.writes,
-            human(self.bytes_written),
+            human_size(self.bytes_written),
             self.flushes,
             self.discards
         );
@@ -154,7 +158,7 @@ impl RequestSums {
             Span::nanos(self.elapsed_ns),
         );
         say!("  energy    {energy} in {time}, modelled by {profile}");
-        let watts = self.watts();
+        let watts = self.watts_over_time();
         if let (Some(PowerBins { bin_ns, .. }), true) = (&self.power, watts.len() > 1) {
             let (low, high) = watts
                 .iter()
@@ -182,23 +186,23 @@ impl RequestSums {
 
 impl DiskReport {
     /// Fills in what changes.
-    pub(crate) fn fill(&mut self, now: &Snapshot, model: &PowerModel) {
+    pub(crate) fn fill_in(&mut self, now: &DiskSnapshot, model: &PowerModel) {
         self.state = match now.power {
-            Power::Ready => "ready",
-            Power::Asleep => "asleep",
+            RestState::Ready => "ready",
+            RestState::Asleep => "asleep",
         }
         .to_owned();
         self.unwritten_bytes = now.unwritten;
         self.cycles = now.cycles;
         self.log_records = now.records;
         self.log_error.clone_from(&now.log_error);
-        self.total = RequestSums::between(&Account::default(), &now.account, model);
+        self.total = RequestSums::between_accounts(&DriveAccount::default(), &now.account, model);
         self.mark = now
             .mark
             .as_ref()
             .map(|(label, _): &(String, Time)| label.clone());
-        self.since_mark =
-            RequestSums::between(&now.at_mark, &now.account, model).with_power(&now.series);
+        self.since_mark = RequestSums::between_accounts(&now.at_mark, &now.account, model)
+            .with_power(&now.series);
     }
 
     /// Asks the disk that is mounted there.
@@ -212,7 +216,7 @@ impl DiskReport {
     }
 
     /// Returns its name, profile, device and state as one line.
-    pub fn line(&self) -> String {
+    pub fn summary_line(&self) -> String {
         let cache = if self.write_cache_bytes > 0 {
             "on"
         } else {
@@ -224,14 +228,14 @@ impl DiskReport {
             self.name,
             self.modelled_by,
             self.device.display(),
-            human(self.bytes),
+            human_size(self.bytes),
             self.state
         )
     }
 
     /// Prints all of it for people.
-    pub fn show(&self) {
-        say!("{}", self.line());
+    pub fn print_report(&self) {
+        say!("{}", self.summary_line());
         if !self.assumed.is_empty() {
             say!("  assumed   {}", self.assumed.join(", "));
         }
@@ -242,6 +246,6 @@ impl DiskReport {
             Some(mark) => say!("since the mark \"{mark}\":"),
             None => say!("since the start:"),
         }
-        self.since_mark.show(&self.modelled_by);
+        self.since_mark.print_sums(&self.modelled_by);
     }
 }

@@ -1,7 +1,7 @@
 //! Starting a modelled disk: checks, then a process of its own whose start is waited for.
 
 use super::model::{DiskModel, WriteCache};
-use super::{daemon, leftovers, place};
+use super::{daemon, leftovers, mount_point};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -29,17 +29,17 @@ pub struct DiskStart {
 ///
 /// # Errors
 /// Why there can be no such disk here.
-pub fn start(mut args: DiskStart) -> Result<ExitCode> {
-    let setup = args.model.setup()?;
-    let dir = place(&args.name)?;
+pub fn start_disk(mut args: DiskStart) -> Result<ExitCode> {
+    let setup = args.model.build_setup()?;
+    let dir = mount_point(&args.name)?;
     for path in [&mut args.model.log, &mut args.model.image]
         .into_iter()
         .flatten()
     {
-        *path = paths::absolute(path)?;
+        *path = paths::absolute_path(path)?;
     }
     if args.is_daemon {
-        return daemon::serve(&args, setup, &dir);
+        return daemon::serve_disk(&args, setup, &dir);
     }
     if !rustix::process::geteuid().is_root() {
         bail!("a modelled disk needs root: it is a loop device");
@@ -55,7 +55,7 @@ pub fn start(mut args: DiskStart) -> Result<ExitCode> {
         );
     }
     if teal_fuse::is_dead(&dir) || dir.exists() && !dir.join("stat").exists() {
-        leftovers::clear(&dir)?;
+        leftovers::clear_leftovers(&dir)?;
     }
     if dir.exists() {
         bail!(
@@ -64,7 +64,7 @@ pub fn start(mut args: DiskStart) -> Result<ExitCode> {
         );
     }
     std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
-    let started = detach(&args, &dir);
+    let started = spawn_daemon(&args, &dir);
     if started.is_err() {
         // The directory is empty, and the process it was made for is gone.
         let _ = std::fs::remove_dir(&dir);
@@ -74,14 +74,14 @@ pub fn start(mut args: DiskStart) -> Result<ExitCode> {
 }
 
 /// Starts the process that serves, and gives the device it prints.
-fn detach(args: &DiskStart, dir: &Path) -> Result<String> {
+fn spawn_daemon(args: &DiskStart, dir: &Path) -> Result<String> {
     let log = paths::log_file(dir)?;
     let errors = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(&log)
         .with_context(|| log.display().to_string())?;
-    let mut command = Command::new(program::this()?);
+    let mut command = Command::new(program::current_program()?);
     command
         .args(["disk", "start", "--tell", "--profile"])
         .arg(absolute_profile(&args.model.profile)?);
@@ -135,9 +135,9 @@ fn detach(args: &DiskStart, dir: &Path) -> Result<String> {
 
 /// A name as it is; a file's path so that it can be found from elsewhere.
 fn absolute_profile(name: &str) -> Result<std::path::PathBuf> {
-    if Profile::shipped(name).is_some() {
+    if Profile::find_shipped(name).is_some() {
         Ok(name.into())
     } else {
-        paths::absolute(Path::new(name))
+        paths::absolute_path(Path::new(name))
     }
 }

@@ -7,10 +7,10 @@
 //!    of its namespace at once.
 
 use super::job::{
-    ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, program,
+    ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, require_program,
 };
 use crate::command;
-use crate::disk::{Backing, DiskModel, RequestSums, WriteCache};
+use crate::disk::{DiskBacking, DiskModel, RequestSums, WriteCache};
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -20,10 +20,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use teal_command::say::say;
-use teal_emulator::{EmulatedDisk, Pace, VirtualClock, nbd};
+use teal_emulator::{EmulatedDisk, EmulationPace, VirtualClock, nbd};
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
-type GuestDisk = Arc<EmulatedDisk<Backing>>;
+type GuestDisk = Arc<EmulatedDisk<DiskBacking>>;
 
 /// A guest that asks nothing of its disk for so many looks hangs; beside the seconds that its task
 /// may be busy without.
@@ -52,7 +52,7 @@ enum GuestEvent {
 ///
 /// # Errors
 /// The guest failed; the error ends with its last words.
-pub fn host() -> Result<ExitCode> {
+pub fn run_host() -> Result<ExitCode> {
     let mut line = String::new();
     std::io::stdin()
         .read_line(&mut line)
@@ -72,17 +72,17 @@ pub fn host() -> Result<ExitCode> {
     let number = std::fs::read_link("/proc/self").context("/proc/self")?;
     let name = format!("guest-{}", number.display());
     let disk: GuestDisk = Arc::new(model.emulate(
-        &model.setup()?,
+        &model.build_setup()?,
         &name,
-        Pace::Virtual(VirtualClock::default()),
+        EmulationPace::Virtual(VirtualClock::default()),
     )?);
     let (tell, told) = mpsc::channel();
     let [blocks, words] = PORTS;
-    serve(
+    serve_blocks(
         Arc::clone(&disk),
         TcpListener::bind((ADDRESSES[0], blocks))?,
     )?;
-    listen(
+    serve_words(
         Arc::clone(&disk),
         TcpListener::bind((ADDRESSES[0], words))?,
         &job.task,
@@ -90,11 +90,11 @@ pub fn host() -> Result<ExitCode> {
     )?;
     watch_input(tell)?;
     let console = Arc::default();
-    let mut guest = start(MEMORY.saturating_add(job.memory), &console)?;
-    match wait(&mut guest, &told, &disk, LOOKS_MAX.saturating_add(job.busy)) {
+    let mut guest = start_guest(MEMORY.saturating_add(job.memory), &console)?;
+    match wait_for_end(&mut guest, &told, &disk, LOOKS_MAX.saturating_add(job.busy)) {
         Ok(Some(outcome)) => {
             say!("{}", serde_json::to_string(&outcome)?);
-            switched_off(&mut guest)?;
+            wait_switched_off(&mut guest)?;
         }
         Ok(None) => {}
         Err(error) => {
@@ -107,12 +107,12 @@ pub fn host() -> Result<ExitCode> {
 }
 
 /// Waits until the guest has switched itself off.
-fn switched_off(guest: &mut Child) -> Result<()> {
-    let deadline = SystemClock.monotonic() + OFF_MAX;
+fn wait_switched_off(guest: &mut Child) -> Result<()> {
+    let deadline = SystemClock.monotonic_time() + OFF_MAX;
     while guest.try_wait().context("looking at the guest")?.is_none()
-        && SystemClock.monotonic() < deadline
+        && SystemClock.monotonic_time() < deadline
     {
-        SystemClock.wait_until(SystemClock.monotonic() + OFF_LOOK);
+        SystemClock.wait_until(SystemClock.monotonic_time() + OFF_LOOK);
     }
     Ok(())
 }
@@ -120,27 +120,27 @@ fn switched_off(guest: &mut Child) -> Result<()> {
 /// A network of two, in the namespace.
 fn make_network() -> Result<()> {
     let address = format!("{}/24", ADDRESSES[0]);
-    let ip = program("ip", "iproute2")?;
+    let ip = require_program("ip", "iproute2")?;
     for args in [
         &["link", "set", "lo", "up"][..],
         &["tuntap", "add", "dev", TAP, "mode", "tap"],
         &["address", "add", &address, "dev", TAP],
         &["link", "set", TAP, "up"],
     ] {
-        command::run(&ip, args)?;
+        command::run_program(&ip, args)?;
     }
     Ok(())
 }
 
 /// Serves the disk to the guest.
-fn serve(disk: GuestDisk, socket: TcpListener) -> Result<()> {
+fn serve_blocks(disk: GuestDisk, socket: TcpListener) -> Result<()> {
     std::thread::Builder::new()
         .name("blocks".to_owned())
         .spawn(move || {
             for client in socket.incoming() {
                 let done = client.and_then(|mut client| {
                     client.set_nodelay(true)?;
-                    nbd::serve(&disk, &mut client)
+                    nbd::serve_client(&disk, &mut client)
                 });
                 if let Err(error) = done {
                     log::debug!("the disk's client is gone: {error}");
@@ -151,7 +151,7 @@ fn serve(disk: GuestDisk, socket: TcpListener) -> Result<()> {
 }
 
 /// Counts as the guest says.
-fn listen(
+fn serve_words(
     disk: GuestDisk,
     socket: TcpListener,
     task: &GuestTask,
@@ -166,7 +166,7 @@ fn listen(
                 .map_err(anyhow::Error::from)
                 .and_then(|(guest, _)| {
                     guest.set_nodelay(true)?;
-                    talk(&disk, &task, &guest)
+                    converse(&disk, &task, &guest)
                 });
             let event = match talked {
                 Ok(outcome) => GuestEvent::Finished(outcome),
@@ -184,7 +184,7 @@ fn listen(
 /// | `task` | what shall it do? | the task |
 /// | `begin`, `ran`, `drained` | a part begins, has done its last operation, has left nothing to be written; in this order, as often as it has parts | an empty line |
 /// | `finished [KERNEL, ANSWER]`, `failed WHY` | the end | none |
-fn talk(
+fn converse(
     disk: &EmulatedDisk<impl teal_env::Disk>,
     task: &str,
     guest: &TcpStream,
@@ -197,12 +197,13 @@ fn talk(
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         let sums = || {
             let now = disk.snapshot();
-            RequestSums::between(&now.at_mark, &now.account, disk.model()).with_power(&now.series)
+            RequestSums::between_accounts(&now.at_mark, &now.account, disk.model())
+                .with_power(&now.series)
         };
         match word {
             "task" => {}
             "begin" => {
-                disk.mark("begin");
+                disk.set_mark("begin");
                 goes_on = true;
             }
             "ran" if goes_on => ran = Some(sums()),
@@ -243,13 +244,13 @@ fn watch_input(tell: Sender<GuestEvent>) -> Result<()> {
 }
 
 /// Starts the guest; the last lines of its console are kept.
-fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
-    let exe = teal_command::program::this()?;
+fn start_guest(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
+    let exe = teal_command::program::current_program()?;
     let exe = exe
         .to_str()
         .filter(|path| !path.contains([' ', '"', ',']))
         .context("this program's path has blanks")?;
-    let mut command = Command::new(program("linux.uml", "user-mode-linux")?);
+    let mut command = Command::new(require_program("linux.uml", "user-mode-linux")?);
     // A root and a console are said, as what is made up for them would come behind the arguments of
     // the first program.
     command.arg(format!("mem={}M", memory.div_ceil(1 << 20)));
@@ -287,7 +288,7 @@ fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
 }
 
 /// Waits for the guest's end; returns `None` if its outcome is not wanted any more.
-fn wait(
+fn wait_for_end(
     guest: &mut Child,
     told: &Receiver<GuestEvent>,
     disk: &GuestDisk,

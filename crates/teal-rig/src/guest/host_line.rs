@@ -11,13 +11,13 @@ use std::net::TcpStream;
 pub(crate) struct HostLine(BufReader<TcpStream>);
 
 impl HostLine {
-    pub(super) fn open() -> Result<Self> {
+    pub(super) fn connect() -> Result<Self> {
         let stream = TcpStream::connect((ADDRESSES[0], PORTS[1])).context("no line to the host")?;
         stream.set_nodelay(true).context("the line to the host")?;
         Ok(Self(BufReader::new(stream)))
     }
 
-    pub(super) fn say(&mut self, what: &str) -> Result<String> {
+    pub(super) fn send_word(&mut self, what: &str) -> Result<String> {
         self.0
             .get_mut()
             .write_all(format!("{what}\n").as_bytes())
@@ -31,16 +31,16 @@ impl HostLine {
 
     /// From here on is counted.
     pub(super) fn tell_begin(&mut self) -> Result<()> {
-        self.say("begin").map(drop)
+        self.send_word("begin").map(drop)
     }
 
     /// The last operation is done.
     pub(super) fn tell_ran(&mut self) -> Result<()> {
-        self.say("ran").map(drop)
+        self.send_word("ran").map(drop)
     }
 
     /// All is written.
     pub(super) fn tell_drained(&mut self) -> Result<()> {
-        self.say("drained").map(drop)
+        self.send_word("drained").map(drop)
     }
 }

@@ -2,7 +2,7 @@
 //! off.
 
 use super::host_line::HostLine;
-use super::job::{ADDRESSES, DIR, GuestFeatures, GuestTask, MODULES, PORTS, program};
+use super::job::{ADDRESSES, GuestFeatures, GuestTask, MODULES, MOUNT_DIR, PORTS, require_program};
 use super::runs;
 use crate::command;
 use crate::testbed::Testbed;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::ExitCode;
-use teal_study::matrix::{Cache, Kind};
+use teal_study::matrix::{CacheState, FileSystemKind};
 
 /// The disk as the guest has it.
 const DISK: &str = "/dev/nbd0";
@@ -30,53 +30,53 @@ const PLACE: &str = "/run";
 ///
 /// # Errors
 /// This is no guest.
-pub fn inside() -> Result<ExitCode> {
+pub fn run_inside() -> Result<ExitCode> {
     if std::process::id() != 1 {
         bail!("this is the first program of a guest; say `teal lab matrix` or `phases`");
     }
-    if let Err(error) = live() {
+    if let Err(error) = do_one_task() {
         // Without the line to the host the console is all there is.
-        teal_command::say::complain(&error);
+        teal_command::say::print_error(&error);
     }
     rustix::system::reboot(RebootCommand::PowerOff).context("switching off")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn live() -> Result<()> {
+fn do_one_task() -> Result<()> {
     for (kind, at) in [("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", PLACE)] {
         rustix::mount::mount(kind, at, kind, MountFlags::empty(), None).context(at)?;
     }
     let address = format!("{}/24", ADDRESSES[1]);
-    let ip = program("ip", "iproute2")?;
+    let ip = require_program("ip", "iproute2")?;
     for args in [
         &["link", "set", "lo", "up"][..],
         &["address", "add", &address, "dev", "vec0"],
         &["link", "set", "vec0", "up"],
     ] {
-        command::run(&ip, args)?;
+        command::run_program(&ip, args)?;
     }
-    let mut line = HostLine::open()?;
-    let told = match work(&mut line) {
-        Ok(answer) => format!("finished {}", json!([kernel(), answer])),
+    let mut line = HostLine::connect()?;
+    let told = match carry_out_task(&mut line) {
+        Ok(answer) => format!("finished {}", json!([kernel_name(), answer])),
         Err(error) => format!("failed {error:#}").replace('\n', " "),
     };
-    line.say(&told).map(drop)
+    line.send_word(&told).map(drop)
 }
 
-fn release() -> String {
+fn kernel_release() -> String {
     rustix::system::uname()
         .release()
         .to_string_lossy()
         .into_owned()
 }
 
-fn kernel() -> String {
-    format!("user-mode Linux {}", release())
+fn kernel_name() -> String {
+    format!("user-mode Linux {}", kernel_release())
 }
 
-fn work(line: &mut HostLine) -> Result<Value> {
+fn carry_out_task(line: &mut HostLine) -> Result<Value> {
     let task: GuestTask =
-        serde_json::from_str(&line.say("task")?).context("the task cannot be understood")?;
+        serde_json::from_str(&line.send_word("task")?).context("the task cannot be understood")?;
     let kind = match &task {
         GuestTask::Phases(of) => Some(of.kind),
         GuestTask::Run(of) => Some(of.system.kind),
@@ -85,34 +85,36 @@ fn work(line: &mut HostLine) -> Result<Value> {
     };
     ["drivers/block/nbd"]
         .into_iter()
-        .chain(modules(kind))
-        .try_for_each(load)?;
+        .chain(modules_for(kind))
+        .try_for_each(load_module)?;
     // From now on without a line on the console for each.
     std::fs::write("/proc/sys/vm/drop_caches", "4").context("/proc/sys/vm/drop_caches")?;
-    let client = program("nbd-client", "nbd-client")?;
+    let client = require_program("nbd-client", "nbd-client")?;
     let port = PORTS[0].to_string();
-    command::run(&client, &["-b", "512", ADDRESSES[0], &port, DISK])?;
+    command::run_program(&client, &["-b", "512", ADDRESSES[0], &port, DISK])?;
     for (setting, value) in QUEUE {
         let file = format!("/sys/block/nbd0/queue/{setting}");
         std::fs::write(&file, value).context(file)?;
     }
-    let testbed = Testbed::real(Path::new(DISK))?;
+    let testbed = Testbed::open_real(Path::new(DISK))?;
     match task {
         GuestTask::Phases(of) => Ok(json!(runs::phases_inside(&of, testbed, line)?)),
         GuestTask::Run(of) => {
             if of.memory.is_some() {
                 limit_memory()?;
             }
-            schedulers();
+            load_schedulers();
             Ok(json!(runs::cell_inside(&of, &testbed, line)?))
         }
         GuestTask::Try(system) => {
-            testbed.make(&system)?;
-            testbed.mount(&system, Path::new(DIR), Cache::Cold)?.end()?;
+            testbed.make_filesystem(&system)?;
+            testbed
+                .mount(&system, Path::new(MOUNT_DIR), CacheState::Cold)?
+                .finish()?;
             Ok(Value::Null)
         }
         GuestTask::Look => {
-            schedulers();
+            load_schedulers();
             Ok(json!(GuestFeatures {
                 schedulers: testbed.schedulers()?
             }))
@@ -120,8 +122,8 @@ fn work(line: &mut HostLine) -> Result<Value> {
     }
 }
 
-fn load(module: &str) -> Result<()> {
-    let path = format!("{MODULES}/{}/kernel/{module}.ko", release());
+fn load_module(module: &str) -> Result<()> {
+    let path = format!("{MODULES}/{}/kernel/{module}.ko", kernel_release());
     let file = OpenOptions::new()
         .read(true)
         .open(&path)
@@ -131,8 +133,8 @@ fn load(module: &str) -> Result<()> {
 
 /// Loads the schedulers that are not part of the kernel. Where one is not there, the disk does not
 /// have it.
-fn schedulers() {
-    if let Err(error) = load("block/bfq") {
+fn load_schedulers() {
+    if let Err(error) = load_module("block/bfq") {
         log::debug!("{error:#}");
     }
 }
@@ -146,11 +148,11 @@ fn limit_memory() -> Result<()> {
 }
 
 /// Returns what the guest's kernel loads for a file system, in this order.
-fn modules(kind: Option<Kind>) -> impl Iterator<Item = &'static str> {
+fn modules_for(kind: Option<FileSystemKind>) -> impl Iterator<Item = &'static str> {
     let these: &[&str] = match kind {
-        Some(Kind::Nilfs2) => &["fs/nilfs2/nilfs2"],
-        Some(Kind::F2fs) => &["crypto/crc32_generic", "fs/f2fs/f2fs"],
-        Some(Kind::Vfat) => &[
+        Some(FileSystemKind::Nilfs2) => &["fs/nilfs2/nilfs2"],
+        Some(FileSystemKind::F2fs) => &["crypto/crc32_generic", "fs/f2fs/f2fs"],
+        Some(FileSystemKind::Vfat) => &[
             "fs/nls/nls_cp437",
             "fs/nls/nls_iso8859-1",
             "fs/fat/fat",

@@ -7,7 +7,7 @@ use crate::phases::PhasesTask;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use teal_study::matrix::System;
+use teal_study::matrix::FileSystemSetup;
 
 /// Where Debian has the modules of its user-mode Linux.
 pub(super) const MODULES: &str = "/usr/lib/uml/modules";
@@ -19,7 +19,7 @@ pub(super) const PORTS: [u16; 2] = [10809, 10810];
 pub(super) const MEMORY: u64 = 512 << 20;
 
 /// Where file systems are mounted in a guest.
-pub const DIR: &str = "/run/mount";
+pub const MOUNT_DIR: &str = "/run/mount";
 
 /// What a guest does.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub enum GuestTask {
     /// A run of a matrix's cell.
     Run(Box<CellTask>),
     /// Make this file system and mount it once.
-    Try(System),
+    Try(FileSystemSetup),
     /// Nothing but to tell what it has.
     Look,
 }
@@ -77,7 +77,7 @@ pub struct GuestFeatures {
 }
 
 /// The program, where it is, or the Debian package that has it.
-pub(super) fn program(name: &str, package: &str) -> Result<PathBuf> {
-    let path = command::found(name);
+pub(super) fn require_program(name: &str, package: &str) -> Result<PathBuf> {
+    let path = command::find_program(name);
     path.with_context(|| format!("{name} is not installed; on Debian: apt-get install {package}"))
 }

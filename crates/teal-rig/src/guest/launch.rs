@@ -1,6 +1,6 @@
 //! Where a file system runs, whether a guest can be had here, and having one do a job.
 
-use super::job::{GuestJob, GuestOutcome, program};
+use super::job::{GuestJob, GuestOutcome, require_program};
 use crate::testbed;
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,32 +10,35 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use teal_study::matrix::{Kind, Place, System};
+use teal_study::matrix::{FileSystemKind, FileSystemSetup, KernelPlace};
 
 /// How often the wish to end is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
-fn package(kind: Kind) -> &'static str {
+fn mkfs_package(kind: FileSystemKind) -> &'static str {
     match kind {
-        Kind::Ext2 | Kind::Ext3 | Kind::Ext4 | Kind::Teal => "e2fsprogs",
-        Kind::Xfs => "xfsprogs",
-        Kind::Btrfs => "btrfs-progs",
-        Kind::Reiserfs => "reiserfsprogs",
-        Kind::Jfs => "jfsutils",
-        Kind::Nilfs2 => "nilfs-tools",
-        Kind::F2fs => "f2fs-tools",
-        Kind::Vfat => "dosfstools",
+        FileSystemKind::Ext2
+        | FileSystemKind::Ext3
+        | FileSystemKind::Ext4
+        | FileSystemKind::Teal => "e2fsprogs",
+        FileSystemKind::Xfs => "xfsprogs",
+        FileSystemKind::Btrfs => "btrfs-progs",
+        FileSystemKind::Reiserfs => "reiserfsprogs",
+        FileSystemKind::Jfs => "jfsutils",
+        FileSystemKind::Nilfs2 => "nilfs-tools",
+        FileSystemKind::F2fs => "f2fs-tools",
+        FileSystemKind::Vfat => "dosfstools",
     }
 }
 
 /// Returns where a file system runs: where it is said to, else on this machine's kernel if that has
 /// it.
-pub fn place(system: &System) -> Place {
+pub fn kernel_place(system: &FileSystemSetup) -> KernelPlace {
     let here = || {
         if system.kind.is_ours() || testbed::kernel_has(system.kind) {
-            Place::Host
+            KernelPlace::Host
         } else {
-            Place::Guest
+            KernelPlace::Guest
         }
     };
     system.place.unwrap_or_else(here)
@@ -45,15 +48,15 @@ pub fn place(system: &System) -> Place {
 ///
 /// # Errors
 /// What is missing.
-pub fn check(kind: Kind) -> Result<()> {
+pub fn check_guest(kind: FileSystemKind) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("a guest needs root: it gets a network and processes of its own");
     }
-    program("linux.uml", "user-mode-linux")?;
-    program("nbd-client", "nbd-client")?;
-    program("unshare", "util-linux")?;
-    program("ip", "iproute2")?;
-    program(&format!("mkfs.{}", kind.name()), package(kind))?;
+    require_program("linux.uml", "user-mode-linux")?;
+    require_program("nbd-client", "nbd-client")?;
+    require_program("unshare", "util-linux")?;
+    require_program("ip", "iproute2")?;
+    require_program(&format!("mkfs.{}", kind.name()), mkfs_package(kind))?;
     if !Path::new("/dev/net/tun").exists() {
         bail!(
             "/dev/net/tun is missing: this kernel or container has no TAP devices; load the module `tun` or allow the device"
@@ -66,9 +69,9 @@ pub fn check(kind: Kind) -> Result<()> {
 ///
 /// # Errors
 /// There can be no guest here, or its task failed.
-pub fn run(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
-    let exe = teal_command::program::this()?;
-    let mut command = Command::new(program("unshare", "util-linux")?);
+pub fn run_guest(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
+    let exe = teal_command::program::current_program()?;
+    let mut command = Command::new(require_program("unshare", "util-linux")?);
     command
         .args(["--net", "--pid", "--fork", "--kill-child", "--"])
         .arg(exe)

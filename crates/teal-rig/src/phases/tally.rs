@@ -1,11 +1,11 @@
 //! What a modelled disk says of itself, as the lab keeps it.
 
 use crate::disk::{RequestSums, TimeUse};
-use teal_study::phases::{Measured, Phase, Tally, Usage};
+use teal_study::phases::{DiskTally, EnergyUsage, PhaseResult, WorkloadPhase};
 
-impl From<RequestSums> for Tally {
+impl From<RequestSums> for DiskTally {
     fn from(of: RequestSums) -> Self {
-        let usage = |used: TimeUse| Usage {
+        let usage = |used: TimeUse| EnergyUsage {
             name: used.name,
             count: used.count,
             ns: used.ns,
@@ -27,19 +27,19 @@ impl From<RequestSums> for Tally {
 
 /// Returns what a phase came to: `ran` until its last operation, `all` until nothing was left to be
 /// written. The floor is not known here.
-pub(crate) fn measured(
-    phase: &Phase,
+pub(crate) fn phase_result(
+    phase: &WorkloadPhase,
     operations: u64,
     ran: &RequestSums,
     all: RequestSums,
-) -> Measured {
-    Measured {
+) -> PhaseResult {
+    PhaseResult {
         phase: phase.name.clone(),
         operations,
-        bytes: phase.bytes(),
+        bytes: phase.user_bytes(),
         drain_microjoules: all.microjoules.saturating_sub(ran.microjoules),
         tally: all.into(),
         floor_microjoules: 0,
-        writes: phase.writes(),
+        writes: phase.is_write(),
     }
 }

@@ -15,10 +15,10 @@
 //! author has seen is the beginning of what is there. Whether a change is an append its author
 //! says: who says it wrongly moves his own content only, and could as well have written it there.
 
-use super::content::Manner;
-use super::work::Work;
+use super::content::ContentChangeKind;
+use super::execution::BatchExecution;
 use crate::limits::TEXT_SAMPLE;
-use crate::refusal::{Outcome, bad};
+use crate::refusal::{Outcome, bad_request};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -27,7 +27,7 @@ use teal_types::limits::FILE_MAX;
 use teal_types::{CommitSeq, ContentChange, FileType, ObjectNo, Op, Piece, Source};
 
 /// The extended attribute that rules over merging.
-const ATTRIBUTE: &[u8] = b"user.teal.merge-appends";
+const MERGE_ATTRIBUTE: &[u8] = b"user.teal.merge-appends";
 
 /// What the attribute says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,19 +39,19 @@ enum MergeRule {
     Lines,
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// Puts content behind the end of a file.
-    pub(super) fn append(
+    pub(super) fn append_content(
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
         change: &ContentChange,
         ops: &[Op],
     ) -> Outcome<()> {
-        if let Some(copy) = self.copies.get(&object).copied() {
-            return self.apply(copy, change, Manner::Rewrite);
+        if let Some(copy) = self.conflict_copies.get(&object).copied() {
+            return self.apply_content(copy, change, ContentChangeKind::Rewrite);
         }
-        if !self.revive(object, "content")? {
+        if !self.revive_for_change(object, "content")? {
             return Ok(());
         }
         let seq = self.seq;
@@ -59,24 +59,24 @@ impl Work<'_> {
             return Ok(());
         };
         if row.kind != FileType::File {
-            return bad(format!("content for object {object}, which is no file"));
+            return bad_request(format!("content for object {object}, which is no file"));
         }
         let is_late = row.data_seq > base && row.data_seq != seq && !bug(Bug::LastWriterWins);
         let end = row.size;
         if !is_late {
             let manner = if end == change.cut {
-                Manner::Append
+                ContentChangeKind::Append
             } else {
-                Manner::Rewrite
+                ContentChangeKind::Rewrite
             };
-            return self.apply(object, change, manner);
+            return self.apply_content(object, change, manner);
         }
         if self.may_merge(object, base, change)? {
-            return self.apply(object, &moved(change, end), Manner::Append);
+            return self.apply_content(object, &shift_tail(change, end), ContentChangeKind::Append);
         }
-        let copy = self.copy(object, base, ops)?;
-        self.copies.insert(object, copy);
-        self.apply(copy, change, Manner::Rewrite)
+        let copy = self.make_conflict_copy(object, base, ops)?;
+        self.conflict_copies.insert(object, copy);
+        self.apply_content(copy, change, ContentChangeKind::Rewrite)
     }
 
     fn may_merge(
@@ -113,14 +113,14 @@ impl Work<'_> {
             let xattrs = self.txn.xattrs(at)?;
             let value = xattrs
                 .iter()
-                .find(|(name, _)| name == ATTRIBUTE)
+                .find(|(name, _)| name == MERGE_ATTRIBUTE)
                 .map(|(_, row)| &row.value[..]);
             match value {
                 Some(b"never") => return Ok(MergeRule::Never),
                 Some(b"always") => return Ok(MergeRule::Always),
                 _ => {}
             }
-            match self.txn.links(at)?.into_iter().next() {
+            match self.txn.links_of(at)?.into_iter().next() {
                 Some((link, _)) => at = link.dir,
                 None => break,
             }
@@ -133,10 +133,10 @@ impl Work<'_> {
     fn are_lines(&self, object: ObjectNo, end: u64, change: &ContentChange) -> Outcome<bool> {
         let start = change.cut;
         let theirs = self.txn.extents(object, start.saturating_sub(1)..end)?;
-        let ours: Vec<ExtentRow> = change.pieces.iter().filter_map(extent).collect();
+        let ours: Vec<ExtentRow> = change.pieces.iter().filter_map(extent_of).collect();
         let is_boundary = start == 0
             || self
-                .bytes(&theirs, start - 1..start)
+                .read_range(&theirs, start - 1..start)
                 .is_some_and(|byte| byte == b"\n");
         Ok(is_boundary
             && self.is_text(&theirs, start..end)
@@ -151,14 +151,17 @@ impl Work<'_> {
         }
         let first = range.start..range.end.min(range.start + TEXT_SAMPLE);
         let last = range.start.max(range.end.saturating_sub(TEXT_SAMPLE))..range.end;
-        let Some((first, last)) = self.bytes(extents, first).zip(self.bytes(extents, last)) else {
+        let Some((first, last)) = self
+            .read_range(extents, first)
+            .zip(self.read_range(extents, last))
+        else {
             return false;
         };
         last.ends_with(b"\n") && looks_like_text(&first) && looks_like_text(&last)
     }
 
     /// The bytes of a short range; `None` if they cannot be read.
-    fn bytes(&self, extents: &[ExtentRow], range: Range<u64>) -> Option<Vec<u8>> {
+    fn read_range(&self, extents: &[ExtentRow], range: Range<u64>) -> Option<Vec<u8>> {
         let mut out = vec![0; usize::try_from(range.end - range.start).ok()?];
         for extent in extents {
             let (from, to) = (
@@ -183,7 +186,7 @@ impl Work<'_> {
 }
 
 /// The same tail behind another end.
-fn moved(change: &ContentChange, end: u64) -> ContentChange {
+fn shift_tail(change: &ContentChange, end: u64) -> ContentChange {
     let to = |at: u64| at - change.cut + end;
     let pieces = change
         .pieces
@@ -201,7 +204,7 @@ fn moved(change: &ContentChange, end: u64) -> ContentChange {
     }
 }
 
-fn extent(piece: &Piece) -> Option<ExtentRow> {
+fn extent_of(piece: &Piece) -> Option<ExtentRow> {
     match piece.source {
         Source::Chunk { id, offset } => Some(ExtentRow {
             offset: piece.offset,

@@ -6,10 +6,10 @@
 //!    author had seen and what he changed.
 //! 2. All of one author's late changes to a file in one batch are in the same copy.
 
-use super::work::Work;
+use super::execution::BatchExecution;
 use crate::lease;
-use crate::refusal::{Outcome, bad};
-use crate::rules::canvas::Canvas;
+use crate::refusal::{Outcome, bad_request};
+use crate::rules::overlay::ContentOverlay;
 use crate::seeded::{Bug, bug};
 use std::ops::Range;
 use teal_meta::{ExtentRow, ObjectRow, XattrRow};
@@ -20,14 +20,14 @@ use teal_types::{
 
 /// How content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum ContentChangeKind {
     /// Only behind its end.
     Append,
     /// Anywhere.
     Rewrite,
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     pub(super) fn set_content(
         &mut self,
         object: ObjectNo,
@@ -35,13 +35,13 @@ impl Work<'_> {
         change: &ContentChange,
         ops: &[Op],
     ) -> Outcome<()> {
-        if let Some(copy) = self.copies.get(&object).copied() {
-            return self.apply(copy, change, Manner::Rewrite);
+        if let Some(copy) = self.conflict_copies.get(&object).copied() {
+            return self.apply_content(copy, change, ContentChangeKind::Rewrite);
         }
-        if self.same.contains(&object) {
+        if self.confirmed.contains(&object) {
             return Ok(());
         }
-        if !self.revive(object, "content")? {
+        if !self.revive_for_change(object, "content")? {
             return Ok(());
         }
         let seq = self.seq;
@@ -49,17 +49,17 @@ impl Work<'_> {
             return Ok(());
         };
         if row.kind != FileType::File {
-            return bad(format!("content for object {object}, which is no file"));
+            return bad_request(format!("content for object {object}, which is no file"));
         }
         if row.data_seq > base && row.data_seq != seq && !bug(Bug::LastWriterWins) {
             if self.is_there(object, base, ops)? {
-                return self.confirm(object);
+                return self.confirm_content(object);
             }
-            let copy = self.copy(object, base, ops)?;
-            self.copies.insert(object, copy);
-            return self.apply(copy, change, Manner::Rewrite);
+            let copy = self.make_conflict_copy(object, base, ops)?;
+            self.conflict_copies.insert(object, copy);
+            return self.apply_content(copy, change, ContentChangeKind::Rewrite);
         }
-        self.apply(object, change, Manner::Rewrite)
+        self.apply_content(object, change, ContentChangeKind::Rewrite)
     }
 
     /// Returns whether an author's changes make of what he had seen what is there now: somebody
@@ -67,14 +67,15 @@ impl Work<'_> {
     fn is_there(&mut self, object: ObjectNo, base: CommitSeq, ops: &[Op]) -> Outcome<bool> {
         let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
         let mut size = seen.map_or(0, |row| row.size);
-        let mut canvas = Canvas::of_history(&self.txn.extents_at(object, 0..size, base)?, size);
+        let mut canvas =
+            ContentOverlay::of_history(&self.txn.extents_at(object, 0..size, base)?, size);
         for op in ops {
             if let Op::SetContent {
                 object: of, change, ..
             } = op
                 && *of == object
             {
-                canvas.change(change);
+                canvas.apply_change(change);
                 size = change.size;
             }
         }
@@ -84,22 +85,22 @@ impl Work<'_> {
 
     /// The content counts as this batch's, so that its author need not fetch it; nothing of it
     /// changes.
-    fn confirm(&mut self, object: ObjectNo) -> Outcome<()> {
+    fn confirm_content(&mut self, object: ObjectNo) -> Outcome<()> {
         let seq = self.seq;
         if let Some(row) = self.object(object)? {
             row.data_seq = seq;
         }
         self.touched.insert(object);
-        self.same.insert(object);
-        self.changed.entry(object).or_default();
+        self.confirmed.insert(object);
+        self.changed_ranges.entry(object).or_default();
         Ok(())
     }
 
-    pub(super) fn apply(
+    pub(super) fn apply_content(
         &mut self,
         object: ObjectNo,
         change: &ContentChange,
-        manner: Manner,
+        manner: ContentChangeKind,
     ) -> Outcome<()> {
         let seq = self.seq;
         let Some(row) = self.object(object)? else {
@@ -108,32 +109,32 @@ impl Work<'_> {
         let before = row.size;
         row.size = change.size;
         row.data_seq = seq;
-        if manner == Manner::Rewrite {
+        if manner == ContentChangeKind::Rewrite {
             row.rewritten_seq = seq;
         }
         row.attributes.mtime = change.mtime;
         row.attributes.ctime = row.attributes.ctime.max(change.mtime);
         self.touched.insert(object);
         if change.cut < before {
-            self.clear(object, change.cut..before)?;
+            self.clear_range(object, change.cut..before)?;
         }
-        let changed = self.changed.entry(object).or_default();
-        changed.add(change.cut.min(before), before);
-        changed.add(
+        let changed = self.changed_ranges.entry(object).or_default();
+        changed.insert_range(change.cut.min(before), before);
+        changed.insert_range(
             change.cut.min(before),
             if change.size > before { change.size } else { 0 },
         );
         change
             .pieces
             .iter()
-            .for_each(|piece| changed.add(piece.offset, piece.offset + piece.len));
+            .for_each(|piece| changed.insert_range(piece.offset, piece.offset + piece.len));
         for Piece {
             offset,
             len,
             source,
         } in &change.pieces
         {
-            self.clear(object, *offset..offset + len)?;
+            self.clear_range(object, *offset..offset + len)?;
             if let Source::Chunk { id, offset: start } = source {
                 let extent = ExtentRow {
                     offset: *offset,
@@ -148,7 +149,7 @@ impl Work<'_> {
     }
 
     /// Makes a part of the content zeros.
-    fn clear(&mut self, object: ObjectNo, range: Range<u64>) -> Outcome<()> {
+    fn clear_range(&mut self, object: ObjectNo, range: Range<u64>) -> Outcome<()> {
         for extent in self.txn.extents(object, range.clone())? {
             self.txn.drop_extent(object, extent.offset)?;
             let end = extent.offset + extent.len;
@@ -179,7 +180,7 @@ impl Work<'_> {
     }
 
     /// A file beside `object` with what the author of `ops` had seen of it.
-    pub(super) fn copy(
+    pub(super) fn make_conflict_copy(
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
@@ -191,9 +192,9 @@ impl Work<'_> {
             (None, Some(row)) => (0, row.attributes),
             (None, None) => (0, Attributes::default()),
         };
-        let attributes = authors(object, ops).unwrap_or(attributes);
+        let attributes = author_attributes(object, ops).unwrap_or(attributes);
         let copy = self.own_number()?;
-        self.anywhere.insert(object);
+        self.changed_anywhere.insert(object);
         let seq = self.seq;
         let mut row = ObjectRow {
             kind: FileType::File,
@@ -217,15 +218,18 @@ impl Work<'_> {
         self.set_object(copy, Some(row))?;
         let size = if bug(Bug::CopyWithoutBase) { 0 } else { size };
         let rows = self.txn.extents_at(object, 0..size, base)?;
-        for extent in Canvas::of_history(&rows, size).extents() {
+        for extent in ContentOverlay::of_history(&rows, size).extents() {
             self.txn.put_extent(copy, &extent)?;
         }
-        self.changed.entry(copy).or_default().add(0, size);
-        let Some((beside, _)) = self.txn.links(object)?.into_iter().next() else {
-            return bad(format!("object {object} has no name"));
+        self.changed_ranges
+            .entry(copy)
+            .or_default()
+            .insert_range(0, size);
+        let Some((beside, _)) = self.txn.links_of(object)?.into_iter().next() else {
+            return bad_request(format!("object {object} has no name"));
         };
         let link = self.free_name(&beside)?;
-        self.link(
+        self.add_name(
             &Link {
                 dir: beside.dir,
                 name: link.name,
@@ -237,7 +241,7 @@ impl Work<'_> {
             "content of {}, which another had changed first",
             beside.name
         );
-        self.conflict(ConflictKind::Content, object, Some(copy), lost);
+        self.note_conflict(ConflictKind::Content, object, Some(copy), lost);
         Ok(copy)
     }
 
@@ -255,7 +259,7 @@ impl Work<'_> {
 }
 
 /// The attributes that the author of a batch gives an object.
-fn authors(object: ObjectNo, ops: &[Op]) -> Option<Attributes> {
+fn author_attributes(object: ObjectNo, ops: &[Op]) -> Option<Attributes> {
     ops.iter().rev().find_map(|op| match op {
         Op::SetAttributes {
             object: of,

@@ -4,10 +4,10 @@
 //! 1. History gets one row for each thing that differs from before the batch, and none for what
 //!    came and went inside of it.
 
-use super::work::{Loaded, Work};
+use super::execution::{BatchExecution, LoadedObject};
 use crate::recent::{ChangedRow, CommitConcern};
 use crate::refusal::Outcome;
-use crate::refusal::Refusal;
+use crate::refusal::RequestRefusal;
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_meta::{ObjectRow, PastExtent};
@@ -17,12 +17,12 @@ use teal_types::{Attributes, Link, Name, ObjectNo};
 /// A name for what has none.
 pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
     let name = Name::new(format!("object-{}", object.get()).as_bytes());
-    name.map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))
+    name.map_err(|error| RequestRefusal::new(RefusalCode::Damaged, error.to_string()))
 }
 
 /// Returns whether at most the times of a directory have changed, because something came or went in
 /// it.
-fn is_only_entered(of: &Loaded) -> bool {
+fn is_only_entered(of: &LoadedObject) -> bool {
     let (Some(before), Some(now)) = (&of.before, &of.now) else {
         return false;
     };
@@ -39,23 +39,24 @@ fn is_only_entered(of: &Loaded) -> bool {
         } == *now
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// Removes objects without a name, unless there is something in it.
     pub(super) fn remove_nameless(&mut self) -> Outcome<()> {
         for object in self.touched.clone() {
             if object == ObjectNo::ROOT || !self.is_live(object)? {
                 continue;
             }
-            let links = self.txn.links(object)?;
-            self.lies.extend(links.iter().map(|(link, _)| ChangedRow {
-                object,
-                dir: link.dir,
-            }));
+            let links = self.txn.links_of(object)?;
+            self.changed_places
+                .extend(links.iter().map(|(link, _)| ChangedRow {
+                    object,
+                    dir: link.dir,
+                }));
             if !links.is_empty() {
                 continue;
             }
             if self.txn.entries_after(object, None, 1)?.is_empty() {
-                self.kill(object)?;
+                self.remove_object(object)?;
             } else {
                 let name = number_name(object)?;
                 self.put_name(
@@ -66,19 +67,19 @@ impl Work<'_> {
                     },
                     self.now,
                 )?;
-                self.lies.insert(ChangedRow {
+                self.changed_places.insert(ChangedRow {
                     object,
                     dir: ObjectNo::ROOT,
                 });
                 let lost = "its place: a directory without a name, with something in it".to_owned();
-                self.conflict(ConflictKind::Name, object, None, lost);
+                self.note_conflict(ConflictKind::Name, object, None, lost);
             }
         }
         Ok(())
     }
 
     /// Stores objects and history; what changed, and where that lies.
-    pub(super) fn remember(&mut self) -> Outcome<CommitConcern> {
+    pub(super) fn store_history(&mut self) -> Outcome<CommitConcern> {
         if !bug(Bug::FilterForgetsOrigin) {
             let lay = |(link, before): (&Link, &Option<ObjectNo>)| {
                 before.map(|object| ChangedRow {
@@ -86,20 +87,21 @@ impl Work<'_> {
                     dir: link.dir,
                 })
             };
-            self.lies.extend(self.entries.iter().filter_map(lay));
+            self.changed_places
+                .extend(self.entries.iter().filter_map(lay));
         }
         self.remember_entries()?;
         self.remember_xattrs()?;
         self.remember_content()?;
         let seq = self.seq;
-        let noted: HashSet<ObjectNo> = self.notes.iter().map(|note| note.object).collect();
+        let noted: HashSet<ObjectNo> = self.conflicts.iter().map(|note| note.object).collect();
         let mut concern = CommitConcern {
             seq,
             rows: Vec::new(),
             notable: HashSet::new(),
         };
         for object in std::mem::take(&mut self.touched) {
-            let loaded = self.load(object)?.clone();
+            let loaded = self.load_object(object)?.clone();
             if loaded.before.is_none() && loaded.now.is_none() {
                 continue;
             }
@@ -107,15 +109,15 @@ impl Work<'_> {
                 self.txn.put_object(object, loaded.now.as_ref())?;
                 self.txn.remember_object(object, seq, loaded.now.as_ref())?;
             }
-            let ranges = match self.changed.get(&object) {
-                _ if self.anywhere.contains(&object) => None,
-                Some(changed) => changed.ranges(),
+            let ranges = match self.changed_ranges.get(&object) {
+                _ if self.changed_anywhere.contains(&object) => None,
+                Some(changed) => changed.bounded_list(),
                 None => Some(Vec::new()),
             };
             self.txn.add_change(seq, object, &ranges)?;
             let (first, last) = (ObjectNo::new(0), ObjectNo::new(u64::MAX));
             let lies = self
-                .lies
+                .changed_places
                 .range(ChangedRow { object, dir: first }..=ChangedRow { object, dir: last });
             let from = concern.rows.len();
             concern.rows.extend(lies);
@@ -153,7 +155,7 @@ impl Work<'_> {
 
     fn remember_content(&mut self) -> Outcome<()> {
         let seq = self.seq;
-        for (object, changed) in &self.changed {
+        for (object, changed) in &self.changed_ranges {
             for (start, end) in changed.iter() {
                 let mut at = start;
                 for extent in self.txn.extents(*object, start..end)? {

@@ -5,24 +5,28 @@
 //!    must, under the conflict name if the wanted one is taken.
 //! 2. A directory has one name, and is never below itself.
 
+use super::execution::BatchExecution;
 use super::finish::number_name;
-use super::work::Work;
-use crate::refusal::{Outcome, bad};
+use crate::refusal::{Outcome, bad_request};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_proto::{ConflictKind, conflict_name};
 use teal_types::limits::LINKS_MAX;
 use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// Carries out the placements of a batch. `found`: the moves that have taken their old name
     /// away.
-    pub(super) fn placements(&mut self, ops: &[Op], found: &HashSet<usize>) -> Outcome<()> {
+    pub(super) fn carry_out_placements(
+        &mut self,
+        ops: &[Op],
+        found: &HashSet<usize>,
+    ) -> Outcome<()> {
         for (at, op) in ops.iter().enumerate() {
             match op {
                 Op::Place {
                     object, link, time, ..
-                } => self.place(*object, link, *time)?,
+                } => self.place_object(*object, link, *time)?,
                 Op::Move {
                     object,
                     from,
@@ -45,8 +49,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn place(&mut self, object: ObjectNo, link: &Link, time: Timestamp) -> Outcome<()> {
-        if self.entry(link)? == Some(object) {
+    fn place_object(&mut self, object: ObjectNo, link: &Link, time: Timestamp) -> Outcome<()> {
+        if self.object_named(link)? == Some(object) {
             return Ok(());
         }
         if !self.is_live(object)? {
@@ -54,16 +58,16 @@ impl Work<'_> {
                 dir: ObjectNo::ROOT,
                 name: number_name(object)?,
             };
-            if *link == number && self.seen.contains_key(&object) {
+            if *link == number && self.author_seen.contains_key(&object) {
                 // A replica that knows no better place for what it has changed: its state brings it
                 // back where it belongs.
                 return Ok(());
             }
-            if !self.raise(object, &link.name)? {
+            if !self.revive_for_name(object, &link.name)? {
                 return Ok(());
             }
         }
-        let names = self.txn.links(object)?.len();
+        let names = self.txn.links_of(object)?.len();
         let is_full = names >= LINKS_MAX && !bug(Bug::LimitsDiffer);
         if (self.is_dir(object)? && names > 0) || is_full {
             let lost = match is_full {
@@ -73,13 +77,13 @@ impl Work<'_> {
                 ),
                 false => format!("the name {}: the directory has another one", link.name),
             };
-            self.conflict(ConflictKind::Move, object, None, lost);
+            self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
-        let dir = self.home(link.dir)?;
+        let dir = self.live_directory(link.dir)?;
         if self.is_below(dir, object)? {
             let lost = format!("the name {}, which would be inside of itself", link.name);
-            self.conflict(ConflictKind::Move, object, None, lost);
+            self.note_conflict(ConflictKind::Move, object, None, lost);
             // It lives again, with what is in it: somewhere.
             return self.put_name(
                 object,
@@ -108,25 +112,25 @@ impl Work<'_> {
         to: &Link,
         time: Timestamp,
     ) -> Outcome<()> {
-        if self.entry(to)? == Some(object) {
+        if self.object_named(to)? == Some(object) {
             return Ok(());
         }
-        if self.is_dir(object)? && !self.txn.links(object)?.is_empty() {
+        if self.is_dir(object)? && !self.txn.links_of(object)?.is_empty() {
             let lost = format!(
                 "the move to {}: the directory has another name by now",
                 to.name
             );
-            self.conflict(ConflictKind::Move, object, None, lost);
+            self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
-        let dir = self.home(to.dir)?;
+        let dir = self.live_directory(to.dir)?;
         if self.is_dir(object)? && self.is_below(dir, object)? {
             let lost = format!(
                 "the move to {}, which would be inside of itself by now",
                 to.name
             );
-            self.conflict(ConflictKind::Move, object, None, lost);
-            let dir = self.home(from.dir)?;
+            self.note_conflict(ConflictKind::Move, object, None, lost);
+            let dir = self.live_directory(from.dir)?;
             return self.put_name(
                 object,
                 &Link {
@@ -154,10 +158,10 @@ impl Work<'_> {
         to: &Link,
         time: Timestamp,
     ) -> Outcome<()> {
-        if !self.is_live(object)? || self.entry(to)? == Some(object) {
-            return self.place(object, to, time);
+        if !self.is_live(object)? || self.object_named(to)? == Some(object) {
+            return self.place_object(object, to, time);
         }
-        let (links, mut has_moved) = (self.txn.links(object)?, false);
+        let (links, mut has_moved) = (self.txn.links_of(object)?, false);
         for (_, seq) in &links {
             has_moved |= self.is_unseen(*seq, base)?;
         }
@@ -166,24 +170,24 @@ impl Work<'_> {
                 "the move to {}: it has been moved elsewhere meanwhile",
                 to.name
             );
-            self.conflict(ConflictKind::Move, object, None, lost);
+            self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
         let lost = format!(
             "the removal of a name, which was moved to {} meanwhile",
             to.name
         );
-        self.conflict(ConflictKind::Removal, object, None, lost);
-        self.place(object, to, time)
+        self.note_conflict(ConflictKind::Removal, object, None, lost);
+        self.place_object(object, to, time)
     }
 
     /// The directory, alive; another if it has never been there.
-    pub(super) fn home(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
+    pub(super) fn live_directory(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
         if !self.is_live(dir)? {
-            return self.resurrect(dir);
+            return self.revive_directory(dir);
         }
         if !self.is_dir(dir)? {
-            return bad(format!("a name in object {dir}, which is no directory"));
+            return bad_request(format!("a name in object {dir}, which is no directory"));
         }
         Ok(dir)
     }
@@ -198,18 +202,18 @@ impl Work<'_> {
             return Ok(dir == object);
         }
         // Something that has a name now may lie between two ends of a shortened way.
-        let is_highest = self.txn.links(object)?.is_empty();
+        let is_highest = self.txn.links_of(object)?.is_empty();
         let mut way = Vec::new();
         // The tree has no cycles, so that this ends; the set is for trees that are damaged.
         let mut seen = HashSet::new();
         let mut at = dir;
         while at != ObjectNo::ROOT && at != object && seen.insert(at) {
-            self.climbed += 1;
-            let above = match self.above.get(&at).filter(|_| is_highest) {
+            self.ancestor_steps += 1;
+            let above = match self.ancestors.get(&at).filter(|_| is_highest) {
                 Some(above) => Some(*above),
                 None => self
                     .txn
-                    .links(at)?
+                    .links_of(at)?
                     .into_iter()
                     .next()
                     .map(|(link, _)| link.dir),
@@ -219,7 +223,8 @@ impl Work<'_> {
             at = above;
         }
         if is_highest {
-            self.above.extend(way.into_iter().map(|below| (below, at)));
+            self.ancestors
+                .extend(way.into_iter().map(|below| (below, at)));
         }
         Ok(at == object)
     }
@@ -243,15 +248,15 @@ impl Work<'_> {
             dir,
             name: wanted.name.clone(),
         };
-        match self.entry(wanted)? {
+        match self.object_named(wanted)? {
             Some(other) if other != object => {
                 let link = self.free_name(wanted)?;
-                self.link(&link, object, time)?;
+                self.add_name(&link, object, time)?;
                 let lost = format!("the name {}, which another object has", wanted.name);
-                self.conflict(ConflictKind::Name, other, Some(object), lost);
+                self.note_conflict(ConflictKind::Name, other, Some(object), lost);
                 Ok(())
             }
-            _ => self.link(wanted, object, time),
+            _ => self.add_name(wanted, object, time),
         }
     }
 
@@ -263,10 +268,10 @@ impl Work<'_> {
                 dir: wanted.dir,
                 name,
             };
-            if self.entry(&link)?.is_none() {
+            if self.object_named(&link)?.is_none() {
                 return Ok(link);
             }
         }
-        bad(format!("there is no free name left beside {}", wanted.name))
+        bad_request(format!("there is no free name left beside {}", wanted.name))
     }
 }

@@ -18,7 +18,7 @@
 //! What is counted for that, a [`Tally`](teal_meta::Tally) for each directory, is set once for each
 //! directory and commit.
 
-use super::work::Work;
+use super::execution::BatchExecution;
 use crate::limits::SNAPSHOT_MIN;
 use crate::refusal::Outcome;
 use std::collections::BTreeMap;
@@ -26,19 +26,19 @@ use teal_types::ObjectNo;
 
 /// What a batch has done to the names of a directory.
 #[derive(Debug, Default)]
-struct Turnover {
+struct NameTurnover {
     come: u64,
     gone: u64,
     changes: u64,
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// History gets a row for each name that leads elsewhere than before the batch, and the
     /// snapshots that are due.
     pub(super) fn remember_entries(&mut self) -> Outcome<()> {
-        let mut dirs: BTreeMap<ObjectNo, Turnover> = BTreeMap::new();
+        let mut dirs: BTreeMap<ObjectNo, NameTurnover> = BTreeMap::new();
         for (link, before) in std::mem::take(&mut self.entries) {
-            let now = self.entry(&link)?;
+            let now = self.object_named(&link)?;
             if now == before {
                 continue;
             }
@@ -49,7 +49,7 @@ impl Work<'_> {
             turnover.changes += 1;
         }
         for (dir, turnover) in dirs {
-            let mut tally = self.txn.tally(dir)?;
+            let mut tally = self.txn.name_tally(dir)?;
             tally.names = (tally.names + turnover.come).saturating_sub(turnover.gone);
             tally.changes += turnover.changes;
             if tally.changes > tally.names.max(SNAPSHOT_MIN) {

@@ -3,37 +3,37 @@
 //! # Guarantees
 //! 1. The first to commit wins; who comes later is noted, unless both wanted the same.
 
-use super::work::{EVER, Work};
-use crate::hello::FIRST_LIFE;
+use super::execution::{BatchExecution, END_OF_TIME};
+use crate::hello::FIRST_INCARNATION;
 use crate::lease;
 use crate::limits::NOTES_MAX;
-use crate::refusal::{Outcome, bad};
+use crate::refusal::{Outcome, bad_request};
 use crate::seeded::{Bug, bug};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::limits::{XATTRS_BYTES_MAX, xattr_bytes, xattrs_bytes};
 use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo};
 
-impl Work<'_> {
-    pub(super) fn create(
+impl BatchExecution<'_> {
+    pub(super) fn create_object(
         &mut self,
         object: ObjectNo,
         kind: FileType,
         attributes: &Attributes,
         target: &[u8],
     ) -> Outcome<()> {
-        if self.is_live(object)? || self.txn.object_at(object, EVER)?.is_some() {
+        if self.is_live(object)? || self.txn.object_at(object, END_OF_TIME)?.is_some() {
             return Ok(());
         }
         let lease = u32::try_from(object.get() / LEASE).unwrap_or(u32::MAX);
         let owner = self.txn.lease(lease)?;
         // What a restored server has lost is offered by whoever has it; it may have lost the lease,
         // too.
-        let may_be_offered = self.volume.incarnation > FIRST_LIFE && lease < lease::LEASES;
+        let may_be_offered = self.volume.incarnation > FIRST_INCARNATION && lease < lease::LEASES;
         if may_be_offered && owner.is_none() {
             self.txn.put_lease(lease, self.author.0)?;
         } else if owner != Some(self.author.0) && !may_be_offered {
-            return bad(format!(
+            return bad_request(format!(
                 "a new object {object}, whose number belongs to another device"
             ));
         }
@@ -63,8 +63,8 @@ impl Work<'_> {
         base: CommitSeq,
         wanted: Attributes,
     ) -> Outcome<()> {
-        let words = in_words(&wanted);
-        if !self.revive(object, &words)? {
+        let words = describe_attributes(&wanted);
+        if !self.revive_for_change(object, &words)? {
             return Ok(());
         }
         let seq = self.seq;
@@ -92,7 +92,7 @@ impl Work<'_> {
         } == have;
         if is_late {
             if !is_same {
-                self.conflict(ConflictKind::Attributes, object, None, words);
+                self.note_conflict(ConflictKind::Attributes, object, None, words);
             }
             return Ok(());
         }
@@ -127,10 +127,10 @@ impl Work<'_> {
         value: Option<&[u8]>,
     ) -> Outcome<()> {
         let words = format!("extended attribute {}", String::from_utf8_lossy(name));
-        if !self.revive(object, &words)? {
+        if !self.revive_for_change(object, &words)? {
             return Ok(());
         }
-        let past = self.txn.xattrs_at(object, EVER)?;
+        let past = self.txn.xattrs_at(object, END_OF_TIME)?;
         let seq_before = past
             .iter()
             .find(|(of, ..)| of == name)
@@ -159,7 +159,7 @@ impl Work<'_> {
             };
             let why = format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
             let lost = if is_too_much { lost + &why } else { lost };
-            self.conflict(ConflictKind::Xattr, object, None, lost);
+            self.note_conflict(ConflictKind::Xattr, object, None, lost);
             return Ok(());
         }
         let (seq, before) = (self.seq, have.map(|row| row.value.clone()));
@@ -177,7 +177,7 @@ impl Work<'_> {
     }
 }
 
-fn in_words(attributes: &Attributes) -> String {
+fn describe_attributes(attributes: &Attributes) -> String {
     let Attributes {
         perm,
         uid,

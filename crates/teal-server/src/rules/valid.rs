@@ -6,7 +6,7 @@ use teal_types::{
 };
 
 /// Returns what is wrong with an operation, in words.
-pub(crate) fn fault(op: &Op) -> Option<String> {
+pub(crate) fn find_fault(op: &Op) -> Option<String> {
     let object = op.object();
     let why = object_fault(object).or_else(|| match op {
         Op::Create {

@@ -168,12 +168,12 @@ fn nested_directories_take_steps_in_proportion_to_their_number(mut world: World)
             _ => {
                 let mut rng = Rng::new(7);
                 for at in (1..places.len()).rev() {
-                    places.swap(at, rng.index(at + 1));
+                    places.swap(at, rng.pick_index(at + 1));
                 }
             }
         }
         world.laptop.commit(&[creates, places].concat());
-        let now = world.server.counts().climbed;
+        let now = world.server.counts().ancestor_steps;
         let steps = now - climbed;
         climbed = now;
         // Each walk on its own would be up to 400 long: 80,000 in all.

@@ -4,14 +4,16 @@
 use crate::fixture::{Device, ROOT, Stores, World, link};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use teal_meta::{Durability, Memory, Meta, MetaError, Read, Write};
+use teal_meta::{
+    CommitDurability, MemoryMeta, MetaError, MetaStore, ReadTransaction, WriteTransaction,
+};
 use teal_proto::{Reply, Told};
 use teal_types::{FileType, Op, VolumeId};
 
 /// Metadata whose power goes after so many transactions: the last one happens, or does not, and is
 /// not answered.
 struct Failing {
-    memory: Memory,
+    memory: MemoryMeta,
     left: Arc<AtomicUsize>,
     is_last_kept: bool,
 }
@@ -23,15 +25,15 @@ fn cut() -> MetaError {
     }
 }
 
-impl Meta for Failing {
+impl MetaStore for Failing {
     fn volumes(&self) -> Result<Vec<VolumeId>, MetaError> {
         self.memory.volumes()
     }
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<(), MetaError> {
         let left = self.left.load(SeqCst);
         self.left.store(left.saturating_sub(1), SeqCst);
@@ -40,7 +42,11 @@ impl Meta for Failing {
         }
         if left > 1 { Ok(()) } else { Err(cut()) }
     }
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<(), MetaError> {
+    fn read(
+        &self,
+        volume: VolumeId,
+        work: &mut dyn FnMut(&dyn ReadTransaction),
+    ) -> Result<(), MetaError> {
         if self.left.load(SeqCst) == 0 {
             Err(cut())
         } else {
@@ -67,7 +73,7 @@ fn batches(device: &mut Device) -> Vec<Vec<Op>> {
 fn whatever_was_answered_survives_a_power_cut_at_any_step() {
     let mut completed = false;
     for (steps, is_last_kept) in (1..40).flat_map(|steps| [(steps, false), (steps, true)]) {
-        let memory = Memory::new();
+        let memory = MemoryMeta::new();
         let mut world = World::on(Stores::new(Arc::new(memory.clone())));
         let all = batches(&mut world.laptop);
         // From here on the power may go.
@@ -95,7 +101,7 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         completed |= answered == 4;
         // The next life: what was durable.
         let stores = Stores {
-            meta: Arc::new(memory.crash()),
+            meta: Arc::new(memory.after_power_cut()),
             ..world.stores.clone()
         };
         world.laptop.server = stores.open();
@@ -132,10 +138,10 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
 
 #[test]
 fn an_enrolment_that_was_answered_survives() {
-    let memory = Memory::new();
+    let memory = MemoryMeta::new();
     let world = World::on(Stores::new(Arc::new(memory.clone())));
     let after = Stores {
-        meta: Arc::new(memory.crash()),
+        meta: Arc::new(memory.after_power_cut()),
         ..world.stores.clone()
     };
     let server = after.open();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use teal_chunk::{ChunkStore, Domain, MemoryShelf, Options};
-use teal_meta::{Memory, Meta};
+use teal_chunk::{ChunkStore, ChunkStoreOptions, DedupDomain, MemoryShelf};
+use teal_meta::{MemoryMeta, MetaStore};
 use teal_proto::{
     ConflictKind, ConflictNote, EARLIER_MAX, Got, Hello, Pulled, RefusalCode, Reply, Request, Told,
     VersionNote, Want, Welcome, batch_digest, encode_ops,
@@ -42,7 +42,7 @@ pub(crate) fn link(dir: ObjectNo, name: &str) -> Link {
 /// What survives a power cut, and the clock.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    pub(crate) meta: Arc<dyn Meta>,
+    pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) shelf: MemoryShelf,
     pub(crate) clock: SimClock,
     pub(crate) entropy: Arc<SeededEntropy>,
@@ -50,7 +50,7 @@ pub(crate) struct Stores {
 
 impl Stores {
     /// Noon of 2026-11-22.
-    pub(crate) fn new(meta: Arc<dyn Meta>) -> Self {
+    pub(crate) fn new(meta: Arc<dyn MetaStore>) -> Self {
         let clock = SimClock::new(Timestamp::new(1_795_348_800, 0));
         Self {
             meta,
@@ -61,7 +61,7 @@ impl Stores {
     }
 
     pub(crate) fn memory() -> Self {
-        Self::new(Arc::new(Memory::new()))
+        Self::new(Arc::new(MemoryMeta::new()))
     }
 
     pub(crate) fn sqlite(dir: &std::path::Path) -> Self {
@@ -70,8 +70,8 @@ impl Stores {
         ))
     }
 
-    pub(crate) fn domain(&self) -> Domain {
-        teal_server::domain(&*self.meta, &*self.entropy).unwrap()
+    pub(crate) fn domain(&self) -> DedupDomain {
+        teal_server::load_domain(&*self.meta, &*self.entropy).unwrap()
     }
 
     pub(crate) fn open(&self) -> Arc<Server> {
@@ -80,7 +80,7 @@ impl Stores {
         let chunks = ChunkStore::open(
             shelf,
             self.domain(),
-            Options::default(),
+            ChunkStoreOptions::default(),
             clock.clone(),
             entropy.clone(),
         )
@@ -129,8 +129,8 @@ impl World {
 /// A device that remembers what it has seen.
 pub(crate) struct Device {
     pub(crate) server: Arc<Server>,
-    pub(crate) domain: Domain,
-    pub(crate) meta: Arc<dyn Meta>,
+    pub(crate) domain: DedupDomain,
+    pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) peer: Peer,
     pub(crate) incarnation: u32,
     pub(crate) next: u64,
@@ -151,7 +151,7 @@ impl Device {
         name: &str,
     ) -> Self {
         let token = server
-            .token(volume, std::time::Duration::from_secs(60))
+            .make_token(volume, std::time::Duration::from_secs(60))
             .unwrap();
         let peer = server.enrol(&token, name).unwrap();
         let mut device = Self {
@@ -338,7 +338,7 @@ impl Device {
     pub(crate) fn put(&self, content: &[u8]) -> ChunkId {
         let chunks = vec![serde_bytes::ByteBuf::from(content.to_vec())];
         assert_eq!(self.ask(Request::Put { chunks }), Reply::Done);
-        self.domain.name(content)
+        self.domain.name_content(content)
     }
 
     // Batches.

@@ -3,7 +3,7 @@
 use crate::fixture::{Device, ROOT, Stores, World, link, seq};
 use std::time::Duration;
 use teal_proto::{RefusalCode, Reply, Request, Told};
-use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, OpenError, Server};
+use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, Server, ServerOpenError};
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{CommitSeq, LEASE};
 
@@ -191,7 +191,9 @@ fn an_empty_batch_is_acknowledged(mut world: World) {
 
 fn a_token_enrols_once_and_for_a_while(world: World) {
     let server = &world.server;
-    let token = server.token(world.volume, Duration::from_secs(60)).unwrap();
+    let token = server
+        .make_token(world.volume, Duration::from_secs(60))
+        .unwrap();
     assert!(matches!(
         server.enrol(&token, "a/b"),
         Err(EnrolError::Device { .. })
@@ -201,12 +203,14 @@ fn a_token_enrols_once_and_for_a_while(world: World) {
         Err(EnrolError::Device { .. })
     ));
     let peer = server.enrol(&format!(" {token}\n"), "phone").unwrap();
-    assert_eq!(server.welcome(peer).unwrap().told, Told::Incarnate);
+    assert_eq!(server.welcome_enrolled(peer).unwrap().told, Told::Incarnate);
     assert!(matches!(
         server.enrol(&token, "other"),
         Err(EnrolError::Used)
     ));
-    let late = server.token(world.volume, Duration::from_secs(60)).unwrap();
+    let late = server
+        .make_token(world.volume, Duration::from_secs(60))
+        .unwrap();
     world.stores.clock.advance(Duration::from_secs(61));
     assert!(matches!(
         server.enrol(&late, "other"),
@@ -227,7 +231,7 @@ fn a_token_enrols_once_and_for_a_while(world: World) {
     }
     assert!(
         server
-            .token(teal_types::VolumeId::new(5), Duration::ZERO)
+            .make_token(teal_types::VolumeId::new(5), Duration::ZERO)
             .is_err()
     );
 }
@@ -263,7 +267,7 @@ fn guessing_tokens_ends_soon() {
     let world = World::new();
     let good = world
         .server
-        .token(world.volume, Duration::from_secs(3600))
+        .make_token(world.volume, Duration::from_secs(3600))
         .unwrap();
     for _ in 0..GUESSES_MAX {
         assert!(matches!(
@@ -417,14 +421,14 @@ fn a_restored_server_tells_what_is_lost() {
 fn stores_that_do_not_belong_together_are_refused() {
     let [one, two] = [Stores::memory(), Stores::memory()];
     one.open();
-    let domain = teal_chunk::Domain::new(teal_chunk::DomainId::new([1; 16]), [2; 32]);
+    let domain = teal_chunk::DedupDomain::new(teal_chunk::DomainId::new([1; 16]), [2; 32]);
     let (clock, entropy) = (std::sync::Arc::new(two.clock.clone()), two.entropy.clone());
     let shelf = std::sync::Arc::new(two.shelf.clone());
-    let options = teal_chunk::Options::default();
+    let options = teal_chunk::ChunkStoreOptions::default();
     let chunks =
         teal_chunk::ChunkStore::open(shelf, domain, options, clock.clone(), entropy.clone())
             .unwrap()
             .0;
     let error = Server::open(one.meta, chunks, clock, entropy).unwrap_err();
-    assert!(matches!(error, OpenError::OtherDomain), "{error}");
+    assert!(matches!(error, ServerOpenError::OtherDomain), "{error}");
 }

@@ -21,7 +21,7 @@ fn any_link(rng: &mut Rng, known: &Known) -> Link {
         *rng.pick(&known.dirs)
     };
     let names: [&str; 4] = ["a", "b", "c.txt", "d"];
-    link(dir, names[rng.index(names.len())])
+    link(dir, names[rng.pick_index(names.len())])
 }
 
 /// A name that the object has, if it has one: most operations should meet something.

@@ -389,7 +389,7 @@ fn creating_twice_is_nothing(mut world: World) {
 
 fn chunks_that_are_not_there_are_asked_for(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"1");
-    let id = world.laptop.domain.name(b"not sent");
+    let id = world.laptop.domain.name_content(b"not sent");
     let piece = Piece {
         offset: 0,
         len: 8,

@@ -241,7 +241,7 @@ fn a_damaged_chunk_is_said_to_be() {
         world
             .stores
             .shelf
-            .damage(&name, |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1));
+            .damage_object(&name, |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1));
     }
     let want = Want {
         object: file,
@@ -438,7 +438,7 @@ fn what_is_too_much_at_once_is_refused() {
             len: u64::MAX,
         },
         Request::Have {
-            chunks: vec![world.laptop.domain.name(b""); teal_proto::CHUNKS_MAX + 1],
+            chunks: vec![world.laptop.domain.name_content(b""); teal_proto::CHUNKS_MAX + 1],
         },
         Request::Keep {
             filter: 0,

@@ -11,9 +11,9 @@
 //! 2. There are [`ROLES_MAX`] roles at most; where threads come and go, so that none lasts, there
 //!    is one.
 
-use super::Step;
-use super::sets::Sets;
-use super::visits::Seen;
+use super::VisitStep;
+use super::sets::TraceFilesets;
+use super::visits::ObservedTrace;
 use std::collections::{BTreeMap, HashMap};
 
 /// Roles at most.
@@ -28,28 +28,31 @@ const LASTING_PART: f64 = 0.8;
 
 /// A role.
 #[derive(Debug)]
-pub(super) struct Role {
+pub(super) struct ThreadRole {
     /// Threads that have it.
     pub(super) threads: u64,
     /// Their visits, by place.
     pub(super) visits: Vec<usize>,
 }
 
-type Mix = BTreeMap<(usize, Step), u64>;
+type CallMix = BTreeMap<(usize, VisitStep), u64>;
 
 #[derive(Debug, Default)]
-struct Thread {
-    mix: Mix,
+struct ThreadVisits {
+    mix: CallMix,
     visits: Vec<usize>,
 }
 
-fn calls(mix: &Mix) -> u64 {
+fn count_calls(mix: &CallMix) -> u64 {
     mix.values().sum()
 }
 
 /// Returns which part of the calls differs (total variation).
-fn distance(one: &Mix, other: &Mix) -> f64 {
-    let (a, b) = (calls(one).max(1) as f64, calls(other).max(1) as f64);
+fn total_variation(one: &CallMix, other: &CallMix) -> f64 {
+    let (a, b) = (
+        count_calls(one).max(1) as f64,
+        count_calls(other).max(1) as f64,
+    );
     let same = one
         .iter()
         .map(|(kind, n)| (*n as f64 / a).min(other.get(kind).map_or(0.0, |n| *n as f64 / b)));
@@ -57,10 +60,12 @@ fn distance(one: &Mix, other: &Mix) -> f64 {
 }
 
 /// The roles; that is first which the others can follow at the least cost.
-pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
-    let mut threads: HashMap<u32, Thread> = HashMap::new();
+pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<ThreadRole> {
+    let mut threads: HashMap<u32, ThreadVisits> = HashMap::new();
     for (at, visit) in seen.visits.iter().enumerate() {
-        let Some(set) = sets.of(visit) else { continue };
+        let Some(set) = sets.set_of(visit) else {
+            continue;
+        };
         let thread = threads.entry(visit.process).or_default();
         thread.visits.push(at);
         for (step, done) in &visit.steps {
@@ -76,29 +81,29 @@ pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
         threads
             .iter()
             .filter(|(process, _)| wanted(process))
-            .map(|(_, thread)| calls(&thread.mix))
+            .map(|(_, thread)| count_calls(&thread.mix))
             .sum()
     };
     let all_alike = (of(&lasts) as f64) < of(&|_| true) as f64 * LASTING_PART;
-    let mut sorted: Vec<(u32, Thread)> = threads.into_iter().collect();
-    sorted.sort_by_key(|(process, thread)| (std::cmp::Reverse(calls(&thread.mix)), *process));
-    let mut roles: Vec<(Mix, Role)> = Vec::new();
+    let mut sorted: Vec<(u32, ThreadVisits)> = threads.into_iter().collect();
+    sorted.sort_by_key(|(process, thread)| (std::cmp::Reverse(count_calls(&thread.mix)), *process));
+    let mut roles: Vec<(CallMix, ThreadRole)> = Vec::new();
     for (process, thread) in sorted {
         let near = roles
             .iter()
             .enumerate()
-            .map(|(at, (mix, _))| (at, distance(&thread.mix, mix)));
+            .map(|(at, (mix, _))| (at, total_variation(&thread.mix, mix)));
         let near = near.min_by(|a, b| a.1.total_cmp(&b.1));
         let tells = !all_alike
             && lasts(&process)
-            && calls(&thread.mix) >= TELLING
+            && count_calls(&thread.mix) >= TELLING
             && roles.len() < ROLES_MAX;
         let at = match near {
             Some((at, distance)) if distance < ALIKE || !tells => at,
             _ => {
                 roles.push((
-                    Mix::new(),
-                    Role {
+                    CallMix::new(),
+                    ThreadRole {
                         threads: 0,
                         visits: Vec::new(),
                     },
@@ -114,7 +119,7 @@ pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
             .into_iter()
             .for_each(|(kind, n)| *mix.entry(kind).or_default() += n);
     }
-    let mut roles: Vec<Role> = roles.into_iter().map(|(_, role)| role).collect();
+    let mut roles: Vec<ThreadRole> = roles.into_iter().map(|(_, role)| role).collect();
     // The first tells every thread of the others to go on after each of its rounds: that costs
     // least where it has few rounds, or they have few threads.
     let all: u64 = roles.iter().map(|role| role.threads).sum();

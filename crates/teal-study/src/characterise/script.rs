@@ -1,10 +1,10 @@
 //! The script, as text.
 
-use super::Step;
-use super::sets::{Set, Sets};
-use super::shapes::{Part, Shape};
-use super::table::Value;
-use super::visits::Seen;
+use super::VisitStep;
+use super::sets::{TraceFileset, TraceFilesets};
+use super::shapes::{ShapeStep, VisitShape};
+use super::table::SampledValue;
+use super::visits::ObservedTrace;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -18,15 +18,20 @@ const THREADS_MAX: u64 = 4096;
 const FINE: f64 = 1000.0;
 
 /// Writes everything down.
-pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], about: &str) -> String {
-    let mut out = Out {
+pub(super) fn write_script(
+    seen: &ObservedTrace,
+    sets: &TraceFilesets,
+    roles: &[(u64, Vec<VisitShape>)],
+    about: &str,
+) -> String {
+    let mut out = ScriptWriter {
         text: String::new(),
         variables: 0,
     };
     let seconds = seen.length.as_secs_f64().ceil().max(1.0);
     let shapes = || roles.iter().flat_map(|(_, shapes)| shapes);
     let kept: u64 = shapes().map(|shape| shape.count).sum();
-    out.head(seen, about, kept);
+    out.write_header(seen, about, kept);
     for (role, (threads, shapes)) in roles.iter().enumerate() {
         let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
         if roles.len() > 1 {
@@ -55,11 +60,11 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
         let random = shapes()
             .filter(|shape| shape.set == at)
             .flat_map(|shape| &shape.parts);
-        let random =
-            random.filter(|part| matches!(part.step, Step::ReadRandom | Step::WriteRandom));
+        let random = random
+            .filter(|part| matches!(part.step, VisitStep::ReadRandom | VisitStep::WriteRandom));
         // A place must have room for a call.
         let least = random.map(|part| part.sizes.largest()).max().unwrap_or(0);
-        out.set(at, &sets.sets[at], least);
+        out.write_fileset(at, &sets.sets[at], least);
     }
     let mut calls = vec![String::new(); roles.len()];
     let of_roles = roles
@@ -68,8 +73,8 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
         .flat_map(|(role, (_, shapes))| shapes.iter().map(move |shape| (role, shape)));
     for (at, (role, shape)) in of_roles.enumerate() {
         let calls = &mut calls[role];
-        let [now, of_these] = shape.times.each_ref().map(|times| out.value(times));
-        out.shape(at, shape, &sets.sets[shape.set]);
+        let [now, of_these] = shape.times.each_ref().map(|times| out.write_value(times));
+        out.write_shape(at, shape, &sets.sets[shape.set]);
         if of_these == "1" {
             let _ = writeln!(calls, "    flowop visit{at} name=v{at},iters={now}");
             continue;
@@ -82,11 +87,11 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
     }
     let (first, others) = calls.split_first_mut().expect("there is one role at least");
     for (role, calls) in (1..).zip(others) {
-        let Turn {
+        let RolePacing {
             posted,
             taken,
             ahead,
-        } = Turn::of(&roles[0], &roles[role]);
+        } = RolePacing::between_roles(&roles[0], &roles[role]);
         let _ = writeln!(
             first,
             "    flowop sempost name=lets{role},value={posted},target=turn{role},blocking"
@@ -123,16 +128,19 @@ fn threads_of(role: usize) -> String {
 
 /// How the first role lets another go on: tokens that each of its rounds gives to each thread of
 /// the other, those that a round of the other takes, how many may be left.
-struct Turn {
+struct RolePacing {
     posted: u64,
     taken: u64,
     ahead: u64,
 }
 
-impl Turn {
-    fn of((threads, first): &(u64, Vec<Shape>), (others, other): &(u64, Vec<Shape>)) -> Self {
+impl RolePacing {
+    fn between_roles(
+        (threads, first): &(u64, Vec<VisitShape>),
+        (others, other): &(u64, Vec<VisitShape>),
+    ) -> Self {
         // The commonest shape is done once in a round.
-        let rounds = |shapes: &[Shape]| {
+        let rounds = |shapes: &[VisitShape]| {
             shapes
                 .iter()
                 .map(|shape| shape.count)
@@ -154,13 +162,13 @@ impl Turn {
     }
 }
 
-struct Out {
+struct ScriptWriter {
     text: String,
     variables: usize,
 }
 
-impl Out {
-    fn head(&mut self, seen: &Seen, about: &str, kept: u64) {
+impl ScriptWriter {
+    fn write_header(&mut self, seen: &ObservedTrace, about: &str, kept: u64) {
         let _ = writeln!(
             self.text,
             "# Characterised from {}",
@@ -194,10 +202,10 @@ impl Out {
     }
 
     /// A value; what is no number is set as a variable before.
-    fn value(&mut self, value: &Value) -> String {
+    fn write_value(&mut self, value: &SampledValue) -> String {
         match value {
-            Value::Fixed(value) => value.to_string(),
-            Value::Table(rows) => {
+            SampledValue::Fixed(value) => value.to_string(),
+            SampledValue::Table(rows) => {
                 self.variables += 1;
                 let rows: Vec<_> = rows
                     .iter()
@@ -214,11 +222,11 @@ impl Out {
         }
     }
 
-    fn set(&mut self, at: usize, set: &Set, least: u64) {
+    fn write_fileset(&mut self, at: usize, set: &TraceFileset, least: u64) {
         let _ = writeln!(self.text, "# {}", set.about);
-        let size = self.value(&Value::sizes(&mut set.sizes.clone(), least));
-        let percent = (set.first * 100 / set.entries).clamp(1, 100);
-        let entries = set.first * 100 / percent;
+        let size = self.write_value(&SampledValue::from_sizes(&mut set.sizes.clone(), least));
+        let percent = (set.initial_files * 100 / set.entries).clamp(1, 100);
+        let entries = set.initial_files * 100 / percent;
         let _ = writeln!(self.text, "set $files{at}={entries}");
         // In one directory is what is fewer than its width.
         let (width, gamma) = if set.flat {
@@ -230,26 +238,26 @@ impl Out {
             self.text,
             "define fileset name=set{at},path=$dir,entries=$files{at},size={size},dirwidth={width}{gamma},prealloc={percent}"
         );
-        if set.leaves > 0 {
+        if set.leaf_dirs > 0 {
             let _ = writeln!(
                 self.text,
                 "define fileset name=dirs{at},path=$dir,entries=1,leafdirs={},dirwidth={},prealloc=50",
-                set.leaves,
+                set.leaf_dirs,
                 set.width.max(20)
             );
         }
-        if let Some(pick) = &set.pick {
-            let pick = self.value(pick);
+        if let Some(pick) = &set.choice {
+            let pick = self.write_value(pick);
             let _ = writeln!(self.text, "set $pick{at}={pick}");
         }
         self.text.push('\n');
     }
 
-    fn shape(&mut self, at: usize, shape: &Shape, set: &Set) {
+    fn write_shape(&mut self, at: usize, shape: &VisitShape, set: &TraceFileset) {
         let parts: Vec<[String; 2]> = shape
             .parts
             .iter()
-            .map(|part| [&part.times, &part.sizes].map(|value| self.value(value)))
+            .map(|part| [&part.times, &part.sizes].map(|value| self.write_value(value)))
             .collect();
         let _ = writeln!(self.text, "# {} visits", shape.count);
         let _ = writeln!(
@@ -258,7 +266,7 @@ impl Out {
         );
         let files = shape.set;
         // Drawn anew for each file that is opened.
-        let from = if set.pick.is_some() {
+        let from = if set.choice.is_some() {
             format!("filesetname=set{files},indexed=$pick{files}")
         } else {
             format!("filesetname=set{files}")
@@ -273,11 +281,11 @@ impl Out {
             && shape
                 .parts
                 .first()
-                .is_none_or(|part| part.step != Step::Create)
+                .is_none_or(|part| part.step != VisitStep::Create)
         {
             let _ = writeln!(self.text, "  flowop openfile name=open,{from},fd={slot}");
         }
-        for (number, (Part { step, .. }, [times, size])) in
+        for (number, (ShapeStep { step, .. }, [times, size])) in
             shape.parts.iter().zip(&parts).enumerate()
         {
             let fd = if shape.opens {
@@ -286,22 +294,30 @@ impl Out {
                 format!("{from},fd={slot}")
             };
             let what = match step {
-                Step::Create => format!("createfile name=make,filesetname=set{files},fd={slot}"),
-                Step::ReadWhole => format!("readwholefile name=read{number},{fd},iosize={size}"),
-                Step::Read => format!("read name=read{number},{fd},iosize={size}"),
-                Step::ReadRandom => format!("read name=read{number},{fd},iosize={size},random"),
-                Step::Append => format!("appendfile name=append{number},{fd},iosize={size}"),
-                Step::Write => format!("write name=write{number},{fd},iosize={size}"),
-                Step::WriteRandom => format!("write name=write{number},{fd},iosize={size},random"),
-                Step::Fsync => format!("fsync name=fsync{number},{fd}"),
-                Step::Stat if shape.opens => format!("statfile name=stat{number},{fd}"),
-                Step::Stat => format!("statfile name=stat{number},{from}"),
-                Step::Delete => format!("deletefile name=delete,filesetname=set{files}"),
-                Step::List => format!("listdir name=ls,filesetname=set{files}"),
-                Step::MakeDir => format!("makedir name=makedir,filesetname=dirs{files}"),
-                Step::RemoveDir => format!("removedir name=removedir,filesetname=dirs{files}"),
+                VisitStep::Create => {
+                    format!("createfile name=make,filesetname=set{files},fd={slot}")
+                }
+                VisitStep::ReadWhole => {
+                    format!("readwholefile name=read{number},{fd},iosize={size}")
+                }
+                VisitStep::Read => format!("read name=read{number},{fd},iosize={size}"),
+                VisitStep::ReadRandom => {
+                    format!("read name=read{number},{fd},iosize={size},random")
+                }
+                VisitStep::Append => format!("appendfile name=append{number},{fd},iosize={size}"),
+                VisitStep::Write => format!("write name=write{number},{fd},iosize={size}"),
+                VisitStep::WriteRandom => {
+                    format!("write name=write{number},{fd},iosize={size},random")
+                }
+                VisitStep::Fsync => format!("fsync name=fsync{number},{fd}"),
+                VisitStep::Stat if shape.opens => format!("statfile name=stat{number},{fd}"),
+                VisitStep::Stat => format!("statfile name=stat{number},{from}"),
+                VisitStep::Delete => format!("deletefile name=delete,filesetname=set{files}"),
+                VisitStep::List => format!("listdir name=ls,filesetname=set{files}"),
+                VisitStep::MakeDir => format!("makedir name=makedir,filesetname=dirs{files}"),
+                VisitStep::RemoveDir => format!("removedir name=removedir,filesetname=dirs{files}"),
             };
-            let iters = if *step == Step::Create || times == "1" {
+            let iters = if *step == VisitStep::Create || times == "1" {
                 String::new()
             } else {
                 format!(",iters={times}")

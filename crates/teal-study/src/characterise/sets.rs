@@ -1,9 +1,9 @@
 //! Files to sets: below one directory, at random or not, or a single one that all turn to.
 
-use super::Step;
-use super::survey::Survey;
-use super::table::Value;
-use super::visits::{Seen, Visit};
+use super::VisitStep;
+use super::survey::TreeSurvey;
+use super::table::SampledValue;
+use super::visits::{FileVisit, ObservedTrace};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Directories at the top that have sets of their own; what is below others is one.
@@ -18,7 +18,7 @@ const TOLD_FROM: u64 = 4;
 
 /// Which files are a set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
+struct SetKey {
     top: Vec<u8>,
     random: bool,
     hot: Option<u64>,
@@ -26,11 +26,11 @@ struct Key {
 
 /// A set.
 #[derive(Debug)]
-pub(super) struct Set {
+pub(super) struct TraceFileset {
     /// What is in it, for people.
     pub(super) about: String,
     /// There at the beginning.
-    pub(super) first: u64,
+    pub(super) initial_files: u64,
     /// First, and those that come.
     pub(super) entries: u64,
     pub(super) sizes: Vec<u64>,
@@ -39,46 +39,46 @@ pub(super) struct Set {
     /// All are in one.
     pub(super) flat: bool,
     /// Which file is visited, where that is not even.
-    pub(super) pick: Option<Value>,
+    pub(super) choice: Option<SampledValue>,
     /// Directories that come and go.
-    pub(super) leaves: u64,
+    pub(super) leaf_dirs: u64,
 }
 
 /// All sets.
 #[derive(Debug)]
-pub(super) struct Sets {
-    pub(super) sets: Vec<Set>,
-    of: HashMap<u64, usize>,
+pub(super) struct TraceFilesets {
+    pub(super) sets: Vec<TraceFileset>,
+    set_by_object: HashMap<u64, usize>,
 }
 
-impl Sets {
+impl TraceFilesets {
     /// The set of a visit's file.
-    pub(super) fn of(&self, visit: &Visit) -> Option<usize> {
-        self.of.get(&visit.object).copied()
+    pub(super) fn set_of(&self, visit: &FileVisit) -> Option<usize> {
+        self.set_by_object.get(&visit.object).copied()
     }
 }
 
 /// What visits make of a file.
 #[derive(Debug, Default, Clone, Copy)]
-struct Use {
+struct FileUse {
     visits: u64,
     random: u64,
     ordered: u64,
 }
 
-fn has(visit: &Visit, step: Step) -> bool {
+fn has_step(visit: &FileVisit, step: VisitStep) -> bool {
     visit.steps.iter().any(|(of, _)| *of == step)
 }
 
-fn uses(seen: &Seen) -> BTreeMap<u64, Use> {
-    let mut uses: BTreeMap<u64, Use> = BTreeMap::new();
+fn count_uses(seen: &ObservedTrace) -> BTreeMap<u64, FileUse> {
+    let mut uses: BTreeMap<u64, FileUse> = BTreeMap::new();
     for visit in &seen.visits {
         let used = uses.entry(visit.object).or_default();
         used.visits += 1;
         for (step, done) in &visit.steps {
             match step {
-                Step::ReadRandom | Step::WriteRandom => used.random += done.times,
-                Step::Read | Step::ReadWhole | Step::Write | Step::Append => {
+                VisitStep::ReadRandom | VisitStep::WriteRandom => used.random += done.times,
+                VisitStep::Read | VisitStep::ReadWhole | VisitStep::Write | VisitStep::Append => {
                     used.ordered += done.times
                 }
                 _ => {}
@@ -89,7 +89,7 @@ fn uses(seen: &Seen) -> BTreeMap<u64, Use> {
 }
 
 /// By object: the set that it is in.
-fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
+fn assign_keys(seen: &ObservedTrace, uses: &BTreeMap<u64, FileUse>) -> BTreeMap<u64, SetKey> {
     let mut by_top: BTreeMap<&[u8], [u64; 2]> = BTreeMap::new();
     let top = |object: &u64| seen.places.get(object).map_or(&b""[..], |top| top);
     for (object, used) in uses {
@@ -116,10 +116,10 @@ fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
     });
     hot.sort_unstable_by(|a, b| b.cmp(a));
     hot.truncate(HOT_MAX);
-    let key = |(object, used): (&u64, &Use)| {
+    let key = |(object, used): (&u64, &FileUse)| {
         let place = top(object);
         let is_hot = hot.iter().any(|(_, other)| other == object);
-        let key = Key {
+        let key = SetKey {
             top: if kept.contains(place) {
                 place.to_vec()
             } else {
@@ -134,10 +134,10 @@ fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
 }
 
 /// All files as sets.
-pub(super) fn sets(seen: &Seen, survey: &Survey) -> Sets {
-    let uses = uses(seen);
-    let keys = keys(seen, &uses);
-    let mut numbers: BTreeMap<&Key, usize> = keys.values().map(|key| (key, 0)).collect();
+pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFilesets {
+    let uses = count_uses(seen);
+    let keys = assign_keys(seen, &uses);
+    let mut numbers: BTreeMap<&SetKey, usize> = keys.values().map(|key| (key, 0)).collect();
     numbers
         .values_mut()
         .enumerate()
@@ -152,7 +152,7 @@ pub(super) fn sets(seen: &Seen, survey: &Survey) -> Sets {
         .filter(|(object, _)| !keys.contains_key(object))
     {
         let of = |random| {
-            numbers.get(&Key {
+            numbers.get(&SetKey {
                 top: top.clone(),
                 random,
                 hot: None,
@@ -166,41 +166,43 @@ pub(super) fn sets(seen: &Seen, survey: &Survey) -> Sets {
         .iter()
         .map(|(object, key)| (*object, numbers[key]))
         .collect();
-    let mut counts = vec![Counts::default(); numbers.len()];
+    let mut counts = vec![SetTurnover::default(); numbers.len()];
     seen.visits
         .iter()
-        .for_each(|visit| counts[of[&visit.object]].add(visit));
-    let make =
-        |(key, at): (&&Key, &usize)| set(key, &members[*at], counts[*at], (seen, survey), &uses);
-    Sets {
+        .for_each(|visit| counts[of[&visit.object]].count_visit(visit));
+    let make = |(key, at): (&&SetKey, &usize)| {
+        build_set(key, &members[*at], counts[*at], (seen, survey), &uses)
+    };
+    TraceFilesets {
         sets: numbers.iter().map(make).collect(),
-        of,
+        set_by_object: of,
     }
 }
 
 /// Comings and goings.
 #[derive(Debug, Default, Clone, Copy)]
-struct Counts {
+struct SetTurnover {
     created: u64,
     deleted: u64,
     dirs: u64,
 }
 
-impl Counts {
-    fn add(&mut self, visit: &Visit) {
-        self.created += u64::from(has(visit, Step::Create));
-        self.deleted += u64::from(has(visit, Step::Delete));
-        self.dirs += u64::from(has(visit, Step::MakeDir) || has(visit, Step::RemoveDir));
+impl SetTurnover {
+    fn count_visit(&mut self, visit: &FileVisit) {
+        self.created += u64::from(has_step(visit, VisitStep::Create));
+        self.deleted += u64::from(has_step(visit, VisitStep::Delete));
+        self.dirs +=
+            u64::from(has_step(visit, VisitStep::MakeDir) || has_step(visit, VisitStep::RemoveDir));
     }
 }
 
-fn set(
-    key: &Key,
+fn build_set(
+    key: &SetKey,
     members: &[u64],
-    counts: Counts,
-    (seen, survey): (&Seen, &Survey),
-    uses: &BTreeMap<u64, Use>,
-) -> Set {
+    counts: SetTurnover,
+    (seen, survey): (&ObservedTrace, &TreeSurvey),
+    uses: &BTreeMap<u64, FileUse>,
+) -> TraceFileset {
     let size = |object: &u64| match survey.files.get(object) {
         Some((size, _)) => Some(*size),
         None => seen.sizes.get(object).copied(),
@@ -216,7 +218,7 @@ fn set(
     if sizes.is_empty() {
         sizes = members.iter().filter_map(size).collect();
     }
-    let Counts {
+    let SetTurnover {
         created,
         deleted,
         dirs,
@@ -250,15 +252,15 @@ fn set(
         (None, true) => format!("{place}, visited at random places"),
         (None, false) => place,
     };
-    Set {
+    TraceFileset {
         about,
-        first,
+        initial_files: first,
         entries: if moves { first + more } else { first },
         sizes,
         width: (first / holders).max(1),
         flat: holders == 1,
-        pick: (!moves).then(|| pick(&old, uses)).flatten(),
-        leaves: if dirs == 0 {
+        choice: (!moves).then(|| skewed_choice(&old, uses)).flatten(),
+        leaf_dirs: if dirs == 0 {
             0
         } else {
             (4 * dirs).max(20 * seen.threads)
@@ -268,7 +270,7 @@ fn set(
 
 /// Returns which of the files is visited, if few are much more often than others: their places by
 /// tenths of the visits.
-fn pick(files: &[u64], uses: &BTreeMap<u64, Use>) -> Option<Value> {
+fn skewed_choice(files: &[u64], uses: &BTreeMap<u64, FileUse>) -> Option<SampledValue> {
     let mut visits: Vec<u64> = files
         .iter()
         .map(|object| uses.get(object).map_or(0, |used| used.visits))
@@ -288,5 +290,5 @@ fn pick(files: &[u64], uses: &BTreeMap<u64, Use>) -> Option<Value> {
             from = (rank as u64 + 1).min(visited as u64 - 1);
         }
     }
-    Some(Value::Table(rows))
+    Some(SampledValue::Table(rows))
 }

@@ -1,9 +1,9 @@
 //! Visits that do the same kinds of things to files of the same set.
 
-use super::Step;
-use super::sets::Sets;
-use super::table::Value;
-use super::visits::Seen;
+use super::VisitStep;
+use super::sets::TraceFilesets;
+use super::table::SampledValue;
+use super::visits::ObservedTrace;
 use std::collections::BTreeMap;
 
 /// Shapes that a script has at most.
@@ -15,29 +15,29 @@ const SIZES_MAX: usize = 20_000;
 
 /// What is done to a file.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) step: Step,
+pub(super) struct ShapeStep {
+    pub(super) step: VisitStep,
     /// How often in a visit.
-    pub(super) times: Value,
+    pub(super) times: SampledValue,
     /// Bytes of each time.
-    pub(super) sizes: Value,
+    pub(super) sizes: SampledValue,
 }
 
 /// A shape.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct VisitShape {
     pub(super) set: usize,
     pub(super) opens: bool,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ShapeStep>,
     /// Visits.
     pub(super) count: u64,
     /// How often in a round, and each of these times. The commonest is done once, so that rounds
     /// are short and shapes are mixed from the beginning.
-    pub(super) times: [Value; 2],
+    pub(super) times: [SampledValue; 2],
 }
 
 #[derive(Debug, Default)]
-struct Sum {
+struct ShapeSum {
     count: u64,
     /// The first of them.
     first: usize,
@@ -45,23 +45,29 @@ struct Sum {
     parts: Vec<(u64, Vec<u64>)>,
 }
 
-impl Sum {
-    fn calls(&self) -> u64 {
+impl ShapeSum {
+    fn count_calls(&self) -> u64 {
         self.parts.iter().map(|(times, _)| times).sum()
     }
 }
 
 /// The shapes of some visits, in the order in which they were first met.
-pub(super) fn shapes(seen: &Seen, sets: &Sets, visits: &[usize]) -> Vec<Shape> {
-    let mut sums: BTreeMap<(usize, bool, Vec<Step>), Sum> = BTreeMap::new();
+pub(super) fn find_shapes(
+    seen: &ObservedTrace,
+    sets: &TraceFilesets,
+    visits: &[usize],
+) -> Vec<VisitShape> {
+    let mut sums: BTreeMap<(usize, bool, Vec<VisitStep>), ShapeSum> = BTreeMap::new();
     for (at, visit) in visits.iter().map(|at| (*at, &seen.visits[*at])) {
-        let Some(set) = sets.of(visit) else { continue };
-        let steps: Vec<Step> = visit.steps.iter().map(|(step, _)| *step).collect();
+        let Some(set) = sets.set_of(visit) else {
+            continue;
+        };
+        let steps: Vec<VisitStep> = visit.steps.iter().map(|(step, _)| *step).collect();
         let sum = sums
             .entry((set, visit.opens, steps))
-            .or_insert_with(|| Sum {
+            .or_insert_with(|| ShapeSum {
                 first: at,
-                ..Sum::default()
+                ..ShapeSum::default()
             });
         sum.count += 1;
         sum.parts.resize_with(visit.steps.len(), Default::default);
@@ -73,32 +79,34 @@ pub(super) fn shapes(seen: &Seen, sets: &Sets, visits: &[usize]) -> Vec<Shape> {
         }
     }
     let all: u64 = sums.values().map(|sum| sum.count).sum();
-    let calls: u64 = sums.values().map(Sum::calls).sum();
-    let is_rare = |sum: &Sum| sum.count * RARE < all && sum.calls() * RARE < calls;
+    let calls: u64 = sums.values().map(ShapeSum::count_calls).sum();
+    let is_rare = |sum: &ShapeSum| sum.count * RARE < all && sum.count_calls() * RARE < calls;
     let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| !is_rare(sum)).collect();
     sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.count));
     sums.truncate(SHAPES_MAX);
     let most = sums.first().map_or(1, |(_, sum)| sum.count) as f64;
     sums.sort_by_key(|(_, sum)| sum.first);
-    let shape = |((set, opens, steps), sum): ((usize, bool, Vec<Step>), Sum)| {
-        let part = |(step, (times, mut sizes)): (Step, (u64, Vec<u64>))| Part {
+    let shape = |((set, opens, steps), sum): ((usize, bool, Vec<VisitStep>), ShapeSum)| {
+        let part = |(step, (times, mut sizes)): (VisitStep, (u64, Vec<u64>))| ShapeStep {
             step,
-            times: Value::around(times as f64 / sum.count as f64),
+            times: SampledValue::with_mean(times as f64 / sum.count as f64),
             sizes: match step {
                 // One size that is asked for, and one that every place has room for.
-                Step::ReadWhole => Value::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1)),
-                Step::ReadRandom | Step::WriteRandom => {
-                    Value::Fixed((sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1))
+                VisitStep::ReadWhole => {
+                    SampledValue::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1))
                 }
-                _ => Value::sizes(&mut sizes, 1),
+                VisitStep::ReadRandom | VisitStep::WriteRandom => SampledValue::Fixed(
+                    (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1),
+                ),
+                _ => SampledValue::from_sizes(&mut sizes, 1),
             },
         };
-        Shape {
+        VisitShape {
             set,
             opens,
             parts: steps.into_iter().zip(sum.parts).map(part).collect(),
             count: sum.count,
-            times: Value::part(sum.count as f64 / most),
+            times: SampledValue::with_probability(sum.count as f64 / most),
         }
     };
     sums.into_iter().map(shape).collect()

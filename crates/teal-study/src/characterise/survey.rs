@@ -11,19 +11,19 @@ const FILES_MAX: usize = 1 << 22;
 
 /// A look at a tree.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct TreeSurvey {
     /// By number: size, and directory at the top.
     pub(super) files: HashMap<u64, (u64, Vec<u8>)>,
     /// By directory at the top: directories that hold files.
     pub(super) holders: BTreeMap<Vec<u8>, u64>,
 }
 
-impl Survey {
+impl TreeSurvey {
     /// Looks at everything below a directory, on its file system.
     ///
     /// # Errors
     /// The directory itself cannot be read. What goes away meanwhile is no error.
-    pub fn take(dir: &Path) -> io::Result<Self> {
+    pub fn scan_tree(dir: &Path) -> io::Result<Self> {
         let mut survey = Self::default();
         let device = std::fs::symlink_metadata(dir)?.dev();
         let mut todo: Vec<(PathBuf, Option<Vec<u8>>)> = vec![(dir.to_owned(), None)];
@@ -56,7 +56,7 @@ impl Survey {
 
 /// The directory at the top of a path, which begins with `/`; empty for what lies at the top
 /// itself.
-pub(super) fn top(path: &[u8]) -> Vec<u8> {
+pub(super) fn top_directory(path: &[u8]) -> Vec<u8> {
     let mut parts = path
         .strip_prefix(b"/")
         .unwrap_or(path)

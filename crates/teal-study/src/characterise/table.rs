@@ -5,7 +5,7 @@
 
 /// A value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum SampledValue {
     /// Always this.
     Fixed(u64),
     /// Percent, low, high.
@@ -19,9 +19,9 @@ const CUTS: [usize; 9] = [0, 10, 25, 50, 75, 90, 95, 99, 100];
 /// By how much of itself a part may be wrong for want of a second table.
 const PART_ERROR: f64 = 0.01;
 
-impl Value {
+impl SampledValue {
     /// Sizes, at least `least` each.
-    pub(super) fn sizes(samples: &mut [u64], least: u64) -> Self {
+    pub(super) fn from_sizes(samples: &mut [u64], least: u64) -> Self {
         samples
             .iter_mut()
             .for_each(|sample| *sample = (*sample).max(least));
@@ -42,7 +42,7 @@ impl Value {
             [(cut[1] - cut[0]) as u64, mean - half, mean + half]
         });
         let rows: Vec<_> = rows.collect();
-        Self::Table(scaled(
+        Self::Table(scale_rows(
             rows,
             samples.iter().sum::<u64>() as f64 / count as f64,
             least,
@@ -50,7 +50,7 @@ impl Value {
     }
 
     /// A whole number with this mean, drawn as the one below or above.
-    pub(super) fn around(mean: f64) -> Self {
+    pub(super) fn with_mean(mean: f64) -> Self {
         let below = mean.floor();
         let percent = ((mean - below) * 100.0).round() as u64;
         let below = below as u64;
@@ -66,7 +66,7 @@ impl Value {
 
     /// At most once, with this mean: if what is drawn first says so, then the second is drawn. A
     /// table alone tells whole percents only.
-    pub(super) fn part(mean: f64) -> [Self; 2] {
+    pub(super) fn with_probability(mean: f64) -> [Self; 2] {
         let other = |one: u64| ((mean * 10_000.0 / one as f64).round() as u64).clamp(1, 100);
         let error = |one: u64| ((one * other(one)) as f64 / 10_000.0 / mean - 1.0).abs();
         // One table where that is near enough.
@@ -80,7 +80,7 @@ impl Value {
         let best = (1..=100)
             .min_by(|a, b| near(a).total_cmp(&near(b)))
             .expect("there are a hundred");
-        [other(best), best].map(|percent| Self::around(percent as f64 / 100.0))
+        [other(best), best].map(|percent| Self::with_mean(percent as f64 / 100.0))
     }
 
     /// Returns what is drawn on average.
@@ -88,7 +88,7 @@ impl Value {
     pub(super) fn mean(&self) -> f64 {
         match self {
             Self::Fixed(value) => *value as f64,
-            Self::Table(rows) => mean(rows),
+            Self::Table(rows) => table_mean(rows),
         }
     }
 
@@ -101,15 +101,15 @@ impl Value {
     }
 }
 
-fn mean(rows: &[[u64; 3]]) -> f64 {
+fn table_mean(rows: &[[u64; 3]]) -> f64 {
     rows.iter()
         .map(|[percent, low, high]| *percent as f64 * (low + high) as f64 / 200.0)
         .sum()
 }
 
 /// Where rows hold unlike numbers of samples their mean is not quite that of all.
-fn scaled(rows: Vec<[u64; 3]>, wanted: f64, least: u64) -> Vec<[u64; 3]> {
-    let factor = wanted / mean(&rows).max(1e-9);
+fn scale_rows(rows: Vec<[u64; 3]>, wanted: f64, least: u64) -> Vec<[u64; 3]> {
+    let factor = wanted / table_mean(&rows).max(1e-9);
     let by = |value: u64| ((value as f64 * factor).round() as u64).max(least);
     rows.into_iter()
         .map(|[percent, low, high]| [percent, by(low), by(high)])
@@ -122,34 +122,47 @@ mod tests {
 
     #[test]
     fn tables_have_the_mean_of_their_samples() {
-        assert_eq!(Value::sizes(&mut [], 1), Value::Fixed(1));
-        assert_eq!(Value::sizes(&mut [7; 30], 1), Value::Fixed(7));
+        assert_eq!(SampledValue::from_sizes(&mut [], 1), SampledValue::Fixed(1));
+        assert_eq!(
+            SampledValue::from_sizes(&mut [7; 30], 1),
+            SampledValue::Fixed(7)
+        );
         for samples in [&[1, 1000][..], &[5, 6, 7], &[4096, 4096, 1 << 30]] {
             let wanted = samples.iter().sum::<u64>() as f64 / samples.len() as f64;
-            let got = Value::sizes(&mut samples.to_vec(), 1).mean();
+            let got = SampledValue::from_sizes(&mut samples.to_vec(), 1).mean();
             assert!((got / wanted - 1.0).abs() < 0.05, "{got} {wanted}");
         }
         let mut skewed: Vec<u64> = (0..10_000).map(|n| 100 + n * n * n / 1_000_000).collect();
         let wanted = skewed.iter().sum::<u64>() as f64 / 10_000.0;
-        let table = Value::sizes(&mut skewed, 1);
+        let table = SampledValue::from_sizes(&mut skewed, 1);
         assert!(
             (table.mean() / wanted - 1.0).abs() < 0.001,
             "{} {wanted}",
             table.mean()
         );
-        let Value::Table(rows) = table else {
+        let SampledValue::Table(rows) = table else {
             panic!("it is a table")
         };
         assert_eq!(rows.iter().map(|row| row[0]).sum::<u64>(), 100);
         for mean in [0.0, 0.2, 1.0, 3.999, 17.37] {
-            assert!((Value::around(mean).mean() - mean).abs() < 0.006, "{mean}");
+            assert!(
+                (SampledValue::with_mean(mean).mean() - mean).abs() < 0.006,
+                "{mean}"
+            );
         }
         for mean in [0.001, 0.0018, 0.0123, 0.1, 0.333, 0.777, 1.0] {
-            let [first, second] = Value::part(mean);
+            let [first, second] = SampledValue::with_probability(mean);
             let got = first.mean() * second.mean();
             assert!((got / mean - 1.0).abs() < 0.02, "{mean}: {got}");
         }
-        assert_eq!(Value::part(1.0), [1, 1].map(Value::Fixed));
-        assert_eq!(Value::part(0.1)[1], Value::Fixed(1), "one table is enough");
+        assert_eq!(
+            SampledValue::with_probability(1.0),
+            [1, 1].map(SampledValue::Fixed)
+        );
+        assert_eq!(
+            SampledValue::with_probability(0.1)[1],
+            SampledValue::Fixed(1),
+            "one table is enough"
+        );
     }
 }

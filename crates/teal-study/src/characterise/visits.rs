@@ -6,12 +6,12 @@
 
 mod calls;
 
-use super::Step;
-use super::survey::{Survey, top};
-use calls::Calls;
+use super::VisitStep;
+use super::survey::{TreeSurvey, top_directory};
+use calls::VisitCalls;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
-use teal_trace::{Action, Event, Item, Outcome, Paths, Text};
+use teal_trace::{Action, EventOutcome, PathTracker, Text, TraceEvent, TraceItem};
 
 /// Visits that are remembered; what comes after is not looked at.
 const VISITS_MAX: usize = 4_000_000;
@@ -25,7 +25,7 @@ const RANDOM_MAX: u64 = 16;
 
 /// What was done in a step of a visit.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Done {
+pub(super) struct StepCalls {
     /// How often.
     pub(super) times: u64,
     /// Bytes of each time; of whole files what a call asked for.
@@ -34,20 +34,20 @@ pub(super) struct Done {
 
 /// A visit.
 #[derive(Debug)]
-pub(super) struct Visit {
+pub(super) struct FileVisit {
     pub(super) object: u64,
     /// The thread; 0 if that is not known.
     pub(super) process: u32,
     /// It begins with an opening and ends with a closing.
     pub(super) opens: bool,
     /// Each kind once, in the order in which they began.
-    pub(super) steps: Vec<(Step, Done)>,
+    pub(super) steps: Vec<(VisitStep, StepCalls)>,
 }
 
 /// What a trace comes to.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) visits: Vec<Visit>,
+pub(super) struct ObservedTrace {
+    pub(super) visits: Vec<FileVisit>,
     /// By object: the directory at the top that it is below, as far as that is known.
     pub(super) places: HashMap<u64, Vec<u8>>,
     /// The directories that files are in.
@@ -67,10 +67,10 @@ pub(super) struct Seen {
 
 /// A visit that goes on.
 #[derive(Debug)]
-struct Going {
+struct OngoingVisit {
     visit: usize,
     process: u32,
-    calls: Calls,
+    calls: VisitCalls,
     /// When it was last heard of.
     at: Duration,
     /// Its opening was seen.
@@ -79,22 +79,22 @@ struct Going {
 }
 
 /// Follows a trace.
-pub(super) struct Follower<'a> {
-    survey: &'a Survey,
-    paths: Paths,
-    seen: Seen,
+pub(super) struct VisitTracker<'a> {
+    survey: &'a TreeSurvey,
+    paths: PathTracker,
+    seen: ObservedTrace,
     /// Sizes now.
     sizes: HashMap<u64, u64>,
     dirs: HashSet<u64>,
     /// By object, the oldest first.
-    going: HashMap<u64, Vec<Going>>,
+    going: HashMap<u64, Vec<OngoingVisit>>,
     /// What each thread did last: object and visit.
     last: HashMap<u32, (u64, usize)>,
 }
 
-impl<'a> Follower<'a> {
-    pub(super) fn new(survey: &'a Survey) -> Self {
-        let seen = Seen {
+impl<'a> VisitTracker<'a> {
+    pub(super) fn new(survey: &'a TreeSurvey) -> Self {
+        let seen = ObservedTrace {
             visits: Vec::new(),
             places: HashMap::new(),
             parents: HashMap::new(),
@@ -109,7 +109,7 @@ impl<'a> Follower<'a> {
         };
         Self {
             survey,
-            paths: Paths::default(),
+            paths: PathTracker::default(),
             seen,
             sizes: survey
                 .files
@@ -122,20 +122,22 @@ impl<'a> Follower<'a> {
         }
     }
 
-    pub(super) fn follow(&mut self, item: &Item) {
+    pub(super) fn follow_item(&mut self, item: &TraceItem) {
         match item {
-            Item::Called(called) => drop(self.dirs.insert(called.parent)),
-            Item::Event(event) if self.seen.visits.len() < VISITS_MAX => self.event(event),
+            TraceItem::Called(called) => drop(self.dirs.insert(called.parent)),
+            TraceItem::Event(event) if self.seen.visits.len() < VISITS_MAX => {
+                self.handle_event(event)
+            }
             _ => {}
         }
-        self.paths.follow(item);
+        self.paths.follow_item(item);
     }
 
-    fn event(&mut self, event: &Event) {
+    fn handle_event(&mut self, event: &TraceEvent) {
         let done = match event.outcome {
-            Outcome::Done(value) => Some(value),
-            Outcome::Unknown => None,
-            Outcome::Failed(_) => return,
+            EventOutcome::Done(value) => Some(value),
+            EventOutcome::Unknown => None,
+            EventOutcome::Failed(_) => return,
         };
         self.seen.length = event.at;
         if event.process != 0 {
@@ -146,47 +148,53 @@ impl<'a> Follower<'a> {
         }
         let object = event.object;
         match &event.action {
-            Action::Open {} => self.open(event),
-            Action::Close {} => self.close(object),
+            Action::Open {} => self.on_open(event),
+            Action::Close {} => self.on_close(object),
             Action::Read { offset, length } => {
-                self.read(event, *offset, *length, done.unwrap_or(*length))
+                self.on_read(event, *offset, *length, done.unwrap_or(*length))
             }
-            Action::Write { offset, length } => self.write(event, *offset, done.unwrap_or(*length)),
-            Action::Fsync { .. } if self.dirs.contains(&object) => self.lose(event),
-            Action::Fsync { .. } => self.goes_on(event).step(Step::Fsync, None),
+            Action::Write { offset, length } => {
+                self.on_write(event, *offset, done.unwrap_or(*length))
+            }
+            Action::Fsync { .. } if self.dirs.contains(&object) => self.count_lost(event),
+            Action::Fsync { .. } => self.continue_visit(event).add_step(VisitStep::Fsync, None),
             Action::Truncate { size } => {
                 self.sizes.insert(object, *size);
-                if let Some(going) = self.mine(event.process, object) {
+                if let Some(going) = self.ongoing_visit(event.process, object) {
                     going.calls.truncated |= *size == 0;
                 }
-                self.lose(event);
+                self.count_lost(event);
             }
-            Action::Create { name } => self.create(event, name, done),
-            Action::Unlink { name } => self.gone(event, (object, name)),
+            Action::Create { name } => self.on_create(event, name, done),
+            Action::Unlink { name } => self.on_name_gone(event, (object, name)),
             Action::Rename {
                 to,
                 new,
                 exchange: false,
                 ..
             } => {
-                self.gone(event, (*to, new));
-                self.lose(event);
+                self.on_name_gone(event, (*to, new));
+                self.count_lost(event);
             }
             Action::Mkdir { .. } | Action::Rmdir { .. } => {
                 let made = matches!(event.action, Action::Mkdir { .. });
                 self.dirs.insert(object);
                 self.dirs.extend(done.filter(|_| made));
-                self.alone(
+                self.add_single_step(
                     event,
                     object,
-                    if made { Step::MakeDir } else { Step::RemoveDir },
+                    if made {
+                        VisitStep::MakeDir
+                    } else {
+                        VisitStep::RemoveDir
+                    },
                 );
             }
-            Action::Readdir { .. } => self.list(event),
-            Action::Stat {} if !self.dirs.contains(&object) => self.stat(event),
+            Action::Readdir { .. } => self.on_list(event),
+            Action::Stat {} if !self.dirs.contains(&object) => self.on_stat(event),
             Action::Lookup { .. } | Action::Seek { .. } | Action::Mark { .. } | Action::Stat {} => {
             }
-            _ => self.lose(event),
+            _ => self.count_lost(event),
         }
         if matches!(
             event.action,
@@ -199,41 +207,41 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn lose(&mut self, event: &Event) {
+    fn count_lost(&mut self, event: &TraceEvent) {
         *self.seen.lost.entry(event.action.word()).or_default() += 1;
     }
 
     /// Notes what an object is called, while it is called so.
-    fn place(&mut self, object: u64) {
+    fn note_place(&mut self, object: u64) {
         if self.seen.places.contains_key(&object) {
             return;
         }
         if let Some((_, top)) = self.survey.files.get(&object) {
             self.seen.places.insert(object, top.clone());
-        } else if let Some(mut path) = self.paths.path(object) {
+        } else if let Some(mut path) = self.paths.path_of(object) {
             if self.dirs.contains(&object) {
                 path.extend(b"/.");
             }
-            self.seen.places.insert(object, top(&path));
+            self.seen.places.insert(object, top_directory(&path));
         }
     }
 
     /// A new visit of a thread.
-    fn begin(&mut self, event: &Event, object: u64, opened: bool) -> &mut Going {
-        self.place(object);
+    fn begin_visit(&mut self, event: &TraceEvent, object: u64, opened: bool) -> &mut OngoingVisit {
+        self.note_place(object);
         if let Some(size) = self.sizes.get(&object) {
             self.seen.sizes.entry(object).or_insert(*size);
         }
         let visit = self.seen.visits.len();
-        self.seen.visits.push(Visit {
+        self.seen.visits.push(FileVisit {
             object,
             process: event.process,
             opens: opened,
             steps: Vec::new(),
         });
         self.last.insert(event.process, (object, visit));
-        let calls = Calls::default();
-        let going = Going {
+        let calls = VisitCalls::default();
+        let going = OngoingVisit {
             visit,
             process: event.process,
             calls,
@@ -247,12 +255,14 @@ impl<'a> Follower<'a> {
     }
 
     /// A visit of one step that nothing follows.
-    fn alone(&mut self, event: &Event, object: u64, step: Step) {
-        self.begin(event, object, false).calls.step(step, None);
-        self.settle(object, |_| true);
+    fn add_single_step(&mut self, event: &TraceEvent, object: u64, step: VisitStep) {
+        self.begin_visit(event, object, false)
+            .calls
+            .add_step(step, None);
+        self.end_visits(object, |_| true);
     }
 
-    fn mine(&mut self, process: u32, object: u64) -> Option<&mut Going> {
+    fn ongoing_visit(&mut self, process: u32, object: u64) -> Option<&mut OngoingVisit> {
         self.going
             .get_mut(&object)?
             .iter_mut()
@@ -261,15 +271,15 @@ impl<'a> Follower<'a> {
     }
 
     /// The visit that an event on a file belongs to: one of its thread, or a new one.
-    fn goes_on(&mut self, event: &Event) -> &mut Calls {
+    fn continue_visit(&mut self, event: &TraceEvent) -> &mut VisitCalls {
         let (object, process) = (event.object, event.process);
         let last = self.last.get(&process).copied();
         let mut fits = None;
-        if let Some(going) = self.mine(process, object) {
+        if let Some(going) = self.ongoing_visit(process, object) {
             let returns = last.is_some_and(|(_, visit)| visit != going.visit);
             going.returns += u32::from(returns);
             let paused = !going.opened && event.at.saturating_sub(going.at) > PAUSE;
-            let paused = paused || (!going.opened && going.calls.random() >= RANDOM_MAX);
+            let paused = paused || (!going.opened && going.calls.random_calls() >= RANDOM_MAX);
             if !paused
                 && (if going.opened {
                     going.returns <= RETURNS_MAX
@@ -284,8 +294,8 @@ impl<'a> Follower<'a> {
         let visit = match fits {
             Some(visit) => visit,
             None => {
-                self.settle(object, |going| going.process == process && !going.opened);
-                self.begin(event, object, false).visit
+                self.end_visits(object, |going| going.process == process && !going.opened);
+                self.begin_visit(event, object, false).visit
             }
         };
         self.last.insert(process, (object, visit));
@@ -297,7 +307,7 @@ impl<'a> Follower<'a> {
             .calls
     }
 
-    fn open(&mut self, event: &Event) {
+    fn on_open(&mut self, event: &TraceEvent) {
         self.seen.tells_openings = true;
         let (object, process) = (event.object, event.process);
         // A path that is opened is looked at first, by the kernel.
@@ -309,17 +319,17 @@ impl<'a> Follower<'a> {
             && let Some(all) = self.going.get_mut(&object)
             && let Some(at) = all
                 .iter()
-                .position(|going| going.visit == visit && going.calls.is_just(Step::Stat))
+                .position(|going| going.visit == visit && going.calls.is_just(VisitStep::Stat))
         {
             let looked = all.remove(at);
             if looked.calls.steps[0].1.times > 1 {
                 let mut calls = looked.calls;
                 calls.steps[0].1.times -= 1;
-                self.seen.visits[visit].steps = calls.end(None);
+                self.seen.visits[visit].steps = calls.finish(None);
             }
         }
         if let Some(going) = self
-            .mine(process, object)
+            .ongoing_visit(process, object)
             .filter(|going| !going.opened && going.calls.is_new())
         {
             // What is made is looked at and opened by the same call.
@@ -329,35 +339,36 @@ impl<'a> Follower<'a> {
             self.seen.visits[visit].opens = true;
             return;
         }
-        self.begin(event, object, true);
+        self.begin_visit(event, object, true);
     }
 
     /// The visit ends that was opened first: nobody tells whose the closing is.
-    fn close(&mut self, object: u64) {
+    fn on_close(&mut self, object: u64) {
         self.seen.tells_openings = true;
         let first = self
             .going
             .get(&object)
             .and_then(|all| all.iter().find(|going| going.opened))
             .map(|g| g.visit);
-        self.settle(object, |going| Some(going.visit) == first);
+        self.end_visits(object, |going| Some(going.visit) == first);
     }
 
     /// Visits of an object end.
-    fn settle(&mut self, object: u64, which: impl Fn(&Going) -> bool) {
+    fn end_visits(&mut self, object: u64, which: impl Fn(&OngoingVisit) -> bool) {
         let Some(all) = self.going.get_mut(&object) else {
             return;
         };
         for going in all.extract_if(.., |going| which(going)) {
-            self.seen.visits[going.visit].steps = going.calls.end(self.sizes.get(&object).copied());
+            self.seen.visits[going.visit].steps =
+                going.calls.finish(self.sizes.get(&object).copied());
         }
         if all.is_empty() {
             self.going.remove(&object);
         }
     }
 
-    fn read(&mut self, event: &Event, offset: u64, asked: u64, got: u64) {
-        self.goes_on(event).read(offset, asked, got);
+    fn on_read(&mut self, event: &TraceEvent, offset: u64, asked: u64, got: u64) {
+        self.continue_visit(event).add_read(offset, asked, got);
         if got > 0 && got < asked {
             // It ends here.
             self.sizes.insert(event.object, offset.saturating_add(got));
@@ -368,48 +379,48 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn write(&mut self, event: &Event, offset: u64, length: u64) {
+    fn on_write(&mut self, event: &TraceEvent, offset: u64, length: u64) {
         let size = self.sizes.get(&event.object).copied();
-        self.goes_on(event).write(offset, length, size);
+        self.continue_visit(event).add_write(offset, length, size);
         let end = offset.saturating_add(length);
         let known = self.sizes.entry(event.object).or_insert(end);
         *known = end.max(*known);
     }
 
-    fn create(&mut self, event: &Event, name: &Text, made: Option<u64>) {
+    fn on_create(&mut self, event: &TraceEvent, name: &Text, made: Option<u64>) {
         let Some(object) = made else {
-            return self.lose(event);
+            return self.count_lost(event);
         };
-        if let Some(path) = self.paths.path(event.object) {
+        if let Some(path) = self.paths.path_of(event.object) {
             let path = [&path[..], b"/", name.as_bytes()].concat();
-            self.seen.places.insert(object, top(&path));
+            self.seen.places.insert(object, top_directory(&path));
         }
         self.seen.parents.insert(object, event.object);
         self.seen.made.insert(object);
         self.sizes.insert(object, 0);
-        self.begin(event, object, false)
+        self.begin_visit(event, object, false)
             .calls
-            .step(Step::Create, None);
+            .add_step(VisitStep::Create, None);
     }
 
     /// A name is gone, or another file has it.
-    fn gone(&mut self, event: &Event, (dir, name): (u64, &Text)) {
+    fn on_name_gone(&mut self, event: &TraceEvent, (dir, name): (u64, &Text)) {
         if let Some(object) = self
             .paths
-            .object(dir, name)
+            .object_named(dir, name)
             .filter(|object| !self.dirs.contains(object))
         {
-            self.alone(event, object, Step::Delete);
+            self.add_single_step(event, object, VisitStep::Delete);
         } else if matches!(event.action, Action::Unlink { .. }) {
             // A file that nobody had turned to, or another thing with a name: somewhere in this
             // directory.
             self.dirs.insert(dir);
-            self.alone(event, dir, Step::Delete);
+            self.add_single_step(event, dir, VisitStep::Delete);
         }
     }
 
     /// A listing takes several calls.
-    fn list(&mut self, event: &Event) {
+    fn on_list(&mut self, event: &TraceEvent) {
         self.dirs.insert(event.object);
         let again = self
             .last
@@ -419,23 +430,23 @@ impl<'a> Follower<'a> {
                     && self.seen.visits[*visit]
                         .steps
                         .first()
-                        .is_some_and(|(s, _)| *s == Step::List)
+                        .is_some_and(|(s, _)| *s == VisitStep::List)
             });
         if !again {
-            self.alone(event, event.object, Step::List);
+            self.add_single_step(event, event.object, VisitStep::List);
         }
     }
 
-    fn stat(&mut self, event: &Event) {
-        self.goes_on(event).step(Step::Stat, None);
+    fn on_stat(&mut self, event: &TraceEvent) {
+        self.continue_visit(event).add_step(VisitStep::Stat, None);
     }
 
     /// Returns what came of it.
-    pub(super) fn end(mut self) -> Seen {
+    pub(super) fn finish(mut self) -> ObservedTrace {
         let objects: Vec<u64> = self.going.keys().copied().collect();
         objects
             .into_iter()
-            .for_each(|object| self.settle(object, |_| true));
+            .for_each(|object| self.end_visits(object, |_| true));
         let mut seen = self.seen;
         seen.visits
             .retain(|visit| visit.opens || !visit.steps.is_empty());
@@ -443,16 +454,19 @@ impl<'a> Follower<'a> {
             visit.opens = visit.steps.iter().any(|(step, _)| step.needs_a_file_open());
         }
         for visit in &mut seen.visits {
-            visit.opens |= visit.steps.iter().any(|(step, _)| *step == Step::Create);
+            visit.opens |= visit
+                .steps
+                .iter()
+                .any(|(step, _)| *step == VisitStep::Create);
         }
         seen.dirs = self.dirs;
-        seen.threads = at_a_time(seen.lives.values().copied().collect());
+        seen.threads = mean_concurrency(seen.lives.values().copied().collect());
         seen
     }
 }
 
 /// How many threads there were at a time, while there was one.
-fn at_a_time(mut lives: Vec<[Duration; 2]>) -> u64 {
+fn mean_concurrency(mut lives: Vec<[Duration; 2]>) -> u64 {
     const LEAST: Duration = Duration::from_millis(1);
     lives.sort_unstable();
     let (mut all, mut any, mut until) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
@@ -465,7 +479,7 @@ fn at_a_time(mut lives: Vec<[Duration; 2]>) -> u64 {
     ((all.as_secs_f64() / any.as_secs_f64().max(1e-9)).round() as u64).clamp(1, 4096)
 }
 
-impl Step {
+impl VisitStep {
     /// Returns whether it is done to a file that is open.
     pub(super) fn needs_a_file_open(self) -> bool {
         !matches!(

@@ -9,12 +9,12 @@
 //! The study's exact formula is not known to us: this definition is ours, and both changes are
 //! printed beside it.
 
-use crate::statistics::Comparison;
+use crate::statistics::PairedComparison;
 use std::collections::BTreeMap;
 
 /// A cell's figures: means over its runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Score {
+pub struct CellScore {
     /// Names: workload, system, scheduler.
     pub names: [String; 3],
     /// Whether the system has no options of its own.
@@ -27,11 +27,11 @@ pub struct Score {
 
 /// Which cell to take for a workload, by one measure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
+pub struct BestChoice {
     /// The best cell.
-    pub best: Score,
+    pub best: CellScore,
     /// Those that cannot be told from it, each with the best by it.
-    pub ties: Vec<(Score, Comparison)>,
+    pub ties: Vec<(CellScore, PairedComparison)>,
     /// The best by the worst and by the best of the systems without options, all schedulers: the
     /// range of what choosing gains.
     pub gain: Option<(f64, f64)>,
@@ -39,8 +39,8 @@ pub struct Choice {
 
 /// The best of the cells of one workload; `None` if fewer than two have runs in two blocks that
 /// they share.
-pub fn choose(scores: &[Score]) -> Option<Choice> {
-    let known: Vec<&Score> = scores
+pub fn choose_best(scores: &[CellScore]) -> Option<BestChoice> {
+    let known: Vec<&CellScore> = scores
         .iter()
         .filter(|score| score.by_block.len() >= 2 && score.mean > 0.0)
         .collect();
@@ -49,7 +49,7 @@ pub fn choose(scores: &[Score]) -> Option<Choice> {
     let mut ties = Vec::new();
     let mut compared = 0;
     for other in others {
-        let Some(comparison) = compare(best, other) else {
+        let Some(comparison) = compare_cells(best, other) else {
             continue;
         };
         compared += 1;
@@ -68,7 +68,7 @@ pub fn choose(scores: &[Score]) -> Option<Choice> {
     let gain = defaults.fold(None, |range: Option<(f64, f64)>, gain| {
         Some(range.map_or((gain, gain), |(low, high)| (low.min(gain), high.max(gain))))
     });
-    Some(Choice {
+    Some(BestChoice {
         best: best.clone(),
         ties,
         gain,
@@ -76,17 +76,17 @@ pub fn choose(scores: &[Score]) -> Option<Choice> {
 }
 
 /// One cell by another, in the blocks that both have.
-pub(super) fn compare(one: &Score, other: &Score) -> Option<Comparison> {
+pub(super) fn compare_cells(one: &CellScore, other: &CellScore) -> Option<PairedComparison> {
     let pairs: Vec<(f64, f64)> = one
         .by_block
         .iter()
         .filter_map(|(block, a)| Some((*a, *other.by_block.get(block)?)))
         .collect();
-    Comparison::of(&pairs)
+    PairedComparison::from_pairs(&pairs)
 }
 
 /// Returns which points no other point beats in both goals, more being better; by their places.
-pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
+pub fn pareto_front(points: &[(f64, f64)]) -> Vec<usize> {
     let is_beaten = |(x, y): (f64, f64)| {
         points
             .iter()
@@ -115,7 +115,7 @@ impl Cemp {
 }
 
 /// Cemp from a cell with (energy, performance) to another.
-pub fn cemp(from: (f64, f64), to: (f64, f64)) -> Cemp {
+pub fn cemp_between(from: (f64, f64), to: (f64, f64)) -> Cemp {
     Cemp {
         energy: (to.0 - from.0) / from.0,
         performance: (to.1 - from.1) / from.1,

@@ -35,7 +35,7 @@
 //! idle_seconds = 0               # so long before each run nothing is done; the mean watts of that are taken off
 //! ```
 
-use super::system::{Place, System};
+use super::system::{FileSystemSetup, KernelPlace};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeSet;
 
@@ -71,28 +71,28 @@ pub enum MatrixError {
 pub struct Matrix {
     version: u32,
     /// Where everything is run.
-    pub device: Device,
+    pub device: MatrixDevice,
     /// How often, how long, from what state.
-    pub runs: Runs,
+    pub runs: RunRules,
     /// The workloads.
     #[serde(rename = "workload")]
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<MatrixWorkload>,
     /// The file systems with their options.
     #[serde(rename = "system")]
-    pub systems: Vec<System>,
+    pub systems: Vec<FileSystemSetup>,
     /// The schedulers of the device.
-    pub schedulers: Schedulers,
+    pub schedulers: SchedulerList,
     /// What measures joules. A modelled disk has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub meter: Option<Metering>,
+    pub meter: Option<MeterSettings>,
 }
 
 /// What measures joules.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Metering {
+pub struct MeterSettings {
     /// Of which kind.
-    pub kind: Gauge,
+    pub kind: MeterKind,
     /// Its file, or directory.
     pub path: Option<String>,
     /// A program with its arguments.
@@ -110,7 +110,7 @@ pub struct Metering {
 /// Kinds of meters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Gauge {
+pub enum MeterKind {
     /// The counters of the processors' packages and their memory, or the one zone at `path`.
     Rapl,
     /// A file of the kernel that tells microwatts or counts microjoules.
@@ -119,13 +119,13 @@ pub enum Gauge {
     Command,
 }
 
-impl Metering {
+impl MeterSettings {
     /// Its name in reports.
     pub fn name(&self) -> String {
         let name = match self.kind {
-            Gauge::Rapl => "rapl".to_owned(),
-            Gauge::Hwmon => format!("hwmon {}", self.path.as_deref().unwrap_or_default()),
-            Gauge::Command => self.command.join(" "),
+            MeterKind::Rapl => "rapl".to_owned(),
+            MeterKind::Hwmon => format!("hwmon {}", self.path.as_deref().unwrap_or_default()),
+            MeterKind::Command => self.command.join(" "),
         };
         if self.idle_seconds == 0 {
             name
@@ -138,7 +138,7 @@ impl Metering {
 /// Schedulers by the kernel's names.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Schedulers {
+pub struct SchedulerList {
     /// The names.
     pub names: Vec<String>,
 }
@@ -146,7 +146,7 @@ pub struct Schedulers {
 /// What the file systems are made on; exactly one of `profile` and `path`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Device {
+pub struct MatrixDevice {
     /// A modelled disk of this profile.
     pub profile: Option<String>,
     /// A block device. What is on it is lost.
@@ -164,7 +164,7 @@ pub struct Device {
 /// How often, how long, from what state.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Runs {
+pub struct RunRules {
     /// Blocks at least.
     #[serde(default = "two")]
     pub least: u32,
@@ -185,7 +185,7 @@ pub struct Runs {
     pub seconds: u64,
     /// What the kernel remembers when a run begins.
     #[serde(default)]
-    pub cache: Cache,
+    pub cache: CacheState,
     /// Bytes of memory that a run has beside what its threads hold for themselves: for the kernel's
     /// caches, above all. `None`: whatever is there.
     #[serde(
@@ -205,7 +205,7 @@ pub struct Runs {
 /// What the kernel remembers when a run begins, and afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Cache {
+pub enum CacheState {
     /// Nothing: the file system is mounted anew.
     #[default]
     Cold,
@@ -218,7 +218,7 @@ pub enum Cache {
 /// A workload.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Workload {
+pub struct MatrixWorkload {
     /// How it is called in tables.
     pub name: String,
     /// A shipped workload, or a path beside the matrix.
@@ -230,7 +230,7 @@ pub struct Workload {
     pub operations: Option<u64>,
 }
 
-impl Workload {
+impl MatrixWorkload {
     /// Checks whether every setting sets something, and none what another sets.
     fn check_set(&self) -> Result<(), MatrixError> {
         let wrong = |why: String| {
@@ -311,11 +311,11 @@ impl Matrix {
     /// # Errors
     /// What makes no sense in them, and where.
     pub fn new(
-        device: Device,
-        runs: Runs,
-        workloads: Vec<Workload>,
-        systems: Vec<System>,
-        schedulers: Schedulers,
+        device: MatrixDevice,
+        runs: RunRules,
+        workloads: Vec<MatrixWorkload>,
+        systems: Vec<FileSystemSetup>,
+        schedulers: SchedulerList,
     ) -> Result<Self, MatrixError> {
         let matrix = Self {
             version: VERSION,
@@ -326,12 +326,12 @@ impl Matrix {
             schedulers,
             meter: None,
         };
-        matrix.check()?;
+        matrix.check_settings()?;
         Ok(matrix)
     }
 
     /// The matrix as a file.
-    pub fn text(&self) -> String {
+    pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("every part of a matrix has a form in TOML")
     }
 
@@ -342,13 +342,13 @@ impl Matrix {
     pub fn parse(text: &str) -> Result<Self, MatrixError> {
         let matrix: Self = toml::from_str(text)
             .map_err(|e| MatrixError::Form(e.to_string().trim_end().to_owned()))?;
-        matrix.check()?;
+        matrix.check_settings()?;
         Ok(matrix)
     }
 
     /// Checks whether a system can be where it is said to be, and its options name no device.
-    fn check_system(&self, system: &System) -> Result<(), MatrixError> {
-        let System {
+    fn check_system(&self, system: &FileSystemSetup) -> Result<(), MatrixError> {
+        let FileSystemSetup {
             name, kind, place, ..
         } = system;
         if let Err(why) = system.check_options() {
@@ -358,10 +358,10 @@ impl Matrix {
             });
         }
         let why = match place {
-            Some(Place::Guest) if self.device.path.is_some() => {
+            Some(KernelPlace::Guest) if self.device.path.is_some() => {
                 "a guest has modelled disks only; say device.profile and size, or leave it out"
             }
-            Some(Place::Guest) if kind.is_ours() => {
+            Some(KernelPlace::Guest) if kind.is_ours() => {
                 "teal runs on this machine's kernel; leave it out"
             }
             _ => return Ok(()),
@@ -372,7 +372,7 @@ impl Matrix {
         })
     }
 
-    fn check(&self) -> Result<(), MatrixError> {
+    fn check_settings(&self) -> Result<(), MatrixError> {
         let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
         if self.version != VERSION {
             return wrong(
@@ -404,10 +404,10 @@ impl Matrix {
                 _ if self.device.profile.is_some() => {
                     "a modelled disk has joules of its own, and a meter would tell those of this machine; leave [meter] out"
                 }
-                Gauge::Hwmon if meter.path.is_none() => {
+                MeterKind::Hwmon if meter.path.is_none() => {
                     "hwmon needs path, such as /sys/class/hwmon/hwmon0/power1_input"
                 }
-                Gauge::Command if meter.command.is_empty() => {
+                MeterKind::Command if meter.command.is_empty() => {
                     "say the program that prints watts: command = [\"watts\"]"
                 }
                 _ if !(10..=10_000).contains(&meter.every_ms) => "every_ms is 10 to 10000",
@@ -418,7 +418,7 @@ impl Matrix {
                 return wrong("meter", why.into());
             }
         }
-        let Runs {
+        let RunRules {
             least,
             most,
             within,
@@ -471,14 +471,14 @@ impl Matrix {
         self.systems
             .iter()
             .try_for_each(|system| self.check_system(system))?;
-        distinct("workload", self.workloads.iter().map(|w| &w.name))?;
-        distinct("system", self.systems.iter().map(|s| &s.name))?;
-        distinct("schedulers", self.schedulers.names.iter())
+        check_names("workload", self.workloads.iter().map(|w| &w.name))?;
+        check_names("system", self.systems.iter().map(|s| &s.name))?;
+        check_names("schedulers", self.schedulers.names.iter())
     }
 }
 
 /// There is at least one, and no two have the same name.
-fn distinct<'a>(at: &str, names: impl Iterator<Item = &'a String>) -> Result<(), MatrixError> {
+fn check_names<'a>(at: &str, names: impl Iterator<Item = &'a String>) -> Result<(), MatrixError> {
     let wrong = |why: String| Err(MatrixError::Value { at: at.into(), why });
     let mut known = BTreeSet::new();
     for name in names {

@@ -1,17 +1,17 @@
 //! Findings: all that a matrix's runs say, and what they do not.
 
-use super::decide::{Cemp, Choice, Score, cemp, choose, front};
+use super::decide::{BestChoice, CellScore, Cemp, cemp_between, choose_best, pareto_front};
 use super::file::Matrix;
-use super::order::Cell;
-use super::run::{Failure, Run};
-use crate::statistics::{Interval, Trend, correlation, median};
+use super::order::MatrixCell;
+use super::run::{CellFailure, CellRun};
+use crate::statistics::{ConfidenceInterval, LinearTrend, median, pearson_correlation};
 use std::collections::BTreeMap;
 
 /// A cell's figures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct CellRow {
     /// Which.
-    pub cell: Cell,
+    pub cell: MatrixCell,
     /// Its names: workload, system, scheduler.
     pub names: [String; 3],
     /// Runs.
@@ -19,11 +19,11 @@ pub struct Row {
     /// Runs that were steady on the clock.
     pub steady: usize,
     /// Operations a second on the clock, of the steady runs.
-    pub rate: Option<Interval>,
+    pub rate: Option<ConfidenceInterval>,
     /// Operations for each second that the device worked.
-    pub rate_of_device: Option<Interval>,
+    pub rate_of_device: Option<ConfidenceInterval>,
     /// Joules for each thousand operations, run and drain.
-    pub joules_per_thousand: Option<Interval>,
+    pub joules_per_thousand: Option<ConfidenceInterval>,
     /// The part of the joules that the drain took.
     pub drained: f64,
     /// Watts while the device worked.
@@ -43,15 +43,15 @@ pub struct Row {
 
 /// What is best for a workload.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct WorkloadVerdict {
     /// Its name.
     pub workload: String,
     /// By operations a second on the clock; `None`: not steady, or too few runs.
-    pub by_rate: Option<Choice>,
+    pub by_rate: Option<BestChoice>,
     /// By operations for each second that the device worked.
-    pub by_device: Option<Choice>,
+    pub by_device: Option<BestChoice>,
     /// By operations for each joule.
-    pub by_joule: Option<Choice>,
+    pub by_joule: Option<BestChoice>,
     /// Pearson's r of operations for each joule with operations for each second that the device
     /// worked, over its cells.
     pub r: Option<f64>,
@@ -64,16 +64,16 @@ pub struct Verdict {
     pub cemp: Option<[Cemp; 3]>,
     /// How the machine drifted: operations a second on the clock of the first system, all
     /// schedulers, from the first block to the last.
-    pub drift: Option<Trend>,
+    pub drift: Option<LinearTrend>,
 }
 
 /// Everything.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Findings {
+pub struct MatrixFindings {
     /// By cell, in the order of the file; those without runs, too.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CellRow>,
     /// By workload.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<WorkloadVerdict>,
     /// Runs in all.
     pub runs: usize,
     /// Blocks that have every cell.
@@ -82,7 +82,7 @@ pub struct Findings {
     /// median, most.
     pub load: Option<[f64; 3]>,
     /// Cells that came to nothing.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<CellFailure>,
     /// Runs that ended before as many operations as were asked for: one of each cell, with how many
     /// of its runs did.
     pub short: Vec<String>,
@@ -98,33 +98,33 @@ fn mean(of: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The interval of several, or the figure of one without any.
-fn interval(samples: &[f64]) -> Option<Interval> {
-    Interval::of(samples).or_else(|| {
-        samples.first().map(|mean| Interval {
+fn interval_or_single(samples: &[f64]) -> Option<ConfidenceInterval> {
+    ConfidenceInterval::from_samples(samples).or_else(|| {
+        samples.first().map(|mean| ConfidenceInterval {
             n: 1,
             mean: *mean,
-            half: f64::INFINITY,
+            half_width: f64::INFINITY,
         })
     })
 }
 
 /// Of a run that was steady, and on the clock that the others have.
-fn rate_on_the_clock(run: &Run) -> Option<f64> {
+fn rate_on_the_clock(run: &CellRun) -> Option<f64> {
     run.steady_from
         .filter(|_| run.guest.is_none())
         .map(|_| run.rate)
 }
 
-impl Row {
-    fn of(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Self {
-        let of = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> {
+impl CellRow {
+    fn from_runs(matrix: &Matrix, cell: MatrixCell, runs: &[&CellRun]) -> Self {
+        let of = |what: &dyn Fn(&CellRun) -> Option<f64>| -> Vec<f64> {
             runs.iter().filter_map(|run| what(run)).collect()
         };
         let steady = of(&|run| run.steady_from.map(|_| run.rate));
         let guest = runs.iter().find_map(|run| run.guest.clone());
-        let per_thousand = interval(&of(&|run| run.per_joule().map(|ops| 1000.0 / ops)));
-        let rate_of_device = interval(&of(&Run::rate_of_device));
-        let spent: Vec<_> = runs.iter().map(|run| run.spent()).collect();
+        let per_thousand = interval_or_single(&of(&|run| run.per_joule().map(|ops| 1000.0 / ops)));
+        let rate_of_device = interval_or_single(&of(&CellRun::rate_of_device));
+        let spent: Vec<_> = runs.iter().map(|run| run.total_use()).collect();
         let (joules, busy) = (
             mean(spent.iter().map(|s| s.joules)),
             mean(spent.iter().map(|s| s.busy)),
@@ -139,10 +139,10 @@ impl Row {
         ];
         Self {
             cell,
-            names: matrix.names(cell).map(str::to_owned),
+            names: matrix.cell_names(cell).map(str::to_owned),
             runs: runs.len(),
             steady: steady.len(),
-            rate: interval(&of(&rate_on_the_clock)),
+            rate: interval_or_single(&of(&rate_on_the_clock)),
             rate_of_device,
             joules_per_thousand: per_thousand,
             drained: by(mean(runs.iter().map(|run| run.drain.joules)), joules),
@@ -165,21 +165,25 @@ impl Row {
     }
 }
 
-impl Findings {
+impl MatrixFindings {
     /// Returns what these runs of a matrix say, if no cell came to nothing.
-    pub fn of(matrix: &Matrix, runs: &[Run]) -> Self {
-        Self::with(matrix, runs, &[])
+    pub fn from_runs(matrix: &Matrix, runs: &[CellRun]) -> Self {
+        Self::from_runs_and_failures(matrix, runs, &[])
     }
 
     /// Returns what these runs of a matrix say. Runs of cells that the matrix does not have are
     /// left out, and nobody waits for those that came to nothing.
-    pub fn with(matrix: &Matrix, runs: &[Run], failures: &[Failure]) -> Self {
+    pub fn from_runs_and_failures(
+        matrix: &Matrix,
+        runs: &[CellRun],
+        failures: &[CellFailure],
+    ) -> Self {
         let cells = matrix.cells();
-        let mut by_cell: BTreeMap<Cell, Vec<&Run>> =
+        let mut by_cell: BTreeMap<MatrixCell, Vec<&CellRun>> =
             cells.iter().map(|cell| (*cell, Vec::new())).collect();
-        let of_names: BTreeMap<[&str; 3], Cell> = cells
+        let of_names: BTreeMap<[&str; 3], MatrixCell> = cells
             .iter()
-            .map(|cell| (matrix.names(*cell), *cell))
+            .map(|cell| (matrix.cell_names(*cell), *cell))
             .collect();
         for run in runs {
             let names = [
@@ -191,14 +195,18 @@ impl Findings {
                 of.push(run);
             }
         }
-        let rows: Vec<Row> = by_cell
+        let rows: Vec<CellRow> = by_cell
             .iter()
-            .map(|(cell, runs)| Row::of(matrix, *cell, runs))
+            .map(|(cell, runs)| CellRow::from_runs(matrix, *cell, runs))
             .collect();
         let verdicts = (0..matrix.workloads.len())
-            .map(|at| verdict(matrix, at, &rows, &by_cell))
+            .map(|at| judge_workload(matrix, at, &rows, &by_cell))
             .collect();
-        let has_failed = |cell: &Cell| failures.iter().any(|of| of.names == matrix.names(*cell));
+        let has_failed = |cell: &MatrixCell| {
+            failures
+                .iter()
+                .any(|of| of.names == matrix.cell_names(*cell))
+        };
         let awaited: Vec<_> = by_cell
             .iter()
             .filter(|(cell, _)| !has_failed(cell))
@@ -222,7 +230,7 @@ impl Findings {
         let load = middle.map(|middle| [loads[0], middle, loads[loads.len() - 1]]);
         let short = by_cell
             .iter()
-            .filter_map(|(cell, runs)| short(matrix, *cell, runs))
+            .filter_map(|(cell, runs)| describe_shortfall(matrix, *cell, runs))
             .collect();
         Self {
             rows,
@@ -237,10 +245,10 @@ impl Findings {
 
     /// The widest relative interval of what is compared by device, or of the rates where there is
     /// none; `None` while a cell has fewer than two runs.
-    pub fn widest(&self) -> Option<f64> {
-        let relative = |row: &Row| {
+    pub fn widest_interval(&self) -> Option<f64> {
+        let relative = |row: &CellRow| {
             let of = row.joules_per_thousand.or(row.rate)?;
-            (of.n >= 2).then(|| of.relative())
+            (of.n >= 2).then(|| of.relative_half_width())
         };
         let awaited = self
             .rows
@@ -254,13 +262,16 @@ impl Findings {
 
 /// Of a cell with runs that were short of what was asked for: the first of them, and how many there
 /// are.
-fn short(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Option<String> {
+fn describe_shortfall(matrix: &Matrix, cell: MatrixCell, runs: &[&CellRun]) -> Option<String> {
     let asked = matrix.workloads[cell.workload].operations;
-    let all: Vec<String> = runs.iter().filter_map(|run| run.shortfall(asked)).collect();
+    let all: Vec<String> = runs
+        .iter()
+        .filter_map(|run| run.describe_shortfall(asked))
+        .collect();
     let first = all.first()?;
     Some(format!(
         "{}: {} of {} runs {first}",
-        matrix.names(cell).join(", "),
+        matrix.cell_names(cell).join(", "),
         all.len(),
         runs.len()
     ))
@@ -268,18 +279,19 @@ fn short(matrix: &Matrix, cell: Cell, runs: &[&Run]) -> Option<String> {
 
 /// Runs of a workload that did alike much: where some were short of what was asked for, those that
 /// did the most.
-fn alike<'a>(
+fn comparable_runs<'a>(
     matrix: &Matrix,
     at: usize,
-    by_cell: &BTreeMap<Cell, Vec<&'a Run>>,
-) -> BTreeMap<Cell, Vec<&'a Run>> {
+    by_cell: &BTreeMap<MatrixCell, Vec<&'a CellRun>>,
+) -> BTreeMap<MatrixCell, Vec<&'a CellRun>> {
     let mine = by_cell.iter().filter(|(cell, _)| cell.workload == at);
-    let mine: BTreeMap<Cell, Vec<&Run>> = mine.map(|(cell, runs)| (*cell, runs.clone())).collect();
+    let mine: BTreeMap<MatrixCell, Vec<&CellRun>> =
+        mine.map(|(cell, runs)| (*cell, runs.clone())).collect();
     if matrix.workloads[at].operations.is_none() {
         return mine;
     }
     let most = mine.values().flatten().map(|run| run.operations).max();
-    let whole = |runs: Vec<&'a Run>| {
+    let whole = |runs: Vec<&'a CellRun>| {
         runs.into_iter()
             .filter(|run| !run.is_short_of(most))
             .collect()
@@ -289,14 +301,14 @@ fn alike<'a>(
         .collect()
 }
 
-fn verdict(
+fn judge_workload(
     matrix: &Matrix,
     at: usize,
-    rows: &[Row],
-    by_cell: &BTreeMap<Cell, Vec<&Run>>,
-) -> Verdict {
-    let alike = alike(matrix, at, by_cell);
-    let scores = |what: &dyn Fn(&Run) -> Option<f64>| -> Vec<Score> {
+    rows: &[CellRow],
+    by_cell: &BTreeMap<MatrixCell, Vec<&CellRun>>,
+) -> WorkloadVerdict {
+    let alike = comparable_runs(matrix, at, by_cell);
+    let scores = |what: &dyn Fn(&CellRun) -> Option<f64>| -> Vec<CellScore> {
         alike
             .iter()
             .map(|(cell, runs)| {
@@ -306,8 +318,8 @@ fn verdict(
                     .collect();
                 let samples: Vec<f64> = by_block.values().copied().collect();
                 let system = &matrix.systems[cell.system];
-                Score {
-                    names: matrix.names(*cell).map(str::to_owned),
+                CellScore {
+                    names: matrix.cell_names(*cell).map(str::to_owned),
                     is_default: system.mkfs.is_empty() && system.mount.is_empty(),
                     by_block,
                     mean: mean(samples.iter().copied()),
@@ -338,22 +350,25 @@ fn verdict(
             }))
         },
     );
-    Verdict {
+    WorkloadVerdict {
         workload: matrix.workloads[at].name.clone(),
-        by_rate: choose(&scores(&rate_on_the_clock)),
-        by_device: choose(&scores(&Run::rate_of_device)),
-        by_joule: choose(&scores(&Run::per_joule)),
-        r: correlation(&points),
+        by_rate: choose_best(&scores(&rate_on_the_clock)),
+        by_device: choose_best(&scores(&CellRun::rate_of_device)),
+        by_joule: choose_best(&scores(&CellRun::per_joule)),
+        r: pearson_correlation(&points),
         watts,
-        front: front(&points).into_iter().map(|at| both[at].0).collect(),
-        cemp: cemps(&both.iter().map(|(row, ..)| &rows[*row]).collect::<Vec<_>>()),
-        drift: drift(at, by_cell),
+        front: pareto_front(&points)
+            .into_iter()
+            .map(|at| both[at].0)
+            .collect(),
+        cemp: cemp_triple(&both.iter().map(|(row, ..)| &rows[*row]).collect::<Vec<_>>()),
+        drift: measure_drift(at, by_cell),
     }
 }
 
 /// The drift of the first system of a workload. Blocks that lack one of its cells would compare
 /// others than the rest.
-fn drift(at: usize, by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Option<Trend> {
+fn measure_drift(at: usize, by_cell: &BTreeMap<MatrixCell, Vec<&CellRun>>) -> Option<LinearTrend> {
     let mine: Vec<_> = by_cell
         .iter()
         .filter(|(cell, _)| cell.workload == at && cell.system == 0)
@@ -373,20 +388,20 @@ fn drift(at: usize, by_cell: &BTreeMap<Cell, Vec<&Run>>) -> Option<Trend> {
         .into_iter()
         .filter(|(_, logs)| logs.len() == mine.len());
     let points = whole.map(|(block, logs)| (f64::from(block), mean(logs.iter().copied()).exp()));
-    Trend::of(&points.collect::<Vec<_>>())
+    LinearTrend::fit_points(&points.collect::<Vec<_>>())
 }
 
 /// Between the cells with the largest AI, the least power and the best performance.
-fn cemps(rows: &[&Row]) -> Option<[Cemp; 3]> {
-    let largest = |of: &dyn Fn(&Row) -> Option<f64>| {
-        let of_row = |row: &&Row| of(row).unwrap_or(f64::NEG_INFINITY);
+fn cemp_triple(rows: &[&CellRow]) -> Option<[Cemp; 3]> {
+    let largest = |of: &dyn Fn(&CellRow) -> Option<f64>| {
+        let of_row = |row: &&CellRow| of(row).unwrap_or(f64::NEG_INFINITY);
         rows.iter()
             .copied()
             .max_by(|a, b| of_row(a).total_cmp(&of_row(b)))
     };
-    let point = |row: &Row| Some((row.joules_per_thousand?.mean, row.performance[0]));
+    let point = |row: &CellRow| Some((row.joules_per_thousand?.mean, row.performance[0]));
     let a = point(largest(&|row| row.ai[0])?)?;
     let p = point(largest(&|row| row.watts.map(|watts| -watts))?)?;
     let h = point(largest(&|row| Some(row.performance[0]))?)?;
-    Some([cemp(a, h), cemp(p, a), cemp(p, h)])
+    Some([cemp_between(a, h), cemp_between(p, a), cemp_between(p, h)])
 }

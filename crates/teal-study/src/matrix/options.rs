@@ -11,7 +11,7 @@
 //! 2. None has a `/`, and none is or has an option that names a device: `/dev/sdX` does not come
 //!    through, and neither does `sdX` in `/dev`.
 
-use super::system::{Kind, System};
+use super::system::{FileSystemKind, FileSystemSetup};
 
 /// What names a device or a file wherever it is in an option.
 const NAMING: &[&str] = &[
@@ -28,19 +28,19 @@ const NAMING: &[&str] = &[
 ];
 
 /// Of mkfs: one-letter options and words that take a value, and those that name a device.
-struct Known {
+struct MkfsSyntax {
     valued: &'static str,
     words: &'static [&'static str],
     naming: &'static [&'static str],
 }
 
-fn known(kind: Kind) -> Known {
+fn mkfs_syntax(kind: FileSystemKind) -> MkfsSyntax {
     let (valued, words, naming): (_, &[&str], &[&str]) = match kind {
-        Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => {
+        FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4 => {
             ("bCdeEgGiIJlLmMNoOrRstTUz", &[], &["-d", "-l", "-z"])
         }
-        Kind::Xfs => ("bcdilLmnprs", &[], &["-p", "-c"]),
-        Kind::Btrfs => (
+        FileSystemKind::Xfs => ("bcdilLmnprs", &[], &["-p", "-c"]),
+        FileSystemKind::Btrfs => (
             "AbdlmLnOrRsU",
             &[
                 "--alloc-start",
@@ -59,18 +59,18 @@ fn known(kind: Kind) -> Known {
             ],
             &["-r", "--rootdir"],
         ),
-        Kind::Reiserfs => (
+        FileSystemKind::Reiserfs => (
             "bsjtBhulo",
             &["--block-size", "--format", "--hash", "--label", "--uuid"],
             &["-j", "-B", "--journal-device"],
         ),
-        Kind::Jfs => ("jJLs", &[], &["-j"]),
-        Kind::Nilfs2 => ("bBLmO", &[], &[]),
-        Kind::F2fs => ("acdeElOoRstTUwz", &[], &["-c"]),
-        Kind::Vfat => ("bDfFghilmMnrRsS", &[], &["-l", "-m"]),
-        Kind::Teal => ("", &["--size", "--label"], &[]),
+        FileSystemKind::Jfs => ("jJLs", &[], &["-j"]),
+        FileSystemKind::Nilfs2 => ("bBLmO", &[], &[]),
+        FileSystemKind::F2fs => ("acdeElOoRstTUwz", &[], &["-c"]),
+        FileSystemKind::Vfat => ("bDfFghilmMnrRsS", &[], &["-l", "-m"]),
+        FileSystemKind::Teal => ("", &["--size", "--label"], &[]),
     };
-    Known {
+    MkfsSyntax {
         valued,
         words,
         naming,
@@ -78,16 +78,16 @@ fn known(kind: Kind) -> Known {
 }
 
 /// What an option is followed by.
-enum Follows {
+enum NextArgument {
     /// Its value, in the next argument.
     Value,
     /// Whatever comes next.
     Anything,
 }
 
-impl Known {
+impl MkfsSyntax {
     /// An argument that begins with `-`; an error says what is wrong with it.
-    fn option(&self, arg: &str) -> Result<Follows, String> {
+    fn check_option(&self, arg: &str) -> Result<NextArgument, String> {
         let word = arg.split('=').next().unwrap_or(arg);
         if arg.starts_with("--") {
             if arg == "--"
@@ -99,9 +99,9 @@ impl Known {
                 return Err(names_a_device(arg));
             }
             return Ok(if self.words.contains(&arg) {
-                Follows::Value
+                NextArgument::Value
             } else {
-                Follows::Anything
+                NextArgument::Anything
             });
         }
         // One letter after the other, until one takes the rest or the next argument.
@@ -112,13 +112,13 @@ impl Known {
             }
             if self.valued.contains(letter) {
                 return Ok(if letters.as_str().is_empty() {
-                    Follows::Value
+                    NextArgument::Value
                 } else {
-                    Follows::Anything
+                    NextArgument::Anything
                 });
             }
         }
-        Ok(Follows::Anything)
+        Ok(NextArgument::Anything)
     }
 }
 
@@ -132,13 +132,13 @@ fn is_naming(text: &str) -> bool {
     NAMING.iter().any(|part| text.contains(part))
 }
 
-impl System {
+impl FileSystemSetup {
     /// Checks whether its options are options, and none names a device.
     ///
     /// # Errors
     /// What is wrong with which, and what to do.
     pub(super) fn check_options(&self) -> Result<(), String> {
-        let known = known(self.kind);
+        let known = mkfs_syntax(self.kind);
         let mut is_value = false;
         for arg in &self.mkfs {
             if is_naming(arg) {
@@ -148,8 +148,10 @@ impl System {
                 (true, _) => false,
                 (false, Some(rest)) if !rest.is_empty() => {
                     matches!(
-                        known.option(arg).map_err(|why| format!("mkfs: {why}"))?,
-                        Follows::Value
+                        known
+                            .check_option(arg)
+                            .map_err(|why| format!("mkfs: {why}"))?,
+                        NextArgument::Value
                     )
                 }
                 (false, _) => {

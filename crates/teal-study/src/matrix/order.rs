@@ -1,11 +1,11 @@
 //! Cells, and the order in which a block runs them.
 
 use super::file::Matrix;
-use crate::workload::Stream;
+use crate::workload::RandomStream;
 
 /// One combination, by the places of its parts in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cell {
+pub struct MatrixCell {
     /// Of the workload.
     pub workload: usize,
     /// Of the file system.
@@ -16,12 +16,12 @@ pub struct Cell {
 
 impl Matrix {
     /// All cells, in the order of the file.
-    pub fn cells(&self) -> Vec<Cell> {
+    pub fn cells(&self) -> Vec<MatrixCell> {
         let mut cells = Vec::new();
         for workload in 0..self.workloads.len() {
             for system in 0..self.systems.len() {
                 let schedulers = 0..self.schedulers.names.len();
-                cells.extend(schedulers.map(|scheduler| Cell {
+                cells.extend(schedulers.map(|scheduler| MatrixCell {
                     workload,
                     system,
                     scheduler,
@@ -32,22 +32,22 @@ impl Matrix {
     }
 
     /// The cells in the order in which this block runs them. (Fisher and Yates)
-    pub fn block(&self, block: u32) -> Vec<Cell> {
+    pub fn cells_in_block(&self, block: u32) -> Vec<MatrixCell> {
         let mut cells = self.cells();
-        let mut drawn = Stream::new(self.runs.seed, block.into());
+        let mut drawn = RandomStream::new(self.runs.seed, block.into());
         for last in (1..cells.len()).rev() {
-            cells.swap(last, drawn.below(last as u64 + 1) as usize);
+            cells.swap(last, drawn.next_below(last as u64 + 1) as usize);
         }
         cells
     }
 
     /// Returns what the workload draws from in this block: the same for all its cells.
-    pub fn seed(&self, block: u32) -> u64 {
+    pub fn block_seed(&self, block: u32) -> u64 {
         self.runs.seed.wrapping_add(u64::from(block))
     }
 
     /// A cell's parts by name: workload, system, scheduler.
-    pub fn names(&self, cell: Cell) -> [&str; 3] {
+    pub fn cell_names(&self, cell: MatrixCell) -> [&str; 3] {
         [
             &self.workloads[cell.workload].name,
             &self.systems[cell.system].name,

@@ -8,13 +8,16 @@
 mod plot;
 
 use super::file::Matrix;
-use super::findings::{Findings, Row, Verdict};
-use super::show::{SHORT, circumstances, failures, figure, guests, on_the_clock, short, verdict};
+use super::findings::{CellRow, MatrixFindings, WorkloadVerdict};
+use super::show::{
+    SHORT, describe_circumstances, describe_failures, describe_guests, format_clock_rate,
+    format_interval, format_short, write_verdict,
+};
 use std::fmt::Write as _;
 
 /// What a page says besides findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
+pub struct PageDetails {
     /// The page's title.
     pub title: String,
     /// Kernel, processors, versions; a line each.
@@ -34,7 +37,7 @@ svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#1c2
 .whisker{stroke:#e3e6e8}}";
 
 /// As text of HTML.
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -42,13 +45,13 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// The page.
-pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
-    let title = escaped(&about.title);
+pub fn render_html(matrix: &Matrix, findings: &MatrixFindings, about: &PageDetails) -> String {
+    let title = escape_html(&about.title);
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\n\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
     );
-    let machine: Vec<String> = about.machine.iter().map(|line| escaped(line)).collect();
+    let machine: Vec<String> = about.machine.iter().map(|line| escape_html(line)).collect();
     let _ = writeln!(
         out,
         "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).{}</p>",
@@ -57,21 +60,21 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
         findings.rows.len(),
         findings.blocks,
         matrix.runs.scale,
-        escaped(&about.meter),
-        escaped(&circumstances(matrix, findings))
+        escape_html(&about.meter),
+        escape_html(&describe_circumstances(matrix, findings))
     );
-    if let Some(guests) = guests(findings) {
-        let _ = writeln!(out, "<p>{}</p>", escaped(&guests));
+    if let Some(guests) = describe_guests(findings) {
+        let _ = writeln!(out, "<p>{}</p>", escape_html(&guests));
     }
     out.push_str("<h2>What to take</h2>\n");
     for of in &findings.verdicts {
-        workload(&mut out, matrix, findings, of);
+        render_workload(&mut out, matrix, findings, of);
     }
-    let failed = failures(findings);
+    let failed = describe_failures(findings);
     if !failed.is_empty() {
         let lines: Vec<String> = failed
             .iter()
-            .map(|line| format!("<li>{}</li>\n", escaped(line)))
+            .map(|line| format!("<li>{}</li>\n", escape_html(line)))
             .collect();
         let _ = writeln!(out, "<h2>What failed</h2>\n<ul>{}</ul>", lines.concat());
     }
@@ -79,7 +82,7 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
         let lines: Vec<String> = findings
             .short
             .iter()
-            .map(|line| format!("<li>{}</li>\n", escaped(line)))
+            .map(|line| format!("<li>{}</li>\n", escape_html(line)))
             .collect();
         let _ = writeln!(
             out,
@@ -88,44 +91,53 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
         );
     }
     out.push_str("<h2>All cells</h2>\n");
-    table(&mut out, findings);
+    render_table(&mut out, findings);
     out.push_str("<h2>To have it again</h2>\n");
-    let _ = writeln!(out, "<pre>{}</pre>", escaped(&about.commands.join("\n")));
+    let _ = writeln!(
+        out,
+        "<pre>{}</pre>",
+        escape_html(&about.commands.join("\n"))
+    );
     let _ = writeln!(
         out,
         "<p>With this as <code>matrix.toml</code>:</p>\n<pre>{}</pre>\n</body></html>",
-        escaped(&matrix.text())
+        escape_html(&matrix.to_toml())
     );
     out
 }
 
-fn workload(out: &mut String, matrix: &Matrix, findings: &Findings, of: &Verdict) {
+fn render_workload(
+    out: &mut String,
+    matrix: &Matrix,
+    findings: &MatrixFindings,
+    of: &WorkloadVerdict,
+) {
     let mut words = String::new();
-    verdict(&mut words, findings, of, str::to_owned);
-    let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escaped(&of.workload));
+    write_verdict(&mut words, findings, of, str::to_owned);
+    let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escape_html(&of.workload));
     for line in words.lines().filter_map(|line| line.strip_prefix("- ")) {
-        let _ = writeln!(out, "<li>{}</li>", strong(&escaped(line)));
+        let _ = writeln!(out, "<li>{}</li>", render_strong(&escape_html(line)));
     }
     out.push_str("</ul>\n");
-    let rows: Vec<(usize, &Row)> = findings
+    let rows: Vec<(usize, &CellRow)> = findings
         .rows
         .iter()
         .enumerate()
         .filter(|(_, row)| row.names[0] == of.workload && row.runs > 0)
         .collect();
-    out.push_str(&plot::scatter(&rows, &of.front));
-    out.push_str(&plot::bars(&rows, of));
+    out.push_str(&plot::draw_scatter(&rows, &of.front));
+    out.push_str(&plot::draw_bars(&rows, of));
     if let Some(row) = rows.iter().map(|(_, row)| *row).find(|row| {
         of.by_joule
             .as_ref()
             .is_some_and(|choice| choice.best.names == row.names)
     }) {
-        out.push_str(&plot::power(row, matrix.device.profile.is_some()));
+        out.push_str(&plot::draw_power(row, matrix.device.profile.is_some()));
     }
 }
 
 /// `**word**` of Markdown.
-fn strong(text: &str) -> String {
+fn render_strong(text: &str) -> String {
     let mut parts = text.split("**");
     let mut out = parts.next().unwrap_or_default().to_owned();
     while let (Some(inner), rest) = (parts.next(), parts.next()) {
@@ -134,7 +146,7 @@ fn strong(text: &str) -> String {
     out
 }
 
-fn table(out: &mut String, findings: &Findings) {
+fn render_table(out: &mut String, findings: &MatrixFindings) {
     out.push_str("<div class=\"wide\"><table><thead><tr>");
     for name in [
         "workload",
@@ -154,17 +166,19 @@ fn table(out: &mut String, findings: &Findings) {
     for row in &findings.rows {
         out.push_str("<tr>");
         for name in &row.names {
-            let _ = write!(out, "<td>{}</td>", escaped(name));
+            let _ = write!(out, "<td>{}</td>", escape_html(name));
         }
         let memory = if row.is_of_memory { " (of memory)" } else { "" };
         for text in [
             format!("{} ({})", row.runs, row.steady),
-            on_the_clock(row),
-            figure(row.rate_of_device),
-            figure(row.joules_per_thousand) + memory,
+            format_clock_rate(row),
+            format_interval(row.rate_of_device),
+            format_interval(row.joules_per_thousand) + memory,
             format!("{:.0} %", row.drained * 100.0),
             row.watts.map_or("–".into(), |watts| format!("{watts:.2}")),
-            row.ai.map(|ai| ai.map_or("–".into(), short)).join(", "),
+            row.ai
+                .map(|ai| ai.map_or("–".into(), format_short))
+                .join(", "),
         ] {
             let _ = write!(out, "<td class=\"n\">{text}</td>");
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the device was asked and what that took, in a part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Spent {
+pub struct DeviceUse {
     /// Joules.
     pub joules: f64,
     /// Time the device was at work, in seconds: modelled where the device is.
@@ -19,9 +19,9 @@ pub struct Spent {
     pub seeks: u64,
 }
 
-impl Spent {
+impl DeviceUse {
     /// Both together.
-    pub fn with(&self, more: &Self) -> Self {
+    pub fn combined_with(&self, more: &Self) -> Self {
         Self {
             joules: self.joules + more.joules,
             busy: self.busy + more.busy,
@@ -48,7 +48,7 @@ impl Spent {
 /// Where joules come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Meter {
+pub enum EnergySource {
     /// The model of this profile, from the requests that reached the device.
     Model(String),
     /// A meter of this name.
@@ -59,7 +59,7 @@ pub enum Meter {
 
 /// A run. One line of JSON in the file of results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct CellRun {
     /// Of this form.
     pub version: u32,
     /// Names of the parts.
@@ -83,11 +83,11 @@ pub struct Run {
     /// Operations a second from there on, or of all of it.
     pub rate: f64,
     /// Who says the joules.
-    pub meter: Meter,
+    pub meter: EnergySource,
     /// Of the device from the first operation to the last.
-    pub run: Spent,
+    pub run: DeviceUse,
     /// Of the device from then on until nothing was left to be written.
-    pub drain: Spent,
+    pub drain: DeviceUse,
     /// Processes that wanted to run beside this, by the load of the last minute before it:
     /// interference.
     pub load_before: f64,
@@ -105,7 +105,7 @@ pub struct Run {
 
 /// A cell that came to nothing in a block. One line of JSON in the file of failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct CellFailure {
     /// Workload, system, scheduler.
     pub names: [String; 3],
     /// In which block.
@@ -114,7 +114,7 @@ pub struct Failure {
     pub why: String,
 }
 
-impl Run {
+impl CellRun {
     /// The version of the form.
     pub const VERSION: u32 = 1;
 
@@ -126,7 +126,7 @@ impl Run {
     }
 
     /// Returns what to say of a run that was short of what was asked for.
-    pub fn shortfall(&self, operations: Option<u64>) -> Option<String> {
+    pub fn describe_shortfall(&self, operations: Option<u64>) -> Option<String> {
         let asked = operations.filter(|_| self.is_short_of(operations))?;
         let why = self
             .ended
@@ -139,14 +139,14 @@ impl Run {
     }
 
     /// Returns what it took in all.
-    pub fn spent(&self) -> Spent {
-        self.run.with(&self.drain)
+    pub fn total_use(&self) -> DeviceUse {
+        self.run.combined_with(&self.drain)
     }
 
     /// Operations for each second that the device worked, run and drain: what it would do if
     /// nothing else took time. It does not depend on this machine's processors.
     pub fn rate_of_device(&self) -> Option<f64> {
-        let busy = self.spent().busy;
+        let busy = self.total_use().busy;
         (busy > 0.0).then(|| self.operations as f64 / busy)
     }
 
@@ -154,20 +154,20 @@ impl Run {
     /// those of the clock on a real device.
     pub fn rate_to_compare(&self) -> Option<f64> {
         match self.meter {
-            Meter::Model(_) => self.rate_of_device(),
+            EnergySource::Model(_) => self.rate_of_device(),
             _ => (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds),
         }
     }
 
     /// Operations for each joule, run and drain.
     pub fn per_joule(&self) -> Option<f64> {
-        let joules = self.spent().joules;
+        let joules = self.total_use().joules;
         (joules > 0.0).then(|| self.operations as f64 / joules)
     }
 
     /// Returns whether the device was hardly needed: the figures are of memory.
     pub fn is_of_memory(&self) -> bool {
-        let Spent { read, written, .. } = self.spent();
+        let DeviceUse { read, written, .. } = self.total_use();
         (read + written) * 100 < self.bytes
     }
 }

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// A file system with its options.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct System {
+pub struct FileSystemSetup {
     /// How it is called in tables.
     pub name: String,
     /// Which.
-    pub kind: Kind,
+    pub kind: FileSystemKind,
     /// Arguments of its mkfs.
     #[serde(default)]
     pub mkfs: Vec<String>,
@@ -18,13 +18,13 @@ pub struct System {
     pub mount: String,
     /// On which kernel; `None`: on this machine's if that has it, else in a guest.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<KernelPlace>,
 }
 
 /// On which kernel a file system runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum KernelPlace {
     /// On this machine's.
     Host,
     /// On a guest's.
@@ -34,7 +34,7 @@ pub enum Place {
 /// File systems that can be made here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum FileSystemKind {
     /// ext2, by the kernel's ext4.
     Ext2,
     /// ext3, by the kernel's ext4.
@@ -59,24 +59,31 @@ pub enum Kind {
     Teal,
 }
 
-impl System {
+impl FileSystemSetup {
     /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file
     /// system is made whole: else the kernel would go on with it during the runs.
-    pub fn format(&self) -> Vec<String> {
+    pub fn mkfs_arguments(&self) -> Vec<String> {
         const WHOLE: &str = "lazy_itable_init=0,lazy_journal_init=0";
         let force: &[&str] = match self.kind {
-            Kind::Xfs | Kind::Btrfs | Kind::Reiserfs | Kind::Nilfs2 | Kind::F2fs => &["-q", "-f"],
-            Kind::Jfs => &["-q"],
-            Kind::Vfat => &["-F", "32", "-I"],
-            Kind::Teal => &["--force"],
-            Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => &["-q", "-F"],
+            FileSystemKind::Xfs
+            | FileSystemKind::Btrfs
+            | FileSystemKind::Reiserfs
+            | FileSystemKind::Nilfs2
+            | FileSystemKind::F2fs => &["-q", "-f"],
+            FileSystemKind::Jfs => &["-q"],
+            FileSystemKind::Vfat => &["-F", "32", "-I"],
+            FileSystemKind::Teal => &["--force"],
+            FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4 => &["-q", "-F"],
         };
         let mut args: Vec<String> = force
             .iter()
             .map(|&arg| arg.to_owned())
             .chain(self.mkfs.iter().cloned())
             .collect();
-        if matches!(self.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4) {
+        if matches!(
+            self.kind,
+            FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4
+        ) {
             // Of several -E only the last holds.
             match args
                 .iter()
@@ -91,7 +98,7 @@ impl System {
     }
 }
 
-impl Kind {
+impl FileSystemKind {
     /// All of them, the usual one first.
     pub const ALL: &[Self] = &[
         Self::Ext4,

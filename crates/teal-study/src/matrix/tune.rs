@@ -25,10 +25,10 @@ mod surrogate;
 #[cfg(test)]
 mod tests;
 
-use crate::statistics::Comparison;
-use crate::workload::Stream;
-pub use replay::{Replay, Trial};
-use surrogate::{Seen, Surrogate};
+use crate::statistics::PairedComparison;
+use crate::workload::RandomStream;
+pub use replay::{RecordedWorkload, SearchTrial};
+use surrogate::{MeasuredCandidate, Surrogate};
 
 /// Candidates above which one run is enough to go.
 const MANY: usize = 24;
@@ -44,7 +44,7 @@ const WORTH: f64 = 0.01;
 
 /// What may be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct TuneCandidate {
     /// What it consists of: numbers of features that others may have, too. Only proposals need
     /// them, and those they are judged by.
     pub features: Vec<u32>,
@@ -52,9 +52,9 @@ pub struct Candidate {
     pub is_proposal: bool,
 }
 
-impl Candidate {
+impl TuneCandidate {
     /// Candidates that are all measured.
-    pub fn all(many: usize) -> Vec<Self> {
+    pub fn all_measured(many: usize) -> Vec<Self> {
         vec![
             Self {
                 features: Vec::new(),
@@ -67,9 +67,9 @@ impl Candidate {
 
 /// What comes of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Answer {
+pub enum MeasureAnswer {
     /// A run.
-    Run(Measured),
+    Run(RunFigures),
     /// There is no such thing here.
     Impossible,
     /// The search is broken off.
@@ -78,7 +78,7 @@ pub enum Answer {
 
 /// What a run has shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct RunFigures {
     /// Operations a second.
     pub rate: f64,
     /// Operations for each joule, if they are known.
@@ -87,7 +87,7 @@ pub struct Measured {
 
 /// What the best is the best in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
+pub enum TuneGoal {
     /// Operations a second.
     Rate,
     /// Operations for each joule.
@@ -96,9 +96,9 @@ pub enum Aim {
     Both,
 }
 
-impl Aim {
+impl TuneGoal {
     /// The figure that is to be large; without joules it is the rate.
-    fn of(self, run: &Measured) -> f64 {
+    fn figure_of(self, run: &RunFigures) -> f64 {
         match (self, run.per_joule) {
             (Self::Rate, _) | (_, None) => run.rate,
             (Self::Joule, Some(per_joule)) => per_joule,
@@ -109,7 +109,7 @@ impl Aim {
 
 /// How long to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct SearchLimits {
     /// Blocks at most.
     pub blocks: u32,
     /// Runs at most.
@@ -118,7 +118,7 @@ pub struct Limits {
 
 /// Why a candidate is no longer measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum DropReason {
     /// It was not among the best of a block.
     Screened,
     /// This one beats it in every goal.
@@ -129,20 +129,20 @@ pub enum Gone {
 
 /// A candidate's runs and fate.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Standing {
+pub struct CandidateStanding {
     /// The block of the first run.
     pub from: u32,
     /// By block, from there on; those of whole blocks only.
-    pub runs: Vec<Measured>,
+    pub runs: Vec<RunFigures>,
     /// After which block it went, and why.
-    pub gone: Option<(u32, Gone)>,
+    pub gone: Option<(u32, DropReason)>,
 }
 
 /// What a search has found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// By candidate.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<CandidateStanding>,
     /// The best of those that are left; `None` if not even one block was whole.
     pub best: Option<usize>,
     /// Whole blocks.
@@ -151,40 +151,47 @@ pub struct Found {
     pub runs: usize,
     /// Which candidate was measured in every block.
     pub reference: usize,
-    aim: Aim,
+    goal: TuneGoal,
 }
 
-impl Found {
+impl SearchResult {
     /// One candidate by another, in the blocks that both have, in what they were searched for.
-    pub fn compare(&self, one: usize, other: usize) -> Option<Comparison> {
-        compare(&self.standings, one, other, &|run| Some(self.aim.of(run)))
+    pub fn compare_candidates(&self, one: usize, other: usize) -> Option<PairedComparison> {
+        compare_standings(&self.standings, one, other, &|run| {
+            Some(self.goal.figure_of(run))
+        })
     }
 
     /// The best by the reference: operations a second, and for each joule.
-    pub fn gain(&self) -> [Option<Comparison>; 2] {
+    pub fn gain_over_reference(&self) -> [Option<PairedComparison>; 2] {
         let Some(best) = self.best else {
             return [None, None];
         };
-        let by = |goal: Goal| compare(&self.standings, best, self.reference, goal);
+        let by = |goal: GoalFigure| compare_standings(&self.standings, best, self.reference, goal);
         [by(&|run| Some(run.rate)), by(&|run| run.per_joule)]
     }
 
     /// Those that are left and cannot be told from the best.
-    pub fn ties(&self) -> Vec<(usize, Comparison)> {
+    pub fn ties(&self) -> Vec<(usize, PairedComparison)> {
         let Some(best) = self.best else {
             return Vec::new();
         };
         let left = (0..self.standings.len())
             .filter(|at| *at != best && self.standings[*at].gone.is_none());
-        left.filter_map(|at| Some((at, self.compare(best, at)?)))
+        left.filter_map(|at| Some((at, self.compare_candidates(best, at)?)))
             .filter(|(_, by)| by.is_tie())
             .collect()
     }
 }
 
-type Goal<'a> = &'a dyn Fn(&Measured) -> Option<f64>;
+type GoalFigure<'a> = &'a dyn Fn(&RunFigures) -> Option<f64>;
 
-fn compare(standings: &[Standing], one: usize, other: usize, goal: Goal) -> Option<Comparison> {
+fn compare_standings(
+    standings: &[CandidateStanding],
+    one: usize,
+    other: usize,
+    goal: GoalFigure,
+) -> Option<PairedComparison> {
     let from = standings[one].from.max(standings[other].from);
     let since = |at: usize| {
         standings[at]
@@ -194,29 +201,29 @@ fn compare(standings: &[Standing], one: usize, other: usize, goal: Goal) -> Opti
     };
     let pairs = since(one).zip(since(other));
     let pairs: Option<Vec<(f64, f64)>> = pairs.map(|(a, b)| Some((goal(a)?, goal(b)?))).collect();
-    Comparison::of(&pairs?)
+    PairedComparison::from_pairs(&pairs?)
 }
 
 /// Searches for the best candidate. `measure` runs one in a block.
 ///
 /// # Errors
 /// What `measure` says.
-pub fn search<E>(
-    candidates: &[Candidate],
+pub fn search_best<E>(
+    candidates: &[TuneCandidate],
     reference: usize,
-    aim: Aim,
-    limits: Limits,
+    aim: TuneGoal,
+    limits: SearchLimits,
     seed: u64,
-    measure: &mut dyn FnMut(usize, u32) -> Result<Answer, E>,
-) -> Result<Found, E> {
-    let standings = vec![Standing::default(); candidates.len()];
-    let mut found = Found {
+    measure: &mut dyn FnMut(usize, u32) -> Result<MeasureAnswer, E>,
+) -> Result<SearchResult, E> {
+    let standings = vec![CandidateStanding::default(); candidates.len()];
+    let mut found = SearchResult {
         standings,
         best: None,
         blocks: 0,
         runs: 0,
         reference,
-        aim,
+        goal: aim,
     };
     let mut racing: Vec<usize> = (0..candidates.len())
         .filter(|at| !candidates[*at].is_proposal)
@@ -224,7 +231,8 @@ pub fn search<E>(
     let mut joined = 0;
     while found.blocks < limits.blocks {
         if found.blocks > 0 && racing.len() <= FEW {
-            let proposed = found.proposals(candidates, JOIN.min((JOIN_MAX - joined) as usize));
+            let proposed =
+                found.propose_candidates(candidates, JOIN.min((JOIN_MAX - joined) as usize));
             joined += proposed.len() as u32;
             proposed
                 .iter()
@@ -241,15 +249,15 @@ pub fn search<E>(
         if found.runs + order.len() > limits.runs {
             break;
         }
-        shuffle(&mut order, seed, found.blocks);
+        shuffle_block(&mut order, seed, found.blocks);
         let mut measured = Vec::new();
         for at in order {
             match measure(at, found.blocks)? {
-                Answer::Run(run) => measured.push((at, run)),
-                Answer::Impossible => {
-                    found.standings[at].gone = Some((found.blocks, Gone::Impossible))
+                MeasureAnswer::Run(run) => measured.push((at, run)),
+                MeasureAnswer::Impossible => {
+                    found.standings[at].gone = Some((found.blocks, DropReason::Impossible))
                 }
-                Answer::Stop => return Ok(found.settled()),
+                MeasureAnswer::Stop => return Ok(found.with_best()),
             }
             found.runs += 1;
         }
@@ -258,27 +266,28 @@ pub fn search<E>(
         }
         found.blocks += 1;
         racing.retain(|at| found.standings[*at].gone.is_none());
-        found.race(&racing);
-        found.screen();
+        found.drop_beaten(&racing);
+        found.screen_out();
         racing.retain(|at| found.standings[*at].gone.is_none());
     }
-    Ok(found.settled())
+    Ok(found.with_best())
 }
 
 /// Fisher and Yates.
-fn shuffle(order: &mut [usize], seed: u64, block: u32) {
-    let mut drawn = Stream::new(seed, 0x7475_6e65 + u64::from(block));
+fn shuffle_block(order: &mut [usize], seed: u64, block: u32) {
+    let mut drawn = RandomStream::new(seed, 0x7475_6e65 + u64::from(block));
     for last in (1..order.len()).rev() {
-        order.swap(last, drawn.below(last as u64 + 1) as usize);
+        order.swap(last, drawn.next_below(last as u64 + 1) as usize);
     }
 }
 
-impl Found {
+impl SearchResult {
     /// Drops whoever is beaten in every goal.
-    fn race(&mut self, left: &[usize]) {
+    fn drop_beaten(&mut self, left: &[usize]) {
         let beats = |one: usize, other: usize| {
-            let in_goal =
-                |goal: Goal| compare(&self.standings, one, other, goal).map(|by| by.low > 1.0);
+            let in_goal = |goal: GoalFigure| {
+                compare_standings(&self.standings, one, other, goal).map(|by| by.low > 1.0)
+            };
             in_goal(&|run| Some(run.rate)) == Some(true)
                 && in_goal(&|run| run.per_joule) != Some(false)
         };
@@ -292,39 +301,39 @@ impl Found {
             .filter_map(|at| Some((*at, beaten(*at)?)))
             .collect();
         for (at, by) in gone {
-            self.standings[at].gone = Some((self.blocks, Gone::Beaten(by)));
+            self.standings[at].gone = Some((self.blocks, DropReason::Beaten(by)));
         }
     }
 
     /// Keeps the best, while there are many.
-    fn screen(&mut self) {
-        let left = self.ranked();
+    fn screen_out(&mut self) {
+        let left = self.rank_left();
         let keep = match left.len() {
             many if many > MANY => many.div_ceil(3).max(MANY),
             some => (some * 2).div_ceil(3).max(FEW),
         };
         for at in left.into_iter().skip(keep) {
-            self.standings[at].gone = Some((self.blocks, Gone::Screened));
+            self.standings[at].gone = Some((self.blocks, DropReason::Screened));
         }
     }
 
     /// The figures of a candidate by the reference's of the same block, as logarithms.
-    fn logs(&self, at: usize) -> impl Iterator<Item = f64> {
-        let Standing { from, runs, .. } = &self.standings[at];
+    fn log_ratios(&self, at: usize) -> impl Iterator<Item = f64> {
+        let CandidateStanding { from, runs, .. } = &self.standings[at];
         let beside = self.standings[self.reference]
             .runs
             .iter()
             .skip(*from as usize);
         runs.iter()
             .zip(beside)
-            .map(|(run, beside)| (self.aim.of(run) / self.aim.of(beside)).ln())
+            .map(|(run, beside)| (self.goal.figure_of(run) / self.goal.figure_of(beside)).ln())
     }
 
     /// Those that are left, the best first.
-    fn ranked(&self) -> Vec<usize> {
+    fn rank_left(&self) -> Vec<usize> {
         let left = (0..self.standings.len()).filter(|at| self.standings[*at].gone.is_none());
         let mut left: Vec<(usize, f64)> = left
-            .filter_map(|at| Some((at, mean(self.logs(at))?)))
+            .filter_map(|at| Some((at, mean(self.log_ratios(at))?)))
             .collect();
         left.sort_by(|a, b| b.1.total_cmp(&a.1));
         left.into_iter().map(|(at, _)| at).collect()
@@ -332,9 +341,9 @@ impl Found {
 
     /// Candidates that have not been measured and may well beat the best: the most promising, so
     /// many at most.
-    fn proposals(&self, candidates: &[Candidate], most: usize) -> Vec<usize> {
+    fn propose_candidates(&self, candidates: &[TuneCandidate], most: usize) -> Vec<usize> {
         let is_new = |at: &usize| {
-            let Standing { runs, gone, .. } = &self.standings[*at];
+            let CandidateStanding { runs, gone, .. } = &self.standings[*at];
             candidates[*at].is_proposal && runs.is_empty() && gone.is_none()
         };
         let features = candidates
@@ -343,16 +352,20 @@ impl Found {
             .max()
             .map_or(0, |most| *most as usize + 1);
         let seen = (0..candidates.len()).filter(|at| !self.standings[*at].runs.is_empty());
-        let seen: Vec<Seen<'_>> = seen
-            .map(|at| Seen {
+        let seen: Vec<MeasuredCandidate<'_>> = seen
+            .map(|at| MeasuredCandidate {
                 features: &candidates[at].features,
-                logs: self.logs(at).collect(),
+                logs: self.log_ratios(at).collect(),
             })
             .collect();
-        let Some(best) = self.ranked().first().and_then(|at| mean(self.logs(*at))) else {
+        let Some(best) = self
+            .rank_left()
+            .first()
+            .and_then(|at| mean(self.log_ratios(*at)))
+        else {
             return Vec::new();
         };
-        let model = Surrogate::of(&seen, features);
+        let model = Surrogate::learn(&seen, features);
         let hoped = |at: usize| {
             let (mean, spread) = model.predict(&candidates[at].features);
             mean + spread
@@ -366,8 +379,8 @@ impl Found {
         new.into_iter().take(most).map(|(at, _)| at).collect()
     }
 
-    fn settled(mut self) -> Self {
-        self.best = self.ranked().first().copied();
+    fn with_best(mut self) -> Self {
+        self.best = self.rank_left().first().copied();
         self
     }
 }

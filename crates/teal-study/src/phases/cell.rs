@@ -1,11 +1,11 @@
 //! What came of a group of phases on a file system: one line of JSON.
 
-use super::plan::Mode;
+use super::plan::SyncMode;
 use serde::{Deserialize, Serialize};
 
 /// What a disk was asked and what it spent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct DiskTally {
     /// Time at work, modelled.
     pub elapsed_ns: u64,
     /// Read requests.
@@ -23,12 +23,12 @@ pub struct Tally {
     /// All energy, modelled.
     pub microjoules: u64,
     /// By what it was used for; they sum up to `microjoules`.
-    pub uses: Vec<Usage>,
+    pub uses: Vec<EnergyUsage>,
 }
 
 /// One use of energy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct EnergyUsage {
     /// Which: seek, rotate, read, write, commands, read ahead, or a state.
     pub name: String,
     /// How often.
@@ -39,7 +39,7 @@ pub struct Usage {
     pub microjoules: u64,
 }
 
-impl Tally {
+impl DiskTally {
     /// In joules.
     pub fn joules(&self) -> f64 {
         self.microjoules as f64 / 1e6
@@ -57,7 +57,7 @@ impl Tally {
 
 /// A phase that was carried out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct PhaseResult {
     /// Which.
     pub phase: String,
     /// Operations: files, or pieces.
@@ -65,7 +65,7 @@ pub struct Measured {
     /// Bytes of the user's.
     pub bytes: u64,
     /// From the first operation until the file system was unmounted: the drain is counted.
-    pub tally: Tally,
+    pub tally: DiskTally,
     /// Of that, what came after the last operation, in microjoules.
     pub drain_microjoules: u64,
     /// The least that it would cost, in microjoules.
@@ -74,16 +74,16 @@ pub struct Measured {
     pub writes: bool,
 }
 
-impl Measured {
+impl PhaseResult {
     /// Returns how many times the floor.
-    pub fn ratio(&self) -> f64 {
+    pub fn floor_ratio(&self) -> f64 {
         self.tally.microjoules as f64 / (self.floor_microjoules as f64).max(1.0)
     }
 }
 
 /// What came of a group on a file system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct PhaseCell {
     /// Of this form.
     pub version: u32,
     /// The file system, as it was asked for.
@@ -93,7 +93,7 @@ pub struct Cell {
     /// The group of phases.
     pub group: String,
     /// When what was written had to be on the disk.
-    pub mode: Mode,
+    pub mode: SyncMode,
     /// Factor on files and accesses.
     pub scale: f64,
     /// What the disk was modelled by.
@@ -101,10 +101,10 @@ pub struct Cell {
     /// Its size in bytes.
     pub size: u64,
     /// The phases that count.
-    pub phases: Vec<Measured>,
+    pub phases: Vec<PhaseResult>,
 }
 
-impl Cell {
+impl PhaseCell {
     /// The version of the form.
     pub const VERSION: u32 = 1;
 }

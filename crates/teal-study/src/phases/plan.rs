@@ -22,7 +22,7 @@ const LEVELS: [u64; 4] = [80, 60, 40, 20];
 
 /// When what was written has to be on the disk, and what is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mode {
+pub enum SyncMode {
     /// As in the thesis: all of the file system synced after each write call, the page cache
     /// dropped after each operation.
     T,
@@ -34,7 +34,7 @@ pub enum Mode {
 
 /// In which order files, or places in a file, are visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum VisitOrder {
     /// As they were made.
     Made,
     /// Drawn, each once.
@@ -43,7 +43,7 @@ pub enum Order {
 
 /// Files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Set {
+pub struct PhaseFiles {
     /// What their directories are called, before a number.
     pub name: &'static str,
     /// How many.
@@ -54,8 +54,8 @@ pub struct Set {
     pub is_mixed: bool,
 }
 
-impl Set {
-    fn alike(size: u64, count: u64) -> Self {
+impl PhaseFiles {
+    fn with_equal_sizes(size: u64, count: u64) -> Self {
         Self {
             name: "d",
             count,
@@ -64,8 +64,8 @@ impl Set {
         }
     }
 
-    fn mixed(name: &'static str, bytes: f64, count: u64, scale: f64) -> Self {
-        let scaled = scaled(count, scale);
+    fn with_mixed_sizes(name: &'static str, bytes: f64, count: u64, scale: f64) -> Self {
+        let scaled = scale_count(count, scale);
         Self {
             name,
             count: scaled,
@@ -75,12 +75,12 @@ impl Set {
     }
 
     /// The sizes of the files, in the order in which they are made. They sum up to `bytes`.
-    pub fn sizes(&self) -> Vec<u64> {
+    pub fn file_sizes(&self) -> Vec<u64> {
         if !self.is_mixed {
             return vec![self.bytes / self.count.max(1); self.count as usize];
         }
         let weights: Vec<u64> = (0..self.count)
-            .map(|at| 80 + orders::drawn(at) % 41)
+            .map(|at| 80 + orders::draw_number(at) % 41)
             .collect();
         let all: u64 = weights.iter().sum();
         let mut sizes: Vec<u64> = weights
@@ -98,7 +98,7 @@ impl Set {
     }
 
     /// Directory and file, below the mount.
-    pub fn path(&self, at: u64) -> (String, String) {
+    pub fn path_parts(&self, at: u64) -> (String, String) {
         (
             format!("{}{:03}", self.name, at / PER_DIRECTORY),
             format!("f{:03}", at % PER_DIRECTORY),
@@ -108,7 +108,7 @@ impl Set {
 
 /// Files that fill a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Filling {
+pub struct FillFiles {
     /// Bytes of the smallest.
     least: u64,
     /// Bytes of the largest; sizes between are drawn, whole blocks apart.
@@ -117,7 +117,7 @@ pub struct Filling {
     seed: u64,
 }
 
-impl Filling {
+impl FillFiles {
     /// Those of the thesis.
     const PIECES: Self = Self {
         least: PIECE,
@@ -126,34 +126,34 @@ impl Filling {
     };
 
     /// The bytes of a file.
-    pub fn size(&self, at: u64) -> u64 {
+    pub fn file_size(&self, at: u64) -> u64 {
         let sizes = (self.most - self.least) / BLOCK + 1;
-        self.least + orders::drawn(orders::drawn(self.seed) ^ at) % sizes * BLOCK
+        self.least + orders::draw_number(orders::draw_number(self.seed) ^ at) % sizes * BLOCK
     }
 }
 
 /// Phases that make a fresh file system one that has been lived on: files of 4 to 60 KiB, 32 in the
 /// mean, until there is no room; then so many percent of them stay, whichever this seed draws. (Of
 /// smaller ones an ext file system would run out of inodes before it is full.)
-pub fn ageing(percent: u64, seed: u64) -> Vec<Phase> {
-    let filling = Filling {
+pub fn ageing_phases(percent: u64, seed: u64) -> Vec<WorkloadPhase> {
+    let filling = FillFiles {
         least: BLOCK,
         most: 15 * BLOCK,
         seed,
     };
     vec![
-        Phase::prepares("fill", Act::Fill(filling)),
-        Phase::prepares("thin", Act::Thin { percent, seed }),
+        WorkloadPhase::new_preparing("fill", PhaseAct::Fill(filling)),
+        WorkloadPhase::new_preparing("thin", PhaseAct::Thin { percent, seed }),
     ]
 }
 
 /// What is done in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum PhaseAct {
     /// Files are made, or truncated and written again, in write calls of so many bytes.
     Write {
         /// Which.
-        set: Set,
+        set: PhaseFiles,
         /// Bytes of a call; `None`: a file in one.
         call: Option<u64>,
         /// They are there.
@@ -162,16 +162,16 @@ pub enum Act {
     /// Files are read, each in calls of so many bytes.
     Read {
         /// Which.
-        set: Set,
+        set: PhaseFiles,
         /// Bytes of a call; `None`: a file in one.
         call: Option<u64>,
         /// In which order.
-        order: Order,
+        order: VisitOrder,
     },
     /// Pieces of 8 KB of the first file of a set.
     Touch {
         /// Which.
-        set: Set,
+        set: PhaseFiles,
         /// How many pieces, each once.
         pieces: u64,
         /// Written, not read.
@@ -180,7 +180,7 @@ pub enum Act {
         seed: u64,
     },
     /// Files until there is no room.
-    Fill(Filling),
+    Fill(FillFiles),
     /// Of those that filled it, this many percent stay, whichever are drawn.
     Thin {
         /// Percent.
@@ -189,29 +189,29 @@ pub enum Act {
         seed: u64,
     },
     /// The files of a set go.
-    Remove(Set),
+    Remove(PhaseFiles),
 }
 
 /// One phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Phase {
+pub struct WorkloadPhase {
     /// How it is called.
     pub name: String,
     /// What it does.
-    pub act: Act,
+    pub act: PhaseAct,
     /// Whether it is what is measured; if not, it makes what the next need, without syncs.
     pub counts: bool,
 }
 
-impl Phase {
-    fn counted(name: impl Into<String>, act: Act) -> Self {
+impl WorkloadPhase {
+    fn new_counted(name: impl Into<String>, act: PhaseAct) -> Self {
         Self {
             name: name.into(),
             act,
             counts: true,
         }
     }
-    fn prepares(name: impl Into<String>, act: Act) -> Self {
+    fn new_preparing(name: impl Into<String>, act: PhaseAct) -> Self {
         Self {
             name: name.into(),
             act,
@@ -220,23 +220,26 @@ impl Phase {
     }
 
     /// Bytes that the user reads or writes.
-    pub fn bytes(&self) -> u64 {
+    pub fn user_bytes(&self) -> u64 {
         match self.act {
-            Act::Write { set, .. } | Act::Read { set, .. } => set.bytes,
-            Act::Touch { pieces, .. } => pieces * PIECE,
-            Act::Fill(_) | Act::Thin { .. } | Act::Remove(_) => 0,
+            PhaseAct::Write { set, .. } | PhaseAct::Read { set, .. } => set.bytes,
+            PhaseAct::Touch { pieces, .. } => pieces * PIECE,
+            PhaseAct::Fill(_) | PhaseAct::Thin { .. } | PhaseAct::Remove(_) => 0,
         }
     }
 
     /// Returns whether it writes.
-    pub fn writes(&self) -> bool {
-        !matches!(self.act, Act::Read { .. } | Act::Touch { write: false, .. })
+    pub fn is_write(&self) -> bool {
+        !matches!(
+            self.act,
+            PhaseAct::Read { .. } | PhaseAct::Touch { write: false, .. }
+        )
     }
 }
 
 /// Phases that follow each other on one file system, which is fresh at their beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum PhaseGroup {
     /// 50 MB of files of this many KB.
     Files(u64),
     /// 8 KB at a time in a file of 100 MB.
@@ -251,7 +254,7 @@ pub enum Group {
     Fragmented,
 }
 
-impl Group {
+impl PhaseGroup {
     /// All, in the order of the tables.
     pub const ALL: [Self; 8] = [
         Self::Files(4),
@@ -277,119 +280,134 @@ impl Group {
     }
 
     /// The group of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
 
     /// Its phases at a scale.
-    pub fn phases(self, scale: f64) -> Vec<Phase> {
-        let photos = Set::mixed("photos", 145.8, 156, scale);
+    pub fn phases_at_scale(self, scale: f64) -> Vec<WorkloadPhase> {
+        let photos = PhaseFiles::with_mixed_sizes("photos", 145.8, 156, scale);
         match self {
-            Self::Files(kib) => of_files(Set::alike(kib * KIB, scaled(50 * KIB / kib, scale))),
-            Self::Update => of_updates(scale),
-            Self::Camera => vec![Phase::counted("camera", write(photos, None))],
-            Self::Camera64 => vec![Phase::counted(
+            Self::Files(kib) => file_phases(PhaseFiles::with_equal_sizes(
+                kib * KIB,
+                scale_count(50 * KIB / kib, scale),
+            )),
+            Self::Update => update_phases(scale),
+            Self::Camera => vec![WorkloadPhase::new_counted(
+                "camera",
+                write_act(photos, None),
+            )],
+            Self::Camera64 => vec![WorkloadPhase::new_counted(
                 "camera 64 KB",
-                write(photos, Some(64 * KIB)),
+                write_act(photos, Some(64 * KIB)),
             )],
             Self::Mp3 => {
-                let set = Set::mixed("music", 138.4, 35, scale);
+                let set = PhaseFiles::with_mixed_sizes("music", 138.4, 35, scale);
                 vec![
-                    Phase::counted("mp3 write", write(set, None)),
-                    Phase::counted("mp3 read", play(set)),
+                    WorkloadPhase::new_counted("mp3 write", write_act(set, None)),
+                    WorkloadPhase::new_counted("mp3 read", play_act(set)),
                 ]
             }
-            Self::Fragmented => of_fragments(photos, Set::mixed("music", 138.4, 35, scale)),
+            Self::Fragmented => fragment_phases(
+                photos,
+                PhaseFiles::with_mixed_sizes("music", 138.4, 35, scale),
+            ),
         }
     }
 }
 
-fn write(set: Set, call: Option<u64>) -> Act {
-    Act::Write {
+fn write_act(set: PhaseFiles, call: Option<u64>) -> PhaseAct {
+    PhaseAct::Write {
         set,
         call,
         again: false,
     }
 }
 
-fn play(set: Set) -> Act {
-    Act::Read {
+fn play_act(set: PhaseFiles) -> PhaseAct {
+    PhaseAct::Read {
         set,
         call: Some(64 * KIB),
-        order: Order::Made,
+        order: VisitOrder::Made,
     }
 }
 
-fn of_files(set: Set) -> Vec<Phase> {
-    let read = |order| Act::Read {
+fn file_phases(set: PhaseFiles) -> Vec<WorkloadPhase> {
+    let read = |order| PhaseAct::Read {
         set,
         call: None,
         order,
     };
     vec![
-        Phase::counted("create", write(set, None)),
-        Phase::counted("read", read(Order::Made)),
-        Phase::counted("rand_read", read(Order::Random)),
-        Phase::counted(
+        WorkloadPhase::new_counted("create", write_act(set, None)),
+        WorkloadPhase::new_counted("read", read(VisitOrder::Made)),
+        WorkloadPhase::new_counted("rand_read", read(VisitOrder::Random)),
+        WorkloadPhase::new_counted(
             "rewrite",
-            Act::Write {
+            PhaseAct::Write {
                 set,
                 call: None,
                 again: true,
             },
         ),
-        Phase::counted("reread", read(Order::Made)),
-        Phase::counted("rand_reread", read(Order::Random)),
+        WorkloadPhase::new_counted("reread", read(VisitOrder::Made)),
+        WorkloadPhase::new_counted("rand_reread", read(VisitOrder::Random)),
     ]
 }
 
-fn of_updates(scale: f64) -> Vec<Phase> {
-    let pieces = scaled(100 * MIB / PIECE, scale);
-    let set = Set::alike(pieces * PIECE, 1);
-    let some = scaled(24 * MIB / PIECE, scale);
-    let read = Act::Read {
+fn update_phases(scale: f64) -> Vec<WorkloadPhase> {
+    let pieces = scale_count(100 * MIB / PIECE, scale);
+    let set = PhaseFiles::with_equal_sizes(pieces * PIECE, 1);
+    let some = scale_count(24 * MIB / PIECE, scale);
+    let read = PhaseAct::Read {
         set,
         call: Some(PIECE),
-        order: Order::Made,
+        order: VisitOrder::Made,
     };
-    let touch = |write, seed| Act::Touch {
+    let touch = |write, seed| PhaseAct::Touch {
         set,
         pieces: some,
         write,
         seed,
     };
     vec![
-        Phase::prepares("file", write(set, Some(MIB))),
-        Phase::counted("read", read),
-        Phase::counted("rand_read", touch(false, 1)),
-        Phase::counted("write", touch(true, 2)),
-        Phase::counted("reread", read),
-        Phase::counted("rand_reread", touch(false, 1)),
+        WorkloadPhase::new_preparing("file", write_act(set, Some(MIB))),
+        WorkloadPhase::new_counted("read", read),
+        WorkloadPhase::new_counted("rand_read", touch(false, 1)),
+        WorkloadPhase::new_counted("write", touch(true, 2)),
+        WorkloadPhase::new_counted("reread", read),
+        WorkloadPhase::new_counted("rand_reread", touch(false, 1)),
     ]
 }
 
-fn of_fragments(photos: Set, music: Set) -> Vec<Phase> {
-    let mut phases = vec![Phase::prepares("fill", Act::Fill(Filling::PIECES))];
+fn fragment_phases(photos: PhaseFiles, music: PhaseFiles) -> Vec<WorkloadPhase> {
+    let mut phases = vec![WorkloadPhase::new_preparing(
+        "fill",
+        PhaseAct::Fill(FillFiles::PIECES),
+    )];
     for level in LEVELS {
         phases.extend([
-            Phase::prepares(
+            WorkloadPhase::new_preparing(
                 format!("thin to {level} %"),
-                Act::Thin {
+                PhaseAct::Thin {
                     percent: level,
-                    seed: Order::SEED,
+                    seed: VisitOrder::SEED,
                 },
             ),
-            Phase::counted(format!("camera at {level} %"), write(photos, None)),
-            Phase::prepares(format!("no photos at {level} %"), Act::Remove(photos)),
-            Phase::counted(format!("mp3 write at {level} %"), write(music, None)),
-            Phase::counted(format!("mp3 read at {level} %"), play(music)),
-            Phase::prepares(format!("no music at {level} %"), Act::Remove(music)),
+            WorkloadPhase::new_counted(format!("camera at {level} %"), write_act(photos, None)),
+            WorkloadPhase::new_preparing(
+                format!("no photos at {level} %"),
+                PhaseAct::Remove(photos),
+            ),
+            WorkloadPhase::new_counted(format!("mp3 write at {level} %"), write_act(music, None)),
+            WorkloadPhase::new_counted(format!("mp3 read at {level} %"), play_act(music)),
+            WorkloadPhase::new_preparing(format!("no music at {level} %"), PhaseAct::Remove(music)),
         ]);
     }
     phases
 }
 
 /// That part of a number, at least one.
-fn scaled(count: u64, scale: f64) -> u64 {
+fn scale_count(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale).round() as u64).max(1)
 }

@@ -1,20 +1,20 @@
 //! Tables in Markdown.
 
-use super::cell::{Cell, Measured};
-use super::plan::Group;
+use super::cell::{PhaseCell, PhaseResult};
+use super::plan::PhaseGroup;
 use std::fmt::Write as _;
 
 /// What a table is made of.
 #[derive(Debug)]
-pub struct Sheet<'a> {
+pub struct PhaseSheet<'a> {
     /// All that came of it.
-    pub cells: &'a [Cell],
+    pub cells: &'a [PhaseCell],
     /// What of the disk has no source.
     pub assumed: &'a [String],
 }
 
 /// Joules by phase and file system, how many times the floor, and what they were spent on.
-pub fn markdown(sheet: &Sheet<'_>) -> String {
+pub fn render_markdown(sheet: &PhaseSheet<'_>) -> String {
     let Some(first) = sheet.cells.first() else {
         return "No phase has been measured.\n".into();
     };
@@ -30,7 +30,7 @@ pub fn markdown(sheet: &Sheet<'_>) -> String {
             sheet.assumed.join(", ")
         }
     );
-    let systems = systems(sheet.cells);
+    let systems = list_systems(sheet.cells);
     text.push_str("\n## Joules, and how many times the floor\n\n| phase |");
     for system in &systems {
         let _ = write!(text, " {system} |");
@@ -38,17 +38,22 @@ pub fn markdown(sheet: &Sheet<'_>) -> String {
     text.push_str(" floor |\n|---|");
     text.push_str(&"---:|".repeat(systems.len() + 1));
     text.push('\n');
-    for group in Group::ALL {
-        for (at, phase) in phases(sheet.cells, &group).into_iter().enumerate() {
+    for group in PhaseGroup::ALL {
+        for (at, phase) in list_phases(sheet.cells, &group).into_iter().enumerate() {
             let found: Vec<_> = systems
                 .iter()
-                .map(|system| find(sheet.cells, system, &group, at))
+                .map(|system| find_phase(sheet.cells, system, &group, at))
                 .collect();
             let _ = write!(text, "| {} {phase} |", group.name());
             for measured in &found {
                 match measured {
                     Some(of) => {
-                        _ = write!(text, " {} ({:.1}) |", short(of.tally.joules()), of.ratio())
+                        _ = write!(
+                            text,
+                            " {} ({:.1}) |",
+                            format_short(of.tally.joules()),
+                            of.floor_ratio()
+                        )
                     }
                     None => text.push_str(" |"),
                 }
@@ -58,25 +63,25 @@ pub fn markdown(sheet: &Sheet<'_>) -> String {
                 .flatten()
                 .next()
                 .map_or(0.0, |of| of.floor_microjoules as f64 / 1e6);
-            let _ = writeln!(text, " {} |", short(floor));
+            let _ = writeln!(text, " {} |", format_short(floor));
         }
     }
     for system in &systems {
-        text.push_str(&spent(sheet.cells, system));
+        text.push_str(&render_spending(sheet.cells, system));
     }
     text
 }
 
 /// Returns what a file system's joules were spent on.
-fn spent(cells: &[Cell], system: &str) -> String {
-    let of: Vec<&Cell> = cells.iter().filter(|cell| cell.system == system).collect();
+fn render_spending(cells: &[PhaseCell], system: &str) -> String {
+    let of: Vec<&PhaseCell> = cells.iter().filter(|cell| cell.system == system).collect();
     let kernel = of.first().map_or("", |cell| cell.kernel.as_str());
     let mut text = format!(
         "\n## {system} ({kernel})\n\n| phase | J | seek | rotate | transfer | commands | other | after the last | seeks | reads | MiB | writes | MiB | of the user | flushes |\n|---|"
     );
     text.push_str(&"---:|".repeat(14));
     text.push('\n');
-    for group in Group::ALL {
+    for group in PhaseGroup::ALL {
         for cell in of.iter().filter(|cell| cell.group == group.name()) {
             for measured in &cell.phases {
                 let _ = writeln!(
@@ -84,7 +89,7 @@ fn spent(cells: &[Cell], system: &str) -> String {
                     "| {} {} |{}",
                     cell.group,
                     measured.phase,
-                    row(measured)
+                    render_row(measured)
                 );
             }
         }
@@ -92,7 +97,7 @@ fn spent(cells: &[Cell], system: &str) -> String {
     text
 }
 
-fn row(of: &Measured) -> String {
+fn render_row(of: &PhaseResult) -> String {
     let tally = &of.tally;
     let by = |name| tally.joules_of(name);
     let (seek, rotate, commands) = (by("seek"), by("rotate"), by("commands"));
@@ -109,7 +114,7 @@ fn row(of: &Measured) -> String {
         other,
         drain,
     ]
-    .map(short)
+    .map(format_short)
     .join(" | ");
     format!(
         " {joules} | {} | {} | {} | {} | {} | {} | {} |",
@@ -124,7 +129,7 @@ fn row(of: &Measured) -> String {
 }
 
 /// File systems in the order in which they came.
-fn systems(cells: &[Cell]) -> Vec<&str> {
+fn list_systems(cells: &[PhaseCell]) -> Vec<&str> {
     let mut systems: Vec<&str> = Vec::new();
     for cell in cells {
         if !systems.contains(&cell.system.as_str()) {
@@ -135,7 +140,7 @@ fn systems(cells: &[Cell]) -> Vec<&str> {
 }
 
 /// Names of the phases of a group, as far as anybody went.
-fn phases(cells: &[Cell], group: &Group) -> Vec<String> {
+fn list_phases(cells: &[PhaseCell], group: &PhaseGroup) -> Vec<String> {
     let of = cells
         .iter()
         .filter(|cell| cell.group == group.name())
@@ -148,7 +153,12 @@ fn phases(cells: &[Cell], group: &Group) -> Vec<String> {
     })
 }
 
-fn find<'a>(cells: &'a [Cell], system: &str, group: &Group, at: usize) -> Option<&'a Measured> {
+fn find_phase<'a>(
+    cells: &'a [PhaseCell],
+    system: &str,
+    group: &PhaseGroup,
+    at: usize,
+) -> Option<&'a PhaseResult> {
     let cell = cells
         .iter()
         .find(|cell| cell.system == system && cell.group == group.name())?;
@@ -156,7 +166,7 @@ fn find<'a>(cells: &'a [Cell], system: &str, group: &Group, at: usize) -> Option
 }
 
 /// Three digits that count.
-fn short(joules: f64) -> String {
+fn format_short(joules: f64) -> String {
     match joules.abs() {
         of if of >= 100.0 => format!("{joules:.0}"),
         of if of >= 10.0 => format!("{joules:.1}"),

@@ -1,11 +1,11 @@
 //! BlueFS, figure 9: the handheld with some flash, for which a profile has to be assumed.
 
-use super::Table;
-use super::bluefs::{compare, handheld, purcell};
-use crate::replay::{Machine, Named, Share};
+use super::PaperTable;
+use super::bluefs::{add_comparison, handheld_machine, purcell_replay};
+use crate::replay::{InitialShare, ModelledMachine, NamedPolicy};
 use teal_energy::Profile;
 use teal_energy::device::QueueLimits;
-use teal_energy::profile::Kind;
+use teal_energy::profile::DeviceKind;
 use teal_types::Span;
 
 /// The iPAQ's NOR flash under jffs2. The paper has three words on it: reading 4 KB takes less than
@@ -38,15 +38,15 @@ const ROOM: u64 = 16_000_000;
 /// Of 252 MB.
 const SHARE: u8 = 6;
 
-fn with_flash(more: Span) -> Machine {
+fn with_flash(more: Span) -> ModelledMachine {
     let nor = Profile::parse(NOR).expect("a test reads it");
-    let mut machine = handheld(more, vec![nor]);
+    let mut machine = handheld_machine(more, vec![nor]);
     for part in machine
         .parts
         .iter_mut()
-        .filter(|part| part.device.kind == Kind::Flash)
+        .filter(|part| part.device.kind == DeviceKind::Flash)
     {
-        part.holds = Share {
+        part.holds = InitialShare {
             files: SHARE,
             attributes: true,
         };
@@ -60,8 +60,8 @@ fn with_flash(more: Span) -> Machine {
     machine
 }
 
-pub(super) fn figure_9() -> Table {
-    let mut table = Table::of(
+pub(super) fn figure_9() -> PaperTable {
+    let mut table = PaperTable::for_machine(
         "BlueFS (2004) figure 9: BlueFS with 16 MB of flash against BlueFS without",
         &with_flash(Span::ZERO),
         &[
@@ -72,9 +72,9 @@ pub(super) fn figure_9() -> Table {
             "for the rest see bluefs-7",
         ],
     );
-    compare(&mut table, [(0, 33, 9), (30, 48, 25)], |more, gaps| {
-        [handheld(more, Vec::new()), with_flash(more)]
-            .map(|machine| (purcell(machine, gaps), Named::BlueFs))
+    add_comparison(&mut table, [(0, 33, 9), (30, 48, 25)], |more, gaps| {
+        [handheld_machine(more, Vec::new()), with_flash(more)]
+            .map(|machine| (purcell_replay(machine, gaps), NamedPolicy::BlueFs))
     });
     table
 }

@@ -1,26 +1,26 @@
 //! GreenFS, tables 3, 4 and 5, and the day of section 4.3.
 
-use super::Table;
+use super::PaperTable;
 use super::bluefs::SEED;
-use crate::replay::{Assumptions, Machine, Named, Run, Scene};
-use crate::stream::{Gaps, Published};
+use crate::replay::{ModelledMachine, NamedPolicy, PolicyRun, PreparedReplay, ReplayAssumptions};
+use crate::stream::{GapModel, PublishedTotals};
 use std::collections::HashMap;
 use teal_energy::Profile;
-use teal_energy::profile::Kind;
-use teal_energy::sim::{self, Event, Trace};
-use teal_trace::{Action, Item};
+use teal_energy::profile::DeviceKind;
+use teal_energy::sim::{self, MachineEvent, MachineTrace};
+use teal_trace::{Action, TraceItem};
 use teal_types::{Energy, Power, Span, Time};
 
 /// Page cache of the desktop: of 512 MB, half.
 const MEMORY: u64 = 256 << 20;
 
-fn jeff_published() -> &'static Published {
-    Published::named("jeff").expect("it is published")
+fn jeff_published() -> &'static PublishedTotals {
+    PublishedTotals::by_name("jeff").expect("it is published")
 }
 
 /// What a stream is, counted.
 #[derive(Debug, Default)]
-struct Counted {
+struct StreamCounts {
     operations: u64,
     changes: u64,
     bytes: u64,
@@ -29,10 +29,10 @@ struct Counted {
     requests: Vec<u64>,
 }
 
-fn counted(published: &'static Published, gaps: Gaps) -> Counted {
-    let mut counted = Counted::default();
+fn count_stream(published: &'static PublishedTotals, gaps: GapModel) -> StreamCounts {
+    let mut counted = StreamCounts::default();
     let mut met = HashMap::new();
-    for event in published.events(gaps, SEED) {
+    for event in published.generate_events(gaps, SEED) {
         counted.operations += 1;
         counted.hours = event.at.as_secs_f64() / 3600.0;
         let is_change = matches!(event.action, Action::Write { .. });
@@ -46,8 +46,8 @@ fn counted(published: &'static Published, gaps: Gaps) -> Counted {
     counted
 }
 
-pub(super) fn table_3() -> Table {
-    let mut table = Table::new(
+pub(super) fn table_3() -> PaperTable {
+    let mut table = PaperTable::new(
         "GreenFS (2008) table 3 and section 4.2: the traces, and what the server of JEFF saw",
         &[],
         &[
@@ -55,21 +55,24 @@ pub(super) fn table_3() -> Table {
             "a request to the server is a change or the first read of a file; what is smaller than a window is not told by the paper",
         ],
     );
-    for gaps in Gaps::ALL {
+    for gaps in GapModel::ALL {
         for (name, operations, hours, percent, megabytes) in [
             ("jeff", "1,987,982", "26.48", "5.6 %", "649"),
             ("purcell", "87,739", "27.66", "6 %", "252"),
         ] {
-            let seen = counted(Published::named(name).expect("it is published"), gaps);
+            let seen = count_stream(
+                PublishedTotals::by_name(name).expect("it is published"),
+                gaps,
+            );
             let what = |what: &str| format!("{name}, {} gaps: {what}", gaps.word());
-            table.row(what("operations"), operations, seen.operations.to_string());
-            table.row(what("hours"), hours, format!("{:.2}", seen.hours));
+            table.add_figure(what("operations"), operations, seen.operations.to_string());
+            table.add_figure(what("hours"), hours, format!("{:.2}", seen.hours));
             let changes = seen.changes as f64 * 100.0 / seen.operations as f64;
-            table.row(what("changes"), percent, format!("{changes:.2} %"));
-            table.row(what("MB"), megabytes, format!("{}", seen.bytes / 1_000_000));
+            table.add_figure(what("changes"), percent, format!("{changes:.2} %"));
+            table.add_figure(what("MB"), megabytes, format!("{}", seen.bytes / 1_000_000));
             if name == "jeff" {
                 let all: u64 = seen.requests.iter().sum();
-                table.row(
+                table.add_figure(
                     what("requests a second"),
                     "1.3",
                     format!("{:.2}", all as f64 / seen.hours / 3600.0),
@@ -89,7 +92,7 @@ pub(super) fn table_3() -> Table {
                         "30 s with {least} to {} requests",
                         below / 1000 * 1000
                     ));
-                    table.row(what, paper, within(least, below).to_string());
+                    table.add_figure(what, paper, within(least, below).to_string());
                 }
             }
         }
@@ -97,14 +100,14 @@ pub(super) fn table_3() -> Table {
     table
 }
 
-fn state(profile: &str, state: &str) -> Power {
-    let profile = Profile::shipped(profile).expect("it is shipped");
-    let id = profile.state(state).expect("it has such a state");
+fn state_power(profile: &str, state: &str) -> Power {
+    let profile = Profile::find_shipped(profile).expect("it is shipped");
+    let id = profile.state_named(state).expect("it has such a state");
     profile.states[id.index()].power
 }
 
-pub(super) fn table_4() -> Table {
-    let mut table = Table::new(
+pub(super) fn table_4() -> PaperTable {
+    let mut table = PaperTable::new(
         "GreenFS (2008) table 4: power of idle machines, the disk turning and not",
         &[
             "greenfs-server",
@@ -122,7 +125,7 @@ pub(super) fn table_4() -> Table {
     );
     let watts = |power: Power| format!("{:.1} W", power.get() as f64 / 1e6);
     let base = |name: &str| {
-        Profile::shipped(name)
+        Profile::find_shipped(name)
             .and_then(|machine| machine.base)
             .expect("it is a machine")
     };
@@ -130,32 +133,32 @@ pub(super) fn table_4() -> Table {
         (
             "server",
             base("greenfs-server"),
-            state("seagate-savvio-10k6-300gb", "ready"),
+            state_power("seagate-savvio-10k6-300gb", "ready"),
             "113, 101 W: 12",
         ),
         (
             "desktop",
             base("greenfs-desktop"),
-            state("desktop-7200rpm-composed", "idle"),
+            state_power("desktop-7200rpm-composed", "idle"),
             "54.1, 46.8 W: 14 %",
         ),
         (
             "notebook",
             Power::milliwatts(19_600),
-            state("fujitsu-mhu2100at", "idle"),
+            state_power("fujitsu-mhu2100at", "idle"),
             "20.1, 19.6 W: 2.5 %",
         ),
         (
             "notebook, saving power",
             base("thinkpad-t42"),
-            state("fujitsu-mhu2100at", "idle"),
+            state_power("fujitsu-mhu2100at", "idle"),
             "13.9, 13.4 W: 3.6 %",
         ),
     ];
     for (name, off, disk, paper) in rows {
         let on = off + disk;
         let percent = disk.get() as f64 * 100.0 / on.get() as f64;
-        table.row(
+        table.add_figure(
             name,
             paper,
             format!("{}, {}: {percent:.1} %", watts(on), watts(off)),
@@ -165,30 +168,35 @@ pub(super) fn table_4() -> Table {
 }
 
 /// JEFF on a machine whose disk is asleep at the beginning.
-fn day(machine: Machine, gaps: Gaps, memory: u64, outages: Vec<(Time, Time)>) -> Scene {
+fn jeff_day(
+    machine: ModelledMachine,
+    gaps: GapModel,
+    memory: u64,
+    outages: Vec<(Time, Time)>,
+) -> PreparedReplay {
     let items = jeff_published()
-        .events(gaps, SEED)
-        .map(|event| Ok(Item::Event(event)));
-    let assumptions = Assumptions {
+        .generate_events(gaps, SEED)
+        .map(|event| Ok(TraceItem::Event(event)));
+    let assumptions = ReplayAssumptions {
         memory,
         outages,
         starts_asleep: true,
-        ..Assumptions::default()
+        ..ReplayAssumptions::default()
     };
-    Scene::of(items, machine, &assumptions).expect("a stream can be replayed")
+    PreparedReplay::from_items(items, machine, &assumptions).expect("a stream can be replayed")
 }
 
-fn devices(run: &Run) -> Energy {
+fn device_energy(run: &PolicyRun) -> Energy {
     run.report
         .devices
         .iter()
-        .map(|device| device.ledger.total())
+        .map(|device| device.ledger.total_energy())
         .sum()
 }
 
-pub(super) fn jeff() -> Table {
-    let desktop = || Machine::named("desktop").expect("it has a name");
-    let mut table = Table::of(
+pub(super) fn jeff_table() -> PaperTable {
+    let desktop = || ModelledMachine::by_name("desktop").expect("it has a name");
+    let mut table = PaperTable::for_machine(
         "GreenFS (2008) section 4.3: a day of JEFF on the desktop",
         &desktop(),
         &[
@@ -199,26 +207,26 @@ pub(super) fn jeff() -> Table {
         ],
     );
     let server = Power::milliwatts(2_600);
-    for gaps in Gaps::ALL {
+    for gaps in GapModel::ALL {
         let alone = [
-            Profile::shipped("desktop-7200rpm-composed"),
-            Profile::shipped("greenfs-desktop"),
+            Profile::find_shipped("desktop-7200rpm-composed"),
+            Profile::find_shipped("greenfs-desktop"),
         ];
-        let alone = Machine::of(
+        let alone = ModelledMachine::from_profiles(
             "disk alone",
             &alone.into_iter().flatten().collect::<Vec<_>>(),
         )
         .expect("they are complete");
-        let before = day(alone, gaps, MEMORY, Vec::new()).run(&Named::AlwaysOn);
-        let scene = day(desktop(), gaps, MEMORY, Vec::new());
+        let before = jeff_day(alone, gaps, MEMORY, Vec::new()).run(&NamedPolicy::AlwaysOn);
+        let scene = jeff_day(desktop(), gaps, MEMORY, Vec::new());
         let base = scene.world.base;
-        for (named, is_theirs) in [(Named::GreenFs, true), (Named::Teal, false)] {
+        for (named, is_theirs) in [(NamedPolicy::GreenFs, true), (NamedPolicy::Teal, false)] {
             let after = scene.run(&named);
             let what = |what: &str| format!("{named}, {} gaps: {what}", gaps.word());
             let disk = scene
                 .machine
-                .each()
-                .find(|(_, part)| part.device.kind == Kind::Disk)
+                .iter_devices()
+                .find(|(_, part)| part.device.kind == DeviceKind::Disk)
                 .map_or(0, |(id, _)| id.index());
             let starts = &after.report.devices[disk].started;
             let hours: Vec<_> = starts
@@ -237,26 +245,26 @@ pub(super) fn jeff() -> Table {
             } else {
                 format!("{}, at hour {}", hours.len(), hours.join(" "))
             };
-            table.row(what("starts of the disk"), paper("1, at night"), hours);
+            table.add_figure(what("starts of the disk"), paper("1, at night"), hours);
             let elapsed = after.report.elapsed;
-            let spent = devices(&after) + server * elapsed;
-            let alone = devices(&before);
+            let spent = device_energy(&after) + server * elapsed;
+            let alone = device_energy(&before);
             let share =
                 |saved: i128, whole: u64| format!("{:.0} %", saved as f64 * 100.0 / whole as f64);
             let saved = i128::from(alone.get()) - i128::from(spent.get());
-            table.row(
+            table.add_figure(
                 what("saved of storage"),
                 paper("60 %"),
                 share(saved, alone.get()),
             );
             let whole = alone + base * elapsed;
-            table.row(
+            table.add_figure(
                 what("saved of all"),
                 paper("7 %"),
                 share(saved, whole.get()),
             );
-            let without = i128::from(alone.get()) - i128::from(devices(&after).get());
-            table.row(
+            let without = i128::from(alone.get()) - i128::from(device_energy(&after).get());
+            table.add_figure(
                 what("saved of storage, without the server's share"),
                 "-",
                 share(without, alone.get()),
@@ -269,9 +277,9 @@ pub(super) fn jeff() -> Table {
 /// Trips of a trial.
 const TRIPS: u64 = 300;
 
-pub(super) fn table_5() -> Table {
-    let laptop = || Machine::named("laptop").expect("it has a name");
-    let mut table = Table::of(
+pub(super) fn table_5() -> PaperTable {
+    let laptop = || ModelledMachine::by_name("laptop").expect("it has a name");
+    let mut table = PaperTable::for_machine(
         "GreenFS (2008) table 5: shocks on the way between two floors, GreenFS's policy",
         &laptop(),
         &[
@@ -281,40 +289,40 @@ pub(super) fn table_5() -> Table {
         ],
     );
     for (name, seconds, outage) in [("elevator", 85, 5_100), ("stairs", 58, 0)] {
-        for gaps in Gaps::ALL {
+        for gaps in GapModel::ALL {
             let apart = jeff_published().length.get() / TRIPS;
             let begin = |n: u64| Time::after_start(Span::nanos(n * apart));
             let half = Span::millis(seconds * 500);
             let outages =
                 (0..TRIPS).map(|n| (begin(n) + half, begin(n) + half + Span::millis(outage)));
-            let scene = day(laptop(), gaps, MEMORY, outages.collect());
+            let scene = jeff_day(laptop(), gaps, MEMORY, outages.collect());
             let (mut starts, mut calm, mut asleep, mut all) = (0, 0, 0, 0);
             for n in 0..TRIPS {
-                let trip = trip(&scene, begin(n), Span::secs(seconds));
+                let trip = cut_trip(&scene, begin(n), Span::secs(seconds));
                 let mut policy = teal_energy::policy::greenfs::GreenFs::default();
                 let report = sim::run(&scene.world, &trip, &mut policy);
                 let disk = &report.devices[1];
                 starts += disk.starts;
                 calm += u64::from(disk.starts == 0);
                 let rest = disk
-                    .uses()
+                    .named_uses()
                     .find(|(name, _)| name == "standby")
                     .map_or(Span::ZERO, |(_, entry)| entry.time);
                 asleep += rest.get();
                 all += report.elapsed.get();
             }
             let what = |what: &str| format!("{name}, {} gaps: {what}", gaps.word());
-            table.row(
+            table.add_figure(
                 what("protected"),
                 "100 %",
                 format!("{:.1} % of the time", asleep as f64 * 100.0 / all as f64),
             );
-            table.row(
+            table.add_figure(
                 what("trips without a start"),
                 "1 of 1",
                 format!("{calm} of {TRIPS}"),
             );
-            table.row(
+            table.add_figure(
                 what("stops a trip"),
                 "0",
                 format!("{:.2}", starts as f64 / TRIPS as f64),
@@ -326,29 +334,29 @@ pub(super) fn table_5() -> Table {
 
 /// Returns what happens in a part of a day, as a trace of its own. Changes wait for the disk beyond
 /// its end.
-fn trip(scene: &Scene, begin: Time, long: Span) -> Trace {
-    let within = |event: &&Event| event.at >= begin && event.at < begin + long;
-    let shifted = |event: &Event| Event {
+fn cut_trip(scene: &PreparedReplay, begin: Time, long: Span) -> MachineTrace {
+    let within = |event: &&MachineEvent| event.at >= begin && event.at < begin + long;
+    let shifted = |event: &MachineEvent| MachineEvent {
         at: Time::after_start(event.at.since(begin)),
         ..*event
     };
     let events = scene.trace.events();
     let first = events.partition_point(|event| event.at < begin);
-    let mut events: Vec<Event> = events[first..]
+    let mut events: Vec<MachineEvent> = events[first..]
         .iter()
         .take_while(|event| within(event))
         .map(shifted)
         .collect();
     // At the end of a simulation everything is written; here the disk sleeps on.
     for event in &mut events {
-        if let sim::What::Write { sinks, .. } = &mut event.what {
+        if let sim::EventAction::Write { sinks, .. } = &mut event.action {
             *sinks = scene
                 .machine
-                .each()
-                .filter(|(id, part)| sinks.has(*id) && part.device.kind != Kind::Disk)
+                .iter_devices()
+                .filter(|(id, part)| sinks.contains(*id) && part.device.kind != DeviceKind::Disk)
                 .map(|(id, _)| id)
                 .collect();
         }
     }
-    Trace::new(events, Time::after_start(long))
+    MachineTrace::new(events, Time::after_start(long))
 }

@@ -6,11 +6,11 @@
 //! 2. *No foresight*: a device gets what was written, or read elsewhere, and nothing else.
 //! 3. What has no room any more is what was not used for longest.
 
-use super::machine::Machine;
-use crate::numbers::mix;
+use super::machine::ModelledMachine;
+use crate::numbers::mix_bits;
 use std::collections::{BTreeMap, HashMap};
 use teal_energy::device::{DeviceId, DeviceSet};
-use teal_energy::profile::Kind;
+use teal_energy::profile::DeviceKind;
 use teal_types::{Span, Time};
 
 /// Bytes of a block.
@@ -19,14 +19,14 @@ pub(super) const BLOCK: u64 = 4096;
 pub(super) const ATTRIBUTES: u64 = u64::MAX;
 
 /// A block: the file, and the block's number in it.
-pub(super) type Key = (u64, u64);
+pub(super) type BlockKey = (u64, u64);
 
 /// What was not used for longest, of at most so many blocks.
 #[derive(Debug, Clone, Default)]
 struct Lru {
     room: u64,
-    used: HashMap<Key, u64>,
-    order: BTreeMap<u64, Key>,
+    used: HashMap<BlockKey, u64>,
+    order: BTreeMap<u64, BlockKey>,
     tick: u64,
 }
 
@@ -39,7 +39,7 @@ impl Lru {
     }
 
     /// Uses a block; says whether it was there.
-    fn touch(&mut self, key: Key) -> bool {
+    fn touch(&mut self, key: BlockKey) -> bool {
         let Some(tick) = self.used.get_mut(&key) else {
             return false;
         };
@@ -51,7 +51,7 @@ impl Lru {
     }
 
     /// Puts a block in; gives the one that makes way.
-    fn put(&mut self, key: Key) -> Option<Key> {
+    fn insert(&mut self, key: BlockKey) -> Option<BlockKey> {
         if self.touch(key) {
             return None;
         }
@@ -66,7 +66,7 @@ impl Lru {
         Some(oldest)
     }
 
-    fn drop(&mut self, key: Key) {
+    fn remove(&mut self, key: BlockKey) {
         if let Some(tick) = self.used.remove(&key) {
             self.order.remove(&tick);
         }
@@ -75,7 +75,7 @@ impl Lru {
 
 /// Devices that hold a block, and devices that will, each at its own time after `since`.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct BlockHolders {
     now: DeviceSet,
     later: DeviceSet,
     since: Time,
@@ -83,7 +83,7 @@ struct Held {
 
 /// Where a block is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Where {
+pub(super) enum ReadSource {
     /// In memory: in the page cache, or not written anywhere yet.
     Memory,
     /// On these devices, never none.
@@ -93,23 +93,27 @@ pub(super) enum Where {
 }
 
 #[derive(Debug)]
-pub(super) struct Contents<'a> {
-    machine: &'a Machine,
+pub(super) struct DeviceContents<'a> {
+    machine: &'a ModelledMachine,
     ages: Vec<Option<Span>>,
     links: DeviceSet,
-    held: HashMap<Key, Held>,
+    held: HashMap<BlockKey, BlockHolders>,
     memory: Lru,
     /// By device; `None`: it has room for everything.
     rooms: Vec<Option<Lru>>,
     outages: &'a [(Time, Time)],
 }
 
-impl<'a> Contents<'a> {
+impl<'a> DeviceContents<'a> {
     /// With so many bytes of page cache, and links that are down at these times.
-    pub(super) fn new(machine: &'a Machine, memory: u64, outages: &'a [(Time, Time)]) -> Self {
+    pub(super) fn new(
+        machine: &'a ModelledMachine,
+        memory: u64,
+        outages: &'a [(Time, Time)],
+    ) -> Self {
         let links = machine
-            .each()
-            .filter(|(_, part)| part.device.kind == Kind::Link)
+            .iter_devices()
+            .filter(|(_, part)| part.device.kind == DeviceKind::Link)
             .map(|(id, _)| id);
         Self {
             machine,
@@ -131,12 +135,12 @@ impl<'a> Contents<'a> {
     }
 
     /// Returns whether a device may hold anything of a file.
-    fn takes(&self, id: DeviceId, file: u64) -> bool {
+    fn may_hold(&self, id: DeviceId, file: u64) -> bool {
         let spread = self.machine.spread;
-        if !spread.has(id) {
+        if !spread.contains(id) {
             return true;
         }
-        let at = mix(file) % spread.iter().count() as u64;
+        let at = mix_bits(file) % spread.iter().count() as u64;
         spread
             .iter()
             .zip(0..)
@@ -144,26 +148,26 @@ impl<'a> Contents<'a> {
     }
 
     /// Devices that want changes of a file.
-    pub(super) fn sinks(&self, file: u64) -> DeviceSet {
-        let wants = |id: &DeviceId| self.ages[id.index()].is_some() && self.takes(*id, file);
+    pub(super) fn sinks_of(&self, file: u64) -> DeviceSet {
+        let wants = |id: &DeviceId| self.ages[id.index()].is_some() && self.may_hold(*id, file);
         self.machine
-            .each()
+            .iter_devices()
             .map(|(id, _)| id)
             .filter(wants)
             .collect()
     }
 
-    fn at_first(&self, (file, block): Key) -> Held {
+    fn initial_holders(&self, (file, block): BlockKey) -> BlockHolders {
         let holds = |id: DeviceId| {
             let share = self.machine.parts[id.index()].holds;
-            let chance = mix(file ^ mix(id.index() as u64 + 1)) % 100;
+            let chance = mix_bits(file ^ mix_bits(id.index() as u64 + 1)) % 100;
             (block == ATTRIBUTES && share.attributes) || chance < share.files.into()
         };
-        let ids = self.machine.each().map(|(id, _)| id);
+        let ids = self.machine.iter_devices().map(|(id, _)| id);
         let now = ids
-            .filter(|id| self.takes(*id, file) && holds(*id))
+            .filter(|id| self.may_hold(*id, file) && holds(*id))
             .collect();
-        Held {
+        BlockHolders {
             now,
             later: DeviceSet::EMPTY,
             since: Time::ZERO,
@@ -171,26 +175,26 @@ impl<'a> Contents<'a> {
     }
 
     /// Returns what is known of a block at a time, with the devices that have got it meanwhile.
-    fn look(&mut self, at: Time, key: Key) -> Held {
+    fn holders_at(&mut self, at: Time, key: BlockKey) -> BlockHolders {
         let mut held = self
             .held
             .get(&key)
             .copied()
-            .unwrap_or_else(|| self.at_first(key));
+            .unwrap_or_else(|| self.initial_holders(key));
         for id in held.later.iter() {
             if self.ages[id.index()].is_some_and(|age| held.since + age <= at) {
-                (held.now, held.later) = (held.now.with(id), held.later.without(id));
+                (held.now, held.later) = (held.now.with_device(id), held.later.without_device(id));
             }
         }
         held
     }
 
-    fn keep(&mut self, key: Key, held: Held) {
+    fn record_holders(&mut self, key: BlockKey, held: BlockHolders) {
         self.held.insert(key, held);
         for id in held.now.iter().chain(held.later.iter()) {
             let Some(out) = self.rooms[id.index()]
                 .as_mut()
-                .and_then(|room| room.put(key))
+                .and_then(|room| room.insert(key))
             else {
                 continue;
             };
@@ -198,42 +202,46 @@ impl<'a> Contents<'a> {
                 .held
                 .get(&out)
                 .copied()
-                .unwrap_or_else(|| self.at_first(out));
-            (gone.now, gone.later) = (gone.now.without(id), gone.later.without(id));
+                .unwrap_or_else(|| self.initial_holders(out));
+            (gone.now, gone.later) = (gone.now.without_device(id), gone.later.without_device(id));
             self.held.insert(out, gone);
         }
     }
 
     /// Reads a block: where from, and the devices that get a copy of it.
-    pub(super) fn read(&mut self, at: Time, key: Key) -> (Where, DeviceSet) {
+    pub(super) fn read(&mut self, at: Time, key: BlockKey) -> (ReadSource, DeviceSet) {
         if self.memory.touch(key) {
-            return (Where::Memory, DeviceSet::EMPTY);
+            return (ReadSource::Memory, DeviceSet::EMPTY);
         }
-        let mut held = self.look(at, key);
+        let mut held = self.holders_at(at, key);
         let is_down = self
             .outages
             .iter()
             .any(|(from, until)| *from <= at && at < *until);
         let reached = if is_down {
-            held.now.iter().filter(|id| !self.links.has(*id)).collect()
+            held.now
+                .iter()
+                .filter(|id| !self.links.contains(*id))
+                .collect()
         } else {
             held.now
         };
         let place = match (reached.is_empty(), held.later.is_empty()) {
-            (false, _) => Where::Devices(reached),
-            (true, false) => Where::Memory,
-            (true, true) => return (Where::Nowhere, DeviceSet::EMPTY),
+            (false, _) => ReadSource::Devices(reached),
+            (true, false) => ReadSource::Memory,
+            (true, true) => return (ReadSource::Nowhere, DeviceSet::EMPTY),
         };
-        self.memory.put(key);
-        let lacks =
-            |id: &DeviceId| !held.now.has(*id) && !held.later.has(*id) && self.takes(*id, key.0);
+        self.memory.insert(key);
+        let lacks = |id: &DeviceId| {
+            !held.now.contains(*id) && !held.later.contains(*id) && self.may_hold(*id, key.0)
+        };
         let keepers = self
             .machine
-            .each()
+            .iter_devices()
             .filter(|(_, part)| part.keeps)
             .map(|(id, _)| id);
         let copied: DeviceSet = keepers.filter(lacks).collect();
-        let copied = if place == Where::Memory {
+        let copied = if place == ReadSource::Memory {
             DeviceSet::EMPTY
         } else {
             copied
@@ -242,43 +250,43 @@ impl<'a> Contents<'a> {
             held.later = held.later.iter().chain(copied.iter()).collect();
             held.since = at;
         }
-        self.keep(key, held);
+        self.record_holders(key, held);
         (place, copied)
     }
 
     /// Writes a block: from now on every device that wants it lacks it, until it must have it.
-    pub(super) fn write(&mut self, at: Time, key: Key) {
-        self.memory.put(key);
-        let held = Held {
+    pub(super) fn write(&mut self, at: Time, key: BlockKey) {
+        self.memory.insert(key);
+        let held = BlockHolders {
             now: DeviceSet::EMPTY,
-            later: self.sinks(key.0),
+            later: self.sinks_of(key.0),
             since: at,
         };
-        self.keep(key, held);
+        self.record_holders(key, held);
     }
 
     /// A block becomes the same as another one, without being read.
-    pub(super) fn copy(&mut self, at: Time, from: Key, to: Key) {
-        let held = self.look(at, from);
-        self.memory.drop(to);
-        self.keep(to, held);
+    pub(super) fn copy_block(&mut self, at: Time, from: BlockKey, to: BlockKey) {
+        let held = self.holders_at(at, from);
+        self.memory.remove(to);
+        self.record_holders(to, held);
     }
 
     /// A file is gone.
-    pub(super) fn forget(&mut self, key: Key) {
+    pub(super) fn forget_block(&mut self, key: BlockKey) {
         self.held.remove(&key);
-        self.memory.drop(key);
+        self.memory.remove(key);
         self.rooms
             .iter_mut()
             .flatten()
-            .for_each(|room| room.drop(key));
+            .for_each(|room| room.remove(key));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::machine::Share;
+    use crate::replay::machine::InitialShare;
 
     fn at(seconds: u64) -> Time {
         Time::after_start(Span::secs(seconds))
@@ -290,43 +298,43 @@ mod tests {
 
     #[test]
     fn a_change_is_read_from_memory_then_from_who_has_it_first() {
-        let laptop = Machine::named("laptop").unwrap();
-        let mut contents = Contents::new(&laptop, 0, &[]);
+        let laptop = ModelledMachine::by_name("laptop").unwrap();
+        let mut contents = DeviceContents::new(&laptop, 0, &[]);
         contents.write(at(10), (7, 0));
         let mut read = |seconds| contents.read(at(seconds), (7, 0)).0;
-        assert_eq!(read(14), Where::Memory);
-        assert_eq!(read(15), Where::Devices(set(&[0])), "the home log");
-        assert_eq!(read(40), Where::Devices(set(&[0, 2])), "the server");
+        assert_eq!(read(14), ReadSource::Memory);
+        assert_eq!(read(15), ReadSource::Devices(set(&[0])), "the home log");
+        assert_eq!(read(40), ReadSource::Devices(set(&[0, 2])), "the server");
         assert_eq!(
             read(24 * 3600 + 10),
-            Where::Devices(set(&[0, 1, 2])),
+            ReadSource::Devices(set(&[0, 1, 2])),
             "the disk"
         );
     }
 
     #[test]
     fn what_is_read_elsewhere_is_copied_to_flash() {
-        let laptop = Machine::named("laptop").unwrap();
-        let mut contents = Contents::new(&laptop, 0, &[]);
+        let laptop = ModelledMachine::by_name("laptop").unwrap();
+        let mut contents = DeviceContents::new(&laptop, 0, &[]);
         assert_eq!(
             contents.read(at(0), (7, 0)),
-            (Where::Devices(set(&[1, 2])), set(&[0]))
+            (ReadSource::Devices(set(&[1, 2])), set(&[0]))
         );
         assert_eq!(
             contents.read(at(4), (7, 0)),
-            (Where::Devices(set(&[1, 2])), set(&[])),
+            (ReadSource::Devices(set(&[1, 2])), set(&[])),
             "on its way"
         );
         assert_eq!(
             contents.read(at(5), (7, 0)),
-            (Where::Devices(set(&[0, 1, 2])), set(&[]))
+            (ReadSource::Devices(set(&[0, 1, 2])), set(&[]))
         );
-        let mut cached = Contents::new(&laptop, 2 * BLOCK, &[]);
+        let mut cached = DeviceContents::new(&laptop, 2 * BLOCK, &[]);
         for block in [0, 1, 0, 2] {
             cached.read(at(0), (7, block));
         }
-        let is_cached = |contents: &mut Contents<'_>, block| {
-            contents.read(at(1), (7, block)).0 == Where::Memory
+        let is_cached = |contents: &mut DeviceContents<'_>, block| {
+            contents.read(at(1), (7, block)).0 == ReadSource::Memory
         };
         assert!(
             is_cached(&mut cached, 0) && is_cached(&mut cached, 2) && !is_cached(&mut cached, 1)
@@ -335,58 +343,61 @@ mod tests {
 
     #[test]
     fn flash_that_is_full_forgets_what_was_not_used_for_longest() {
-        let mut laptop = Machine::named("laptop").unwrap();
+        let mut laptop = ModelledMachine::by_name("laptop").unwrap();
         laptop.parts[0].room = Some(2 * BLOCK);
-        let mut contents = Contents::new(&laptop, 0, &[]);
+        let mut contents = DeviceContents::new(&laptop, 0, &[]);
         for block in 0..3 {
             contents.read(at(0), (7, block));
         }
-        let places = [0, 1, 2].map(|block| contents.look(at(9), (7, block)).now);
+        let places = [0, 1, 2].map(|block| contents.holders_at(at(9), (7, block)).now);
         assert_eq!(places, [set(&[1, 2]), set(&[0, 1, 2]), set(&[0, 1, 2])]);
     }
 
     #[test]
     fn spread_files_are_on_one_disk_each_and_partly_warm_ones_on_some() {
-        let server = Machine::named("home-server").unwrap();
-        let mut contents = Contents::new(&server, 0, &[]);
+        let server = ModelledMachine::by_name("home-server").unwrap();
+        let mut contents = DeviceContents::new(&server, 0, &[]);
         let mut seen = [0; 5];
         for file in 0..1000 {
-            let (Where::Devices(copies), _) = contents.read(at(0), (file, 0)) else {
+            let (ReadSource::Devices(copies), _) = contents.read(at(0), (file, 0)) else {
                 panic!("it is somewhere")
             };
             let only: Vec<_> = copies.iter().collect();
             assert_eq!(only.len(), 1);
             seen[only[0].index()] += 1;
-            let sinks = contents.sinks(file);
-            assert_eq!(sinks, copies.with(DeviceId::new(0).unwrap()));
+            let sinks = contents.sinks_of(file);
+            assert_eq!(sinks, copies.with_device(DeviceId::new(0).unwrap()));
         }
         assert!(
             seen[0] == 0 && seen[1..].iter().all(|count| (200..300).contains(count)),
             "{seen:?}"
         );
-        let mut handheld = Machine::named("handheld").unwrap();
-        handheld.parts[0].holds = Share {
+        let mut handheld = ModelledMachine::by_name("handheld").unwrap();
+        handheld.parts[0].holds = InitialShare {
             files: 50,
             attributes: true,
         };
-        let contents = Contents::new(&handheld, 0, &[]);
+        let contents = DeviceContents::new(&handheld, 0, &[]);
         let warm = (0..1000)
-            .filter(|file| contents.at_first((*file, 0)).now == set(&[0, 1]))
+            .filter(|file| contents.initial_holders((*file, 0)).now == set(&[0, 1]))
             .count();
         assert!((450..550).contains(&warm), "{warm}");
-        assert_eq!(contents.at_first((3, ATTRIBUTES)).now, set(&[0, 1]));
+        assert_eq!(contents.initial_holders((3, ATTRIBUTES)).now, set(&[0, 1]));
     }
 
     #[test]
     fn a_link_that_is_down_serves_nothing() {
-        let mut handheld = Machine::named("handheld").unwrap();
-        handheld.parts[0].holds = Share::NOTHING;
+        let mut handheld = ModelledMachine::by_name("handheld").unwrap();
+        handheld.parts[0].holds = InitialShare::NOTHING;
         let outages = [(at(10), at(20))];
-        let mut contents = Contents::new(&handheld, 0, &outages);
-        assert_eq!(contents.read(at(15), (1, 0)), (Where::Nowhere, set(&[])));
+        let mut contents = DeviceContents::new(&handheld, 0, &outages);
+        assert_eq!(
+            contents.read(at(15), (1, 0)),
+            (ReadSource::Nowhere, set(&[]))
+        );
         assert_eq!(
             contents.read(at(20), (1, 0)),
-            (Where::Devices(set(&[1])), set(&[0]))
+            (ReadSource::Devices(set(&[1])), set(&[0]))
         );
     }
 }

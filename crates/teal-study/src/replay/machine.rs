@@ -6,13 +6,13 @@
 //! 2. Labels are unique: devices with one profile are numbered.
 
 use teal_energy::Profile;
-use teal_energy::device::{DEVICES_MAX, Device, DeviceId, DeviceSet, QueueLimits};
-use teal_energy::power::Missing;
-use teal_energy::profile::Kind;
+use teal_energy::device::{DEVICES_MAX, DeviceId, DeviceModel, DeviceSet, QueueLimits};
+use teal_energy::power::MissingFigure;
+use teal_energy::profile::DeviceKind;
 use teal_types::{Power, Span};
 
 /// Machines with a name: name, shipped profiles, and what it is.
-pub const NAMED: &[(&str, &[&str], &str)] = &[
+pub const NAMED_MACHINES: &[(&str, &[&str], &str)] = &[
     (
         "handheld",
         &["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"],
@@ -63,7 +63,7 @@ const HOME_LOG: QueueLimits = QueueLimits {
 pub enum MachineError {
     /// A profile lacks a figure.
     #[error(transparent)]
-    Missing(#[from] Missing),
+    Missing(#[from] MissingFigure),
     /// Only one profile of a machine gives the base power.
     #[error("{0} and {1} are both machines; name one")]
     Machines(String, String),
@@ -79,14 +79,14 @@ pub enum MachineError {
 
 /// What a device holds at the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct InitialShare {
     /// So many percent of the files, chosen by their numbers.
     pub files: u8,
     /// The attributes and directories of all files, whether it holds those or not.
     pub attributes: bool,
 }
 
-impl Share {
+impl InitialShare {
     /// Everything.
     pub const ALL: Self = Self {
         files: 100,
@@ -101,13 +101,13 @@ impl Share {
 
 /// One device of a machine.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct MachineDevice {
     /// Its name in tables: that of its profile, numbered if there are several.
     pub label: String,
     /// Its model.
-    pub device: Device,
+    pub device: DeviceModel,
     /// What it holds at the beginning.
-    pub holds: Share,
+    pub holds: InitialShare,
     /// Whether what is read elsewhere is copied to it.
     pub keeps: bool,
     /// Bytes it has room for; what was not used for longest makes way.
@@ -118,35 +118,35 @@ pub struct Part {
 
 /// A machine.
 #[derive(Debug, Clone)]
-pub struct Machine {
+pub struct ModelledMachine {
     /// How it is called.
     pub name: String,
     /// Its devices.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MachineDevice>,
     /// What it draws while somebody waits, and the profile that says so; nothing without one.
     pub base: Option<(String, Power)>,
     /// Devices of which each file is on one; empty: each holds all of its own.
     pub spread: DeviceSet,
 }
 
-impl Machine {
+impl ModelledMachine {
     /// A machine of these profiles. Flash, or the first disk where there is none, takes copies of
     /// what is read elsewhere; disks and links hold everything at the beginning, and flash where
     /// there is nothing else.
     ///
     /// # Errors
     /// [`MachineError`].
-    pub fn of(name: &str, profiles: &[Profile]) -> Result<Self, MachineError> {
+    pub fn from_profiles(name: &str, profiles: &[Profile]) -> Result<Self, MachineError> {
         let (machines, devices): (Vec<_>, Vec<_>) = profiles
             .iter()
-            .partition(|profile| profile.kind == Kind::Machine);
+            .partition(|profile| profile.kind == DeviceKind::Machine);
         if let [one, two, ..] = machines[..] {
             return Err(MachineError::Machines(one.name.clone(), two.name.clone()));
         }
         let base = match machines.first() {
             None => None,
             Some(machine) => {
-                let missing = || Missing {
+                let missing = || MissingFigure {
                     profile: machine.name.clone(),
                     figure: "base power".into(),
                 };
@@ -160,8 +160,11 @@ impl Machine {
             return Err(MachineError::TooMany(devices.len()));
         }
         let has = |kind| devices.iter().any(|profile| profile.kind == kind);
-        let (has_flash, has_other) = (has(Kind::Flash), has(Kind::Disk) || has(Kind::Link));
-        let mut parts: Vec<Part> = Vec::new();
+        let (has_flash, has_other) = (
+            has(DeviceKind::Flash),
+            has(DeviceKind::Disk) || has(DeviceKind::Link),
+        );
+        let mut parts: Vec<MachineDevice> = Vec::new();
         for profile in &devices {
             let same = parts
                 .iter()
@@ -172,27 +175,29 @@ impl Machine {
             } else {
                 format!("{} #{}", profile.name, same + 1)
             };
-            let is_flash = profile.kind == Kind::Flash;
-            let is_first_disk = profile.kind == Kind::Disk
-                && !parts.iter().any(|part| part.device.kind == Kind::Disk);
-            let mut device = Device::new(profile)?.queueing(match profile.kind {
-                Kind::Flash => HOME_LOG,
-                Kind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
+            let is_flash = profile.kind == DeviceKind::Flash;
+            let is_first_disk = profile.kind == DeviceKind::Disk
+                && !parts
+                    .iter()
+                    .any(|part| part.device.kind == DeviceKind::Disk);
+            let mut device = DeviceModel::new(profile)?.with_queue(match profile.kind {
+                DeviceKind::Flash => HOME_LOG,
+                DeviceKind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
                 _ => QueueLimits::BLUEFS,
             });
             // A burst is one append to the log on it.
             device.is_scattered = false;
-            parts.push(Part {
+            parts.push(MachineDevice {
                 label,
                 device,
                 holds: if is_flash && has_other {
-                    Share::NOTHING
+                    InitialShare::NOTHING
                 } else {
-                    Share::ALL
+                    InitialShare::ALL
                 },
                 keeps: is_flash || (!has_flash && is_first_disk),
                 room: None,
-                assumed: assumed(profile),
+                assumed: assumed_figures(profile),
             });
         }
         Ok(Self {
@@ -207,13 +212,13 @@ impl Machine {
     ///
     /// # Panics
     /// Never: a test makes all of them.
-    pub fn named(name: &str) -> Option<Self> {
-        let (name, profiles, _) = NAMED.iter().find(|(known, ..)| *known == name)?;
+    pub fn by_name(name: &str) -> Option<Self> {
+        let (name, profiles, _) = NAMED_MACHINES.iter().find(|(known, ..)| *known == name)?;
         let profiles: Vec<_> = profiles
             .iter()
-            .filter_map(|name| Profile::shipped(name))
+            .filter_map(|name| Profile::find_shipped(name))
             .collect();
-        let machine = Self::of(name, &profiles).expect("a test makes all of them");
+        let machine = Self::from_profiles(name, &profiles).expect("a test makes all of them");
         Some(if *name == "home-server" {
             machine.with_spread_disks()
         } else {
@@ -225,15 +230,15 @@ impl Machine {
     #[must_use]
     pub fn with_spread_disks(mut self) -> Self {
         let disks = self
-            .each()
-            .filter(|(_, part)| part.device.kind == Kind::Disk)
+            .iter_devices()
+            .filter(|(_, part)| part.device.kind == DeviceKind::Disk)
             .map(|(id, _)| id);
         self.spread = disks.collect();
         self
     }
 
     /// All devices with their numbers.
-    pub fn each(&self) -> impl Iterator<Item = (DeviceId, &Part)> {
+    pub fn iter_devices(&self) -> impl Iterator<Item = (DeviceId, &MachineDevice)> {
         self.parts
             .iter()
             .enumerate()
@@ -241,7 +246,7 @@ impl Machine {
     }
 
     /// The names of the profiles behind its figures, each once.
-    pub fn profiles(&self) -> Vec<&str> {
+    pub fn profile_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         let devices = self.parts.iter().map(|part| part.device.name.as_str());
         for name in devices.chain(self.base.iter().map(|(name, _)| name.as_str())) {
@@ -254,7 +259,7 @@ impl Machine {
 }
 
 /// Groups of figures whose source says that some of it is assumed.
-fn assumed(profile: &Profile) -> Vec<String> {
+fn assumed_figures(profile: &Profile) -> Vec<String> {
     let is_assumed = |(_, source): &&(String, String)| source.contains("assumed");
     profile
         .sources
@@ -270,8 +275,8 @@ mod tests {
 
     #[test]
     fn named_machines_are_complete() {
-        for (name, profiles, _) in NAMED {
-            let machine = Machine::named(name).unwrap();
+        for (name, profiles, _) in NAMED_MACHINES {
+            let machine = ModelledMachine::by_name(name).unwrap();
             assert_eq!(
                 machine.parts.len(),
                 profiles.len() - 1,
@@ -279,14 +284,17 @@ mod tests {
             );
             assert!(machine.base.is_some(), "{name}");
             assert!(
-                machine.parts.iter().any(|part| part.holds == Share::ALL),
+                machine
+                    .parts
+                    .iter()
+                    .any(|part| part.holds == InitialShare::ALL),
                 "{name}"
             );
         }
-        let server = Machine::named("home-server").unwrap();
+        let server = ModelledMachine::by_name("home-server").unwrap();
         assert_eq!(server.spread.iter().count(), 4);
         assert_eq!(server.parts[4].label, "desktop-7200rpm-composed #4");
-        assert_eq!(server.profiles().len(), 3);
+        assert_eq!(server.profile_names().len(), 3);
     }
 
     #[test]
@@ -294,9 +302,9 @@ mod tests {
         let of = |names: &[&str]| {
             let profiles: Vec<_> = names
                 .iter()
-                .map(|name| Profile::shipped(name).unwrap())
+                .map(|name| Profile::find_shipped(name).unwrap())
                 .collect();
-            Machine::of("x", &profiles)
+            ModelledMachine::from_profiles("x", &profiles)
                 .expect_err("accepted")
                 .to_string()
         };

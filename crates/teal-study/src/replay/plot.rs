@@ -4,7 +4,7 @@
 //! 1. The same runs give the same bytes.
 //! 2. Nothing outside is referred to: no fonts, scripts or style sheets.
 
-use super::{Bound, Machine, Run};
+use super::{EnergyBound, ModelledMachine, PolicyRun};
 use std::fmt::Write as _;
 use teal_types::{Energy, Span};
 
@@ -22,7 +22,12 @@ const COLOURS: [&str; 12] = [
 ];
 
 /// The picture. `title` says what was replayed.
-pub fn svg(title: &str, machine: &Machine, runs: &[Run], bound: &Bound) -> String {
+pub fn render_svg(
+    title: &str,
+    machine: &ModelledMachine,
+    runs: &[PolicyRun],
+    bound: &EnergyBound,
+) -> String {
     let bars = BAR * runs.len() as f64 + 90.0;
     let height = 50.0 + bars + 2.0 * PANEL + 40.0;
     let mut out = String::new();
@@ -34,42 +39,42 @@ pub fn svg(title: &str, machine: &Machine, runs: &[Run], bound: &Bound) -> Strin
         out,
         r#"<rect width="{WIDTH}" height="{height}" fill="white"/>"#
     );
-    text(
+    draw_text(
         &mut out,
         12.0,
         20.0,
         "start",
         &format!("{title} on {}", machine.name),
     );
-    text(
+    draw_text(
         &mut out,
         12.0,
         36.0,
         "start",
-        &format!("modelled by {}", machine.profiles().join(", ")),
+        &format!("modelled by {}", machine.profile_names().join(", ")),
     );
-    energy(&mut out, 50.0, machine, runs, bound);
-    delays(&mut out, 50.0 + bars, runs);
-    starts(&mut out, 50.0 + bars + PANEL, runs);
+    draw_energy(&mut out, 50.0, machine, runs, bound);
+    draw_delays(&mut out, 50.0 + bars, runs);
+    draw_wakeups(&mut out, 50.0 + bars + PANEL, runs);
     out.push_str("</svg>\n");
     out
 }
 
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
 }
 
-fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
+fn draw_text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     let _ = writeln!(
         out,
         r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,
-        escaped(words)
+        escape_xml(words)
     );
 }
 
-fn line(out: &mut String, points: &[(f64, f64)], colour: &str) {
+fn draw_line(out: &mut String, points: &[(f64, f64)], colour: &str) {
     let points: Vec<_> = points
         .iter()
         .map(|(x, y)| format!("{x:.1},{y:.1}"))
@@ -82,10 +87,10 @@ fn line(out: &mut String, points: &[(f64, f64)], colour: &str) {
 }
 
 /// Returns what the energy of a run went to, in a fixed order.
-fn parts(machine: &Machine, run: &Run) -> Vec<(String, Energy)> {
-    let of = |(part, device): (&super::Part, &teal_energy::sim::DeviceReport)| {
+fn energy_parts(machine: &ModelledMachine, run: &PolicyRun) -> Vec<(String, Energy)> {
+    let of = |(part, device): (&super::MachineDevice, &teal_energy::sim::DeviceReport)| {
         let uses: Vec<_> = device
-            .uses()
+            .named_uses()
             .map(|(name, entry)| (format!("{}: {name}", part.label), entry.energy()))
             .collect();
         uses
@@ -99,15 +104,21 @@ fn parts(machine: &Machine, run: &Run) -> Vec<(String, Energy)> {
         .collect()
 }
 
-fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &Bound) {
+fn draw_energy(
+    out: &mut String,
+    top: f64,
+    machine: &ModelledMachine,
+    runs: &[PolicyRun],
+    bound: &EnergyBound,
+) {
     let most = runs
         .iter()
-        .map(|run| run.report.total().get())
+        .map(|run| run.report.total_energy().get())
         .max()
         .unwrap_or(1)
         .max(1) as f64;
     let scale = (WIDTH - LEFT - RIGHT) / most;
-    let all: Vec<_> = runs.iter().map(|run| parts(machine, run)).collect();
+    let all: Vec<_> = runs.iter().map(|run| energy_parts(machine, run)).collect();
     // What is a hundredth of some run at least has a colour of its own.
     let mut names: Vec<(&str, u64)> = Vec::new();
     for (name, energy) in all.iter().flatten() {
@@ -125,10 +136,10 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
             .unwrap_or(COLOURS.len() - 1);
         COLOURS[at]
     };
-    text(out, LEFT, top + 16.0, "start", "Energy by device and state");
+    draw_text(out, LEFT, top + 16.0, "start", "Energy by device and state");
     for (n, (run, parts)) in runs.iter().zip(&all).enumerate() {
         let y = top + 26.0 + BAR * n as f64;
-        text(out, LEFT - 6.0, y + 14.0, "end", &run.policy);
+        draw_text(out, LEFT - 6.0, y + 14.0, "end", &run.policy);
         let mut x = LEFT;
         for (name, energy) in parts {
             let width = energy.get() as f64 * scale;
@@ -138,24 +149,24 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
                     out,
                     r#"<rect x="{x:.2}" y="{y:.1}" width="{width:.2}" height="{:.1}" fill="{colour}"><title>{}: {energy}</title></rect>"#,
                     BAR - 6.0,
-                    escaped(name)
+                    escape_xml(name)
                 );
             }
             x += width;
         }
-        text(
+        draw_text(
             out,
             x + 4.0,
             y + 14.0,
             "start",
-            &run.report.total().to_string(),
+            &run.report.total_energy().to_string(),
         );
     }
     let bottom = top + 26.0 + BAR * runs.len() as f64;
     let mark = |out: &mut String, energy: Energy, colour: &str, words: &str, y: f64| {
         let x = LEFT + energy.get() as f64 * scale;
-        line(out, &[(x, top + 22.0), (x, bottom + 2.0)], colour);
-        text(out, x, y, "middle", words);
+        draw_line(out, &[(x, top + 22.0), (x, bottom + 2.0)], colour);
+        draw_text(out, x, y, "middle", words);
     };
     if let Some(run) = runs.first() {
         mark(
@@ -166,7 +177,7 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
             bottom + 14.0,
         );
     }
-    if let Bound::Exact(least) | Bound::Proven { least, .. } = bound {
+    if let EnergyBound::Exact(least) | EnergyBound::Proven { least, .. } = bound {
         mark(out, *least, "red", &format!("bound {least}"), bottom + 28.0);
     }
     for (n, (name, _)) in names.iter().enumerate() {
@@ -178,14 +189,14 @@ fn energy(out: &mut String, top: f64, machine: &Machine, runs: &[Run], bound: &B
             y - 8.0,
             colour(name)
         );
-        text(out, x + 13.0, y, "start", name);
+        draw_text(out, x + 13.0, y, "start", name);
     }
 }
 
-fn frame(out: &mut String, top: f64, title: &str) -> (f64, f64) {
+fn draw_frame(out: &mut String, top: f64, title: &str) -> (f64, f64) {
     let (base, high) = (top + PANEL - 45.0, PANEL - 80.0);
-    text(out, LEFT, top + 16.0, "start", title);
-    line(
+    draw_text(out, LEFT, top + 16.0, "start", title);
+    draw_line(
         out,
         &[(LEFT, base - high), (LEFT, base), (WIDTH - RIGHT, base)],
         "black",
@@ -193,10 +204,10 @@ fn frame(out: &mut String, top: f64, title: &str) -> (f64, f64) {
     (base, high)
 }
 
-fn key(out: &mut String, top: f64, runs: &[Run]) {
+fn draw_legend(out: &mut String, top: f64, runs: &[PolicyRun]) {
     for (n, run) in runs.iter().enumerate() {
         let y = top + 40.0 + 14.0 * n as f64;
-        line(
+        draw_line(
             out,
             &[
                 (WIDTH - RIGHT + 20.0, y - 4.0),
@@ -204,14 +215,14 @@ fn key(out: &mut String, top: f64, runs: &[Run]) {
             ],
             COLOURS[n % COLOURS.len()],
         );
-        text(out, WIDTH - RIGHT + 46.0, y, "start", &run.policy);
+        draw_text(out, WIDTH - RIGHT + 46.0, y, "start", &run.policy);
     }
 }
 
 /// How many reads took at most how long, on a scale of powers of ten from 10 us to 1000 s.
-fn delays(out: &mut String, top: f64, runs: &[Run]) {
+fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
     const DECADES: f64 = 8.0;
-    let (base, high) = frame(out, top, "Reads that took at most so long");
+    let (base, high) = draw_frame(out, top, "Reads that took at most so long");
     let width = WIDTH - LEFT - RIGHT;
     let x = |delay: Span| {
         LEFT + width * ((delay.get().max(1) as f64).log10() - 4.0).clamp(0.0, DECADES) / DECADES
@@ -222,7 +233,7 @@ fn delays(out: &mut String, top: f64, runs: &[Run]) {
     .iter()
     .enumerate()
     {
-        text(
+        draw_text(
             out,
             LEFT + width * n as f64 / DECADES,
             base + 14.0,
@@ -231,7 +242,7 @@ fn delays(out: &mut String, top: f64, runs: &[Run]) {
         );
     }
     for percent in [0, 50, 100] {
-        text(
+        draw_text(
             out,
             LEFT - 6.0,
             base - high * f64::from(percent) / 100.0 + 4.0,
@@ -248,13 +259,13 @@ fn delays(out: &mut String, top: f64, runs: &[Run]) {
         let points: Vec<_> = (0..=200)
             .filter_map(|step| Some((x(*at(step * 5)?), base - high * step as f64 / 200.0)))
             .collect();
-        line(out, &points, COLOURS[n % COLOURS.len()]);
+        draw_line(out, &points, COLOURS[n % COLOURS.len()]);
     }
-    key(out, top, runs);
+    draw_legend(out, top, runs);
 }
 
-fn starts(out: &mut String, top: f64, runs: &[Run]) {
-    let (base, high) = frame(out, top, "Wake-ups so far");
+fn draw_wakeups(out: &mut String, top: f64, runs: &[PolicyRun]) {
+    let (base, high) = draw_frame(out, top, "Wake-ups so far");
     let elapsed = runs
         .iter()
         .map(|run| run.report.elapsed)
@@ -262,21 +273,21 @@ fn starts(out: &mut String, top: f64, runs: &[Run]) {
         .unwrap_or_default();
     let most = runs
         .iter()
-        .map(|run| run.report.starts())
+        .map(|run| run.report.total_starts())
         .max()
         .unwrap_or(0)
         .max(1);
     let width = WIDTH - LEFT - RIGHT;
-    text(out, LEFT, base + 14.0, "middle", "0");
-    text(
+    draw_text(out, LEFT, base + 14.0, "middle", "0");
+    draw_text(
         out,
         LEFT + width,
         base + 14.0,
         "middle",
         &elapsed.to_string(),
     );
-    text(out, LEFT - 6.0, base + 4.0, "end", "0");
-    text(out, LEFT - 6.0, base - high + 4.0, "end", &most.to_string());
+    draw_text(out, LEFT - 6.0, base + 4.0, "end", "0");
+    draw_text(out, LEFT - 6.0, base - high + 4.0, "end", &most.to_string());
     for (n, run) in runs.iter().enumerate() {
         let mut times: Vec<_> = run
             .report
@@ -297,7 +308,7 @@ fn starts(out: &mut String, top: f64, runs: &[Run]) {
             ]);
         }
         points.push((x(run.report.elapsed.get()), y(times.len())));
-        line(out, &points, COLOURS[n % COLOURS.len()]);
+        draw_line(out, &points, COLOURS[n % COLOURS.len()]);
     }
-    key(out, top, runs);
+    draw_legend(out, top, runs);
 }

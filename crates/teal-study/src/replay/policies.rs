@@ -3,23 +3,23 @@
 //! # Guarantees
 //! 1. Every name that is printed can be given back.
 
-use super::Scene;
+use super::PreparedReplay;
 use std::fmt;
 use std::str::FromStr;
 use teal_energy::policy::Policy;
 use teal_energy::policy::always_on::AlwaysOn;
 use teal_energy::policy::bluefs::BlueFs;
-use teal_energy::policy::choice::Weights;
+use teal_energy::policy::choice::CostWeights;
 use teal_energy::policy::coda::Coda;
 use teal_energy::policy::greenfs::GreenFs;
 use teal_energy::policy::teal::{Teal, TealConfig};
 use teal_energy::policy::timeout::FixedTimeout;
-use teal_energy::profile::Kind;
+use teal_energy::profile::DeviceKind;
 use teal_types::Span;
 
 /// A policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
+pub enum NamedPolicy {
     /// Nothing ever sleeps.
     AlwaysOn,
     /// Every device sleeps after this time.
@@ -42,10 +42,10 @@ pub enum Named {
 #[error(
     "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, greenfs, teal, all"
 )]
-pub struct Unknown(pub String);
+pub struct UnknownPolicy(pub String);
 
 /// Fixed time-outs that are tried: 0.25 s to 128 s.
-pub const TIMES: [Span; 10] = [
+pub const TIME_OUTS: [Span; 10] = [
     Span::millis(250),
     Span::millis(500),
     Span::secs(1),
@@ -61,14 +61,14 @@ pub const TIMES: [Span; 10] = [
 /// unpublished.
 const CODA: Span = Span::secs(2);
 
-fn show(f: &mut fmt::Formatter<'_>, name: &str, time: Span) -> fmt::Result {
+fn write_with_time(f: &mut fmt::Formatter<'_>, name: &str, time: Span) -> fmt::Result {
     match time.get() {
         nanos if nanos % 1_000_000_000 == 0 => write!(f, "{name}={}s", nanos / 1_000_000_000),
         nanos => write!(f, "{name}={}ms", nanos / 1_000_000),
     }
 }
 
-fn time(text: &str) -> Option<Span> {
+fn parse_time(text: &str) -> Option<Span> {
     let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(digits), _) => (digits, 1_000_000),
         (None, Some(digits)) => (digits, 1_000_000_000),
@@ -81,7 +81,7 @@ fn time(text: &str) -> Option<Span> {
         .map(Span::nanos)
 }
 
-impl Named {
+impl NamedPolicy {
     /// All of them, ours last.
     pub const ALL: [Self; 6] = [
         Self::AlwaysOn,
@@ -92,15 +92,17 @@ impl Named {
         Self::Teal,
     ];
 
-    pub(super) fn make(&self, scene: &Scene) -> Box<dyn Policy> {
+    pub(super) fn create_policy(&self, scene: &PreparedReplay) -> Box<dyn Policy> {
         let devices = &scene.world.devices;
         match self {
             Self::AlwaysOn => Box::new(AlwaysOn::default()),
             Self::TimeOut(time) => Box::new(FixedTimeout::new(vec![Some(*time); devices.len()])),
-            Self::BestTimeOut => Box::new(FixedTimeout::new(vec![Some(TIMES[0]); devices.len()])),
+            Self::BestTimeOut => {
+                Box::new(FixedTimeout::new(vec![Some(TIME_OUTS[0]); devices.len()]))
+            }
             Self::Coda(disk) => {
                 let time = |kind| {
-                    if kind == Kind::Link {
+                    if kind == DeviceKind::Link {
                         Span::ZERO
                     } else {
                         *disk
@@ -113,21 +115,21 @@ impl Named {
                         .collect(),
                 ))
             }
-            Self::BlueFs => Box::new(BlueFs::new(Weights::EQUAL)),
+            Self::BlueFs => Box::new(BlueFs::new(CostWeights::EQUAL)),
             Self::GreenFs => Box::new(GreenFs::default()),
             Self::Teal => Box::new(Teal::new(TealConfig::default())),
         }
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for NamedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AlwaysOn => "always-on",
-            Self::TimeOut(time) => return show(f, "time-out", *time),
+            Self::TimeOut(time) => return write_with_time(f, "time-out", *time),
             Self::BestTimeOut => "time-out",
             Self::Coda(CODA) => "coda",
-            Self::Coda(time) => return show(f, "coda", *time),
+            Self::Coda(time) => return write_with_time(f, "coda", *time),
             Self::BlueFs => "bluefs",
             Self::GreenFs => "greenfs",
             Self::Teal => "teal",
@@ -135,17 +137,17 @@ impl fmt::Display for Named {
     }
 }
 
-impl FromStr for Named {
-    type Err = Unknown;
+impl FromStr for NamedPolicy {
+    type Err = UnknownPolicy;
 
-    fn from_str(text: &str) -> Result<Self, Unknown> {
-        let unknown = || Unknown(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let unknown = || UnknownPolicy(text.to_owned());
         for (prefix, of) in [
             ("time-out=", Self::TimeOut as fn(Span) -> Self),
             ("coda=", Self::Coda),
         ] {
             if let Some(text) = text.strip_prefix(prefix) {
-                return time(text).map(of).ok_or_else(unknown);
+                return parse_time(text).map(of).ok_or_else(unknown);
             }
         }
         Self::ALL
@@ -161,9 +163,9 @@ mod tests {
 
     #[test]
     fn names_can_be_given_back() {
-        let mut all = Named::ALL.to_vec();
-        all.extend(TIMES.map(Named::TimeOut));
-        all.extend(TIMES.map(Named::Coda));
+        let mut all = NamedPolicy::ALL.to_vec();
+        all.extend(TIME_OUTS.map(NamedPolicy::TimeOut));
+        all.extend(TIME_OUTS.map(NamedPolicy::Coda));
         for named in all {
             assert_eq!(named.to_string().parse(), Ok(named));
         }
@@ -174,8 +176,11 @@ mod tests {
             "time-out=-1s",
             "time-out=99999999999999999999s",
         ] {
-            assert_eq!(bad.parse::<Named>(), Err(Unknown(bad.into())));
+            assert_eq!(bad.parse::<NamedPolicy>(), Err(UnknownPolicy(bad.into())));
         }
-        assert_eq!("time-out=30".parse(), Ok(Named::TimeOut(Span::secs(30))));
+        assert_eq!(
+            "time-out=30".parse(),
+            Ok(NamedPolicy::TimeOut(Span::secs(30)))
+        );
     }
 }

@@ -3,12 +3,12 @@
 //! # Guarantees
 //! 1. So many times as were wanted, in order, the first at the beginning and the last at the end.
 
-use crate::numbers::Numbers;
+use crate::numbers::SeededNumbers;
 use std::str::FromStr;
 
 /// How operations follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gaps {
+pub enum GapModel {
     /// All pauses are the same: nothing can ever sleep for long.
     Even,
     /// Each operation comes at any time, whatever the others do: pauses as of a Poisson process.
@@ -26,7 +26,7 @@ pub struct NoSuchGaps(String);
 /// Pauses are at most this many doublings of the shortest.
 const DOUBLINGS: u32 = 24;
 
-impl Gaps {
+impl GapModel {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Even, Self::Random, Self::Sessions];
 
@@ -40,7 +40,12 @@ impl Gaps {
     }
 
     /// `count` times from 0 to `length`, both among them if there are two at least.
-    pub(super) fn times(self, count: u64, length: u64, numbers: &mut Numbers) -> Vec<u64> {
+    pub(super) fn draw_times(
+        self,
+        count: u64,
+        length: u64,
+        numbers: &mut SeededNumbers,
+    ) -> Vec<u64> {
         if count == 0 {
             return Vec::new();
         }
@@ -48,7 +53,7 @@ impl Gaps {
             Self::Even => vec![1; count as usize - 1],
             Self::Random => {
                 let mut times: Vec<_> = (2..count)
-                    .map(|_| numbers.below(length))
+                    .map(|_| numbers.next_below(length))
                     .chain([length])
                     .collect();
                 times.sort_unstable();
@@ -57,16 +62,16 @@ impl Gaps {
                 return times;
             }
             Self::Sessions => {
-                let pause = |numbers: &mut Numbers| {
-                    let doublings = numbers.any().trailing_zeros().min(DOUBLINGS);
-                    (1024 + numbers.below(1024)) << doublings
+                let pause = |numbers: &mut SeededNumbers| {
+                    let doublings = numbers.next_u64().trailing_zeros().min(DOUBLINGS);
+                    (1024 + numbers.next_below(1024)) << doublings
                 };
                 (1..count).map(|_| pause(numbers)).collect()
             }
         };
         weights.insert(0, 0);
         let mut at = 0;
-        let gaps = shares(&weights, if count > 1 { length } else { 0 });
+        let gaps = split_in_proportion(&weights, if count > 1 { length } else { 0 });
         gaps.into_iter()
             .map(|gap| {
                 at += gap;
@@ -76,14 +81,19 @@ impl Gaps {
     }
 
     /// Returns which of `among` windows have something special: `count` of them.
-    pub(super) fn places(self, count: u64, among: u64, numbers: &mut Numbers) -> Vec<u64> {
+    pub(super) fn special_windows(
+        self,
+        count: u64,
+        among: u64,
+        numbers: &mut SeededNumbers,
+    ) -> Vec<u64> {
         let mut places: Vec<u64> = match self {
             Self::Even => (0..count).map(|n| n * among / count).collect(),
-            Self::Random => drawn(count, among, numbers),
+            Self::Random => draw_distinct(count, among, numbers),
             // In runs: each begins somewhere, and the windows after it are special too.
             Self::Sessions => {
                 let runs = count.div_ceil(RUN);
-                let begins = drawn(runs, (among - count) + runs, numbers);
+                let begins = draw_distinct(runs, (among - count) + runs, numbers);
                 let each = |(n, begin): (u64, u64)| {
                     let length = RUN.min(count - n * RUN);
                     (0..length).map(move |at| begin + n * (RUN - 1) + at)
@@ -100,10 +110,10 @@ impl Gaps {
 const RUN: u64 = 40;
 
 /// `count` different numbers below `among`, in order.
-fn drawn(count: u64, among: u64, numbers: &mut Numbers) -> Vec<u64> {
+fn draw_distinct(count: u64, among: u64, numbers: &mut SeededNumbers) -> Vec<u64> {
     let mut left = count;
     let take = |at: &u64| {
-        let is_taken = numbers.below(among - at) < left;
+        let is_taken = numbers.next_below(among - at) < left;
         left -= u64::from(is_taken);
         is_taken
     };
@@ -111,7 +121,7 @@ fn drawn(count: u64, among: u64, numbers: &mut Numbers) -> Vec<u64> {
 }
 
 /// Parts of `whole` in proportion to `weights`; their sum is `whole`, if some weight is not zero.
-pub(super) fn shares(weights: &[u64], whole: u64) -> Vec<u64> {
+pub(super) fn split_in_proportion(weights: &[u64], whole: u64) -> Vec<u64> {
     let total: u128 = weights
         .iter()
         .map(|weight| u128::from(*weight))
@@ -128,7 +138,7 @@ pub(super) fn shares(weights: &[u64], whole: u64) -> Vec<u64> {
     weights.iter().map(&mut share).collect()
 }
 
-impl FromStr for Gaps {
+impl FromStr for GapModel {
     type Err = NoSuchGaps;
     fn from_str(text: &str) -> Result<Self, NoSuchGaps> {
         Self::ALL

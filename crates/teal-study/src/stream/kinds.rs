@@ -4,13 +4,13 @@
 //! 1. There are as many of each kind as were published; the first operation is a first read.
 //! 2. Windows of requests to the server hold what was published of them.
 
-use super::gaps::Gaps;
-use super::published::{Published, Spikes};
-use crate::numbers::Numbers;
+use super::gaps::GapModel;
+use super::published::{PublishedTotals, RequestSpikes};
+use crate::numbers::SeededNumbers;
 
 /// A kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum StreamOperation {
     /// The first read of a file.
     First,
     /// A change of a file that was read.
@@ -22,36 +22,40 @@ pub(super) enum Kind {
 }
 
 /// How many of each kind are left to be drawn.
-struct Left {
+struct RemainingKinds {
     first: u64,
     change: u64,
     others: u64,
 }
 
-impl Left {
-    fn draw(&mut self, numbers: &mut Numbers) -> Kind {
-        let at = numbers.below(self.first + self.change + self.others);
+impl RemainingKinds {
+    fn draw_kind(&mut self, numbers: &mut SeededNumbers) -> StreamOperation {
+        let at = numbers.next_below(self.first + self.change + self.others);
         if at < self.first {
             self.first -= 1;
-            Kind::First
+            StreamOperation::First
         } else if at < self.first + self.change {
             self.change -= 1;
-            Kind::Change
+            StreamOperation::Change
         } else {
             self.others = self.others.saturating_sub(1);
-            if numbers.below(2) == 0 {
-                Kind::Again
+            if numbers.next_below(2) == 0 {
+                StreamOperation::Again
             } else {
-                Kind::Attributes
+                StreamOperation::Attributes
             }
         }
     }
 }
 
-impl Published {
+impl PublishedTotals {
     /// Time and kind of every operation, in order.
-    pub(super) fn slots(&self, gaps: Gaps, numbers: &mut Numbers) -> Vec<(u64, Kind)> {
-        let mut left = Left {
+    pub(super) fn draw_slots(
+        &self,
+        gaps: GapModel,
+        numbers: &mut SeededNumbers,
+    ) -> Vec<(u64, StreamOperation)> {
+        let mut left = RemainingKinds {
             first: self.files - 1,
             change: self.changes,
             others: self.operations - self.changes - self.files,
@@ -59,12 +63,12 @@ impl Published {
         let length = self.length.get();
         let Some(spikes) = &self.spikes else {
             let times = match self.head {
-                None => gaps.times(self.operations, length, numbers),
+                None => gaps.draw_times(self.operations, length, numbers),
                 Some((count, head)) => {
-                    let mut times = gaps.times(count, head.get(), numbers);
+                    let mut times = gaps.draw_times(count, head.get(), numbers);
                     // The first of the rest would be the last of the head.
                     let rest =
-                        gaps.times(self.operations - count + 1, length - head.get(), numbers);
+                        gaps.draw_times(self.operations - count + 1, length - head.get(), numbers);
                     times.extend(rest.into_iter().skip(1).map(|at| at + head.get()));
                     times
                 }
@@ -73,16 +77,16 @@ impl Published {
                 (
                     at,
                     if n == 0 {
-                        Kind::First
+                        StreamOperation::First
                     } else {
-                        left.draw(numbers)
+                        left.draw_kind(numbers)
                     },
                 )
             };
             return times.into_iter().enumerate().map(kinds).collect();
         };
-        let requests = requests(spikes, length, gaps, numbers);
-        let others = gaps.times(left.others, length, numbers);
+        let requests = draw_requests(spikes, length, gaps, numbers);
+        let others = gaps.draw_times(left.others, length, numbers);
         // First those that reach the server, then those that do not: the kinds of each are drawn
         // apart.
         left.others = 0;
@@ -90,31 +94,36 @@ impl Published {
             (
                 at,
                 if n == 0 {
-                    Kind::First
+                    StreamOperation::First
                 } else {
-                    left.draw(numbers)
+                    left.draw_kind(numbers)
                 },
             )
         };
         let mut slots: Vec<_> = requests.into_iter().enumerate().map(kinds).collect();
-        let mut none = Left {
+        let mut none = RemainingKinds {
             first: 0,
             change: 0,
             others: others.len() as u64,
         };
-        slots.extend(others.into_iter().map(|at| (at, none.draw(numbers))));
+        slots.extend(others.into_iter().map(|at| (at, none.draw_kind(numbers))));
         slots.sort_unstable();
         slots
     }
 }
 
 /// Times of the requests to the server.
-fn requests(spikes: &Spikes, length: u64, gaps: Gaps, numbers: &mut Numbers) -> Vec<u64> {
+fn draw_requests(
+    spikes: &RequestSpikes,
+    length: u64,
+    gaps: GapModel,
+    numbers: &mut SeededNumbers,
+) -> Vec<u64> {
     let window = spikes.window.get();
     // The last, cut one is a quiet one.
     let (whole, windows) = (length / window, length.div_ceil(window));
     let special: u64 = spikes.classes.iter().map(|(count, ..)| count).sum();
-    let mut places = gaps.places(special, whole, numbers);
+    let mut places = gaps.special_windows(special, whole, numbers);
     let quiet_most = spikes
         .classes
         .iter()
@@ -125,9 +134,9 @@ fn requests(spikes: &Spikes, length: u64, gaps: Gaps, numbers: &mut Numbers) -> 
     let mut counts = vec![0; windows as usize];
     for (count, least, below) in spikes.classes {
         for _ in 0..*count {
-            let place = places.swap_remove(numbers.below(places.len() as u64) as usize);
+            let place = places.swap_remove(numbers.next_below(places.len() as u64) as usize);
             // A little above the least: the sum leaves no room for more.
-            counts[place as usize] = least + numbers.below((below - least).min(least / 20));
+            counts[place as usize] = least + numbers.next_below((below - least).min(least / 20));
         }
     }
     let spent: u64 = counts.iter().sum();
@@ -138,9 +147,9 @@ fn requests(spikes: &Spikes, length: u64, gaps: Gaps, numbers: &mut Numbers) -> 
         .filter(|at| counts[*at] <= quiet_most)
         .collect();
     while left > 0 && !quiet.is_empty() {
-        let at = numbers.below(quiet.len() as u64) as usize;
+        let at = numbers.next_below(quiet.len() as u64) as usize;
         let room = quiet_most - counts[quiet[at]];
-        let more = (1 + numbers.below(4)).min(room).min(left);
+        let more = (1 + numbers.next_below(4)).min(room).min(left);
         counts[quiet[at]] += more;
         left -= more;
         if more == room {
@@ -152,7 +161,7 @@ fn requests(spikes: &Spikes, length: u64, gaps: Gaps, numbers: &mut Numbers) -> 
         let begin = n * window;
         let long = window.min(length - begin).saturating_sub(1);
         times.extend(
-            gaps.times(count, long, numbers)
+            gaps.draw_times(count, long, numbers)
                 .into_iter()
                 .map(|at| begin + at),
         );

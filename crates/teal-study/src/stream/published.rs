@@ -4,7 +4,7 @@ use teal_types::Span;
 
 /// Requests to the server, counted in windows of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spikes {
+pub struct RequestSpikes {
     /// The windows.
     pub window: Span,
     /// All requests.
@@ -16,7 +16,7 @@ pub struct Spikes {
 
 /// What a paper published of a trace, and what had to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedTotals {
     /// How it is called.
     pub name: &'static str,
     /// Where its totals stand.
@@ -34,7 +34,7 @@ pub struct Published {
     /// The first so many operations take so long.
     pub head: Option<(u64, Span)>,
     /// Requests to the server.
-    pub spikes: Option<Spikes>,
+    pub spikes: Option<RequestSpikes>,
     /// A change writes so many bytes at most; `None`: the whole file.
     pub change: Option<u64>,
 }
@@ -42,14 +42,14 @@ pub struct Published {
 /// BlueFS kept several hundred files and ten thousand attributes in 16 MB (5.6): 40 KB a file.
 const BLUEFS_FILE: u64 = 40_000;
 
-const fn bluefs(
+const fn bluefs_totals(
     name: &'static str,
     operations: u64,
     length: u64,
     changes: u64,
     megabytes: u64,
-) -> Published {
-    Published {
+) -> PublishedTotals {
+    PublishedTotals {
         name,
         source: "BlueFS (2004) figure 5; files of 40 KB after 5.6",
         operations,
@@ -67,8 +67,8 @@ const fn bluefs(
 ///
 /// JEFF's files are what its server saw: 1.3 requests a second over 26.48 hours are 123,926; less
 /// the 111,327 changes, 12,599 first reads.
-pub const PUBLISHED: &[Published] = &[
-    Published {
+pub const PUBLISHED: &[PublishedTotals] = &[
+    PublishedTotals {
         name: "jeff",
         source: "GreenFS (2008) table 3 and 4.2; files after the requests to the server",
         operations: 1_987_982,
@@ -77,25 +77,25 @@ pub const PUBLISHED: &[Published] = &[
         bytes: 649_000_000,
         files: 12_599,
         head: None,
-        spikes: Some(Spikes {
+        spikes: Some(RequestSpikes {
             window: Span::secs(30),
             requests: 123_926,
             classes: &[(3, 10_000, 15_000), (17, 1_000, 10_000), (505, 100, 1_000)],
         }),
         change: Some(4096),
     },
-    Published {
+    PublishedTotals {
         head: Some((10_000, Span::secs(42 * 60 + 36))),
-        ..bluefs("purcell", 87_739, 99_576, 5_264, 252)
+        ..bluefs_totals("purcell", 87_739, 99_576, 5_264, 252)
     },
-    bluefs("messiaen", 44_027, 76_572, 881, 227),
-    bluefs("robin", 37_504, 55_656, 2_625, 85),
-    bluefs("berlioz", 17_917, 28_260, 1_433, 57),
+    bluefs_totals("messiaen", 44_027, 76_572, 881, 227),
+    bluefs_totals("robin", 37_504, 55_656, 2_625, 85),
+    bluefs_totals("berlioz", 17_917, 28_260, 1_433, 57),
 ];
 
-impl Published {
+impl PublishedTotals {
     /// The trace of that name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn by_name(name: &str) -> Option<&'static Self> {
         PUBLISHED.iter().find(|known| known.name == name)
     }
 }

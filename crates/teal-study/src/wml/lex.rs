@@ -1,6 +1,6 @@
 //! From text to tokens.
 
-use super::syntax::Place;
+use super::syntax::SourcePosition;
 
 /// A token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Token {
 
 impl Token {
     /// As it is shown in messages.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Int(n) => format!("'{n}'"),
             Self::Word(word) => format!("'{word}'"),
@@ -34,10 +34,10 @@ impl Token {
 /// Characters with the place of the next.
 struct Cursor<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
-    place: Place,
+    place: SourcePosition,
 }
 
-type Lexed<T> = Result<T, (Place, String)>;
+type LexResult<T> = Result<T, (SourcePosition, String)>;
 
 impl Cursor<'_> {
     fn peek(&mut self) -> Option<char> {
@@ -55,7 +55,7 @@ impl Cursor<'_> {
         Some(c)
     }
 
-    fn word(&mut self, first: &str, fits: impl Fn(char) -> bool) -> String {
+    fn take_word(&mut self, first: &str, fits: impl Fn(char) -> bool) -> String {
         let mut word = first.to_owned();
         while let Some(c) = self.peek().filter(|c| fits(*c)) {
             word.push(c);
@@ -65,15 +65,15 @@ impl Cursor<'_> {
     }
 }
 
-fn in_word(c: char) -> bool {
+fn is_word_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "/._:;-".contains(c)
 }
 
 /// All tokens of `text` with their places; the last is [`Token::End`].
-pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
+pub(super) fn tokenize(text: &str, file: u16) -> LexResult<Vec<(SourcePosition, Token)>> {
     let mut at = Cursor {
         rest: text.chars().peekable(),
-        place: Place {
+        place: SourcePosition {
             file,
             line: 1,
             column: 1,
@@ -84,7 +84,7 @@ pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
         let place = at.place;
         let token = match c {
             '#' => {
-                at.word("", |c| c != '\n');
+                at.take_word("", |c| c != '\n');
                 continue;
             }
             c if c.is_whitespace() => {
@@ -95,21 +95,21 @@ pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
                 at.next();
                 Token::Sign(c)
             }
-            '"' => quoted(&mut at, place)?,
-            '$' => variable(&mut at, place)?,
-            '0'..='9' => number(&mut at, place, "")?,
+            '"' => lex_quoted(&mut at, place)?,
+            '$' => lex_variable(&mut at, place)?,
+            '0'..='9' => lex_number(&mut at, place, "")?,
             c if c == '/' || c == '-' || c.is_ascii_alphabetic() => {
-                let word = at.word("", in_word);
+                let word = at.take_word("", is_word_character);
                 match word.strip_prefix('-') {
                     Some(digits)
                         if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) =>
                     {
-                        Token::Int(whole(&word, 1, place)?)
+                        Token::Int(parse_whole(&word, 1, place)?)
                     }
                     _ => Token::Word(word),
                 }
             }
-            c => return Err((place, illegal(c))),
+            c => return Err((place, illegal_character(c))),
         };
         tokens.push((place, token));
     }
@@ -117,7 +117,7 @@ pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
     Ok(tokens)
 }
 
-fn illegal(c: char) -> String {
+fn illegal_character(c: char) -> String {
     let advice = match c {
         '*' | '+' | '%' | '^' => "; the language has no arithmetic: write the result",
         ';' => "; commands end by themselves",
@@ -130,7 +130,7 @@ fn illegal(c: char) -> String {
     format!("illegal character {c:?}{advice}")
 }
 
-fn quoted(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
+fn lex_quoted(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
     at.next();
     let mut text = String::new();
     loop {
@@ -153,13 +153,13 @@ fn quoted(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
     }
 }
 
-fn variable(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
+fn lex_variable(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
     at.next();
     let bracket = at.peek().filter(|c| "({".contains(*c));
     if bracket.is_some() {
         at.next();
     }
-    let name = at.word("", |c| c.is_ascii_alphanumeric() || c == '_');
+    let name = at.take_word("", |c| c.is_ascii_alphanumeric() || c == '_');
     if let Some(open) = bracket {
         let close = if open == '(' { ')' } else { '}' };
         if at.peek() != Some(close) {
@@ -184,8 +184,8 @@ fn variable(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
     }
 }
 
-fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
-    let digits = at.word(sign, |c| c.is_ascii_digit());
+fn lex_number(at: &mut Cursor<'_>, place: SourcePosition, sign: &str) -> LexResult<Token> {
+    let digits = at.take_word(sign, |c| c.is_ascii_digit());
     let shift = match at.peek() {
         Some('k') => 10,
         Some('m') => 20,
@@ -209,10 +209,10 @@ fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
         }
         _ => {}
     }
-    Ok(Token::Int(whole(&digits, 1 << shift, place)?))
+    Ok(Token::Int(parse_whole(&digits, 1 << shift, place)?))
 }
 
-fn whole(digits: &str, unit: i64, place: Place) -> Lexed<i64> {
+fn parse_whole(digits: &str, unit: i64, place: SourcePosition) -> LexResult<i64> {
     let number = digits
         .parse::<i64>()
         .ok()

@@ -1,11 +1,11 @@
 //! What a script says: its commands in their order.
 
 use super::WmlError;
-use super::words::Kind;
+use super::words::FlowopKind;
 
 /// A place in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct SourcePosition {
     /// Which of [`Script::files`].
     pub file: u16,
     /// Line, from 1.
@@ -16,7 +16,7 @@ pub struct Place {
 
 /// A value as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum AttributeValue {
     /// A number, its suffix multiplied out.
     Int(i64),
     /// `true`, `false`, or an attribute without a value.
@@ -29,35 +29,35 @@ pub enum Value {
 
 /// `name=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attribute {
+pub struct NamedAttribute {
     /// The name, aliases resolved.
     pub name: &'static str,
     /// Where the value (or the name, if there is none) is.
-    pub place: Place,
+    pub place: SourcePosition,
     /// The value.
-    pub value: Value,
+    pub value: AttributeValue,
 }
 
 /// Attributes in their order; none comes twice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Attributes(pub Vec<Attribute>);
+pub struct AttributeList(pub Vec<NamedAttribute>);
 
-impl Attributes {
+impl AttributeList {
     /// The attribute of that name, if it is given.
-    pub fn get(&self, name: &str) -> Option<&Attribute> {
+    pub fn get(&self, name: &str) -> Option<&NamedAttribute> {
         self.0.iter().find(|attribute| attribute.name == name)
     }
 }
 
 /// What a variable is set to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Assigned {
+pub enum AssignedValue {
     /// A value, or another variable's.
-    Value(Value),
+    Value(AttributeValue),
     /// `randvar(…)` and rows of its `randtable` as percent, low, high.
-    Random(Attributes, Vec<[Value; 3]>),
+    Random(AttributeList, Vec<[AttributeValue; 3]>),
     /// `cvar(…)`.
-    Custom(Attributes),
+    Custom(AttributeList),
 }
 
 /// One flowop of a thread or of a composite one.
@@ -66,55 +66,55 @@ pub struct Flowop {
     /// The library's name, or that of a composite flowop.
     pub name: String,
     /// Of the library, which; `None`: a composite one.
-    pub kind: Option<Kind>,
+    pub kind: Option<FlowopKind>,
     /// Where its name is.
-    pub place: Place,
+    pub place: SourcePosition,
     /// Its attributes.
-    pub attributes: Attributes,
+    pub attributes: AttributeList,
     /// `$local=value`, for composite ones.
-    pub locals: Vec<(String, Value, Place)>,
+    pub locals: Vec<(String, AttributeValue, SourcePosition)>,
 }
 
 /// `define flowop`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Composite {
+pub struct CompositeFlowop {
     /// Its name.
     pub name: String,
     /// Where that is.
-    pub place: Place,
+    pub place: SourcePosition,
     /// `name` and `iters`.
-    pub attributes: Attributes,
+    pub attributes: AttributeList,
     /// Locals and their defaults.
-    pub locals: Vec<(String, Option<Value>)>,
+    pub locals: Vec<(String, Option<AttributeValue>)>,
     /// What it runs.
     pub body: Vec<Flowop>,
 }
 
 /// One `thread` of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Thread {
+pub struct ThreadDefinition {
     /// Where it begins.
-    pub place: Place,
+    pub place: SourcePosition,
     /// Its attributes.
-    pub attributes: Attributes,
+    pub attributes: AttributeList,
     /// What it runs, for ever.
     pub body: Vec<Flowop>,
 }
 
 /// `define process`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessDefinition {
     /// Where it begins.
-    pub place: Place,
+    pub place: SourcePosition,
     /// Its attributes.
-    pub attributes: Attributes,
+    pub attributes: AttributeList,
     /// Its threads.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadDefinition>,
 }
 
 /// What ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Quit {
+pub enum QuitMode {
     /// The time; a thread that ends before has spoilt the run.
     #[default]
     Timeout,
@@ -135,27 +135,27 @@ pub enum SetKind {
 
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum ScriptCommand {
     /// `set $name=…`
-    Set(String, Assigned),
+    Set(String, AssignedValue),
     /// `set mode quit …`
-    Mode(Quit),
+    Mode(QuitMode),
     /// `define file`, `define fileset`.
-    Files(SetKind, Attributes),
+    Files(SetKind, AttributeList),
     /// `define process`.
-    Process(Process),
+    Process(ProcessDefinition),
     /// `define flowop`.
-    Composite(Composite),
+    Composite(CompositeFlowop),
     /// `eventgen rate=…`
-    Eventgen(Option<Attribute>),
+    Eventgen(Option<NamedAttribute>),
     /// `create files`
     Create,
     /// `run`, with seconds.
-    Run(Option<Value>),
+    Run(Option<AttributeValue>),
     /// `psrun`: period, seconds.
-    Psrun(i64, Option<Value>),
+    Psrun(i64, Option<AttributeValue>),
     /// `sleep`, seconds.
-    Sleep(Value),
+    Sleep(AttributeValue),
     /// `system "…"`
     System(String),
     /// `echo "…"`
@@ -178,18 +178,18 @@ pub enum Command {
 
 /// A script, and those it loads, as commands in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Script {
+pub struct WorkloadScript {
     /// The files it came from; the first is the script itself.
     pub files: Vec<String>,
     /// Commands and where they begin.
-    pub commands: Vec<(Place, Command)>,
+    pub commands: Vec<(SourcePosition, ScriptCommand)>,
     /// Words about what was accepted although it means nothing.
     pub remarks: Vec<String>,
 }
 
-impl Script {
+impl WorkloadScript {
     /// A place in words: file, line, column.
-    pub fn at(&self, place: Place) -> String {
+    pub fn describe_position(&self, place: SourcePosition) -> String {
         let file = self
             .files
             .get(usize::from(place.file))
@@ -198,7 +198,7 @@ impl Script {
     }
 
     /// An error at a place of this script.
-    pub fn error(&self, place: Place, message: impl Into<String>) -> WmlError {
+    pub fn error_at(&self, place: SourcePosition, message: impl Into<String>) -> WmlError {
         let file = self
             .files
             .get(usize::from(place.file))

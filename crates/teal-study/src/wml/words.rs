@@ -6,7 +6,7 @@
     missing_docs,
     reason = "each is what its name says; docs/wml.md has the table"
 )]
-pub enum Kind {
+pub enum FlowopKind {
     OpenFile,
     CreateFile,
     CloseFile,
@@ -41,10 +41,10 @@ pub enum Kind {
     TestRandVar,
 }
 
-use Kind::*;
+use FlowopKind::*;
 
 /// All flowops with their names.
-pub(super) const FLOWOPS: [(&str, Kind); 32] = [
+pub(super) const FLOWOPS: [(&str, FlowopKind); 32] = [
     ("openfile", OpenFile),
     ("createfile", CreateFile),
     ("closefile", CloseFile),
@@ -79,9 +79,9 @@ pub(super) const FLOWOPS: [(&str, Kind); 32] = [
     ("testrandvar", TestRandVar),
 ];
 
-impl Kind {
+impl FlowopKind {
     /// The flowop of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn by_name(name: &str) -> Option<Self> {
         FLOWOPS
             .iter()
             .find(|(known, _)| *known == name)
@@ -118,7 +118,7 @@ impl Kind {
 
 /// What an attribute may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(super) enum AttributeType {
     Int,
     Bool,
     Text,
@@ -132,12 +132,12 @@ pub(super) enum Holds {
     Ignored,
 }
 
-use Holds::{Any, Bool, Ignored, Int, Share, Text, Word};
+use AttributeType::{Any, Bool, Ignored, Int, Share, Text, Word};
 
 /// Attributes by what they belong to.
-pub(super) type Table = &'static [(&'static str, Holds)];
+pub(super) type AttributeTable = &'static [(&'static str, AttributeType)];
 
-pub(super) const FILE: Table = &[
+pub(super) const FILE: AttributeTable = &[
     ("name", Text),
     ("path", Text),
     ("size", Int),
@@ -149,7 +149,7 @@ pub(super) const FILE: Table = &[
     ("writeonly", Bool),
     ("cached", Ignored),
 ];
-pub(super) const FILESET: Table = &[
+pub(super) const FILESET: AttributeTable = &[
     ("name", Text),
     ("path", Text),
     ("entries", Int),
@@ -166,16 +166,16 @@ pub(super) const FILESET: Table = &[
     ("writeonly", Bool),
     ("cached", Ignored),
 ];
-pub(super) const PROCESS: Table = &[("name", Text), ("instances", Int), ("nice", Int)];
-pub(super) const THREAD: Table = &[
+pub(super) const PROCESS: AttributeTable = &[("name", Text), ("instances", Int), ("nice", Int)];
+pub(super) const THREAD: AttributeTable = &[
     ("name", Text),
     ("instances", Int),
     ("memsize", Int),
     ("useism", Bool),
     ("ioprio", Int),
 ];
-pub(super) const COMPOSITE: Table = &[("name", Text), ("iters", Int)];
-pub(super) const FLOWOP: Table = &[
+pub(super) const COMPOSITE: AttributeTable = &[("name", Text), ("iters", Int)];
+pub(super) const FLOWOP: AttributeTable = &[
     ("name", Text),
     ("iters", Int),
     ("filename", Text),
@@ -195,7 +195,7 @@ pub(super) const FLOWOP: Table = &[
     ("noreadahead", Bool),
     ("cached", Ignored),
 ];
-pub(super) const RANDVAR: Table = &[
+pub(super) const RANDVAR: AttributeTable = &[
     ("name", Any),
     ("type", Word),
     ("seed", Int),
@@ -206,18 +206,18 @@ pub(super) const RANDVAR: Table = &[
     ("randsrc", Word),
     ("randtable", Word),
 ];
-pub(super) const CVAR: Table = &[
+pub(super) const CVAR: AttributeTable = &[
     ("type", Word),
     ("parameters", Text),
     ("min", Int),
     ("max", Int),
     ("round", Int),
 ];
-pub(super) const EVENTGEN: Table = &[("rate", Int)];
-pub(super) const MULTI: Table = &[("master", Text), ("client", Text), ("value", Int)];
+pub(super) const EVENTGEN: AttributeTable = &[("rate", Int)];
+pub(super) const MULTI: AttributeTable = &[("master", Text), ("client", Text), ("value", Int)];
 
 /// Returns what an alias stands for.
-pub(super) fn canonical(name: &str) -> &str {
+pub(super) fn canonical_name(name: &str) -> &str {
     match name {
         "filesetname" => "filename",
         "filesize" => "size",

@@ -6,14 +6,14 @@
 //!    `aiowait`.
 //! 2. When the run ends, what has not begun is dropped.
 
-use super::waiting::Stop;
+use super::waiting::StopFlag;
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use teal_env::{Buffer, Buffers};
+use teal_env::{AlignedBuffer, BufferPool};
 
 /// Threads that write for one process of the script, as the C library has them.
 pub(super) const WRITERS: u64 = 16;
@@ -26,15 +26,15 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A thread's writes.
 #[derive(Debug, Default)]
-pub(super) struct Outstanding {
+pub(super) struct OutstandingWrites {
     /// Done since it was last asked, and what went wrong first.
     done: Mutex<(u64, Option<Errno>)>,
     changed: Condvar,
 }
 
-impl Outstanding {
+impl OutstandingWrites {
     /// Waits until so many are done, or the run ends; says how many are.
-    pub(super) fn reap(&self, wanted: u64, stop: &Stop) -> Result<u64, Errno> {
+    pub(super) fn reap(&self, wanted: u64, stop: &StopFlag) -> Result<u64, Errno> {
         let mut done = self.done.lock();
         while done.0 < wanted && !stop.is_set() {
             let _ = self.changed.wait_for(&mut done, LOOK);
@@ -48,43 +48,43 @@ impl Outstanding {
 
 /// One write.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct WriteRequest {
     pub(super) file: Arc<OwnedFd>,
     pub(super) offset: u64,
-    pub(super) data: Buffer,
-    pub(super) of: Arc<Outstanding>,
+    pub(super) data: AlignedBuffer,
+    pub(super) outstanding: Arc<OutstandingWrites>,
 }
 
 /// Writes that wait for a thread.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct WriteQueue {
     /// Nothing is done under it.
-    waiting: Mutex<VecDeque<Request>>,
+    waiting: Mutex<VecDeque<WriteRequest>>,
     changed: Condvar,
-    stock: Arc<Buffers>,
+    stock: Arc<BufferPool>,
 }
 
-impl Queue {
+impl WriteQueue {
     pub(super) fn new() -> Self {
         Self {
             waiting: Mutex::default(),
             changed: Condvar::new(),
-            stock: Buffers::new(STOCK),
+            stock: BufferPool::new(STOCK),
         }
     }
 
     /// Memory for a write.
-    pub(super) fn lend(&self, len: usize) -> Buffer {
+    pub(super) fn lend(&self, len: usize) -> AlignedBuffer {
         self.stock.lend(len)
     }
 
-    pub(super) fn push(&self, request: Request) {
+    pub(super) fn push(&self, request: WriteRequest) {
         self.waiting.lock().push_back(request);
         self.changed.notify_one();
     }
 
     /// Writes until the run ends.
-    pub(super) fn serve(&self, stop: &Stop) {
+    pub(super) fn serve(&self, stop: &StopFlag) {
         loop {
             let mut waiting = self.waiting.lock();
             while waiting.is_empty() && !stop.is_set() {
@@ -98,12 +98,12 @@ impl Queue {
             };
             drop(waiting);
             let written = rustix::io::pwrite(&*request.file, &request.data, request.offset);
-            let mut done = request.of.done.lock();
+            let mut done = request.outstanding.done.lock();
             done.0 += 1;
             if let Err(error) = written {
                 done.1.get_or_insert(error);
             }
-            request.of.changed.notify_all();
+            request.outstanding.changed.notify_all();
         }
     }
 }

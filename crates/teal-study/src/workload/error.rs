@@ -54,14 +54,14 @@ pub enum RunError {
 }
 
 impl RunError {
-    pub(super) fn io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+    pub(super) fn from_io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
         Self::Io {
             what: what.into(),
             why: source.into(),
         }
     }
 
-    pub(super) fn at(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
-        Self::io(format!("{what} {}", path.display()), source)
+    pub(super) fn at_path(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
+        Self::from_io(format!("{what} {}", path.display()), source)
     }
 }

@@ -8,9 +8,9 @@
 
 use super::error::RunError;
 use super::index_set::IndexSet;
-use super::layout::Layout;
-use super::plan::Access;
-use super::waiting::Stop;
+use super::layout::TreeLayout;
+use super::plan::OpenAccess;
+use super::waiting::StopFlag;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -23,14 +23,14 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Files, or leaf directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EntryKind {
     File,
     Leaf,
 }
 
 /// Which one is wanted.
 #[derive(Debug)]
-pub(super) enum Turn<'a> {
+pub(super) enum PickTurn<'a> {
     /// The set's own rotor.
     Next,
     /// A rotor of the thread.
@@ -40,7 +40,7 @@ pub(super) enum Turn<'a> {
 }
 
 #[derive(Debug)]
-struct Pool {
+struct EntryPool {
     existing: IndexSet,
     missing: IndexSet,
     /// Of existing, of missing.
@@ -51,28 +51,28 @@ struct Pool {
 
 /// A pool, and who waits for something in it.
 #[derive(Debug)]
-struct Turns {
+struct SharedPool {
     /// Nothing else is done under it.
-    pool: Mutex<Pool>,
+    pool: Mutex<EntryPool>,
     changed: Condvar,
 }
 
-impl Turns {
+impl SharedPool {
     fn new(len: usize) -> Self {
         Self {
-            pool: Mutex::new(Pool::new(len)),
+            pool: Mutex::new(EntryPool::new(len)),
             changed: Condvar::new(),
         }
     }
 
-    fn wait(&self, pool: &mut MutexGuard<'_, Pool>) {
+    fn wait_for_change(&self, pool: &mut MutexGuard<'_, EntryPool>) {
         pool.waiting += 1;
         let _ = self.changed.wait_for(pool, LOOK);
         pool.waiting -= 1;
     }
 }
 
-impl Pool {
+impl EntryPool {
     fn new(len: usize) -> Self {
         let mut missing = IndexSet::new(len);
         (0..len).for_each(|at| missing.insert(at));
@@ -85,7 +85,7 @@ impl Pool {
         }
     }
 
-    fn set(&mut self, existing: bool) -> &mut IndexSet {
+    fn existing_or_missing(&mut self, existing: bool) -> &mut IndexSet {
         if existing {
             &mut self.existing
         } else {
@@ -96,26 +96,26 @@ impl Pool {
 
 /// A set of files.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct FilesetState {
     pub(super) name: String,
     pub(super) root: PathBuf,
-    pub(super) access: Access,
+    pub(super) access: OpenAccess,
     /// The root, once it is there; never, if this is a device.
     pub(super) dir: Option<OwnedFd>,
     /// The root is a block device, and the one file.
     pub(super) device: bool,
-    pub(super) layout: Layout,
+    pub(super) layout: TreeLayout,
     /// Paths of directories below the root, each with a slash behind.
     paths: Vec<Box<[u8]>>,
     /// How often each file is open.
     open: Vec<AtomicU32>,
-    files: Turns,
-    leaves: Turns,
+    files: SharedPool,
+    leaves: SharedPool,
     dir_rotor: AtomicUsize,
 }
 
-impl Files {
-    pub(super) fn new(name: &str, root: PathBuf, access: Access, layout: Layout) -> Self {
+impl FilesetState {
+    pub(super) fn new(name: &str, root: PathBuf, access: OpenAccess, layout: TreeLayout) -> Self {
         let mut paths: Vec<Box<[u8]>> = vec![Box::default()];
         for dir in &layout.dirs[1..] {
             let parent = &paths[dir.parent as usize];
@@ -133,91 +133,91 @@ impl Files {
             device: false,
             paths,
             open: layout.files.iter().map(|_| AtomicU32::new(0)).collect(),
-            files: Turns::new(layout.files.len()),
-            leaves: Turns::new(layout.leaves.len()),
+            files: SharedPool::new(layout.files.len()),
+            leaves: SharedPool::new(layout.leaves.len()),
             layout,
             dir_rotor: AtomicUsize::new(0),
         }
     }
 
     /// Opens the root, which everything is named from.
-    pub(super) fn enter(&mut self) -> Result<(), RunError> {
+    pub(super) fn open_root(&mut self) -> Result<(), RunError> {
         if !self.device {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let dir = rustix::fs::open(&self.root, flags, Mode::empty());
-            self.dir = Some(dir.map_err(|e| RunError::at("opening", &self.root, e))?);
+            self.dir = Some(dir.map_err(|e| RunError::at_path("opening", &self.root, e))?);
         }
         Ok(())
     }
 
     /// Nothing of it is open any more.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn close_root(&mut self) {
         self.dir = None;
     }
 
-    fn turns(&self, what: What) -> &Turns {
+    fn pool_of(&self, what: EntryKind) -> &SharedPool {
         match what {
-            What::File => &self.files,
-            What::Leaf => &self.leaves,
+            EntryKind::File => &self.files,
+            EntryKind::Leaf => &self.leaves,
         }
     }
 
-    pub(super) fn count(&self, what: What) -> usize {
+    pub(super) fn entry_count(&self, what: EntryKind) -> usize {
         match what {
-            What::File => self.layout.files.len(),
-            What::Leaf => self.layout.leaves.len(),
+            EntryKind::File => self.layout.files.len(),
+            EntryKind::Leaf => self.layout.leaves.len(),
         }
     }
 
     /// Returns how many exist and are not busy.
     #[cfg(test)]
-    pub(super) fn existing(&self, what: What) -> usize {
-        self.turns(what).pool.lock().existing.len()
+    pub(super) fn existing_count(&self, what: EntryKind) -> usize {
+        self.pool_of(what).pool.lock().existing.len()
     }
 
     /// An entry is there from the beginning.
-    pub(super) fn mark_existing(&self, what: What, index: usize) {
-        let mut pool = self.turns(what).pool.lock();
+    pub(super) fn mark_existing(&self, what: EntryKind, index: usize) {
+        let mut pool = self.pool_of(what).pool.lock();
         pool.missing.remove(index);
         pool.existing.insert(index);
     }
 
     /// One that exists or does not, which is busy from now on. Nothing, if there is none and nobody
     /// holds one that might become one.
-    pub(super) fn pick(
+    pub(super) fn pick_entry(
         &self,
-        what: What,
+        what: EntryKind,
         existing: bool,
-        mut turn: Turn<'_>,
-        stop: &Stop,
+        mut turn: PickTurn<'_>,
+        stop: &StopFlag,
     ) -> Option<usize> {
-        let turns = self.turns(what);
+        let turns = self.pool_of(what);
         let mut pool = turns.pool.lock();
         loop {
             let from = match &turn {
-                Turn::Next => pool.rotors[usize::from(existing)],
-                Turn::Own(rotor) => **rotor,
-                Turn::Index(index) => *index,
+                PickTurn::Next => pool.rotors[usize::from(existing)],
+                PickTurn::Own(rotor) => **rotor,
+                PickTurn::Index(index) => *index,
             };
-            if let Some(found) = pool.set(existing).next(from) {
-                pool.set(existing).remove(found);
+            if let Some(found) = pool.existing_or_missing(existing).next(from) {
+                pool.existing_or_missing(existing).remove(found);
                 pool.busy += 1;
                 match &mut turn {
-                    Turn::Next => pool.rotors[usize::from(existing)] = found + 1,
-                    Turn::Own(rotor) => **rotor = found + 1,
-                    Turn::Index(_) => {}
+                    PickTurn::Next => pool.rotors[usize::from(existing)] = found + 1,
+                    PickTurn::Own(rotor) => **rotor = found + 1,
+                    PickTurn::Index(_) => {}
                 }
                 return Some(found);
             }
             if pool.busy == 0 || stop.is_set() {
                 return None;
             }
-            turns.wait(&mut pool);
+            turns.wait_for_change(&mut pool);
         }
     }
 
     /// Waits until a file that exists is not busy, and makes it so; false if it does not exist.
-    pub(super) fn claim(&self, index: usize, stop: &Stop) -> bool {
+    pub(super) fn claim_file(&self, index: usize, stop: &StopFlag) -> bool {
         let mut pool = self.files.pool.lock();
         loop {
             if pool.existing.remove(index) {
@@ -227,26 +227,26 @@ impl Files {
             if pool.missing.contains(index) || stop.is_set() {
                 return false;
             }
-            self.files.wait(&mut pool);
+            self.files.wait_for_change(&mut pool);
         }
     }
 
     /// It is not busy any more, and exists or does not.
-    pub(super) fn release(&self, what: What, index: usize, exists: bool) {
-        let turns = self.turns(what);
+    pub(super) fn release_entry(&self, what: EntryKind, index: usize, exists: bool) {
+        let turns = self.pool_of(what);
         let mut pool = turns.pool.lock();
-        pool.set(exists).insert(index);
+        pool.existing_or_missing(exists).insert(index);
         pool.busy -= 1;
         if pool.waiting > 0 {
             turns.changed.notify_all();
         }
     }
 
-    pub(super) fn opened(&self, index: usize) {
+    pub(super) fn note_opened(&self, index: usize) {
         self.open[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn closed(&self, index: usize) {
+    pub(super) fn note_closed(&self, index: usize) {
         self.open[index].fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -261,12 +261,12 @@ impl Files {
     }
 
     /// Returns what paths are relative to.
-    pub(super) fn at(&self) -> BorrowedFd<'_> {
+    pub(super) fn root_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_ref().map_or(rustix::fs::CWD, AsFd::as_fd)
     }
 
     /// Writes the path of an entry below the root, with a zero at its end.
-    pub(super) fn path(&self, what: What, index: usize, into: &mut Vec<u8>) {
+    pub(super) fn write_path(&self, what: EntryKind, index: usize, into: &mut Vec<u8>) {
         into.clear();
         if self.device {
             into.extend_from_slice(self.root.as_os_str().as_encoded_bytes());
@@ -274,8 +274,8 @@ impl Files {
             return;
         }
         let entry = match what {
-            What::File => self.layout.files[index],
-            What::Leaf => self.layout.leaves[index],
+            EntryKind::File => self.layout.files[index],
+            EntryKind::Leaf => self.layout.leaves[index],
         };
         into.extend_from_slice(&self.paths[entry.dir as usize]);
         let mut digits = [b'0'; 10];
@@ -290,7 +290,7 @@ impl Files {
     }
 
     /// Writes the path of a directory below the root, with a zero at its end.
-    pub(super) fn dir_path(&self, dir: usize, into: &mut Vec<u8>) {
+    pub(super) fn write_dir_path(&self, dir: usize, into: &mut Vec<u8>) {
         into.clear();
         match &self.paths[dir][..] {
             [] => into.push(b'.'),
@@ -300,7 +300,7 @@ impl Files {
     }
 
     /// The full path, for messages.
-    pub(super) fn shown(&self, path: &[u8]) -> String {
+    pub(super) fn display_path(&self, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path.strip_suffix(&[0]).unwrap_or(path)).into_owned();
         self.root.join(path).display().to_string()
     }

@@ -12,19 +12,21 @@ mod randoms;
 mod threads;
 mod values;
 
-use super::random::{Draws, Number, Random};
-use crate::wml::{Command, Kind, Place, Quit, Script, Value, WmlError};
+use super::random::{FixedOrDrawn, RandomVariable, ThreadDraws};
+use crate::wml::{
+    AttributeValue, FlowopKind, QuitMode, ScriptCommand, SourcePosition, WmlError, WorkloadScript,
+};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 pub(super) use threads::SLOTS;
-use values::{Scope, Variables};
+use values::{Scope, ScriptVariables};
 
 /// The longest a run is when nothing is said of its length, in the mode that ends by time.
 const SECONDS_DEFAULT: u64 = 60;
 
 /// How a script is to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Options {
+pub struct WorkloadOptions {
     /// Where filesets lie: absolute.
     pub dir: PathBuf,
     /// Ends the run after this many seconds, whatever the script says.
@@ -42,7 +44,7 @@ pub struct Options {
     pub strict: bool,
 }
 
-impl Options {
+impl WorkloadOptions {
     /// As the script says, in this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let (seconds, operations) = (None, None);
@@ -60,7 +62,7 @@ impl Options {
 
 /// Which way files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum OpenAccess {
     /// `readonly`
     Read,
     /// `writeonly`
@@ -83,11 +85,11 @@ pub struct Fileset {
     /// How many the script asks for, before scaling.
     pub entries_asked: u64,
     /// Their sizes.
-    pub size: Number,
+    pub size: FixedOrDrawn,
     /// Factor on sizes: 1 but for scaled sets of few files.
     pub size_scale: f64,
     /// Files or directories in a directory, on average.
-    pub dirwidth: Number,
+    pub dirwidth: FixedOrDrawn,
     /// The random variable for depths, if one is given.
     pub dirdepth: Option<usize>,
     /// Shape of depths and widths, in thousandths; 0: always the mean.
@@ -103,7 +105,7 @@ pub struct Fileset {
     /// It is not even looked at.
     pub trusttree: bool,
     /// How its files are opened.
-    pub access: Access,
+    pub access: OpenAccess,
 }
 
 /// A flowop of a thread, with everything it needs.
@@ -112,26 +114,26 @@ pub struct Fileset {
     missing_docs,
     reason = "fields are the language's attributes; docs/wml.md has the table"
 )]
-pub struct Op {
+pub struct PlannedFlowop {
     pub name: String,
-    pub kind: Kind,
-    pub place: Place,
-    pub iters: Number,
+    pub kind: FlowopKind,
+    pub place: SourcePosition,
+    pub iters: FixedOrDrawn,
     pub set: Option<usize>,
     pub fd: usize,
     pub srcfd: usize,
-    pub iosize: Number,
-    pub workingset: Number,
+    pub iosize: FixedOrDrawn,
+    pub workingset: FixedOrDrawn,
     pub random: bool,
     pub dsync: bool,
     pub directio: bool,
     pub opennext: bool,
-    pub indexed: Option<Number>,
-    pub value: Number,
+    pub indexed: Option<FixedOrDrawn>,
+    pub value: FixedOrDrawn,
     pub message: Option<String>,
     pub target: Option<String>,
     /// The flowops of the target's name.
-    pub targets: Vec<OpId>,
+    pub targets: Vec<FlowopId>,
     pub blocking: bool,
     pub highwater: u64,
     pub noreadahead: bool,
@@ -140,7 +142,7 @@ pub struct Op {
 /// Which flowop: process, thread, flowop, as they are defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "indices into the lists of these names")]
-pub struct OpId {
+pub struct FlowopId {
     pub process: usize,
     pub thread: usize,
     pub op: usize,
@@ -148,33 +150,33 @@ pub struct OpId {
 
 /// The order of a thread's flowops.
 #[derive(Debug, Clone)]
-pub enum Node {
+pub enum ProgramNode {
     /// The flowop of this index.
     Op(usize),
     /// A composite one: how often, and what.
-    Group(Number, Vec<Node>),
+    Group(FixedOrDrawn, Vec<ProgramNode>),
 }
 
 /// A kind of thread.
 #[derive(Debug, Clone)]
-pub struct Thread {
+pub struct PlannedThread {
     /// Its name.
     pub name: String,
     /// How many of them in each process.
     pub instances: u64,
     /// Memory that transfers point into.
-    pub memsize: Number,
+    pub memsize: FixedOrDrawn,
     /// 0 to 7; 8: as it is.
     pub ioprio: u64,
     /// Its flowops.
-    pub ops: Vec<Op>,
+    pub ops: Vec<PlannedFlowop>,
     /// Their order.
-    pub program: Vec<Node>,
+    pub program: Vec<ProgramNode>,
 }
 
 /// A kind of process.
 #[derive(Debug, Clone)]
-pub struct Process {
+pub struct PlannedProcess {
     /// Its name.
     pub name: String,
     /// How many of them.
@@ -182,12 +184,12 @@ pub struct Process {
     /// Niceness of its threads.
     pub nice: u64,
     /// Its kinds of threads.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<PlannedThread>,
 }
 
 /// What happens, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RunStep {
     /// Print a line.
     Say(String),
     /// Wait so many seconds.
@@ -202,21 +204,21 @@ pub enum Step {
 
 /// All of it.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct WorkloadPlan {
     /// Sets of files.
     pub filesets: Vec<Fileset>,
     /// Random variables.
-    pub randoms: Vec<Random>,
+    pub randoms: Vec<RandomVariable>,
     /// Processes.
-    pub processes: Vec<Process>,
+    pub processes: Vec<PlannedProcess>,
     /// What happens.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RunStep>,
     /// What ends the run.
-    pub quit: Quit,
+    pub quit: QuitMode,
     /// Seconds, if time ends it.
     pub seconds: Option<u64>,
     /// Events in a second; `None`: limits let everything pass.
-    pub rate: Option<Number>,
+    pub rate: Option<FixedOrDrawn>,
     /// Seconds between figures on the way; negative: they begin anew each time. 0: none.
     pub period: i64,
     /// Histograms are printed.
@@ -224,15 +226,15 @@ pub struct Plan {
     /// How much is said.
     pub debug: i64,
     /// How it is run.
-    pub options: Options,
+    pub options: WorkloadOptions,
     /// What was accepted although it means nothing, and the like.
     pub remarks: Vec<String>,
 }
 
-impl Plan {
+impl WorkloadPlan {
     /// The threads in all.
-    pub fn threads(&self) -> u64 {
-        let of = |process: &Process| {
+    pub fn thread_count(&self) -> u64 {
+        let of = |process: &PlannedProcess| {
             process
                 .threads
                 .iter()
@@ -247,7 +249,7 @@ impl Plan {
 
     /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer
     /// from and to, and their figures.
-    pub fn memory(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         self.memory_by_kind()
             .into_iter()
             .map(|(_, bytes)| bytes)
@@ -258,13 +260,13 @@ impl Plan {
     pub(super) fn memory_by_kind(&self) -> Vec<(&str, u64)> {
         const FOR_ITSELF: u64 = 64 << 10;
         const FOR_A_FLOWOP: u64 = 5 << 10;
-        let mut draws = Draws::new(&self.randoms, self.options.seed, 0);
-        let mut of = |thread: &Thread| match draws.whole(thread.memsize) {
+        let mut draws = ThreadDraws::new(&self.randoms, self.options.seed, 0);
+        let mut of = |thread: &PlannedThread| match draws.draw_whole(thread.memsize) {
             // Each flowop has its own.
             0 => thread
                 .ops
                 .iter()
-                .map(|op| draws.whole(op.iosize))
+                .map(|op| draws.draw_whole(op.iosize))
                 .fold(0, u64::saturating_add),
             memory => memory,
         };
@@ -285,16 +287,19 @@ impl Plan {
 ///
 /// # Errors
 /// What is undefined, of the wrong kind, zero where that means nothing, or missing, with its place.
-pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
-    let mut maker = Maker {
+pub fn plan_script(
+    script: &WorkloadScript,
+    options: WorkloadOptions,
+) -> Result<WorkloadPlan, WmlError> {
+    let mut maker = PlanBuilder {
         script,
-        variables: Variables::new(script, &options)?,
-        plan: Plan {
+        variables: ScriptVariables::new(script, &options)?,
+        plan: WorkloadPlan {
             filesets: Vec::new(),
             randoms: Vec::new(),
             processes: Vec::new(),
             steps: Vec::new(),
-            quit: Quit::default(),
+            quit: QuitMode::default(),
             seconds: None,
             rate: None,
             period: 0,
@@ -308,7 +313,7 @@ pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
         created: false,
     };
     for (place, command) in &script.commands {
-        if maker.command(*place, command)? {
+        if maker.add_command(*place, command)? {
             return Ok(maker.plan);
         }
     }
@@ -321,80 +326,88 @@ pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
     })
 }
 
-struct Maker<'a> {
-    script: &'a Script,
-    variables: Variables,
-    plan: Plan,
+struct PlanBuilder<'a> {
+    script: &'a WorkloadScript,
+    variables: ScriptVariables,
+    plan: WorkloadPlan,
     /// Processes and filesets so far, by their commands.
-    defined: Vec<(Place, &'a Command)>,
-    rate: Option<&'a crate::wml::Attribute>,
+    defined: Vec<(SourcePosition, &'a ScriptCommand)>,
+    rate: Option<&'a crate::wml::NamedAttribute>,
     created: bool,
 }
 
-impl<'a> Maker<'a> {
+impl<'a> PlanBuilder<'a> {
     /// Returns whether the script ends with this command.
-    fn command(&mut self, place: Place, command: &'a Command) -> Result<bool, WmlError> {
+    fn add_command(
+        &mut self,
+        place: SourcePosition,
+        command: &'a ScriptCommand,
+    ) -> Result<bool, WmlError> {
         match command {
-            Command::Set(name, assigned) => self.set(place, name, assigned)?,
-            Command::Mode(quit) => self.plan.quit = *quit,
-            Command::Files(..) | Command::Process(_) => self.defined.push((place, command)),
-            Command::Composite(_) | Command::Nothing => {}
-            Command::Eventgen(rate) => self.rate = rate.as_ref(),
-            Command::Create if self.created => {
+            ScriptCommand::Set(name, assigned) => self.assign_variable(place, name, assigned)?,
+            ScriptCommand::Mode(quit) => self.plan.quit = *quit,
+            ScriptCommand::Files(..) | ScriptCommand::Process(_) => {
+                self.defined.push((place, command))
+            }
+            ScriptCommand::Composite(_) | ScriptCommand::Nothing => {}
+            ScriptCommand::Eventgen(rate) => self.rate = rate.as_ref(),
+            ScriptCommand::Create if self.created => {
                 self.plan.remarks.push(format!(
                     "line {}: files are created once; this is ignored",
                     place.line
                 ));
             }
-            Command::Create => {
+            ScriptCommand::Create => {
                 self.make_filesets()?;
-                self.plan.steps.push(Step::Create);
+                self.plan.steps.push(RunStep::Create);
             }
-            Command::Run(seconds) => return self.run(place, seconds.as_ref()).map(|()| true),
-            Command::Psrun(period, seconds) => {
+            ScriptCommand::Run(seconds) => {
+                return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
+            }
+            ScriptCommand::Psrun(period, seconds) => {
                 self.plan.period = *period;
-                return self.run(place, seconds.as_ref()).map(|()| true);
+                return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
             }
-            Command::Sleep(seconds) => {
-                let seconds = self.seconds(place, seconds)?;
-                self.plan.steps.push(Step::Sleep(seconds));
+            ScriptCommand::Sleep(seconds) => {
+                let seconds = self.resolve_seconds(place, seconds)?;
+                self.plan.steps.push(RunStep::Sleep(seconds));
             }
-            Command::System(text) => {
-                let text = self.variables.expand(self.script, place, text)?;
-                self.plan.steps.push(Step::System(text));
+            ScriptCommand::System(text) => {
+                let text = self.variables.expand_text(self.script, place, text)?;
+                self.plan.steps.push(RunStep::System(text));
             }
-            Command::Echo(text) => {
-                let text = self.variables.expand(self.script, place, text)?;
-                self.plan.steps.push(Step::Say(text));
+            ScriptCommand::Echo(text) => {
+                let text = self.variables.expand_text(self.script, place, text)?;
+                self.plan.steps.push(RunStep::Say(text));
             }
-            Command::List(what) => self.list(what),
-            Command::Version => {
-                self.plan.steps.push(Step::Say(format!(
+            ScriptCommand::List(what) => self.list_names(what),
+            ScriptCommand::Version => {
+                self.plan.steps.push(RunStep::Say(format!(
                     "teal lab {}, Filebench's language",
                     env!("CARGO_PKG_VERSION")
                 )));
             }
-            Command::Quit => return Ok(true),
-            Command::Debug(level) => self.plan.debug = *level,
-            Command::Lathist => self.plan.lathist = true,
-            Command::Multi(what) => {
+            ScriptCommand::Quit => return Ok(true),
+            ScriptCommand::Debug(level) => self.plan.debug = *level,
+            ScriptCommand::Lathist => self.plan.lathist = true,
+            ScriptCommand::Multi(what) => {
                 let message = format!(
                     "'{what}' is for several machines, which are not led from here; run the script on each"
                 );
-                return Err(self.script.error(place, message));
+                return Err(self.script.error_at(place, message));
             }
         }
         Ok(false)
     }
 
-    fn list(&mut self, what: &str) {
+    fn list_names(&mut self, what: &str) {
         let names: Vec<String> = match what {
             "flowop" => self
                 .script
                 .commands
                 .iter()
                 .filter_map(|(_, command)| match command {
-                    Command::Composite(composite) => Some(composite.name.clone()),
+                    ScriptCommand::Composite(composite) => Some(composite.name.clone()),
                     _ => None,
                 })
                 .collect(),
@@ -402,8 +415,8 @@ impl<'a> Maker<'a> {
                 .defined
                 .iter()
                 .filter_map(|(_, command)| match command {
-                    Command::Files(_, attributes) => match &attributes.get("name")?.value {
-                        Value::Text(name) => Some(name.clone()),
+                    ScriptCommand::Files(_, attributes) => match &attributes.get("name")?.value {
+                        AttributeValue::Text(name) => Some(name.clone()),
                         _ => None,
                     },
                     _ => None,
@@ -412,17 +425,21 @@ impl<'a> Maker<'a> {
         };
         self.plan
             .steps
-            .push(Step::Say(format!("{what}: {}", names.join(", "))));
+            .push(RunStep::Say(format!("{what}: {}", names.join(", "))));
     }
 
-    fn run(&mut self, place: Place, seconds: Option<&Value>) -> Result<(), WmlError> {
+    fn finish_with_run(
+        &mut self,
+        place: SourcePosition,
+        seconds: Option<&AttributeValue>,
+    ) -> Result<(), WmlError> {
         if !self.created {
             self.make_filesets()?;
         }
         let asked = seconds
-            .map(|seconds| self.seconds(place, seconds))
+            .map(|seconds| self.resolve_seconds(place, seconds))
             .transpose()?;
-        let by_time = (self.plan.quit == Quit::Timeout).then_some(SECONDS_DEFAULT);
+        let by_time = (self.plan.quit == QuitMode::Timeout).then_some(SECONDS_DEFAULT);
         self.plan.seconds = self
             .plan
             .options
@@ -430,25 +447,30 @@ impl<'a> Maker<'a> {
             .or(asked.filter(|seconds| *seconds > 0))
             .or(by_time);
         if let Some(rate) = self.rate {
-            let scope = Scope::of(&self.variables);
-            self.plan.rate = Some(scope.number(self.script, rate)?).filter(|rate| !rate.is_zero());
+            let scope = Scope::global(&self.variables);
+            self.plan.rate =
+                Some(scope.resolve_number(self.script, rate)?).filter(|rate| !rate.is_zero());
         }
         self.make_processes(place)?;
-        check::check(self.script, &self.plan)?;
-        self.plan.steps.push(Step::Run);
+        check::check_plan(self.script, &self.plan)?;
+        self.plan.steps.push(RunStep::Run);
         Ok(())
     }
 
-    fn seconds(&mut self, place: Place, value: &Value) -> Result<u64, WmlError> {
-        let attribute = crate::wml::Attribute {
+    fn resolve_seconds(
+        &mut self,
+        place: SourcePosition,
+        value: &AttributeValue,
+    ) -> Result<u64, WmlError> {
+        let attribute = crate::wml::NamedAttribute {
             name: "value",
             place,
             value: value.clone(),
         };
-        let number = Scope::of(&self.variables).number(self.script, &attribute)?;
+        let number = Scope::global(&self.variables).resolve_number(self.script, &attribute)?;
         Ok(
-            super::random::Draws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX)
-                .whole(number),
+            super::random::ThreadDraws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX)
+                .draw_whole(number),
         )
     }
 }

@@ -5,13 +5,13 @@
 //! 2. Nothing is removed but trees that look as if a fileset had made them.
 //! 3. The same seed makes the same files.
 
-use super::content::Memory;
+use super::content::TransferMemory;
 use super::error::RunError;
-use super::fileset::{Files, What};
-use super::layout::{Layout, layout};
-use super::plan::{Fileset, Plan};
-use super::random::Stream;
-use crate::numbers::mix;
+use super::fileset::{EntryKind, FilesetState};
+use super::layout::{TreeLayout, lay_out};
+use super::plan::{Fileset, WorkloadPlan};
+use super::random::RandomStream;
+use crate::numbers::mix_bits;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -27,7 +27,7 @@ const BLOCK: u64 = 4096;
 
 /// What filesets come to, before anything is made.
 #[derive(Debug, Clone)]
-pub struct Preview {
+pub struct FilesetPreview {
     /// The fileset's name.
     pub name: String,
     /// Files.
@@ -44,24 +44,24 @@ pub struct Preview {
     pub prealloc: u64,
 }
 
-fn laid_out(plan: &Plan) -> Vec<Layout> {
-    let seed = |at: usize| mix(plan.options.seed ^ mix(at as u64));
+fn lay_out_all(plan: &WorkloadPlan) -> Vec<TreeLayout> {
+    let seed = |at: usize| mix_bits(plan.options.seed ^ mix_bits(at as u64));
     plan.filesets
         .iter()
         .enumerate()
-        .map(|(at, set)| layout(set, &plan.randoms, seed(at)))
+        .map(|(at, set)| lay_out(set, &plan.randoms, seed(at)))
         .collect()
 }
 
 /// Returns what the filesets of a plan come to. Touches nothing.
-pub fn preview(plan: &Plan) -> Vec<Preview> {
-    let both = plan.filesets.iter().zip(laid_out(plan));
-    both.map(|(set, layout)| Preview {
+pub fn preview_filesets(plan: &WorkloadPlan) -> Vec<FilesetPreview> {
+    let both = plan.filesets.iter().zip(lay_out_all(plan));
+    both.map(|(set, layout)| FilesetPreview {
         name: set.name.clone(),
         files: layout.files.len() as u64,
         files_asked: set.entries_asked,
         dirs: (layout.dirs.len() + layout.leaves.len()) as u64,
-        bytes: layout.bytes(),
+        bytes: layout.total_bytes(),
         depth: layout.mean_depth(),
         prealloc: set.prealloc,
     })
@@ -69,13 +69,13 @@ pub fn preview(plan: &Plan) -> Vec<Preview> {
 }
 
 /// Refuses threads that would hold more memory than this machine has.
-fn check_memory(plan: &Plan) -> Result<(), RunError> {
+fn check_memory(plan: &WorkloadPlan) -> Result<(), RunError> {
     let machine = rustix::system::sysinfo();
     let has = machine
         .totalram
         .saturating_add(machine.totalswap)
         .saturating_mul(machine.mem_unit.into());
-    let need = plan.memory();
+    let need = plan.memory_bytes();
     if need <= has {
         return Ok(());
     }
@@ -94,12 +94,12 @@ fn check_memory(plan: &Plan) -> Result<(), RunError> {
 ///
 /// # Errors
 /// [`RunError::Space`], [`RunError::Memory`], or what asking for the room ran into.
-pub fn check_room(plan: &Plan) -> Result<(), RunError> {
+pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
     check_memory(plan)?;
-    let layouts = laid_out(plan);
-    let dirs = |layout: &Layout| (layout.dirs.len() + layout.leaves.len()) as u64;
+    let layouts = lay_out_all(plan);
+    let dirs = |layout: &TreeLayout| (layout.dirs.len() + layout.leaves.len()) as u64;
     // Drawn sizes can be as large as a number.
-    let rounded = |layout: &Layout| {
+    let rounded = |layout: &TreeLayout| {
         let files = layout
             .files
             .iter()
@@ -119,11 +119,11 @@ pub fn check_room(plan: &Plan) -> Result<(), RunError> {
         .map(|(_, layout)| layout.files.len() as u64 + dirs(layout))
         .sum();
     let dir = &plan.options.dir;
-    let stat =
-        rustix::fs::statvfs(dir).map_err(|e| RunError::at("asking for the room in", dir, e))?;
+    let stat = rustix::fs::statvfs(dir)
+        .map_err(|e| RunError::at_path("asking for the room in", dir, e))?;
     // What is there already will be removed, or is used.
     let (old, old_files) = sets()
-        .map(|(set, _)| in_use(&set.root))
+        .map(|(set, _)| measure_tree(&set.root))
         .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let room = stat.f_bavail.saturating_mul(stat.f_frsize) + old;
     // Some file systems have no number of files to run out of.
@@ -162,7 +162,7 @@ fn is_device(path: &Path) -> bool {
 }
 
 /// Bytes and files of a tree.
-fn in_use(root: &Path) -> (u64, u64) {
+fn measure_tree(root: &Path) -> (u64, u64) {
     let (mut sums, mut dirs) = ((0, 0), vec![root.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -180,37 +180,40 @@ fn in_use(root: &Path) -> (u64, u64) {
 ///
 /// # Errors
 /// Sets that do not fit, trees that are not a fileset's, and whatever the file system says.
-pub(super) fn populate(plan: &Plan, say: &dyn Fn(&str)) -> Result<Vec<Files>, RunError> {
+pub(super) fn populate_filesets(
+    plan: &WorkloadPlan,
+    say: &dyn Fn(&str),
+) -> Result<Vec<FilesetState>, RunError> {
     check_room(plan)?;
     for set in plan
         .filesets
         .iter()
         .filter(|set| !set.reuse && !is_device(&set.root))
     {
-        refuse_strangers(&set.root)?;
+        refuse_foreign_trees(&set.root)?;
     }
-    let sets = plan.filesets.iter().zip(laid_out(plan));
+    let sets = plan.filesets.iter().zip(lay_out_all(plan));
     sets.enumerate()
         .map(|(at, (set, layout))| {
-            let seed = mix(plan.options.seed ^ mix(at as u64));
-            Populating {
+            let seed = mix_bits(plan.options.seed ^ mix_bits(at as u64));
+            FilesetMaker {
                 set,
                 seed,
                 strict: plan.options.strict,
             }
-            .all(layout, say)
+            .make_fileset(layout, say)
         })
         .collect()
 }
 
 /// A tree that no fileset has made is not removed.
-fn refuse_strangers(root: &Path) -> Result<(), RunError> {
+fn refuse_foreign_trees(root: &Path) -> Result<(), RunError> {
     let entries = match std::fs::read_dir(root) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|e| RunError::at("reading", root, e))?,
+        entries => entries.map_err(|e| RunError::at_path("reading", root, e))?,
     };
     for entry in entries {
-        let entry = entry.map_err(|e| RunError::at("reading", root, e))?;
+        let entry = entry.map_err(|e| RunError::at_path("reading", root, e))?;
         let name = entry.file_name();
         let ours = name.len() >= 8 && name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
         if !ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -224,25 +227,30 @@ fn refuse_strangers(root: &Path) -> Result<(), RunError> {
     Ok(())
 }
 
-struct Populating<'a> {
+struct FilesetMaker<'a> {
     set: &'a Fileset,
     seed: u64,
     strict: bool,
 }
 
-impl Populating<'_> {
-    fn all(&self, layout: Layout, say: &dyn Fn(&str)) -> Result<Files, RunError> {
+impl FilesetMaker<'_> {
+    fn make_fileset(
+        &self,
+        layout: TreeLayout,
+        say: &dyn Fn(&str),
+    ) -> Result<FilesetState, RunError> {
         let set = self.set;
         if is_device(&set.root) {
-            return self.device(layout);
+            return self.use_device(layout);
         }
-        let mut files = Files::new(&set.name, set.root.clone(), set.access, layout);
+        let mut files = FilesetState::new(&set.name, set.root.clone(), set.access, layout);
         if !set.reuse && set.root.exists() {
             std::fs::remove_dir_all(&set.root)
-                .map_err(|e| RunError::at("removing", &set.root, e))?;
+                .map_err(|e| RunError::at_path("removing", &set.root, e))?;
         }
-        std::fs::create_dir_all(&set.root).map_err(|e| RunError::at("making", &set.root, e))?;
-        files.enter()?;
+        std::fs::create_dir_all(&set.root)
+            .map_err(|e| RunError::at_path("making", &set.root, e))?;
+        files.open_root()?;
         if set.prealloc == 0 && !set.reuse {
             return Ok(files);
         }
@@ -250,7 +258,7 @@ impl Populating<'_> {
             self.make_dirs(&files)?;
         }
         self.make_leaves(&files)?;
-        let chosen = self.choose(files.layout.files.len());
+        let chosen = self.choose_existing(files.layout.files.len());
         let (made, bytes) = self.make_files(&files, &chosen)?;
         say(&format!(
             "{}: {} files, of which {made} made, {bytes} bytes",
@@ -261,55 +269,55 @@ impl Populating<'_> {
     }
 
     /// A device is one file of its own size, and there from the beginning.
-    fn device(&self, mut layout: Layout) -> Result<Files, RunError> {
+    fn use_device(&self, mut layout: TreeLayout) -> Result<FilesetState, RunError> {
         let root = &self.set.root;
         // Refused while it is mounted or part of something else.
         let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
         let opened = rustix::fs::open(root, flags, Mode::empty())
-            .map_err(|e| RunError::at("opening the device", root, e))?;
+            .map_err(|e| RunError::at_path("opening the device", root, e))?;
         let size = rustix::fs::seek(&opened, rustix::fs::SeekFrom::End(0))
-            .map_err(|e| RunError::at("measuring", root, e))?;
+            .map_err(|e| RunError::at_path("measuring", root, e))?;
         layout.files.truncate(1);
         for file in &mut layout.files {
             file.size = size;
         }
-        let mut files = Files::new(&self.set.name, root.clone(), self.set.access, layout);
+        let mut files = FilesetState::new(&self.set.name, root.clone(), self.set.access, layout);
         files.device = true;
-        files.mark_existing(What::File, 0);
+        files.mark_existing(EntryKind::File, 0);
         Ok(files)
     }
 
-    fn make_dirs(&self, files: &Files) -> Result<(), RunError> {
+    fn make_dirs(&self, files: &FilesetState) -> Result<(), RunError> {
         let mut path = Vec::new();
         for dir in 1..files.layout.dirs.len() {
-            files.dir_path(dir, &mut path);
+            files.write_dir_path(dir, &mut path);
             make_dir(files, &path)?;
         }
         Ok(())
     }
 
-    fn make_leaves(&self, files: &Files) -> Result<(), RunError> {
-        let (mut path, mut stream) = (Vec::new(), Stream::new(self.seed, 0x6c65_6166));
-        for leaf in 0..files.count(What::Leaf) {
-            if stream.below(100) < self.set.prealloc {
-                files.path(What::Leaf, leaf, &mut path);
+    fn make_leaves(&self, files: &FilesetState) -> Result<(), RunError> {
+        let (mut path, mut stream) = (Vec::new(), RandomStream::new(self.seed, 0x6c65_6166));
+        for leaf in 0..files.entry_count(EntryKind::Leaf) {
+            if stream.next_below(100) < self.set.prealloc {
+                files.write_path(EntryKind::Leaf, leaf, &mut path);
                 make_dir(files, &path)?;
-                files.mark_existing(What::Leaf, leaf);
+                files.mark_existing(EntryKind::Leaf, leaf);
             }
         }
         Ok(())
     }
 
     /// Files that shall be there, in the order of their making; behind them the others.
-    fn choose(&self, len: usize) -> (Vec<usize>, usize) {
-        let mut stream = Stream::new(self.seed, 0x6f72_6465);
+    fn choose_existing(&self, len: usize) -> (Vec<usize>, usize) {
+        let mut stream = RandomStream::new(self.seed, 0x6f72_6465);
         let mut order: Vec<usize> = (0..len).collect();
         for at in (1..len).rev() {
-            order.swap(at, stream.below(at as u64 + 1) as usize);
+            order.swap(at, stream.next_below(at as u64 + 1) as usize);
         }
         let (mut there, mut not): (Vec<usize>, Vec<usize>) = order
             .into_iter()
-            .partition(|_| stream.below(100) < self.set.prealloc);
+            .partition(|_| stream.next_below(100) < self.set.prealloc);
         let count = there.len();
         there.append(&mut not);
         (there, count)
@@ -318,12 +326,12 @@ impl Populating<'_> {
     /// Returns how many were made, and their bytes.
     fn make_files(
         &self,
-        files: &Files,
+        files: &FilesetState,
         (order, there): &(Vec<usize>, usize),
     ) -> Result<(u64, u64), RunError> {
         let next = AtomicUsize::new(0);
         let work = |worker: u64| -> Result<(u64, u64), RunError> {
-            let mut memory = Memory::new(CHUNK, mix(self.seed ^ worker), self.strict);
+            let mut memory = TransferMemory::new(CHUNK, mix_bits(self.seed ^ worker), self.strict);
             let (mut made, mut bytes) = (0, 0);
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
@@ -344,7 +352,7 @@ impl Populating<'_> {
                     let named = std::thread::Builder::new().name(format!("populate-{worker}"));
                     named
                         .spawn_scoped(scope, move || work(worker))
-                        .map_err(|e| RunError::io("starting a thread", e))
+                        .map_err(|e| RunError::from_io("starting a thread", e))
                 })
                 .collect::<Result<_, _>>()?;
             workers.into_iter().try_fold((0, 0), |sum, worker| {
@@ -359,25 +367,25 @@ impl Populating<'_> {
     /// The bytes that were written, if a file was.
     fn make_file(
         &self,
-        files: &Files,
+        files: &FilesetState,
         index: usize,
         wanted: bool,
-        memory: &mut Memory,
+        memory: &mut TransferMemory,
     ) -> Result<Option<u64>, RunError> {
         let size = files.layout.files[index].size;
         let mut path = Vec::new();
-        files.path(What::File, index, &mut path);
+        files.write_path(EntryKind::File, index, &mut path);
         let failed = |what: &str, e: rustix::io::Errno| {
-            RunError::io(format!("{what} {}", files.shown(&path)), e)
+            RunError::from_io(format!("{what} {}", files.display_path(&path)), e)
         };
         let name = super::c_path(&path);
         if self.set.trusttree {
             if wanted {
-                files.mark_existing(What::File, index);
+                files.mark_existing(EntryKind::File, index);
             }
             return Ok(None);
         }
-        let old = match rustix::fs::statat(files.at(), name, rustix::fs::AtFlags::empty()) {
+        let old = match rustix::fs::statat(files.root_fd(), name, rustix::fs::AtFlags::empty()) {
             Ok(stat) if self.set.reuse => Some(stat.st_size.unsigned_abs()),
             Ok(_) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => None,
             Err(e) => return Err(failed("looking at", e)),
@@ -385,33 +393,40 @@ impl Populating<'_> {
         if !wanted && old.is_none() {
             return Ok(None);
         }
-        files.mark_existing(What::File, index);
+        files.mark_existing(EntryKind::File, index);
         if old == Some(size) || !wanted {
             return Ok(None);
         }
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(files.at(), name, flags, Mode::from_raw_mode(0o666))
+        let file = rustix::fs::openat(files.root_fd(), name, flags, Mode::from_raw_mode(0o666))
             .map_err(|e| failed("making", e))?;
         if old.is_some_and(|old| old > size) {
             rustix::fs::ftruncate(&file, size).map_err(|e| failed("shortening", e))?;
             return Ok(None);
         }
-        fill(&file, size, memory).map_err(|e| failed("writing", e))?;
+        fill_file(&file, size, memory).map_err(|e| failed("writing", e))?;
         Ok(Some(size))
     }
 }
 
-fn make_dir(files: &Files, path: &[u8]) -> Result<(), RunError> {
-    match rustix::fs::mkdirat(files.at(), super::c_path(path), Mode::from_raw_mode(0o755)) {
+fn make_dir(files: &FilesetState, path: &[u8]) -> Result<(), RunError> {
+    match rustix::fs::mkdirat(
+        files.root_fd(),
+        super::c_path(path),
+        Mode::from_raw_mode(0o755),
+    ) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(e) => Err(RunError::io(format!("making {}", files.shown(path)), e)),
+        Err(e) => Err(RunError::from_io(
+            format!("making {}", files.display_path(path)),
+            e,
+        )),
     }
 }
 
-fn fill(file: &OwnedFd, size: u64, memory: &mut Memory) -> rustix::io::Result<()> {
+fn fill_file(file: &OwnedFd, size: u64, memory: &mut TransferMemory) -> rustix::io::Result<()> {
     let mut left = size;
     while left > 0 {
-        let chunk = memory.fresh(0, left.min(CHUNK as u64) as usize);
+        let chunk = memory.fresh_content(0, left.min(CHUNK as u64) as usize);
         let written = rustix::io::write(file.as_fd(), chunk)?;
         left -= written as u64;
     }

@@ -6,7 +6,7 @@ use super::error::RunError;
 const AS_IT_IS: u64 = 8;
 
 /// Sets both for the calling thread.
-pub(super) fn set(nice: u64, ioprio: u64) -> Result<(), RunError> {
+pub(super) fn set_priorities(nice: u64, ioprio: u64) -> Result<(), RunError> {
     if nice > 0 {
         let asked = rustix::process::getpriority_process(None).and_then(|now| {
             // Of a thread: that is what the kernel takes process 0 for.
@@ -15,7 +15,7 @@ pub(super) fn set(nice: u64, ioprio: u64) -> Result<(), RunError> {
                 now.saturating_add(i32::try_from(nice).unwrap_or(i32::MAX)),
             )
         });
-        asked.map_err(|e| RunError::io(format!("setting nice={nice}"), e))?;
+        asked.map_err(|e| RunError::from_io(format!("setting nice={nice}"), e))?;
     }
     if ioprio < AS_IT_IS {
         let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
@@ -25,7 +25,7 @@ pub(super) fn set(nice: u64, ioprio: u64) -> Result<(), RunError> {
             .args(["-c", "2", "-n", &class, "-p", &thread])
             .status();
         let status =
-            status.map_err(|e| RunError::io("setting ioprio by ionice (of util-linux)", e))?;
+            status.map_err(|e| RunError::from_io("setting ioprio by ionice (of util-linux)", e))?;
         if !status.success() {
             return Err(RunError::Failed(format!(
                 "setting ioprio={ioprio}: ionice says {status}"

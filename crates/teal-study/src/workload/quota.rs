@@ -8,14 +8,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(super) struct OperationQuota {
     /// To be handed out.
     left: AtomicU64,
     /// Not in the figures yet.
     missing: AtomicU64,
 }
 
-impl Quota {
+impl OperationQuota {
     pub(super) fn new(operations: u64) -> Self {
         Self {
             left: AtomicU64::new(operations),
@@ -24,7 +24,7 @@ impl Quota {
     }
 
     /// One operation, if there is one left. It is to be recorded.
-    pub(super) fn take(&self) -> bool {
+    pub(super) fn take_one(&self) -> bool {
         self.left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 left.checked_sub(1)
@@ -33,7 +33,7 @@ impl Quota {
     }
 
     /// One that was taken is in the figures; whoever sees the quota met sees them.
-    pub(super) fn recorded(&self) {
+    pub(super) fn note_recorded(&self) {
         self.missing.fetch_sub(1, Ordering::Release);
     }
 
@@ -48,11 +48,11 @@ mod tests {
 
     #[test]
     fn it_is_met_when_the_last_operation_is_recorded_not_when_it_is_taken() {
-        let quota = Quota::new(2);
-        assert!(quota.take() && quota.take() && !quota.take());
-        quota.recorded();
+        let quota = OperationQuota::new(2);
+        assert!(quota.take_one() && quota.take_one() && !quota.take_one());
+        quota.note_recorded();
         assert!(!quota.is_met(), "one is on its way");
-        quota.recorded();
-        assert!(quota.is_met() && !quota.take());
+        quota.note_recorded();
+        assert!(quota.is_met() && !quota.take_one());
     }
 }

@@ -9,13 +9,13 @@
 
 use super::aio::{WRITERS, WRITERS_MAX};
 use super::error::RunError;
-use super::fileset::Files;
-use super::plan::{Plan, Step};
-use super::populate::{check_room, populate};
-use super::shared::Shared;
-use super::stats::Figures;
-use super::worker::{Leave, Worker};
-use crate::wml::{Kind, Quit};
+use super::fileset::FilesetState;
+use super::plan::{RunStep, WorkloadPlan};
+use super::populate::{check_room, populate_filesets};
+use super::shared::RunState;
+use super::stats::LatencyFigures;
+use super::worker::{FlowopRunner, LeaveReason};
+use crate::wml::{FlowopKind, QuitMode};
 use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 use teal_env::Timer;
@@ -28,7 +28,7 @@ const DESCRIPTORS: u64 = 128;
 
 /// What was done within one second of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Second {
+pub struct SecondFigures {
     /// Its end, in nanoseconds from the start.
     pub at: u64,
     /// Operations.
@@ -45,26 +45,26 @@ pub struct Second {
 
 /// One flowop's figures.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct FlowopFigures {
     /// Its name; `instance.inner` of a composite one.
     pub name: String,
     /// Which of the library.
-    pub kind: Kind,
+    pub kind: FlowopKind,
     /// Its figures.
-    pub figures: Figures,
+    pub figures: LatencyFigures,
 }
 
 /// What a run has shown.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Its length in nanoseconds; of figures on the way that begin anew, the time since they did.
     pub nanos: u64,
     /// Nanoseconds since the run began.
     pub at: u64,
     /// By flowop, in the order of definition.
-    pub lines: Vec<Line>,
+    pub lines: Vec<FlowopFigures>,
     /// By second.
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<SecondFigures>,
     /// Why it ended, for people.
     pub ended: String,
     /// It was interrupted: it has done less than it was asked for.
@@ -73,26 +73,26 @@ pub struct Outcome {
     pub threads: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// All operations that count, together.
-    pub fn summary(&self) -> Summary {
-        Summary::of(&self.lines)
+    pub fn summary(&self) -> RunSummary {
+        RunSummary::from_flowops(&self.lines)
     }
 }
 
 /// Figures over all flowops that count: I/O.
 #[derive(Debug, Clone, Default)]
-pub struct Summary {
+pub struct RunSummary {
     /// Reads.
     pub reads: u64,
     /// Writes.
     pub writes: u64,
     /// All.
-    pub all: Figures,
+    pub all: LatencyFigures,
 }
 
-impl Summary {
-    fn of(lines: &[Line]) -> Self {
+impl RunSummary {
+    fn from_flowops(lines: &[FlowopFigures]) -> Self {
         let mut summary = Self::default();
         for line in lines.iter().filter(|line| line.kind.is_io()) {
             summary.all.merge(&line.figures);
@@ -112,63 +112,64 @@ impl Summary {
 }
 
 /// What the caller hears while a run goes on.
-pub trait Listener: Sync {
+pub trait RunListener: Sync {
     /// All files are made and none is open: whoever wants to begin without what the kernel
     /// remembers mounts anew here.
     ///
     /// # Errors
     /// What makes a run impossible.
-    fn made(&self) -> Result<(), RunError> {
+    fn files_made(&self) -> Result<(), RunError> {
         Ok(())
     }
     /// A line of the script or about it.
-    fn say(&self, line: &str);
+    fn print_line(&self, line: &str);
     /// Figures on the way: `psrun`.
-    fn progress(&self, so_far: &Outcome);
+    fn report_progress(&self, so_far: &RunOutcome);
     /// Returns whether the run shall end now.
-    fn interrupted(&self) -> bool;
+    fn is_interrupted(&self) -> bool;
 }
 
 /// Carries out all steps of a plan; the figures of its run, if it has one.
 ///
 /// # Errors
 /// What made figures impossible.
-pub fn execute<T: Timer>(
-    plan: &Plan,
+pub fn execute_plan<T: Timer>(
+    plan: &WorkloadPlan,
     clock: &T,
-    listener: &dyn Listener,
-) -> Result<Option<Outcome>, RunError> {
+    listener: &dyn RunListener,
+) -> Result<Option<RunOutcome>, RunError> {
     check_room(plan)?;
     let mut sets = None;
-    let say = |line: &str| listener.say(line);
+    let say = |line: &str| listener.print_line(line);
     for step in &plan.steps {
         match step {
-            Step::Say(line) => say(line),
-            Step::Sleep(seconds) => {
-                let until = clock.monotonic() + Duration::from_secs(*seconds);
-                while clock.monotonic() < until && !listener.interrupted() {
-                    clock.wait_until(until.min(clock.monotonic() + Duration::from_millis(200)));
+            RunStep::Say(line) => say(line),
+            RunStep::Sleep(seconds) => {
+                let until = clock.monotonic_time() + Duration::from_secs(*seconds);
+                while clock.monotonic_time() < until && !listener.is_interrupted() {
+                    clock
+                        .wait_until(until.min(clock.monotonic_time() + Duration::from_millis(200)));
                 }
             }
             // Its exit status is not looked at: the language says so.
-            Step::System(command) => {
+            RunStep::System(command) => {
                 let done = std::process::Command::new("sh")
                     .arg("-c")
                     .arg(command)
                     .status();
-                done.map_err(|e| RunError::io(format!("system \"{command}\""), e))?;
+                done.map_err(|e| RunError::from_io(format!("system \"{command}\""), e))?;
             }
-            Step::Create => sets = Some(populate(plan, &say)?),
-            Step::Run => {
+            RunStep::Create => sets = Some(populate_filesets(plan, &say)?),
+            RunStep::Run => {
                 let mut sets = match sets.take() {
                     Some(sets) => sets,
-                    None => populate(plan, &say)?,
+                    None => populate_filesets(plan, &say)?,
                 };
-                sets.iter_mut().for_each(Files::leave);
-                listener.made()?;
-                sets.iter_mut().try_for_each(Files::enter)?;
-                let shared = Shared::new(plan, clock, sets, &say);
-                return measure(&shared, listener).map(Some);
+                sets.iter_mut().for_each(FilesetState::close_root);
+                listener.files_made()?;
+                sets.iter_mut().try_for_each(FilesetState::open_root)?;
+                let shared = RunState::new(plan, clock, sets, &say);
+                return measure_run(&shared, listener).map(Some);
             }
         }
     }
@@ -177,24 +178,24 @@ pub fn execute<T: Timer>(
 
 /// Threads that wait for the start, and those that have left.
 #[derive(Debug, Default)]
-struct Roll {
+struct ThreadRoll {
     /// Guards the counts; nothing is done under it.
-    held: Mutex<Counts>,
+    counts: Mutex<ThreadCounts>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ThreadCounts {
     ready: usize,
     started: bool,
     gone: usize,
-    first: Option<Leave>,
+    first: Option<LeaveReason>,
 }
 
-impl Roll {
+impl ThreadRoll {
     /// A thread is ready; it returns when all are.
     fn wait_for_start(&self) {
-        let mut held = self.held.lock();
+        let mut held = self.counts.lock();
         held.ready += 1;
         self.changed.notify_all();
         while !held.started {
@@ -202,18 +203,21 @@ impl Roll {
         }
     }
 
-    fn start(&self) {
-        self.held.lock().started = true;
+    fn release_all(&self) {
+        self.counts.lock().started = true;
         self.changed.notify_all();
     }
 
-    fn leave(&self, why: Leave) {
-        let mut held = self.held.lock();
+    fn note_left(&self, why: LeaveReason) {
+        let mut held = self.counts.lock();
         held.gone += 1;
         // What went wrong counts more than that something ended.
         let worse = matches!(
             (&held.first, &why),
-            (Some(Leave::Done(_) | Leave::Stopped), Leave::Failed(_))
+            (
+                Some(LeaveReason::Done(_) | LeaveReason::Stopped),
+                LeaveReason::Failed(_)
+            )
         );
         if worse || held.first.is_none() {
             held.first = Some(why);
@@ -223,43 +227,47 @@ impl Roll {
 }
 
 /// Says that a thread has left, even if it panics.
-struct Leaving<'a> {
-    roll: &'a Roll,
-    why: Option<Leave>,
+struct LeaveGuard<'a> {
+    roll: &'a ThreadRoll,
+    why: Option<LeaveReason>,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for LeaveGuard<'_> {
     fn drop(&mut self) {
         let panicked =
-            || Leave::Failed(RunError::Failed("a thread of the run has panicked".into()));
-        self.roll.leave(self.why.take().unwrap_or_else(panicked));
+            || LeaveReason::Failed(RunError::Failed("a thread of the run has panicked".into()));
+        self.roll
+            .note_left(self.why.take().unwrap_or_else(panicked));
     }
 }
 
-fn measure<T: Timer>(shared: &Shared<'_, T>, listener: &dyn Listener) -> Result<Outcome, RunError> {
+fn measure_run<T: Timer>(
+    shared: &RunState<'_, T>,
+    listener: &dyn RunListener,
+) -> Result<RunOutcome, RunError> {
     raise_descriptors(shared.threads.len() as u64);
-    let roll = Roll::default();
+    let roll = ThreadRoll::default();
     std::thread::scope(|scope| {
-        let spawned = start_all(scope, shared, &roll);
+        let spawned = spawn_threads(scope, shared, &roll);
         let all = match spawned {
             Ok(all) => all,
             Err(error) => {
-                shared.end();
-                roll.start();
+                shared.end_run();
+                roll.release_all();
                 return Err(error);
             }
         };
         {
-            let mut held = roll.held.lock();
+            let mut held = roll.counts.lock();
             while held.ready < all {
                 roll.changed.wait(&mut held);
             }
         }
-        let began = shared.now();
-        shared.events.start(began);
-        roll.start();
-        let watched = watch(shared, &roll, listener, began, all);
-        shared.end();
+        let began = shared.now_nanos();
+        shared.events.restart(began);
+        roll.release_all();
+        let watched = watch_run(shared, &roll, listener, began, all);
+        shared.end_run();
         let mut outcome = watched?;
         for (name, tested) in shared
             .tested
@@ -267,7 +275,7 @@ fn measure<T: Timer>(shared: &Shared<'_, T>, listener: &dyn Listener) -> Result<
             .iter()
             .filter(|_| shared.plan.debug >= 3)
         {
-            let (mean, spread) = tested.figures();
+            let (mean, spread) = tested.mean_and_spread();
             outcome.ended +=
                 &format!("; {name}: mean {mean:.3}, relative standard deviation {spread:.3}");
         }
@@ -275,16 +283,17 @@ fn measure<T: Timer>(shared: &Shared<'_, T>, listener: &dyn Listener) -> Result<
     })
 }
 
-fn start_all<'scope, T: Timer>(
+fn spawn_threads<'scope, T: Timer>(
     scope: &'scope std::thread::Scope<'scope, '_>,
-    shared: &'scope Shared<'_, T>,
-    roll: &'scope Roll,
+    shared: &'scope RunState<'_, T>,
+    roll: &'scope ThreadRoll,
 ) -> Result<usize, RunError> {
     let plan = shared.plan;
     let named = |name: String| std::thread::Builder::new().name(name).stack_size(STACK);
-    let failed = |e| RunError::io(format!("starting {} threads", shared.threads.len()), e);
-    let writes =
-        |thread: &super::plan::Thread| thread.ops.iter().any(|op| op.kind == Kind::AioWrite);
+    let failed = |e| RunError::from_io(format!("starting {} threads", shared.threads.len()), e);
+    let writes = |thread: &super::plan::PlannedThread| {
+        thread.ops.iter().any(|op| op.kind == FlowopKind::AioWrite)
+    };
     let writing = plan
         .processes
         .iter()
@@ -299,13 +308,13 @@ fn start_all<'scope, T: Timer>(
         let process = &plan.processes[state.process];
         let thread = &process.threads[state.thread];
         let work = move || {
-            let mut leaving = Leaving { roll, why: None };
-            let prepared = super::priority::set(process.nice, thread.ioprio);
-            let mut worker = Worker::new(shared, number);
+            let mut leaving = LeaveGuard { roll, why: None };
+            let prepared = super::priority::set_priorities(process.nice, thread.ioprio);
+            let mut worker = FlowopRunner::new(shared, number);
             roll.wait_for_start();
             leaving.why = Some(match prepared {
                 Ok(()) => worker.run(),
-                Err(error) => Leave::Failed(error),
+                Err(error) => LeaveReason::Failed(error),
             });
         };
         named(thread.name.clone())
@@ -317,16 +326,16 @@ fn start_all<'scope, T: Timer>(
 
 /// Waits for the end, with a look at each second. The figures are taken before the end is
 /// announced.
-fn watch<T: Timer>(
-    shared: &Shared<'_, T>,
-    roll: &Roll,
-    listener: &dyn Listener,
+fn watch_run<T: Timer>(
+    shared: &RunState<'_, T>,
+    roll: &ThreadRoll,
+    listener: &dyn RunListener,
     began: u64,
     all: usize,
-) -> Result<Outcome, RunError> {
+) -> Result<RunOutcome, RunError> {
     let plan = shared.plan;
     let deadline = plan.seconds.map(|seconds| began + seconds * SECOND);
-    let mut series = Series {
+    let mut series = SecondSeries {
         began,
         last: [0; 5],
         seconds: Vec::new(),
@@ -334,33 +343,33 @@ fn watch<T: Timer>(
     let (mut next, mut before, mut told) = (began + SECOND, None, 0);
     let end = loop {
         let until = deadline.map_or(next, |deadline| deadline.min(next));
-        if let Some(reason) = wait(shared, roll, listener, until, all)? {
+        if let Some(reason) = wait_until(shared, roll, listener, until, all)? {
             break reason;
         }
-        let now = shared.now();
+        let now = shared.now_nanos();
         if deadline.is_some_and(|deadline| now >= deadline) {
             break RunEnd::Over("the time was over".to_owned());
         }
         if now >= next {
-            series.look(now, shared.sums());
+            series.add_second(now, shared.sum_figures());
             next = now - (now - began) % SECOND + SECOND;
         }
         let period = plan.period.unsigned_abs();
         let due = ((now - began) / SECOND).checked_div(period).unwrap_or(0);
         if due > told {
             told = due;
-            let now = outcome(shared, began, &series, RunEnd::Over(String::new()));
-            listener.progress(&since(&now, before.as_ref()));
+            let now = take_outcome(shared, began, &series, RunEnd::Over(String::new()));
+            listener.report_progress(&outcome_since(&now, before.as_ref()));
             before = (plan.period < 0).then_some(now);
         }
     };
-    let now = shared.now();
+    let now = shared.now_nanos();
     // A rest of a second is one, if it is more than a moment.
     if now - began - series.seconds.last().map_or(0, |last| last.at) > SECOND / 10 {
-        series.look(now, shared.sums());
+        series.add_second(now, shared.sum_figures());
     }
     shared.stop.set();
-    Ok(outcome(shared, began, &series, end))
+    Ok(take_outcome(shared, began, &series, end))
 }
 
 /// How a run came to its end.
@@ -373,32 +382,37 @@ enum RunEnd {
 }
 
 /// Waits until then, or for the reason to end before.
-fn wait<T: Timer>(
-    shared: &Shared<'_, T>,
-    roll: &Roll,
-    listener: &dyn Listener,
+fn wait_until<T: Timer>(
+    shared: &RunState<'_, T>,
+    roll: &ThreadRoll,
+    listener: &dyn RunListener,
     until: u64,
     all: usize,
 ) -> Result<Option<RunEnd>, RunError> {
     let quit = shared.plan.quit;
-    let mut held = roll.held.lock();
+    let mut held = roll.counts.lock();
     loop {
         match held.first.take() {
-            Some(Leave::Failed(error)) => return Err(error),
-            Some(Leave::Done(why)) if quit == Quit::Timeout => return Err(RunError::Early(why)),
-            Some(Leave::Done(why)) if quit == Quit::FirstDone || held.gone == all => {
+            Some(LeaveReason::Failed(error)) => return Err(error),
+            Some(LeaveReason::Done(why)) if quit == QuitMode::Timeout => {
+                return Err(RunError::Early(why));
+            }
+            Some(LeaveReason::Done(why)) if quit == QuitMode::FirstDone || held.gone == all => {
                 return Ok(Some(RunEnd::Over(why)));
             }
             // Whoever comes after the last operation that counts ends the run, and leaves.
-            Some(Leave::Stopped) if shared.is_done() => {
+            Some(LeaveReason::Stopped) if shared.is_done() => {
                 return Ok(Some(RunEnd::Over("all operations were done".into())));
             }
             first => held.first = first,
         }
-        if listener.interrupted() {
+        if listener.is_interrupted() {
             return Ok(Some(RunEnd::Interrupted));
         }
-        let Some(left) = until.checked_sub(shared.now()).filter(|left| *left > 0) else {
+        let Some(left) = until
+            .checked_sub(shared.now_nanos())
+            .filter(|left| *left > 0)
+        else {
             return Ok(None);
         };
         // Not longer than somebody who interrupts would like to wait.
@@ -408,17 +422,17 @@ fn wait<T: Timer>(
     }
 }
 
-struct Series {
+struct SecondSeries {
     began: u64,
     last: [u64; 5],
-    seconds: Vec<Second>,
+    seconds: Vec<SecondFigures>,
 }
 
-impl Series {
-    fn look(&mut self, now: u64, sums: [u64; 5]) {
+impl SecondSeries {
+    fn add_second(&mut self, now: u64, sums: [u64; 5]) {
         let [operations, reads, writes, bytes, nanos] =
             std::array::from_fn(|at| sums[at].saturating_sub(self.last[at]));
-        self.seconds.push(Second {
+        self.seconds.push(SecondFigures {
             at: now - self.began,
             operations,
             reads,
@@ -430,19 +444,24 @@ impl Series {
     }
 }
 
-fn outcome<T: Timer>(shared: &Shared<'_, T>, began: u64, series: &Series, end: RunEnd) -> Outcome {
+fn take_outcome<T: Timer>(
+    shared: &RunState<'_, T>,
+    began: u64,
+    series: &SecondSeries,
+    end: RunEnd,
+) -> RunOutcome {
     let was_interrupted = end == RunEnd::Interrupted;
-    let nanos = shared.now() - began;
+    let nanos = shared.now_nanos() - began;
     let lines = shared
-        .figures()
+        .figures_by_name()
         .into_iter()
-        .map(|(name, kind, figures)| Line {
+        .map(|(name, kind, figures)| FlowopFigures {
             name,
             kind,
             figures,
         })
         .collect();
-    Outcome {
+    RunOutcome {
         nanos,
         at: nanos,
         lines,
@@ -456,7 +475,7 @@ fn outcome<T: Timer>(shared: &Shared<'_, T>, began: u64, series: &Series, end: R
     }
 }
 
-fn since(now: &Outcome, before: Option<&Outcome>) -> Outcome {
+fn outcome_since(now: &RunOutcome, before: Option<&RunOutcome>) -> RunOutcome {
     let Some(before) = before else {
         return now.clone();
     };

@@ -6,7 +6,7 @@
 
 /// A workload that comes with the program.
 #[derive(Debug, Clone, Copy)]
-pub struct Shipped {
+pub struct ShippedWorkload {
     /// Its name.
     pub name: &'static str,
     /// What Filebench and others call it, too.
@@ -17,77 +17,77 @@ pub struct Shipped {
 
 /// All of them: four servers (parameters of the study of 248 benchmarks), then phases of a thesis
 /// on energy.
-pub const SHIPPED: &[Shipped] = &[
-    Shipped {
+pub const SHIPPED: &[ShippedWorkload] = &[
+    ShippedWorkload {
         name: "web",
         alias: "webserver",
         text: include_str!("shipped/web.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "file",
         alias: "fileserver",
         text: include_str!("shipped/file.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "mail",
         alias: "varmail",
         text: include_str!("shipped/mail.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "db",
         alias: "oltp",
         text: include_str!("shipped/db.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "create",
         alias: "create",
         text: include_str!("shipped/create.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "read",
         alias: "reread",
         text: include_str!("shipped/read.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "rand_read",
         alias: "rand_reread",
         text: include_str!("shipped/rand_read.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "rewrite",
         alias: "rewrite",
         text: include_str!("shipped/rewrite.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "updates",
         alias: "updates",
         text: include_str!("shipped/updates.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "updates_reread",
         alias: "updates_reread",
         text: include_str!("shipped/updates_reread.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "camera",
         alias: "camera",
         text: include_str!("shipped/camera.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "mp3",
         alias: "mp3",
         text: include_str!("shipped/mp3.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "fragmented",
         alias: "fragmented",
         text: include_str!("shipped/fragmented.wml"),
     },
 ];
 
-impl Shipped {
+impl ShippedWorkload {
     /// The one of that name, or alias.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn by_name(name: &str) -> Option<&'static Self> {
         SHIPPED
             .iter()
             .find(|shipped| shipped.name == name || shipped.alias == name)

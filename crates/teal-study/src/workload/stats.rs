@@ -13,7 +13,7 @@ const LINEAR: u64 = 16;
 const OCTAVES: usize = 36;
 const BUCKETS: usize = LINEAR as usize + OCTAVES * 16;
 
-fn bucket(nanos: u64) -> usize {
+fn bucket_of(nanos: u64) -> usize {
     if nanos < LINEAR {
         return nanos as usize;
     }
@@ -23,7 +23,7 @@ fn bucket(nanos: u64) -> usize {
 }
 
 /// The largest latency of a bucket.
-fn upper(bucket: usize) -> u64 {
+fn bucket_upper(bucket: usize) -> u64 {
     if bucket < LINEAR as usize {
         return bucket as u64;
     }
@@ -35,13 +35,15 @@ fn upper(bucket: usize) -> u64 {
 }
 
 /// The least latency of a bucket.
-fn lower(bucket: usize) -> u64 {
-    bucket.checked_sub(1).map_or(0, |below| upper(below) + 1)
+fn bucket_lower(bucket: usize) -> u64 {
+    bucket
+        .checked_sub(1)
+        .map_or(0, |below| bucket_upper(below) + 1)
 }
 
 /// What one thread has done by one flowop.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct FlowopTally {
     count: AtomicU64,
     bytes: AtomicU64,
     nanos: AtomicU64,
@@ -55,11 +57,11 @@ pub(super) struct Tally {
 }
 
 /// One thread writes; so a load and a store do what an addition that locks would.
-fn add(to: &AtomicU64, n: u64) {
+fn add_relaxed(to: &AtomicU64, n: u64) {
     to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
-impl Tally {
+impl FlowopTally {
     pub(super) fn new() -> Self {
         Self {
             count: AtomicU64::new(0),
@@ -74,24 +76,24 @@ impl Tally {
     }
 
     pub(super) fn record(&self, nanos: u64, bytes: u64) {
-        add(&self.bytes, bytes);
-        add(&self.nanos, nanos);
+        add_relaxed(&self.bytes, bytes);
+        add_relaxed(&self.nanos, nanos);
         if nanos < self.min.load(Relaxed) {
             self.min.store(nanos, Relaxed);
         }
         if nanos > self.max.load(Relaxed) {
             self.max.store(nanos, Relaxed);
         }
-        add(&self.histogram[bucket(nanos)], 1);
-        add(&self.count, 1);
+        add_relaxed(&self.histogram[bucket_of(nanos)], 1);
+        add_relaxed(&self.count, 1);
     }
 
-    pub(super) fn opened(&self) {
-        add(&self.opens, 1);
+    pub(super) fn note_opened(&self) {
+        add_relaxed(&self.opens, 1);
     }
 
-    pub(super) fn skipped(&self) {
-        add(&self.skips, 1);
+    pub(super) fn note_skipped(&self) {
+        add_relaxed(&self.skips, 1);
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -109,7 +111,7 @@ impl Tally {
 
 /// Figures of a flowop, added up over threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Figures {
+pub struct LatencyFigures {
     /// Operations.
     pub count: u64,
     /// Bytes read, written or listed.
@@ -127,7 +129,7 @@ pub struct Figures {
     buckets: Vec<u64>,
 }
 
-impl Default for Figures {
+impl Default for LatencyFigures {
     fn default() -> Self {
         Self {
             count: 0,
@@ -142,8 +144,8 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
-    pub(super) fn add(&mut self, tally: &Tally) {
+impl LatencyFigures {
+    pub(super) fn add_tally(&mut self, tally: &FlowopTally) {
         let count = tally.count();
         if count > 0 {
             let min = tally.min.load(Relaxed);
@@ -207,7 +209,10 @@ impl Figures {
         );
         let extremes = match (count, used().next(), used().next_back()) {
             (1, ..) => (nanos, nanos),
-            (_, Some(first), Some(last)) => (lower(first).max(self.min), upper(last).min(self.max)),
+            (_, Some(first), Some(last)) => (
+                bucket_lower(first).max(self.min),
+                bucket_upper(last).min(self.max),
+            ),
             _ => (0, 0),
         };
         Self {
@@ -231,7 +236,7 @@ impl Figures {
         for (at, n) in self.buckets.iter().enumerate() {
             seen += n;
             if seen >= wanted {
-                return upper(at).clamp(self.min, self.max);
+                return bucket_upper(at).clamp(self.min, self.max);
             }
         }
         0
@@ -248,10 +253,10 @@ impl Figures {
 
     /// Filebench's histogram: how many operations took less than 2^i nanoseconds, and not less than
     /// the half.
-    pub fn powers(&self) -> [u64; 64] {
+    pub fn log2_histogram(&self) -> [u64; 64] {
         let mut powers = [0; 64];
         for (at, n) in self.buckets.iter().enumerate() {
-            let power = upper(at)
+            let power = bucket_upper(at)
                 .checked_ilog2()
                 .map_or(0, |power| power as usize + 1);
             powers[power.min(63)] += n;
@@ -262,19 +267,19 @@ impl Figures {
 
 /// What a thread has done in all, for limits and end rules that look at more than one flowop.
 #[derive(Debug, Default)]
-pub(super) struct Totals {
+pub(super) struct ThreadTotals {
     operations: AtomicU64,
     transfers: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Totals {
+impl ThreadTotals {
     pub(super) fn record(&self, transfer: bool, bytes: u64) {
-        add(&self.operations, 1);
+        add_relaxed(&self.operations, 1);
         if transfer {
-            add(&self.transfers, 1);
+            add_relaxed(&self.transfers, 1);
         }
-        add(&self.bytes, bytes);
+        add_relaxed(&self.bytes, bytes);
     }
 
     pub(super) fn operations(&self) -> u64 {

@@ -24,12 +24,14 @@
 //!    ends with the completion for the same device, sector and direction. Requests without a
 //!    completion have no outcome.
 
-use super::records::{Records, packed};
-use super::window::{TooLate, WINDOW, Window};
-use super::{ImportError, Imported, Origin};
-use crate::event::{Action, Event, Header, Item, Level, Outcome, Process, Text};
-use crate::order::{InOrder, Ticket};
-use crate::write::Writer;
+use super::records::{RecordReader, packed_form};
+use super::window::{SortingWindow, TooLate, WINDOW};
+use super::{ImportError, ImportSummary, TraceOrigin};
+use crate::event::{
+    Action, EventOutcome, Level, Text, TraceEvent, TraceHeader, TraceItem, TracedProcess,
+};
+use crate::order::{EventTicket, InOrder};
+use crate::write::TraceWriter;
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -62,7 +64,7 @@ const NOTE_MESSAGE: u32 = 2;
 
 /// Where a request begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Stage {
+pub enum RequestStage {
     /// Where it is given to the driver: after merging and scheduling. What the device sees.
     #[default]
     Issue,
@@ -73,7 +75,7 @@ pub enum Stage {
 
 /// One record, in this machine's byte order.
 #[derive(Debug, Clone)]
-struct Note {
+struct BlktraceRecord {
     sector: u64,
     bytes: u32,
     step: u32,
@@ -85,13 +87,13 @@ struct Note {
 }
 
 /// One processor's file.
-struct Source<R> {
-    records: Records<R>,
+struct ProcessorFile<R> {
+    records: RecordReader<R>,
     swapped: Option<bool>,
-    next: Option<(u64, Note)>,
+    next: Option<(u64, BlktraceRecord)>,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> ProcessorFile<R> {
     fn advance(&mut self) -> Result<(), ImportError> {
         let mut raw = [0; RECORD];
         self.next = None;
@@ -109,8 +111,8 @@ impl<R: Read> Source<R> {
             is_swapped(magic).filter(|found| self.swapped.is_none_or(|before| before == *found))
         else {
             if self.swapped.is_none() {
-                let what =
-                    packed(&raw).unwrap_or_else(|| format!("it begins with {:02x?}", &raw[..4]));
+                let what = packed_form(&raw)
+                    .unwrap_or_else(|| format!("it begins with {:02x?}", &raw[..4]));
                 return Err(ImportError::Foreign {
                     format: "blktrace",
                     what,
@@ -118,7 +120,7 @@ impl<R: Read> Source<R> {
             }
             return Err(self
                 .records
-                .wrong(format!("no record begins with {:02x?}", &raw[..4])));
+                .record_error(format!("no record begins with {:02x?}", &raw[..4])));
         };
         self.swapped = Some(swapped);
         let u32_at = |at: usize| {
@@ -135,20 +137,20 @@ impl<R: Read> Source<R> {
         };
         let version = u32_at(0) & 0xff;
         if version != VERSION {
-            return Err(self.records.wrong(format!(
+            return Err(self.records.record_error(format!(
                 "blktrace version {version}; version {VERSION} is read"
             )));
         }
         let action = u32_at(28);
         let mut text = vec![0; u16_at(46).into()];
-        self.records.more(&mut text)?;
+        self.records.read_more(&mut text)?;
         if action & CGROUP != 0 {
             text.drain(..text.len().min(8));
         }
         if swapped && action >> 16 & NOTIFY != 0 && action & 0xff == NOTE_TIME {
             text.chunks_exact_mut(4).for_each(<[u8]>::reverse);
         }
-        let note = Note {
+        let note = BlktraceRecord {
             sector: u64_at(16),
             bytes: u32_at(24),
             step: action & 0xff,
@@ -167,25 +169,25 @@ impl<R: Read> Source<R> {
 ///
 /// # Errors
 /// [`ImportError`]; its places are those of the input that is refused.
-pub fn blktrace<R: Read>(
+pub fn import_blktrace<R: Read>(
     inputs: impl IntoIterator<Item = R>,
-    stage: Stage,
-    origin: Origin,
+    stage: RequestStage,
+    origin: TraceOrigin,
     out: impl Write,
-) -> Result<Imported, ImportError> {
+) -> Result<ImportSummary, ImportError> {
     let mut sources = Vec::new();
     for input in inputs {
-        let mut source = Source {
-            records: Records::new(input),
+        let mut source = ProcessorFile {
+            records: RecordReader::new(input),
             swapped: None,
             next: None,
         };
         source.advance()?;
         sources.push(source);
     }
-    let mut window = Window::new();
-    let mut requests = Requests::new(stage, origin, out);
-    let earliest = |sources: &[Source<R>]| {
+    let mut window = SortingWindow::new();
+    let mut requests = RequestMatcher::new(stage, origin, out);
+    let earliest = |sources: &[ProcessorFile<R>]| {
         let times = sources
             .iter()
             .enumerate()
@@ -199,17 +201,17 @@ pub fn blktrace<R: Read>(
         requests.done.records += 1;
         requests.look_ahead(time, &note);
         let late = |TooLate| {
-            source.records.wrong(format!(
+            source.records.record_error(format!(
                 "{time} ns is earlier than what is more than {WINDOW} records before"
             ))
         };
-        if let Some((at, note)) = window.put(time, note).map_err(late)? {
-            requests.take(at, note)?;
+        if let Some((at, note)) = window.insert(time, note).map_err(late)? {
+            requests.take_record(at, note)?;
         }
         source.advance()?;
     }
     while let Some((at, note)) = window.pop() {
-        requests.take(at, note)?;
+        requests.take_record(at, note)?;
     }
     requests.finish()
 }
@@ -217,30 +219,30 @@ pub fn blktrace<R: Read>(
 /// Which request: device, sector, direction.
 type Key = (u32, u64, u32);
 
-struct Begun {
+struct BegunRequest {
     key: Option<Key>,
-    event: Event,
+    event: TraceEvent,
 }
 
 /// Requests from their beginnings to their ends.
-struct Requests<W> {
-    stage: Stage,
+struct RequestMatcher<W> {
+    stage: RequestStage,
     /// For the header, until the first event is there.
-    origin: Option<(Origin, W)>,
-    writer: Option<Writer<W>>,
+    origin: Option<(TraceOrigin, W)>,
+    writer: Option<TraceWriter<W>>,
     /// Time of the earliest record: everything counts from there.
     first: u64,
     /// When (nanoseconds of the trace) it was what time.
     clock: Option<(u64, Timestamp)>,
-    order: InOrder<Begun, Option<Event>>,
-    pending: HashMap<Key, VecDeque<Ticket>>,
+    order: InOrder<BegunRequest, Option<TraceEvent>>,
+    pending: HashMap<Key, VecDeque<EventTicket>>,
     /// Requests that were queued, whatever the stage.
     queued: u64,
-    done: Imported,
+    done: ImportSummary,
 }
 
-impl<W: Write> Requests<W> {
-    fn new(stage: Stage, origin: Origin, out: W) -> Self {
+impl<W: Write> RequestMatcher<W> {
+    fn new(stage: RequestStage, origin: TraceOrigin, out: W) -> Self {
         Self {
             stage,
             origin: Some((origin, out)),
@@ -250,12 +252,12 @@ impl<W: Write> Requests<W> {
             order: InOrder::new(PENDING_MAX),
             pending: HashMap::new(),
             queued: 0,
-            done: Imported::default(),
+            done: ImportSummary::default(),
         }
     }
 
     /// The time of day may be told by a record behind the first ones.
-    fn look_ahead(&mut self, time: u64, note: &Note) {
+    fn look_ahead(&mut self, time: u64, note: &BlktraceRecord) {
         if note.categories & NOTIFY != 0
             && note.step == NOTE_TIME
             && let Some((secs, nanos)) = note.text.first_chunk::<8>().map(|t| t.split_at(4))
@@ -267,7 +269,7 @@ impl<W: Write> Requests<W> {
     }
 
     fn begin_trace(&mut self, first: u64) -> Result<(), ImportError> {
-        let Some((Origin { machine, source }, out)) = self.origin.take() else {
+        let Some((TraceOrigin { machine, source }, out)) = self.origin.take() else {
             return Ok(());
         };
         self.first = first;
@@ -279,22 +281,22 @@ impl<W: Write> Requests<W> {
                 start.rem_euclid(1_000_000_000) as u32,
             )
         });
-        let header = Header {
+        let header = TraceHeader {
             level: Level::Block,
             anonymous: false,
             start,
             machine,
             source,
         };
-        self.writer = Some(Writer::new(out, &header)?);
+        self.writer = Some(TraceWriter::new(out, &header)?);
         Ok(())
     }
 
-    fn take(&mut self, time: u64, note: Note) -> Result<(), ImportError> {
+    fn take_record(&mut self, time: u64, note: BlktraceRecord) -> Result<(), ImportError> {
         self.begin_trace(time)?;
         let at = Duration::from_nanos(time - self.first);
         if note.categories & NOTIFY != 0 {
-            return self.note(at, &note);
+            return self.take_notification(at, &note);
         }
         let direction = note.categories & (WRITE | DISCARD);
         let is_flush = note.bytes == 0 && note.categories & FLUSH != 0;
@@ -304,36 +306,40 @@ impl<W: Write> Requests<W> {
             if is_flush { FLUSH } else { direction },
         );
         let begins = match self.stage {
-            Stage::Issue => ISSUE,
-            Stage::Queue => QUEUE,
+            RequestStage::Issue => ISSUE,
+            RequestStage::Queue => QUEUE,
         };
         self.queued += u64::from(note.step == QUEUE);
         match note.step {
-            step if step == begins => match request(&note) {
-                Some(action) => self.begin(at, key, &note, action),
-                None => self.skip(),
+            step if step == begins => match requested_action(&note) {
+                Some(action) => self.begin_request(at, key, &note, action),
+                None => self.count_skipped(),
             },
-            COMPLETE => self.end(key, |event| Some(completed(event, at, &note))),
-            REQUEUE if self.stage == Stage::Issue => {
+            COMPLETE => self.end_request(key, |event| Some(completed_event(event, at, &note))),
+            REQUEUE if self.stage == RequestStage::Issue => {
                 // It will be issued again.
                 self.done.skipped += 1;
-                self.end(key, |_| None)
+                self.end_request(key, |_| None)
             }
-            _ => self.skip(),
+            _ => self.count_skipped(),
         }
     }
 
-    fn skip(&mut self) -> Result<(), ImportError> {
+    fn count_skipped(&mut self) -> Result<(), ImportError> {
         self.done.skipped += 1;
         Ok(())
     }
 
-    fn note(&mut self, at: Duration, note: &Note) -> Result<(), ImportError> {
+    fn take_notification(
+        &mut self,
+        at: Duration,
+        note: &BlktraceRecord,
+    ) -> Result<(), ImportError> {
         match note.step {
             NOTE_PROCESS => {
                 let name = note.text.split(|b| *b == 0).next().unwrap_or_default();
-                let (id, name) = (note.process, Text::cut(name));
-                let item = Item::Process(Process {
+                let (id, name) = (note.process, Text::truncated(name));
+                let item = TraceItem::Process(TracedProcess {
                     id,
                     leader: id,
                     session: 0,
@@ -341,50 +347,51 @@ impl<W: Write> Requests<W> {
                 });
                 self.writer
                     .as_mut()
-                    .map_or(Ok(()), |writer| writer.put(&item))?;
+                    .map_or(Ok(()), |writer| writer.write_item(&item))?;
                 Ok(())
             }
             NOTE_MESSAGE => {
                 let action = Action::Mark {
-                    text: Text::cut(&note.text),
+                    text: Text::truncated(&note.text),
                 };
-                self.room()?;
+                self.make_room()?;
                 let (process, object) = (note.process, note.device.into());
-                let event = Event {
+                let event = TraceEvent {
                     at,
                     process,
                     object,
                     action,
-                    outcome: Outcome::Unknown,
+                    outcome: EventOutcome::Unknown,
                     latency: None,
                 };
-                if let Some(ticket) = self.order.begin(Begun { key: None, event }) {
-                    self.order.end(ticket, |begun| Some(begun.event.clone()));
+                if let Some(ticket) = self.order.push_begun(BegunRequest { key: None, event }) {
+                    self.order
+                        .mark_done(ticket, |begun| Some(begun.event.clone()));
                 }
-                self.drain()
+                self.write_finished()
             }
-            _ => self.skip(),
+            _ => self.count_skipped(),
         }
     }
 
-    fn begin(
+    fn begin_request(
         &mut self,
         at: Duration,
         key: Key,
-        note: &Note,
+        note: &BlktraceRecord,
         action: Action,
     ) -> Result<(), ImportError> {
-        self.room()?;
+        self.make_room()?;
         let (process, object) = (note.process, note.device.into());
-        let event = Event {
+        let event = TraceEvent {
             at,
             process,
             object,
             action,
-            outcome: Outcome::Unknown,
+            outcome: EventOutcome::Unknown,
             latency: None,
         };
-        if let Some(ticket) = self.order.begin(Begun {
+        if let Some(ticket) = self.order.push_begun(BegunRequest {
             key: Some(key),
             event,
         }) {
@@ -393,27 +400,27 @@ impl<W: Write> Requests<W> {
         Ok(())
     }
 
-    fn end(
+    fn end_request(
         &mut self,
         key: Key,
-        done: impl FnOnce(&Event) -> Option<Event>,
+        done: impl FnOnce(&TraceEvent) -> Option<TraceEvent>,
     ) -> Result<(), ImportError> {
         if let Some(tickets) = self.pending.get_mut(&key) {
             if let Some(ticket) = tickets.pop_front() {
-                self.order.end(ticket, |begun| done(&begun.event));
+                self.order.mark_done(ticket, |begun| done(&begun.event));
             }
             if tickets.is_empty() {
                 self.pending.remove(&key);
             }
         }
-        self.drain()
+        self.write_finished()
     }
 
     /// Makes room for one more by not waiting for the oldest.
-    fn room(&mut self) -> Result<(), ImportError> {
+    fn make_room(&mut self) -> Result<(), ImportError> {
         if self.order.is_full() {
             self.give_up();
-            self.drain()?;
+            self.write_finished()?;
         }
         Ok(())
     }
@@ -433,20 +440,20 @@ impl<W: Write> Requests<W> {
         });
     }
 
-    fn drain(&mut self) -> Result<(), ImportError> {
+    fn write_finished(&mut self) -> Result<(), ImportError> {
         while let Some(done) = self.order.pop() {
             if let (Some(event), Some(writer)) = (done, &mut self.writer) {
-                writer.put(&Item::Event(event))?;
+                writer.write_item(&TraceItem::Event(event))?;
                 self.done.events += 1;
             }
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Imported, ImportError> {
+    fn finish(mut self) -> Result<ImportSummary, ImportError> {
         while !self.order.is_empty() {
             self.give_up();
-            self.drain()?;
+            self.write_finished()?;
         }
         if self.done.events == 0 {
             let hint = if self.queued > 0 {
@@ -464,7 +471,7 @@ impl<W: Write> Requests<W> {
 }
 
 /// Returns what is asked; `None` for what is no request to the medium.
-fn request(note: &Note) -> Option<Action> {
+fn requested_action(note: &BlktraceRecord) -> Option<Action> {
     let (sector, bytes) = (note.sector, note.bytes.into());
     let has = |category: u32| note.categories & category != 0;
     Some(match note.bytes {
@@ -482,13 +489,13 @@ fn request(note: &Note) -> Option<Action> {
     })
 }
 
-fn completed(event: &Event, at: Duration, note: &Note) -> Event {
+fn completed_event(event: &TraceEvent, at: Duration, note: &BlktraceRecord) -> TraceEvent {
     let outcome = match note.error {
-        0 => Outcome::Done(note.bytes.into()),
+        0 => EventOutcome::Done(note.bytes.into()),
         // The kernel stores a negative errno in 16 bits.
-        error => Outcome::Failed((error as i16).unsigned_abs()),
+        error => EventOutcome::Failed((error as i16).unsigned_abs()),
     };
-    Event {
+    TraceEvent {
         outcome,
         latency: at.checked_sub(event.at),
         ..event.clone()

@@ -10,11 +10,11 @@
 //! Little-endian, without a header. The last field is checked, so that a foreign file is noticed,
 //! and not kept: it follows from the rest.
 
-use super::records::{Records, packed};
-use super::{ImportError, Imported, Origin};
-use crate::event::{Action, Event, Header, Item, Level, Outcome};
+use super::records::{RecordReader, packed_form};
+use super::{ImportError, ImportSummary, TraceOrigin};
+use crate::event::{Action, EventOutcome, Level, TraceEvent, TraceHeader, TraceItem};
 use crate::format::Take;
-use crate::write::Writer;
+use crate::write::TraceWriter;
 use std::io::{Read, Write};
 use std::time::Duration;
 use teal_types::Timestamp;
@@ -29,22 +29,22 @@ const RECORDS_MAX: u64 = 1 << 48;
 ///
 /// # Errors
 /// [`ImportError`].
-pub fn oracle_general(
+pub fn import_oracle_general(
     input: impl Read,
     unit: Option<u64>,
-    origin: Origin,
+    origin: TraceOrigin,
     out: impl Write,
-) -> Result<Imported, ImportError> {
-    let mut records = Records::new(input);
-    let mut done = Imported::default();
+) -> Result<ImportSummary, ImportError> {
+    let mut records = RecordReader::new(input);
+    let mut done = ImportSummary::default();
     let mut bytes = [0; RECORD];
-    let mut writer: Option<Writer<_>> = None;
+    let mut writer: Option<TraceWriter<_>> = None;
     let mut out = Some(out);
     let (mut first, mut last) = (0, 0);
     while records.next(&mut bytes)? {
-        let (secs, object, size, next) = fields(&bytes);
+        let (secs, object, size, next) = decode_fields(&bytes);
         if done.records == 0
-            && let Some(what) = packed(&bytes)
+            && let Some(what) = packed_form(&bytes)
         {
             return Err(ImportError::Foreign {
                 format: "oracleGeneral",
@@ -55,12 +55,12 @@ pub fn oracle_general(
             u64::try_from(next).is_ok_and(|next| (done.records + 1..RECORDS_MAX).contains(&next))
         };
         if next != NEVER && next != i64::MAX && !is_later(next) {
-            return Err(records.wrong(format!(
+            return Err(records.record_error(format!(
                 "next access {next} is neither -1 nor later: this is no oracleGeneral trace"
             )));
         }
         if secs < last {
-            return Err(records.wrong(format!(
+            return Err(records.record_error(format!(
                 "time {secs} s comes after {last} s: this is no oracleGeneral trace"
             )));
         }
@@ -75,10 +75,10 @@ pub fn oracle_general(
                     Level::File
                 };
                 let start = Timestamp::new(secs.into(), 0);
-                let Origin { machine, source } = origin.clone();
-                none.insert(Writer::new(
+                let TraceOrigin { machine, source } = origin.clone();
+                none.insert(TraceWriter::new(
                     out,
-                    &Header {
+                    &TraceHeader {
                         level,
                         anonymous: false,
                         start,
@@ -103,9 +103,9 @@ pub fn oracle_general(
                 },
             ),
             Some(unit) => {
-                let byte = object
-                    .checked_mul(unit)
-                    .ok_or_else(|| records.wrong(format!("place {object} is beyond any device")))?;
+                let byte = object.checked_mul(unit).ok_or_else(|| {
+                    records.record_error(format!("place {object} is beyond any device"))
+                })?;
                 (
                     0,
                     Action::ReadSectors {
@@ -116,12 +116,12 @@ pub fn oracle_general(
             }
         };
         let at = Duration::from_secs((secs - first).into());
-        writer.put(&Item::Event(Event {
+        writer.write_item(&TraceItem::Event(TraceEvent {
             at,
             process: 0,
             object,
             action,
-            outcome: Outcome::Unknown,
+            outcome: EventOutcome::Unknown,
             latency: None,
         }))?;
         done.events += 1;
@@ -131,7 +131,7 @@ pub fn oracle_general(
     Ok(done)
 }
 
-fn fields(bytes: &[u8; RECORD]) -> (u32, u64, u32, i64) {
+fn decode_fields(bytes: &[u8; RECORD]) -> (u32, u64, u32, i64) {
     let mut t = Take(bytes);
     let mut all = || Some((t.u32()?, t.u64()?, t.u32()?, t.u64()? as i64));
     all().unwrap_or_default()

@@ -5,7 +5,7 @@ use std::io::Read;
 
 /// A file of records.
 #[derive(Debug)]
-pub(super) struct Records<R> {
+pub(super) struct RecordReader<R> {
     input: R,
     /// Number of the next record.
     pub(super) record: u64,
@@ -26,12 +26,12 @@ const PACKED: [(&[u8], &str); 4] = [
 ];
 
 /// Returns what a file is, if it is one of those that are mistaken for a trace.
-pub(super) fn packed(begins: &[u8]) -> Option<String> {
+pub(super) fn packed_form(begins: &[u8]) -> Option<String> {
     let found = PACKED.iter().find(|(magic, _)| begins.starts_with(magic));
     found.map(|(_, what)| format!("it is {what}"))
 }
 
-impl<R: Read> Records<R> {
+impl<R: Read> RecordReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self {
             input,
@@ -44,7 +44,7 @@ impl<R: Read> Records<R> {
     /// Fills `into` with the next record. `false` at the end of the input.
     pub(super) fn next(&mut self, into: &mut [u8]) -> Result<bool, ImportError> {
         let (record, at) = (self.record, self.next);
-        let got = self.fill(into, record, at)?;
+        let got = self.fill_buffer(into, record, at)?;
         if got == 0 {
             return Ok(false);
         }
@@ -57,16 +57,16 @@ impl<R: Read> Records<R> {
     }
 
     /// Fills `into` with what belongs to the record read last.
-    pub(super) fn more(&mut self, into: &mut [u8]) -> Result<(), ImportError> {
+    pub(super) fn read_more(&mut self, into: &mut [u8]) -> Result<(), ImportError> {
         let (record, at) = (self.record - 1, self.at);
-        if self.fill(into, record, at)? < into.len() {
+        if self.fill_buffer(into, record, at)? < into.len() {
             return Err(ImportError::Truncated { record, at });
         }
         Ok(())
     }
 
     /// The record read last is refused.
-    pub(super) fn wrong(&self, what: String) -> ImportError {
+    pub(super) fn record_error(&self, what: String) -> ImportError {
         ImportError::Record {
             record: self.record.saturating_sub(1),
             at: self.at,
@@ -74,7 +74,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    fn fill(&mut self, into: &mut [u8], record: u64, at: u64) -> Result<usize, ImportError> {
+    fn fill_buffer(&mut self, into: &mut [u8], record: u64, at: u64) -> Result<usize, ImportError> {
         let mut got = 0;
         while got < into.len() {
             match self.input.read(&mut into[got..]) {

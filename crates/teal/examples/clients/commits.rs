@@ -29,7 +29,7 @@ fn commit(
     until: Duration,
 ) -> Result<(u64, u64)> {
     let (mut ops, mut batches) = (0, 0);
-    while SystemClock.monotonic() < until {
+    while SystemClock.monotonic_time() < until {
         for request in machine.flush(rng, files, with_content)?.0 {
             if let Reply::Refused(refused) = machine.ask(&request)? {
                 bail!(refused);
@@ -56,7 +56,7 @@ pub(crate) fn measure(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<
     let mut rows = Vec::new();
     for (clients, files, with_content) in WAYS {
         let before = usage(pid)?;
-        let until = SystemClock.monotonic() + Duration::from_secs(plan.seconds);
+        let until = SystemClock.monotonic_time() + Duration::from_secs(plan.seconds);
         let done = std::thread::scope(|scope| {
             let at_work = machines.iter_mut().take(clients).map(|(machine, rng)| {
                 std::thread::Builder::new().spawn_scoped(scope, move || {

@@ -42,7 +42,7 @@ pub(crate) struct Met {
 impl Met {
     fn note(&mut self, begun: Duration, answer: Result<bool, String>) {
         match answer {
-            Ok(true) => self.times.push(SystemClock.monotonic() - begun),
+            Ok(true) => self.times.push(SystemClock.monotonic_time() - begun),
             Ok(false) => self.refuse("an answer that does not fit".to_owned()),
             Err(words) => self.refuse(words),
         }
@@ -107,7 +107,7 @@ impl Client {
                     break;
                 }
                 SystemClock.wait_until(due);
-                let begun = SystemClock.monotonic();
+                let begun = SystemClock.monotonic_time();
                 self.met.late += u64::from(begun > due + Duration::from_secs(1));
                 match load::ask(&mut self.rng) {
                     Ask::Update => gathered += 1,
@@ -123,7 +123,7 @@ impl Client {
             }
             if gathered > 0 && end < span.to {
                 SystemClock.wait_until(end.min(flushed + GATHER));
-                (flushed, gathered) = (SystemClock.monotonic(), self.flush(gathered));
+                (flushed, gathered) = (SystemClock.monotonic_time(), self.flush(gathered));
             }
             (window, end, is_first) = (end, end + load::WINDOW, false);
         }
@@ -136,9 +136,9 @@ impl Client {
         let Ok((requests, _)) = self.machine.flush(&mut self.rng, files as usize, true) else {
             return 0;
         };
-        let first = SystemClock.monotonic();
+        let first = SystemClock.monotonic_time();
         for request in requests {
-            let begun = SystemClock.monotonic();
+            let begun = SystemClock.monotonic_time();
             let answer = self.machine.ask(&request).map_err(|e| e.to_string());
             let is_committed = matches!(answer, Ok(Reply::Committed { .. }));
             let answer = answer.and_then(|reply| match reply {
@@ -148,7 +148,7 @@ impl Client {
             let failed = answer.is_err();
             self.met.note(begun, answer);
             if is_committed {
-                self.met.flushes.push(SystemClock.monotonic() - first);
+                self.met.flushes.push(SystemClock.monotonic_time() - first);
             }
             if failed {
                 break;
@@ -187,7 +187,7 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
             }
             _ => {
                 news.refused.fetch_add(1, Relaxed);
-                SystemClock.wait_until(SystemClock.monotonic() + Duration::from_millis(200));
+                SystemClock.wait_until(SystemClock.monotonic_time() + Duration::from_millis(200));
             }
         }
     }
@@ -207,7 +207,7 @@ impl Crowd {
         identities: &[ClientIdentity],
     ) -> Result<Self> {
         let each = plan.clients / plan.volumes;
-        let begun = SystemClock.monotonic();
+        let begun = SystemClock.monotonic_time();
         let (mut clients, mut files) = (Vec::new(), Vec::new());
         for (n, identity) in identities.iter().enumerate() {
             let mut rng = Rng::new(n as u64);
@@ -235,14 +235,14 @@ impl Crowd {
         ensure!(!clients.is_empty(), "no clients");
         Ok(Self {
             clients,
-            connecting: SystemClock.monotonic() - begun,
+            connecting: SystemClock.monotonic_time() - begun,
         })
     }
 
     /// Has everybody live for so long; `between` is called when it begins and when it ends.
     pub(crate) fn live(self, seconds: u64, news: &News, mut between: impl FnMut()) -> Result<Met> {
         let stop = AtomicBool::new(false);
-        let from = SystemClock.monotonic() + Duration::from_secs(5);
+        let from = SystemClock.monotonic_time() + Duration::from_secs(5);
         let span = Span {
             from,
             to: from + Duration::from_secs(seconds),

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_chunk::{Domain, DomainId};
+use teal_chunk::{DedupDomain, DomainId};
 use teal_net::{Channel, ChannelOptions, ClientIdentity, NetError};
 use teal_proto::{
     Got, Hello, MESSAGE_MAX, Reply, Request, Want, batch_digest, decode_reply, encode_ops,
@@ -30,7 +30,7 @@ pub(crate) struct Known {
 /// One machine with its connection.
 pub(crate) struct Machine {
     channel: Arc<Channel>,
-    domain: Domain,
+    domain: DedupDomain,
     incarnation: u32,
     batch: u64,
     next: u64,
@@ -78,7 +78,7 @@ impl Machine {
             Reply::Welcome(welcome) => welcome.domain,
             reply => bail!("to a hello: {reply:?}"),
         };
-        let domain = Domain::new(DomainId::new([0; 16]), key);
+        let domain = DedupDomain::new(DomainId::new([0; 16]), key);
         match ask(&channel, &Request::Incarnate)? {
             Reply::Incarnated { incarnation, lease } => {
                 let (dir, filter) = (ObjectNo::ROOT, 0);
@@ -193,7 +193,7 @@ impl Machine {
             content.resize(FILE as usize, 0);
             rng.fill(&mut content);
             let source = Source::Chunk {
-                id: self.domain.name(&content),
+                id: self.domain.name_content(&content),
                 offset: 0,
             };
             let pieces = vec![Piece {
@@ -236,7 +236,7 @@ impl Machine {
                 requests.push(Request::Have {
                     chunks: part
                         .iter()
-                        .map(|content| self.domain.name(content))
+                        .map(|content| self.domain.name_content(content))
                         .collect(),
                 });
                 requests.push(Request::Put {

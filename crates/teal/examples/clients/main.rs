@@ -106,7 +106,7 @@ fn usage(pid: u32) -> Result<Usage> {
         .filter_map(|field| field.parse::<f64>().ok())
         .sum();
     Ok(Usage {
-        at: SystemClock.monotonic().as_secs_f64(),
+        at: SystemClock.monotonic_time().as_secs_f64(),
         processor: ticks / 100.0,
         resident: number("VmRSS:")? << 10,
         threads: number("Threads:")?,

@@ -34,7 +34,7 @@ use teal_command::place_text;
 /// What may be asked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Ask {
+pub(crate) enum ControlRequest {
     Status,
     Down,
     Set {
@@ -183,7 +183,7 @@ pub(crate) struct SourceLine {
 
 /// The state of a mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Status {
+pub(crate) struct MountStatus {
     #[serde(with = "place_text")]
     pub(crate) mount_point: PathBuf,
     #[serde(with = "place_text")]
@@ -330,20 +330,20 @@ pub(crate) struct MachineShown {
 
 /// What a mount leaves when it ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct UnmountReport {
     #[serde(with = "place_text")]
     pub(crate) store: PathBuf,
     /// Whether the server was in this process: its data is on this machine, too.
     #[serde(default)]
     pub(crate) served: bool,
     /// What the server lacks.
-    pub(crate) unsent: Unsent,
+    pub(crate) unsent: UnsentChanges,
 }
 
 /// What the server of a volume lacks, as far as this machine knows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Unsent {
+pub(crate) enum UnsentChanges {
     /// The volume has no server.
     NoServer,
     /// It has everything.
@@ -359,14 +359,14 @@ pub(crate) enum Unsent {
 /// Any answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "lowercase")]
-pub(crate) enum Answer {
+pub(crate) enum ControlAnswer {
     Error {
         error: String,
     },
     /// What was asked has been done.
     Done,
     Ended {
-        ended: Ended,
+        ended: UnmountReport,
     },
     Token {
         token: String,
@@ -407,7 +407,7 @@ pub(crate) enum Answer {
         files: u64,
         bytes: u64,
     },
-    Status(Box<Status>),
+    Status(Box<MountStatus>),
     Recording {
         recording: RecordingStatus,
     },
@@ -420,7 +420,7 @@ mod tests {
     /// Answers of a few fields must not be taken for those whose fields include theirs.
     #[test]
     fn an_answer_is_what_its_tag_says() {
-        let pinned = Answer::Pinned {
+        let pinned = ControlAnswer::Pinned {
             files: 1,
             bytes: 2,
             missing: 3,
@@ -432,11 +432,11 @@ mod tests {
         );
         assert!(matches!(
             serde_json::from_str(&text),
-            Ok(Answer::Pinned { files: 1, .. })
+            Ok(ControlAnswer::Pinned { files: 1, .. })
         ));
 
         let marked = serde_json::from_str(r#"{"answer":"marked","files":1,"bytes":2,"missing":3}"#);
-        assert!(matches!(marked, Ok(Answer::Marked { .. })));
-        serde_json::from_str::<Answer>(r#"{"files":1,"bytes":2}"#).unwrap_err();
+        assert!(matches!(marked, Ok(ControlAnswer::Marked { .. })));
+        serde_json::from_str::<ControlAnswer>(r#"{"files":1,"bytes":2}"#).unwrap_err();
     }
 }

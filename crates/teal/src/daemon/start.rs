@@ -1,21 +1,21 @@
 //! From the options of a mount to an open store, a client and a mount.
 
 use super::volume::ServedVolume;
-use crate::cli::Mount as Args;
-use crate::control::Listener;
-use crate::drives::Drives;
+use crate::cli::MountArgs as Args;
+use crate::control::ControlSocket;
+use crate::drives::DriveService;
 use crate::machine;
 use crate::mounts;
-use crate::options::{MountOptions, SyncFs};
+use crate::options::{MountConfig, SyncFs};
 use crate::private;
-use crate::replica::{self, Running};
+use crate::replica::{self, ReplicaRuntime};
 use anyhow::{Context, Result, anyhow, bail};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_log::{OpenOptions, Owner, Recovery, Store};
-use teal_mount::{Mount, MountSettings};
+use teal_mount::{MountSettings, VolumeMount};
 use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 
@@ -24,7 +24,10 @@ use teal_replica::UpstreamOptions;
 const THREADS_THAT_WAIT: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
 /// Opens the store, connects it to its server, and mounts it.
-pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume, Listener)> {
+pub(super) fn open_and_mount(
+    args: &Args,
+    options: MountConfig,
+) -> Result<(ServedVolume, ControlSocket)> {
     let mode = if options.read_only {
         OpenMode::Read
     } else {
@@ -33,7 +36,7 @@ pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume,
     let disk = Arc::new(FileDisk::open(&args.path, mode)?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = open_store(args, &options, &disk, &clock)?;
-    let listener = Listener::bind(&args.dir)?;
+    let listener = ControlSocket::bind(&args.dir)?;
     let atime = if options.noatime {
         AtimePolicy::Noatime
     } else {
@@ -48,7 +51,7 @@ pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume,
     } else {
         replica::start(&args.path, &clock, options.delay)?
     };
-    if let (None, Some(option)) = (&running, options.about_a_server().first()) {
+    if let (None, Some(option)) = (&running, options.server_options_given().first()) {
         let why = if options.read_only {
             "a read-only mount sends nothing"
         } else {
@@ -59,15 +62,15 @@ pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume,
         );
     }
     let client = open_client(store, clock, how, running.as_ref(), &options)?;
-    let is_shared = replica::setting(&args.path)?.is_some();
+    let is_shared = replica::load_setting(&args.path)?.is_some();
     let settings = mount_settings(args, &options, is_shared, client.replica().is_some());
     if settings.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.
         disk.release_claim();
     }
-    let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
-    let is_on_device = mounts::is_on_device(mount.unmounter().point());
-    let drives = Arc::new(Drives::new(&client, &args.path)?);
+    let mount = VolumeMount::new(Arc::clone(&client), &args.dir, settings)?;
+    let is_on_device = mounts::is_on_device(mount.unmount_handle().mount_point());
+    let drives = Arc::new(DriveService::new(&client, &args.path)?);
     let args = Args {
         path: args.path.clone(),
         dir: args.dir.clone(),
@@ -83,8 +86,8 @@ fn open_client(
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     how: FileSystemOptions,
-    running: Option<&Running>,
-    options: &MountOptions,
+    running: Option<&ReplicaRuntime>,
+    options: &MountConfig,
 ) -> Result<Arc<FileSystem>> {
     let Some(running) = running else {
         return Ok(FileSystem::new(store, clock, how)?);
@@ -111,7 +114,7 @@ fn open_client(
 /// Opens the store of a mount, and logs what was redone for that.
 fn open_store(
     args: &Args,
-    options: &MountOptions,
+    options: &MountConfig,
     disk: &Arc<FileDisk>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<Store>> {
@@ -124,7 +127,7 @@ fn open_store(
         owner: if options.read_only {
             Owner::default()
         } else {
-            machine::owner()?
+            machine::this_machine()?
         },
         elsewhere: options.elsewhere,
         settings: options.settings,
@@ -132,7 +135,7 @@ fn open_store(
     let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
         .with_context(|| format!("cannot open {}", args.path.display()))?;
     log_recovery(args, &recovery);
-    if Drive::is_one(&store) {
+    if Drive::is_drive(&store) {
         return Err(anyhow!(
             "{} is a drive: `teal device attach` uses it beside a mount",
             args.path.display()
@@ -145,7 +148,7 @@ fn open_store(
 /// is in its tree.
 fn mount_settings(
     args: &Args,
-    options: &MountOptions,
+    options: &MountConfig,
     is_shared: bool,
     is_replica: bool,
 ) -> MountSettings {
@@ -159,8 +162,8 @@ fn mount_settings(
         source: args.path.clone(),
         syncfs,
         read_only: options.read_only,
-        nosuid: options.nosuid.holds(is_shared),
-        nodev: options.nodev.holds(is_shared),
+        nosuid: options.nosuid.is_in_force(is_shared),
+        nodev: options.nodev.is_in_force(is_shared),
         noexec: options.noexec,
         noatime: options.noatime,
         threads: if is_replica {

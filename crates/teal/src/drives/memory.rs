@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use teal_env::{Existing, replace_file};
+use teal_env::{ExistingFile, replace_file};
 use teal_replica::{KnownDrive, KnownDrives};
 
 /// A drive that has been attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Had {
+struct RememberedDrive {
     device: u32,
     /// Of its last attachment here, in hexadecimal digits.
     nonce: String,
@@ -25,11 +25,11 @@ struct Had {
 /// Where drives have been attached, and which.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Known {
+pub(super) struct DriveMemory {
     /// Places that somebody has named.
     pub(super) places: BTreeSet<PathBuf>,
     #[serde(default)]
-    drives: Vec<Had>,
+    drives: Vec<RememberedDrive>,
     /// Detached by somebody, as they looked then: until their file was away, or somebody else has
     /// used it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -39,7 +39,7 @@ pub(super) struct Known {
     pub(super) at: BTreeMap<PathBuf, u32>,
 }
 
-impl Known {
+impl DriveMemory {
     /// Returns what the file says; nothing if there is none yet.
     pub(super) fn load(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
@@ -53,14 +53,14 @@ impl Known {
     pub(super) fn save(&self, file: &Path, before: &Self) -> Result<()> {
         if self != before {
             let text = toml::to_string(self).context("the list of drives")?;
-            replace_file(file, text.as_bytes(), Existing::Replaced)
+            replace_file(file, text.as_bytes(), ExistingFile::Replace)
                 .with_context(|| format!("writing {}", file.display()))?;
         }
         Ok(())
     }
 
     /// The drives that were attached here.
-    pub(super) fn drives(&self) -> KnownDrives {
+    pub(super) fn known_drives(&self) -> KnownDrives {
         let known = self.drives.iter().filter_map(|had| {
             let nonce = u64::from_str_radix(&had.nonce, 16).ok()?;
             Some((
@@ -75,14 +75,14 @@ impl Known {
     }
 
     /// A drive is attached from this place.
-    pub(super) fn had(
+    pub(super) fn record_attachment(
         &mut self,
         device: u32,
         place: &str,
         KnownDrive { nonce, profile }: KnownDrive,
     ) {
         self.drives.retain(|had| had.device != device);
-        self.drives.push(Had {
+        self.drives.push(RememberedDrive {
             device,
             nonce: format!("{nonce:x}"),
             profile,
@@ -103,7 +103,7 @@ impl Known {
     }
 
     /// The volume has forgotten a drive; where it was.
-    pub(super) fn forget(&mut self, device: u32) -> Vec<PathBuf> {
+    pub(super) fn forget_drive(&mut self, device: u32) -> Vec<PathBuf> {
         let places: Vec<PathBuf> = self
             .at
             .iter()

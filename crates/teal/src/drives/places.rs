@@ -31,7 +31,7 @@ const KINDS: &[&str] = &[
 /// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device,
 /// number, seconds and nanoseconds of its last change. A disk: which it is, how often something was
 /// put into it, how large that is.
-pub(super) fn looks(place: &Path) -> Option<String> {
+pub(super) fn place_signature(place: &Path) -> Option<String> {
     let meta = std::fs::metadata(place).ok()?;
     if !meta.file_type().is_block_device() {
         return Some(format!(
@@ -62,26 +62,26 @@ pub(super) fn looks(place: &Path) -> Option<String> {
 
 /// What the kernel says of mounts, and a bell for whoever waits for it.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct PlaceWatcher {
     mounts: File,
-    bell: OwnedFd,
+    wakeup: OwnedFd,
     /// Mount points that were there when somebody looked last.
     known: BTreeSet<PathBuf>,
 }
 
 /// Rings the bell of [`Places`].
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(super) struct WakeupHandle(OwnedFd);
 
-impl Bell {
-    pub(super) fn ring(&self) {
+impl WakeupHandle {
+    pub(super) fn wake(&self) {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
 /// The mount points of such file systems, in the words of `/proc/self/mountinfo`.
-fn points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
-    let known = mount_table::parse(mountinfo)
+fn disk_mount_points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
+    let known = mount_table::parse_mountinfo(mountinfo)
         .into_iter()
         .filter(|mount| KINDS.contains(&mount.kind.as_str()));
     known.map(|mount| mount.point).collect()
@@ -136,7 +136,7 @@ fn is_store(path: &Path) -> bool {
 }
 
 /// Removable disks, and their partitions.
-fn removable() -> Vec<PathBuf> {
+fn removable_disks() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let names = |dir: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -165,16 +165,16 @@ fn removable() -> Vec<PathBuf> {
     found
 }
 
-impl Places {
+impl PlaceWatcher {
     /// Nothing has been looked at yet.
-    pub(super) fn new() -> std::io::Result<(Self, Bell)> {
+    pub(super) fn new() -> std::io::Result<(Self, WakeupHandle)> {
         let mounts = OpenOptions::new().read(true).open("/proc/self/mountinfo")?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let other = Bell(bell.try_clone()?);
+        let other = WakeupHandle(bell.try_clone()?);
         Ok((
             Self {
                 mounts,
-                bell,
+                wakeup: bell,
                 known: BTreeSet::new(),
             },
             other,
@@ -182,22 +182,22 @@ impl Places {
     }
 
     /// Waits until something is mounted or taken away, the bell rings, or the time is over.
-    pub(super) fn wait(&self, at_most: Option<Duration>) {
+    pub(super) fn wait_for_change(&self, at_most: Option<Duration>) {
         let end = at_most.map(|time| Timespec {
             tv_sec: time.as_secs() as i64,
             tv_nsec: time.subsec_nanos().into(),
         });
         let mut of = [
             PollFd::new(&self.mounts, PollFlags::PRI),
-            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::new(&self.wakeup, PollFlags::IN),
         ];
         let _ = rustix::event::poll(&mut of, end.as_ref());
         let mut rung = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut rung);
+        let _ = rustix::io::read(&self.wakeup, &mut rung);
     }
 
     /// Stores that lie where nothing was mounted before, and on removable disks.
-    pub(super) fn appeared(&mut self) -> Vec<PathBuf> {
+    pub(super) fn appeared_stores(&mut self) -> Vec<PathBuf> {
         let mut text = Vec::new();
         use std::io::Seek as _;
         if self
@@ -208,7 +208,7 @@ impl Places {
         {
             return Vec::new();
         }
-        let now = points(&text);
+        let now = disk_mount_points(&text);
         let new: Vec<PathBuf> = now.difference(&self.known).cloned().collect();
         let is_changed = now != self.known;
         self.known = now;
@@ -236,7 +236,7 @@ impl Places {
                 meta => meta.is_ok_and(|meta| meta.file_type().is_block_device()),
             };
             found.extend(
-                removable()
+                removable_disks()
                     .into_iter()
                     .filter(is_there)
                     .filter(|path| is_store(path)),
@@ -257,7 +257,7 @@ mod tests {
                     37 27 0:50 / /home/a/Teal rw - fuseblk.teal /a rw\n\
                     38 27 0:51 / /nfs rw - nfs4 nas:/ rw\n\
                     39 27 8:2 / / rw - ext4 /dev/sda2 rw\n";
-        let found: Vec<_> = points(info).into_iter().collect();
+        let found: Vec<_> = disk_mount_points(info).into_iter().collect();
         assert_eq!(
             found,
             [PathBuf::from("/"), PathBuf::from("/media/my stick")]

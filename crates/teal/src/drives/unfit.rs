@@ -12,34 +12,34 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use teal_command::say::{quoted, shown};
-use teal_command::size::human;
+use teal_command::say::{shell_quoted, shown_path};
+use teal_command::size::human_size;
 use teal_device::DriveError;
 use teal_log::{OpenError, StoreError};
 use teal_replica::DriveRefused;
 
 /// What is there is no drive of this volume before it has changed.
 #[derive(Debug)]
-struct Unfit(String);
+struct UnfitDrive(String);
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for UnfitDrive {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for UnfitDrive {}
 
-fn unfit(words: String) -> Error {
-    Error::new(Unfit(words))
+fn unfit_error(words: String) -> Error {
+    Error::new(UnfitDrive(words))
 }
 
 /// Refuses what lies on a volume: each would be written because of the other, for ever.
 pub(super) fn is_outside(path: &Path) -> Result<()> {
     match mounts::is_inside(path)? {
-        true => Err(unfit(format!(
+        true => Err(unfit_error(format!(
             "{} lies on a mount of TealFS, of whose content a drive is a copy: choose a place elsewhere",
-            shown(path)
+            shown_path(path)
         ))),
         false => Ok(()),
     }
@@ -53,29 +53,29 @@ pub(super) fn is_fit(path: &Path) -> Result<()> {
         return Ok(());
     };
     if !meta.is_file() && !meta.file_type().is_block_device() {
-        return Err(unfit(format!(
+        return Err(unfit_error(format!(
             "{} is neither a regular file nor a block device",
-            shown(path)
+            shown_path(path)
         )));
     }
     let is_small = meta.is_file() && meta.len() < teal_log::SMALLEST_STORE;
     match begins_a_store(path) {
         Ok(true) if !is_small => Ok(()),
-        Ok(_) => Err(unfit(format!(
+        Ok(_) => Err(unfit_error(format!(
             "{} is no drive; `teal device add` makes one",
-            shown(path)
+            shown_path(path)
         ))),
         Err(_) => Ok(()),
     }
 }
 
 /// Why there is no drive in `path`, for people.
-pub(super) fn said(error: Error, path: &Path) -> Error {
+pub(super) fn explain_failure(error: Error, path: &Path) -> Error {
     let kind_of = |cause: &(dyn std::error::Error + 'static)| {
         let shared = cause.downcast_ref::<Arc<std::io::Error>>().map(|e| &**e);
         shared.or(cause.downcast_ref()).map(std::io::Error::kind)
     };
-    let name = shown(path);
+    let name = shown_path(path);
     let is = |kind| error.chain().any(|cause| kind_of(cause) == Some(kind));
     let is_denied = is(ErrorKind::PermissionDenied);
     if is(ErrorKind::ReadOnlyFilesystem) || is_denied && places::is_read_only_disk(path) {
@@ -90,10 +90,10 @@ pub(super) fn said(error: Error, path: &Path) -> Error {
         );
     }
     if let Some(DriveRefused::Disk(why)) = error.downcast_ref()
-        && let Some(why) = damage(why)
+        && let Some(why) = describe_damage(why)
     {
-        let path = quoted(&name);
-        return unfit(format!(
+        let path = shell_quoted(&name);
+        return unfit_error(format!(
             "{name} is damaged ({why}); nothing was only on it if it was a drive: \
              `teal device add {path} --force` makes it anew, and what was on it is gone"
         ));
@@ -102,7 +102,7 @@ pub(super) fn said(error: Error, path: &Path) -> Error {
 }
 
 /// Returns what of a store, which may be a drive, is damaged.
-pub(super) fn damage(why: &DriveError) -> Option<String> {
+pub(super) fn describe_damage(why: &DriveError) -> Option<String> {
     match why {
         DriveError::Open(OpenError::Lost { seq, at }) => {
             Some(format!("record {seq} at sector {at} cannot be read"))
@@ -136,7 +136,7 @@ pub(super) fn is_final(error: &Error) -> bool {
             | DriveRefused::Refused(_)
             | DriveRefused::History,
         ) => true,
-        _ => error.downcast_ref::<Unfit>().is_some(),
+        _ => error.downcast_ref::<UnfitDrive>().is_some(),
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) fn too_small(refused: DriveRefused) -> Error {
     else {
         return refused.into();
     };
-    let [bytes, others, room] = [bytes, others, room].map(human);
+    let [bytes, others, room] = [bytes, others, room].map(human_size);
     anyhow!(
         "{drive} is too small: {bytes} are to be always on it, besides {others} that are already, and {room} are for that; \
          take affinity from something else, or use a larger drive"

@@ -26,7 +26,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
             "usb",
             "--sticky",
         ])
-        .good();
+        .expect_success();
     (0..3).for_each(|n| fs::write(home.path(format!("talk/{n}")), seeded(n, 30_000)).unwrap());
     fs::write(home.path("beside"), "fresh").unwrap();
     assert!(
@@ -47,7 +47,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
             .0
             .world()
             .teal(&["where", text(&nas.0.path(file))])
-            .good();
+            .expect_success();
         assert!(
             said.lines()
                 .any(|line| line.contains("usb") && !line.contains("does not have")),
@@ -62,7 +62,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
     let said = home
         .world()
         .teal(&["device", "detach", "usb", text(home.point())])
-        .refused();
+        .expect_refusal();
     for word in ["usb is detached", "neither at the server nor on the drive"] {
         assert!(said.contains(word), "{word:?} is not in: {said}");
     }

@@ -15,7 +15,7 @@ impl Slow {
     /// `None`, on record as skipped, where there are no loop devices.
     fn new(test: &str) -> Option<Self> {
         if !Path::new("/dev/loop-control").exists() {
-            teal_testkit::skip(test, "there are no loop devices");
+            teal_testkit::skip_test(test, "there are no loop devices");
             return None;
         }
         let world = World::new(test)?;
@@ -30,7 +30,7 @@ impl Slow {
         ];
         let device = world
             .teal(&[&["lab", "disk"], &disk[..]].concat())
-            .good()
+            .expect_success()
             .trim()
             .into();
         Some(Self { world, device })

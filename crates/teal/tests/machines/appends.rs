@@ -4,7 +4,7 @@
 mod many;
 
 use crate::support::{
-    Mounted, Nas, converge, end, flush, is_long, join, let_pass, program, wait_until,
+    Mounted, Nas, converge, end, find_program, flush, is_long, join, let_pass, wait_until,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ReadWriteFlags;
@@ -346,8 +346,8 @@ struct Python {
 
 impl Python {
     fn begin(test: &str, script: &str, path: &Path) -> Option<Self> {
-        let Some(python) = program("python3", &[]) else {
-            teal_testkit::skip(test, "needs python3");
+        let Some(python) = find_program("python3", &[]) else {
+            teal_testkit::skip_test(test, "needs python3");
             return None;
         };
         let mut command = Command::new(python);

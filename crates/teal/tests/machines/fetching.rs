@@ -1,7 +1,9 @@
 //! What comes from the server when it is needed, and what comes with it: real mounts, a real
 //! server, loopback.
 
-use crate::support::{Mounted, Nas, World, converge, end, flush, join, run, seeded, wait_until};
+use crate::support::{
+    Mounted, Nas, World, converge, end, flush, join, run_program, seeded, wait_until,
+};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -59,10 +61,12 @@ fn who_enters_a_directory_that_has_just_come_knows_where_he_is() {
     // The names of a directory all come at once, and what the kernel is told of them comes a little
     // later.
     let often = "for dir in d7 below; do cd $dir; for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do /bin/pwd -P; done; done";
-    let said = run(Command::new("sh")
-        .args(["-ec", often])
-        .current_dir(laptop.point()))
-    .good();
+    let said = run_program(
+        Command::new("sh")
+            .args(["-ec", often])
+            .current_dir(laptop.point()),
+    )
+    .expect_success();
     assert!(
         said.lines().last().unwrap().ends_with("/d7/below"),
         "{said}"
@@ -266,7 +270,7 @@ fn a_machine_reads_a_volume_that_is_larger_than_its_store() {
             ]
             .concat(),
         )
-        .good();
+        .expect_success();
     let laptop = Mounted::found(world, store);
     nas.flush();
     for n in 0..FILES {

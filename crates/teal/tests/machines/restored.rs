@@ -1,24 +1,24 @@
 //! A server that was put back from an older copy, on real machines: what it lost comes back to it,
 //! and nothing else is lost.
 
-use crate::support::{Mounted, Nas, compare_trees, converge, end, fill, join, run, seeded};
+use crate::support::{Mounted, Nas, compare_trees, converge, end, fill, join, run_program, seeded};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn copy(from: &Path, to: &Path) {
-    run(Command::new("cp").arg("-a").arg(from).arg(to)).good();
+    run_program(Command::new("cp").arg("-a").arg(from).arg(to)).expect_success();
 }
 
 /// A served volume, a machine that joined it, and the server's data as it is to be put back later.
-struct Ground {
+struct RestoredServer {
     nas: Nas,
     laptop: Mounted,
     data: PathBuf,
     backup: PathBuf,
 }
 
-impl Ground {
+impl RestoredServer {
     fn new(test: &str) -> Option<Self> {
         let mut nas = Nas::of(test, |root| fill(root, 7, 60))?;
         let laptop = join(test, &nas.serve_for_good());
@@ -46,12 +46,12 @@ impl Ground {
 
     #[track_caller]
     fn assert_no_conflicts(&self) {
-        let said = run(&mut self.laptop.world().command(&[
+        let said = run_program(&mut self.laptop.world().command(&[
             "conflicts",
             "ls",
             self.laptop.point().to_str().unwrap(),
         ]))
-        .good();
+        .expect_success();
         assert!(said.contains("no conflicts"), "{said}");
     }
 }
@@ -70,16 +70,18 @@ fn change(m: &Mounted, name: &str) {
         std::os::unix::fs::PermissionsExt::from_mode(0o750),
     )
     .unwrap();
-    run(Command::new("setfattr")
-        .args(["-n", "user.colour", "-v", "teal"])
-        .arg(m.path("d0/f0")))
-    .good();
+    run_program(
+        Command::new("setfattr")
+            .args(["-n", "user.colour", "-v", "teal"])
+            .arg(m.path("d0/f0")),
+    )
+    .expect_success();
 }
 
 #[test]
 fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     let test = "what_a_restored_server_lost_comes_back_from_those_who_have_it";
-    let Some(mut ground) = Ground::new(test) else {
+    let Some(mut ground) = RestoredServer::new(test) else {
         return;
     };
     change(&ground.laptop, "of the laptop");
@@ -96,24 +98,30 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     let again = fs::read(ground.laptop.path("d0/f7")).unwrap();
     fs::write(before.join("d0/f7"), &again).unwrap();
     for name in ["of the laptop/later", "d0/f7"] {
-        run(Command::new("touch")
-            .arg("-r")
-            .arg(ground.laptop.path(name))
-            .arg(before.join(name)))
-        .good();
-        run(Command::new("chmod")
-            .arg("--reference")
-            .arg(ground.laptop.path(name))
-            .arg(before.join(name)))
-        .good();
+        run_program(
+            Command::new("touch")
+                .arg("-r")
+                .arg(ground.laptop.path(name))
+                .arg(before.join(name)),
+        )
+        .expect_success();
+        run_program(
+            Command::new("chmod")
+                .arg("--reference")
+                .arg(ground.laptop.path(name))
+                .arg(before.join(name)),
+        )
+        .expect_success();
     }
     // A directory's time is that of the newest change of an entry, and those have been made again.
     let times = "find . -type d -exec touch -r {} \"$0\"/{} \\;";
-    run(Command::new("sh")
-        .args(["-c", times])
-        .arg(&before)
-        .current_dir(ground.laptop.point()))
-    .good();
+    run_program(
+        Command::new("sh")
+            .args(["-c", times])
+            .arg(&before)
+            .current_dir(ground.laptop.point()),
+    )
+    .expect_success();
     compare_trees(&before, ground.laptop.point());
     ground.assert_no_conflicts();
     // Whoever joins now gets all of it from the server.
@@ -125,7 +133,7 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
 #[test]
 fn who_went_on_with_a_restored_server_is_not_set_back_by_who_comes_later() {
     let test = "who_went_on_with_a_restored_server_is_not_set_back_by_who_comes_later";
-    let Some(mut ground) = Ground::new(test) else {
+    let Some(mut ground) = RestoredServer::new(test) else {
         return;
     };
     change(&ground.laptop, "of the laptop");

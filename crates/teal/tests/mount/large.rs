@@ -1,7 +1,7 @@
 //! Large directories and large files cost in proportion to what is in them, in device bytes and
 //! pages, not in time.
 
-use crate::support::{Mounted, is_long, run};
+use crate::support::{Mounted, is_long, run_program};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -38,7 +38,9 @@ fn costs(m: &mut Mounted, count: usize) -> [u64; 3] {
             .iter()
             .for_each(|key| m.set(key, "3600"))
     };
-    let sync = |m: &Mounted| run(std::process::Command::new("sync").arg(m.point())).good();
+    let sync = |m: &Mounted| {
+        run_program(std::process::Command::new("sync").arg(m.point())).expect_success()
+    };
     let dir = m.path(count.to_string());
     let file = |n: usize| dir.join(format!("an entry {n}"));
     m.hide_from_sync();

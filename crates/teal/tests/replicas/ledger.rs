@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use teal_chunk::{Domain, DomainId};
+use teal_chunk::{DedupDomain, DomainId};
 use teal_proto::{
     ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops,
 };
@@ -24,7 +24,7 @@ struct Batch {
 
 #[derive(Default)]
 pub(crate) struct Ledger {
-    domain: Option<Domain>,
+    domain: Option<DedupDomain>,
     chunks: HashMap<ChunkId, Vec<u8>>,
     /// What came under each name of a batch: copied stores use the same. Batches here have one
     /// part.
@@ -36,14 +36,14 @@ impl Ledger {
     pub(crate) fn note(&mut self, peer: Peer, request: &Request, reply: &Reply) {
         match (request, reply) {
             (_, Reply::Welcome(welcome)) => {
-                self.domain = Some(Domain::new(DomainId::new([0; 16]), welcome.domain))
+                self.domain = Some(DedupDomain::new(DomainId::new([0; 16]), welcome.domain))
             }
             (Request::Put { chunks }, Reply::Done) => {
                 let domain = self.domain.as_ref().expect("said hello first");
                 self.chunks.extend(
                     chunks
                         .iter()
-                        .map(|chunk| (domain.name(chunk), chunk.to_vec())),
+                        .map(|chunk| (domain.name_content(chunk), chunk.to_vec())),
                 );
             }
             (

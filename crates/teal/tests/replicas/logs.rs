@@ -7,7 +7,7 @@
 //! as long as a program holds it. The client must tell from the offset alone what appends: nothing
 //! here says it in another way than a mount does.
 
-use crate::hand::seen;
+use crate::operator::seen;
 use crate::steps::Steps;
 use crate::tags::{NOBODY, TAG};
 use parking_lot::Mutex;

@@ -30,7 +30,7 @@ impl Run {
             .collect();
         self.tags.begin_again(&self.world.server(), head, &held);
         let mut order: Vec<usize> = (0..self.world.machines.len()).collect();
-        order.rotate_left(self.rng.index(self.world.machines.len()));
+        order.rotate_left(self.rng.pick_index(self.world.machines.len()));
         for who in order {
             // Which of its batches came through is known to it after a while.
             (0..3).for_each(|_| drop(self.round(who, true)));
@@ -49,13 +49,17 @@ impl Run {
             self.mend();
         }
         for _ in 0..20 {
-            let who = self.rng.index(self.world.machines.len());
+            let who = self.rng.pick_index(self.world.machines.len());
             self.operate(who);
         }
     }
 
     fn head(&self) -> CommitSeq {
-        let welcome = self.world.server().welcome(self.tags.peer()).unwrap();
+        let welcome = self
+            .world
+            .server()
+            .welcome_enrolled(self.tags.peer())
+            .unwrap();
         welcome.head
     }
 }

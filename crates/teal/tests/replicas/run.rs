@@ -8,7 +8,7 @@
 //! of others; or drives that are carried around, and files on demand; or stores that are copied,
 //! and go on; or a server that is restored from a copy, without copied stores; or both.
 
-use crate::hand::Hand;
+use crate::operator::Operator;
 use crate::power::Power;
 use crate::steps::Steps;
 use crate::tags::Tags;
@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    pub(crate) fn hand(&self, who: usize) -> Hand {
+    pub(crate) fn hand(&self, who: usize) -> Operator {
         let Machine {
             name,
             power,
@@ -158,7 +158,7 @@ impl Run {
         let (tags, seat, is_printed) =
             (self.tags.clone(), self.world.seat.clone(), self.is_printed);
         let home = (self.stage == Stage::Apart).then(|| format!("of {name}"));
-        Hand {
+        Operator {
             who,
             name: name.clone(),
             home,
@@ -273,7 +273,7 @@ impl Run {
     }
 
     fn happen(&mut self) {
-        let who = self.rng.index(self.world.machines.len());
+        let who = self.rng.pick_index(self.world.machines.len());
         let machine = &self.world.machines[who];
         match self.rng.below(100) {
             0..12 => self.must_round(who, true),
@@ -369,7 +369,7 @@ impl Run {
         let most = if self.stage == Stage::Limits { 10 } else { 80 };
         for _ in 0..share * (20 + self.rng.below(most)) {
             if self.stage == Stage::Turns {
-                let who = self.rng.index(self.world.machines.len());
+                let who = self.rng.pick_index(self.world.machines.len());
                 self.must_round(who, false);
                 self.operate(who);
                 self.must_round(who, true);

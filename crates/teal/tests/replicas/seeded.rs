@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
-mod ails;
 mod attempt;
 mod bounds;
+mod drive_faults;
 mod drives;
-mod hand;
 mod judge;
 mod ledger;
 mod logs;
+mod operator;
 mod pins;
 mod power;
 mod restore;

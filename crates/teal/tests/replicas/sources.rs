@@ -1,6 +1,6 @@
 //! Reading what is not here: from a drive, beside the server.
 
-use crate::ails::{Gate, StickDisk};
+use crate::drive_faults::{Gate, StickDisk};
 use crate::drives::SHAPE;
 use crate::power::{Power, PoweredDisk};
 use crate::world::{CALLER, ROOT, World};

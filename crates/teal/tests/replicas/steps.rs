@@ -1,7 +1,7 @@
 //! Random operations of one machine on its tree.
 
-use crate::hand::{Hand, seen};
 use crate::logs::LOG;
+use crate::operator::{Operator, seen};
 use crate::tags::{NOBODY, TAG};
 use crate::tree::entries;
 use crate::world::{CALLER, ROOT};
@@ -19,7 +19,7 @@ const SIZE_MAX: u64 = 400 << 10;
 /// What an operation is made with.
 pub(crate) struct Steps<'a> {
     pub(crate) client: Arc<FileSystem>,
-    pub(crate) hand: &'a Hand,
+    pub(crate) hand: &'a Operator,
     pub(crate) rng: &'a mut Rng,
 }
 

@@ -7,7 +7,7 @@
 
 use super::Volume;
 use super::support::stranger::{DEADLINE, Stranger, days_ago};
-use super::support::{PATIENCE, flush, is_long, run, seeded, wait_until};
+use super::support::{PATIENCE, flush, is_long, run_program, seeded, wait_until};
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -232,9 +232,9 @@ fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Dura
     for round in 0.. {
         let file = format!("{name} {round}");
         fs::write(volume.laptop.path(&file), seeded(round as u64, 100_000)).unwrap();
-        let begun = SystemClock.monotonic();
+        let begun = SystemClock.monotonic_time();
         flush(&volume.laptop);
-        let flushed = SystemClock.monotonic();
+        let flushed = SystemClock.monotonic_time();
         let is_there = || {
             fs::read(volume.nas.0.path(&file))
                 .is_ok_and(|bytes| bytes == seeded(round as u64, 100_000))
@@ -247,7 +247,7 @@ fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Dura
             volume.laptop.status()
         );
         all[0].push(flushed - begun);
-        all[1].push(SystemClock.monotonic() - flushed);
+        all[1].push(SystemClock.monotonic_time() - flushed);
         if until(round + 1) {
             break;
         }
@@ -263,7 +263,7 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
     let calm = measured(volume, &format!("before {name}"), &|rounds| {
         rounds >= if is_long() { 30 } else { 1 }
     });
-    let begun = SystemClock.monotonic();
+    let begun = SystemClock.monotonic_time();
     let (ends, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     let (incarnation, first) = Stranger::begin(&stranger.channel());
     let troubled = std::thread::scope(|scope| {
@@ -295,7 +295,7 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
         }
         let is_over = |rounds| {
             if is_long() {
-                SystemClock.monotonic() - begun > LONG
+                SystemClock.monotonic_time() - begun > LONG
             } else {
                 rounds >= ROUNDS
             }
@@ -357,7 +357,7 @@ fn silent_connections_hold_back_neither_machines_nor_newcomers() {
         .status()
         .is_ok_and(|s| s.success());
     if !is_there {
-        teal_testkit::skip(test, "openssl is missing");
+        teal_testkit::skip_test(test, "openssl is missing");
         return;
     }
     let Some(mut volume) = Volume::new(test) else {
@@ -394,7 +394,7 @@ fn silent_connections_hold_back_neither_machines_nor_newcomers() {
         .collect();
     let port = with.0.rsplit_once(':').unwrap().1;
     let established = || {
-        let said = run(Command::new("ss").args([
+        let said = run_program(Command::new("ss").args([
             "-Htn",
             "state",
             "established",
@@ -410,7 +410,7 @@ fn silent_connections_hold_back_neither_machines_nor_newcomers() {
         established()
     );
     let world = super::support::World::new(test).unwrap();
-    super::support::try_join(&world, &with).good();
+    super::support::try_join(&world, &with).expect_success();
     let store = world.path("store.teal");
     let newcomer = super::support::Mounted::found(world, store);
     assert_eq!(

@@ -4,8 +4,8 @@ use super::support::stranger::{
     DEADLINE, Office, days_ago, identity_dir, runtime, server_identity,
 };
 use super::support::{
-    History, Mounted, Nas, PATIENCE, World, converge, end, flush, join, run, seeded, try_join,
-    wait_until,
+    History, Mounted, Nas, PATIENCE, World, converge, end, flush, join, run_program, seeded,
+    try_join, wait_until,
 };
 use super::{Volume, flush_fails, trouble};
 use std::fs;
@@ -31,12 +31,13 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
         let history = History::open(&data);
         history
             .server()
-            .token(history.peer().volume, Duration::ZERO)
+            .make_token(history.peer().volume, Duration::ZERO)
             .unwrap()
     };
     volume.nas.serve_at(&address);
     let world = World::new(test).unwrap();
-    let said = try_join(&world, &(address.clone(), format!("{old}.{fingerprint}"))).refused();
+    let said =
+        try_join(&world, &(address.clone(), format!("{old}.{fingerprint}"))).expect_refusal();
     assert!(
         said.contains("this token has expired; make a new one on the server"),
         "{said}"
@@ -140,7 +141,7 @@ fn a_certificate_that_ended_is_renewed_and_one_that_ended_long_ago_is_refused() 
         .unwrap()
         .expires();
     assert!(
-        before < SystemClock.civil() && after > days_ago(-80),
+        before < SystemClock.civil_time() && after > days_ago(-80),
         "{before:?} and {after:?}"
     );
     converge(&volume.nas.0, &other);
@@ -233,11 +234,13 @@ fn a_copied_store_goes_on_as_another_one_and_nothing_of_either_is_lost() {
     volume.laptop.down();
     let world = World::new(test).unwrap();
     let script = r#"cp -a "$1" "$2/store.teal"; cp -a "$1.d" "$2/store.teal.d""#;
-    run(Command::new("sh")
-        .args(["-ec", script, "sh"])
-        .arg(volume.laptop.store())
-        .arg(world.path("")))
-    .good();
+    run_program(
+        Command::new("sh")
+            .args(["-ec", script, "sh"])
+            .arg(volume.laptop.store())
+            .arg(world.path("")),
+    )
+    .expect_success();
     volume.nas.serve_at(&address);
     volume.laptop.up();
     write(&volume.laptop, "the first", 1);

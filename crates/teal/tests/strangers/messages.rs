@@ -339,7 +339,7 @@ fn thousands_of_connections_cost_those_who_are_connected_nothing_and_newcomers_s
     assert!(resident(volume.nas.0.pid()) < memory + (64 << 20));
     // They stay and say nothing: newcomers take their places.
     let world = World::new(test).unwrap();
-    try_join(&world, &with).good();
+    try_join(&world, &with).expect_success();
     let store = world.path("store.teal");
     let newcomer = Mounted::found(world, store);
     assert_eq!(

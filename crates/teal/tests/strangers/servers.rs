@@ -3,7 +3,7 @@
 use super::identity::old_volume;
 use super::support::stranger::{Office, Stranger, call_with, days_ago, identity_dir};
 use super::support::{
-    Nas, PATIENCE, World, converge, end, flush, is_long, join, run, seeded, wait_until,
+    Nas, PATIENCE, World, converge, end, flush, is_long, join, run_program, seeded, wait_until,
 };
 use super::{Volume, flush_fails, trouble};
 use std::fs;
@@ -73,7 +73,7 @@ struct Fitting(PathBuf);
 
 impl Fitting {
     fn new(args: &[&str], point: PathBuf) -> Self {
-        run(Command::new("mount").args(args).arg(&point)).good();
+        run_program(Command::new("mount").args(args).arg(&point)).expect_success();
         Self(point)
     }
 }
@@ -120,7 +120,7 @@ fn a_server_without_space_says_so_and_takes_everything_when_it_has_some() {
     let shown = laptop
         .world()
         .teal(&["status", laptop.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(
         shown.contains("does not take changes") && shown.contains("safe?    NO"),
         "{shown}"
@@ -129,15 +129,17 @@ fn a_server_without_space_says_so_and_takes_everything_when_it_has_some() {
     assert_eq!(fs::read(other.path("known")).unwrap(), seeded(1, 200_000));
     for (m, name) in [(&other, "of another"), (&nas.0, "of the nas")] {
         fs::write(m.path(name), seeded(50, 4_000_000)).unwrap();
-        run(Command::new("sync").arg("-f").arg(m.point())).good();
+        run_program(Command::new("sync").arg("-f").arg(m.point())).expect_success();
         assert_eq!(fs::read(m.path(name)).unwrap(), seeded(50, 4_000_000));
     }
     let large = fs::read(laptop.path("large")).unwrap();
     assert!(large == seeded(1, 48_000_000), "the large file is whole");
-    run(Command::new("mount")
-        .args(["-o", "remount,size=400m"])
-        .arg(&data))
-    .good();
+    run_program(
+        Command::new("mount")
+            .args(["-o", "remount,size=400m"])
+            .arg(&data),
+    )
+    .expect_success();
     // Without being told.
     let all = [&laptop, &other, &nas.0];
     let drained = || all.iter().all(|m| m.status()["upstream"]["only_here"] == 0);
@@ -159,10 +161,12 @@ fn chunks_that_cannot_be_written_are_said_and_sent_later() {
     let (nas, laptop) = (&volume.nas, &volume.laptop);
     let chunks = nas.0.store().with_extension("teal.d").join("server/chunks");
     let bound = Fitting::new(&["--bind", chunks.to_str().unwrap()], chunks.clone());
-    run(Command::new("mount")
-        .args(["-o", "remount,bind,ro"])
-        .arg(&chunks))
-    .good();
+    run_program(
+        Command::new("mount")
+            .args(["-o", "remount,bind,ro"])
+            .arg(&chunks),
+    )
+    .expect_success();
     fs::write(laptop.path("new"), seeded(7, 3_000_000)).unwrap();
     flush_fails(
         laptop,
@@ -292,7 +296,7 @@ fn an_upload_that_failed_gives_its_space_back_to_others() {
     for n in 0..6 {
         fs::write(nas.0.path(format!("other{n}")), seeded(100 + n, 4_000_000)).unwrap();
     }
-    run(Command::new("sync").arg("-f").arg(nas.0.point())).good();
+    run_program(Command::new("sync").arg("-f").arg(nas.0.point())).expect_success();
     // The server dies at any point of it, and goes on.
     let _ = nas
         .0

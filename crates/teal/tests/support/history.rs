@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
+use teal_chunk::{AccessMode, ChunkStore, ChunkStoreOptions, DirectoryShelf};
 use teal_env::{Clock, SystemClock, SystemEntropy};
-use teal_meta::{Meta, Sqlite};
+use teal_meta::{MetaStore, Sqlite};
 use teal_proto::{Got, REPLY_BYTES, Reply, Request, VersionNote};
 use teal_server::{Peer, Server};
 use teal_types::{CommitSeq, ObjectNo};
@@ -26,18 +26,18 @@ impl History {
             .unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy = Arc::new(SystemEntropy);
-        let meta: Arc<dyn Meta> = Arc::new(Sqlite::open(&data.join("meta.db")).unwrap());
-        let domain = teal_server::domain(&*meta, &*entropy).unwrap();
+        let meta: Arc<dyn MetaStore> = Arc::new(Sqlite::open(&data.join("meta.db")).unwrap());
+        let domain = teal_server::load_domain(&*meta, &*entropy).unwrap();
         let shelf = DirectoryShelf::open(
             &data.join("chunks"),
-            Access::Write,
+            AccessMode::Write,
             runtime.handle().clone(),
         )
         .unwrap();
         let (chunks, _) = ChunkStore::open(
             Arc::new(shelf),
             domain,
-            Options::default(),
+            ChunkStoreOptions::default(),
             Arc::clone(&clock),
             entropy.clone(),
         )

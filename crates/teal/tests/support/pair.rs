@@ -2,7 +2,9 @@
 //! cable.
 
 use super::cable::ADDRESSES;
-use super::{Cable, Mounted, PATIENCE, Said, World, are_alike, compare_replicas, wait_until};
+use super::{
+    Cable, Mounted, PATIENCE, ProgramOutput, World, are_alike, compare_replicas, wait_until,
+};
 use std::path::Path;
 
 /// Of every store.
@@ -70,7 +72,11 @@ impl Nas {
             self.0.store().to_str().unwrap().to_owned(),
         );
         let args = ["serve", &point, "--store", &store, "--device", "nas"];
-        let said = self.0.world().teal(&[&args[..], more].concat()).good();
+        let said = self
+            .0
+            .world()
+            .teal(&[&args[..], more].concat())
+            .expect_success();
         self.0.adopt();
         invitation(&said)
     }
@@ -95,11 +101,11 @@ impl Nas {
 pub(crate) fn flush(m: &Mounted) {
     m.world()
         .teal(&["flush", m.point().to_str().unwrap()])
-        .good();
+        .expect_success();
 }
 
 /// Joins a volume in a world of its own.
-pub(crate) fn try_join(world: &World, (address, token): &(String, String)) -> Said {
+pub(crate) fn try_join(world: &World, (address, token): &(String, String)) -> ProgramOutput {
     let (point, store) = (world.path("Teal"), world.path("store.teal"));
     let store = store.to_str().unwrap();
     let args = [
@@ -123,7 +129,7 @@ pub(crate) fn join(test: &str, with: &(String, String)) -> Mounted {
 
 #[track_caller]
 pub(crate) fn join_from(world: World, with: &(String, String)) -> Mounted {
-    try_join(&world, with).good();
+    try_join(&world, with).expect_success();
     let store = world.path("store.teal");
     Mounted::found(world, store)
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::{
-    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, Listening, NetError, ServerIdentity,
-    Service, TransportLimits, enrol,
+    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, ListeningServer, NetError, PeerService,
+    ServerIdentity, TransportLimits, enrol,
 };
 use teal_proto::{Hello, MESSAGE_MAX, Reply, Request, decode_reply, encode_request};
 use teal_testkit::SimClock;
@@ -34,7 +34,7 @@ pub(crate) fn server_identity(nas: &Mounted) -> PathBuf {
 
 /// The time so many days ago.
 pub(crate) fn days_ago(days: i64) -> Timestamp {
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     Timestamp::new(now.secs - days * 86_400, now.nanos)
 }
 
@@ -122,14 +122,14 @@ pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<Reply, NetErr
 /// A server that takes everybody for the same machine, and has one answer to everything.
 struct Registrar(CertifiedPeer, Vec<u8>);
 
-impl Service for Registrar {
+impl PeerService for Registrar {
     fn call(&self, _: CertifiedPeer, _: &[u8]) -> Vec<u8> {
         self.1.clone()
     }
     fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(self.0)
     }
-    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
+    fn check_peer(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -138,7 +138,7 @@ impl Service for Registrar {
 pub(crate) struct Office {
     pub(crate) identity: ClientIdentity,
     pub(crate) address: String,
-    _listening: Listening,
+    _listening: ListeningServer,
     _runtime: Runtime,
 }
 

@@ -40,7 +40,9 @@ pub(crate) use tree::{are_alike, compare_replicas, compare_trees, digest, fill, 
 pub(crate) use work::{Library, Work};
 pub(crate) use world::{Mounted, TEAL, World};
 
-pub(crate) use teal_testkit::{LoopDevice, Point, Said, has_loop_devices, program, run};
+pub(crate) use teal_testkit::{
+    ProgramOutput, TestLoopDevice, TestMount, find_program, has_loop_devices, run_program,
+};
 
 use std::path::Path;
 use std::time::Duration;
@@ -52,9 +54,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Polls `condition` until it holds; `false` if it does not within `limit`.
 #[must_use]
 pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = SystemClock.monotonic() + limit;
+    let end = SystemClock.monotonic_time() + limit;
     while !condition() {
-        if SystemClock.monotonic() >= end {
+        if SystemClock.monotonic_time() >= end {
             return false;
         }
         std::thread::park_timeout(Duration::from_millis(20));

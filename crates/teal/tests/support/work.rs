@@ -1,7 +1,7 @@
 //! Work that goes on while machines are killed and cables pulled: a C library that is unpacked,
 //! built and thrown away, again and again.
 
-use super::{Mounted, PATIENCE, World, digest, run, wait_until};
+use super::{Mounted, PATIENCE, World, digest, run_program, wait_until};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -53,13 +53,14 @@ impl Library {
             from=$(ls -d "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/zstd-sys-*/zstd/lib | tail -n 1)
             cd "$from" && tar cf "$1/sources.tar" common decompress *.h
         "#;
-        let packed = run(Command::new("sh").args(["-ec", script, "sh"]).arg(&place)).code == 0;
+        let packed =
+            run_program(Command::new("sh").args(["-ec", script, "sh"]).arg(&place)).code == 0;
         if !packed
             || ["cc", "make"]
                 .iter()
-                .any(|name| super::program(name, &[]).is_none())
+                .any(|name| super::find_program(name, &[]).is_none())
         {
-            teal_testkit::skip(
+            teal_testkit::skip_test(
                 test,
                 "needs cc, make and the sources of zstd-sys in cargo's registry",
             );
@@ -79,11 +80,13 @@ impl Library {
     #[track_caller]
     fn build(&self, dir: &Path) -> (u64, u128) {
         let script = format!("{UNPACK}\nmake -s out/library.a");
-        run(Command::new("sh")
-            .args(["-ec", &script, "sh"])
-            .arg(dir)
-            .arg(&self.place))
-        .good();
+        run_program(
+            Command::new("sh")
+                .args(["-ec", &script, "sh"])
+                .arg(dir)
+                .arg(&self.place),
+        )
+        .expect_success();
         digest(&dir.join("out/library.a"))
     }
 

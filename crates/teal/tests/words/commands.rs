@@ -2,7 +2,7 @@
 //! it has failed.
 
 use crate::str;
-use crate::support::{Said, World, digest, is_user_able, run};
+use crate::support::{ProgramOutput, World, digest, is_user_able, run_program};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn tree(world: &World) -> Vec<(Vec<String>, String)> {
     while let Some(words) = open.pop() {
         let help = world
             .teal(&[&words[..], &["--help".to_owned()]].concat())
-            .good();
+            .expect_success();
         open.extend(
             subcommands(&help)
                 .into_iter()
@@ -88,7 +88,7 @@ fn every_command_that_is_named_anywhere_exists() {
     let tree = tree(&world);
     let mut known: BTreeSet<Vec<String>> = tree.iter().map(|(words, _)| words.clone()).collect();
     // Hidden: the program calls it inside a guest.
-    world.teal(&["lab", "guest", "--help"]).good();
+    world.teal(&["lab", "guest", "--help"]).expect_success();
     known.insert(vec!["lab".into(), "guest".into()]);
     let groups = tree
         .iter()
@@ -222,7 +222,7 @@ const WITHOUT_A_FILE: &[&str] = &[
 ];
 
 /// It failed, and says so in words.
-fn is_refused(args: &str, what: &str, said: &Said) -> Option<String> {
+fn is_refused(args: &str, what: &str, said: &ProgramOutput) -> Option<String> {
     let is_debug = ["NotTeal", "Err(", "Some(", "Error {", "panicked", "Os {"]
         .iter()
         .any(|word| said.stderr.contains(word));
@@ -309,7 +309,7 @@ fn every_command_fails_with_its_exit_status() {
 fn every_command_says_what_it_may_not() {
     let test = "every_command_says_what_it_may_not";
     if !is_user_able() {
-        return teal_testkit::skip(test, "needs root and setpriv");
+        return teal_testkit::skip_test(test, "needs root and setpriv");
     }
     let world = World::open_to_all();
     let teal = world.path("teal");
@@ -340,7 +340,7 @@ fn every_command_says_what_it_may_not() {
         wrong.extend(is_refused(
             &args.join(" "),
             "no permission",
-            &run(&mut command),
+            &run_program(&mut command),
         ));
     }
     assert_eq!(digest(&store), before);

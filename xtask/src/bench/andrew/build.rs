@@ -1,7 +1,7 @@
 //! The tree that is built: where it comes from, its phases, and reading all of it.
 
-use super::super::lab::run;
-use super::super::meter::now;
+use super::super::lab::run_program;
+use super::super::meter::monotonic_seconds;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,22 @@ pub(super) const UNLIMITED: f64 = 86_400.0;
 
 /// A part of the build that is timed for itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Phase {
+pub(super) enum BuildPhase {
     Untar,
     Configure,
     Make,
     Clean,
 }
 
-pub(super) const PHASES: [Phase; 4] = [Phase::Untar, Phase::Configure, Phase::Make, Phase::Clean];
+pub(super) const PHASES: [BuildPhase; 4] = [
+    BuildPhase::Untar,
+    BuildPhase::Configure,
+    BuildPhase::Make,
+    BuildPhase::Clean,
+];
 
-impl Phase {
-    pub(super) fn name(self) -> &'static str {
+impl BuildPhase {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Untar => "untar",
             Self::Configure => "configure",
@@ -36,7 +41,7 @@ impl Phase {
 
     /// Runs it in `dir`, at most so many seconds; what it says goes to `said`. Whether it came to
     /// its end.
-    pub(super) fn run(
+    pub(super) fn run_phase(
         self,
         archive: &Path,
         dir: &Path,
@@ -68,7 +73,7 @@ impl Phase {
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out);
-        let status = command.status().with_context(|| self.name())?;
+        let status = command.status().with_context(|| self.label())?;
         let last = || {
             std::fs::read_to_string(said)
                 .unwrap_or_default()
@@ -81,14 +86,14 @@ impl Phase {
         if matches!(status.code(), Some(124 | 137)) {
             return Ok(false);
         }
-        ensure!(status.success(), "{} failed: {}", self.name(), last());
+        ensure!(status.success(), "{} failed: {}", self.label(), last());
         Ok(true)
     }
 }
 
 /// What was read of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct TreeRead {
     pub(super) files: u64,
     pub(super) bytes: u64,
     /// Whether time was up before all of it had been read.
@@ -97,11 +102,11 @@ pub(super) struct Read {
 
 /// Reads every file below `dir`, one after the other as they are listed; begins none after `end`
 /// (monotonic seconds).
-pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
-    let (mut all, mut buffer) = (Read::default(), vec![0; 128 << 10]);
+pub(super) fn read_all(dir: &Path, end: f64) -> Result<TreeRead> {
+    let (mut all, mut buffer) = (TreeRead::default(), vec![0; 128 << 10]);
     for entry in std::fs::read_dir(dir)? {
-        if all.is_capped || now() > end {
-            return Ok(Read {
+        if all.is_capped || monotonic_seconds() > end {
+            return Ok(TreeRead {
                 is_capped: true,
                 ..all
             });
@@ -129,8 +134,8 @@ pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
 
 /// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and
 /// kept.
-pub(super) fn source(home: &Path) -> Result<PathBuf> {
-    crate::test::needs::install(PACKAGES)
+pub(super) fn fetch_source(home: &Path) -> Result<PathBuf> {
+    crate::test::needs::install_missing(PACKAGES)
         .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
     if let Some(archive) = archive_in(home) {
         return Ok(archive);
@@ -151,7 +156,7 @@ pub(super) fn source(home: &Path) -> Result<PathBuf> {
         if is_list
             && let (Ok(text), Some(name)) = (std::fs::read_to_string(&list), list.file_name())
         {
-            std::fs::write(home.join("parts").join(name), of_sources(&text))?;
+            std::fs::write(home.join("parts").join(name), sources_only(&text))?;
         }
     }
     // Lists of their own: what the machine may install stays as it is.
@@ -174,7 +179,7 @@ pub(super) fn source(home: &Path) -> Result<PathBuf> {
                 "Dir::Cache::pkgcache=",
             ])
             .args(args);
-        run(&mut command)
+        run_program(&mut command)
     };
     // A list without sources fails; whether one had them shows next.
     let updated = apt(&["update"]);
@@ -201,7 +206,7 @@ fn archive_in(home: &Path) -> Option<PathBuf> {
 }
 
 /// A list of package sources, of sources only.
-fn of_sources(list: &str) -> String {
+fn sources_only(list: &str) -> String {
     let line = |line: &str| match line.strip_prefix("deb ") {
         Some(rest) => format!("deb-src {rest}\n"),
         None if line.starts_with("Types:") => "Types: deb-src\n".to_owned(),
@@ -217,11 +222,11 @@ mod tests {
     #[test]
     fn both_forms_of_lists_become_lists_of_sources() {
         assert_eq!(
-            of_sources("deb http://m/ a main\n# deb x"),
+            sources_only("deb http://m/ a main\n# deb x"),
             "deb-src http://m/ a main\n# deb x\n"
         );
         assert_eq!(
-            of_sources("Types: deb deb-src\nSuites: a\n"),
+            sources_only("Types: deb deb-src\nSuites: a\n"),
             "Types: deb-src\nSuites: a\n"
         );
     }
@@ -235,12 +240,16 @@ mod tests {
         let all = read_all(dir.path(), f64::INFINITY).unwrap();
         assert_eq!(
             all,
-            Read {
+            TreeRead {
                 files: 2,
                 bytes: 300_005,
                 is_capped: false
             }
         );
-        assert!(read_all(dir.path(), now() - 1.0).unwrap().is_capped);
+        assert!(
+            read_all(dir.path(), monotonic_seconds() - 1.0)
+                .unwrap()
+                .is_capped
+        );
     }
 }

@@ -11,11 +11,11 @@
 //! 4. As mounted by default: neither of them writes back later (`--writeback` of juicefs would, and
 //!    lose what has not been sent).
 
-use super::super::meter::now;
-use super::super::undo::{self, Undo};
-use super::build::{self, PHASES, Phase, Read};
-use super::road::Road;
-use crate::bench::lab::{juicefs, run};
+use super::super::meter::monotonic_seconds;
+use super::super::undo::{self, UndoStep};
+use super::build::{self, BuildPhase, PHASES, TreeRead};
+use super::delay_proxy::DelayProxy;
+use crate::bench::lab::{install_juicefs, run_program};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -37,11 +37,11 @@ impl Kind {
     pub(super) fn named(name: &str) -> Result<Self> {
         let known = [Self::Juicefs, Self::Sshfs]
             .into_iter()
-            .find(|kind| kind.name() == name);
+            .find(|kind| kind.label() == name);
         known.with_context(|| format!("--peers: there is no {name:?}; there are juicefs and sshfs"))
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Juicefs => "juicefs",
             Self::Sshfs => "sshfs",
@@ -51,11 +51,11 @@ impl Kind {
 
 /// How far it came.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(super) struct PeerSample {
     pub(super) kind: Kind,
     /// A round trip, in milliseconds.
     pub(super) delay: u64,
-    pub(super) read: Read,
+    pub(super) read: TreeRead,
     pub(super) read_seconds: f64,
     /// Seconds of each phase that was begun.
     pub(super) phases: Vec<f64>,
@@ -64,7 +64,7 @@ pub(super) struct Sample {
 }
 
 /// What all of them are measured with.
-pub(super) struct Setting<'a> {
+pub(super) struct PeerSetting<'a> {
     pub(super) target: &'a Path,
     pub(super) dir: &'a Path,
     pub(super) archive: &'a Path,
@@ -75,10 +75,10 @@ pub(super) struct Setting<'a> {
 }
 
 /// A server that runs as a child.
-struct Far(Child);
+struct PeerServer(Child);
 
-impl Far {
-    fn start(command: &mut Command, log: &Path, port: u16) -> Result<Self> {
+impl PeerServer {
+    fn start_server(command: &mut Command, log: &Path, port: u16) -> Result<Self> {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -90,8 +90,8 @@ impl Far {
         let mut child = command
             .spawn()
             .with_context(|| format!("{:?}", command.get_program()))?;
-        undo::note(Undo::Process(child.id()));
-        let begun = now();
+        undo::note_undo(UndoStep::Process(child.id()));
+        let begun = monotonic_seconds();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             ensure!(
                 child.try_wait()?.is_none(),
@@ -99,7 +99,7 @@ impl Far {
                 command.get_program()
             );
             ensure!(
-                now() - begun < PATIENCE,
+                monotonic_seconds() - begun < PATIENCE,
                 "{:?} does not listen",
                 command.get_program()
             );
@@ -109,16 +109,16 @@ impl Far {
     }
 }
 
-impl Drop for Far {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
-        undo::forget(&Undo::Process(self.0.id()));
+        undo::forget_undo(&UndoStep::Process(self.0.id()));
     }
 }
 
 /// A mount of one kind, and what is at its other end.
-struct Peer {
+struct PeerMount {
     kind: Kind,
     program: PathBuf,
     dir: PathBuf,
@@ -126,25 +126,25 @@ struct Peer {
     /// How often it was mounted: each time with a cache of its own.
     mounts: usize,
     // Before what it leads to.
-    road: Road,
-    _far: Far,
+    road: DelayProxy,
+    _far: PeerServer,
 }
 
-impl Peer {
-    fn begin(kind: Kind, with: &Setting<'_>) -> Result<Self> {
-        crate::test::needs::install(PACKAGES)
+impl PeerMount {
+    fn begin_peer(kind: Kind, with: &PeerSetting<'_>) -> Result<Self> {
+        crate::test::needs::install_missing(PACKAGES)
             .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
-        let dir = with.dir.join(kind.name());
+        let dir = with.dir.join(kind.label());
         let point = dir.join("mount");
         std::fs::create_dir_all(&point)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let far = match kind {
-            Kind::Juicefs => redis(&dir, port)?,
-            Kind::Sshfs => sshd(&dir, port)?,
+            Kind::Juicefs => start_redis(&dir, port)?,
+            Kind::Sshfs => start_sshd(&dir, port)?,
         };
-        let road = Road::to(&format!("127.0.0.1:{port}"), 0, with.mbit)?;
+        let road = DelayProxy::to_target(&format!("127.0.0.1:{port}"), 0, with.mbit)?;
         let program = if kind == Kind::Juicefs {
-            juicefs(with.target)?
+            install_juicefs(with.target)?
         } else {
             PathBuf::from("sshfs")
         };
@@ -158,8 +158,8 @@ impl Peer {
             _far: far,
         };
         if kind == Kind::Juicefs {
-            let (meta, objects) = (this.redis(0), this.redis(1));
-            run(this.command().args([
+            let (meta, objects) = (this.redis_url(0), this.redis_url(1));
+            run_program(this.program_command().args([
                 "format",
                 "-q",
                 &meta,
@@ -173,11 +173,11 @@ impl Peer {
         Ok(this)
     }
 
-    fn redis(&self, database: u32) -> String {
+    fn redis_url(&self, database: u32) -> String {
         format!("redis://{}/{database}", self.road.address())
     }
 
-    fn command(&self) -> Command {
+    fn program_command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env("HOME", &self.dir);
         command
@@ -186,9 +186,9 @@ impl Peer {
     fn mount(&mut self, delay: u64) -> Result<()> {
         self.road.set_delay(delay);
         self.mounts += 1;
-        undo::note(Undo::Servers(self.point.clone()));
-        undo::note(Undo::Mount(self.point.clone()));
-        let mut command = self.command();
+        undo::note_undo(UndoStep::Servers(self.point.clone()));
+        undo::note_undo(UndoStep::Mount(self.point.clone()));
+        let mut command = self.program_command();
         match self.kind {
             Kind::Juicefs => {
                 let cache = self.dir.join(format!("cache-{}", self.mounts));
@@ -198,7 +198,7 @@ impl Peer {
                 command
                     .arg("--log")
                     .arg(self.dir.join("juicefs.log"))
-                    .arg(self.redis(0))
+                    .arg(self.redis_url(0))
                     .arg(&self.point);
             }
             Kind::Sshfs => {
@@ -217,7 +217,7 @@ impl Peer {
                 command.args(options.iter().flat_map(|option| ["-o", option]));
             }
         }
-        run(&mut command).map(drop)
+        run_program(&mut command).map(drop)
     }
 
     /// Also of one that does not answer.
@@ -229,15 +229,15 @@ impl Peer {
             Kind::Juicefs => command.arg(&self.program).arg("umount").arg(&self.point),
             Kind::Sshfs => command.args(["fusermount3", "-u"]).arg(&self.point),
         };
-        if run(&mut command).is_err() {
-            run(Command::new("umount").arg("-l").arg(&self.point))?;
+        if run_program(&mut command).is_err() {
+            run_program(Command::new("umount").arg("-l").arg(&self.point))?;
         }
-        let begun = now();
-        while !undo::servers(&self.point).is_empty() {
+        let begun = monotonic_seconds();
+        while !undo::servers_of(&self.point).is_empty() {
             ensure!(
-                now() - begun < PATIENCE,
+                monotonic_seconds() - begun < PATIENCE,
                 "{} is unmounted, and its program goes on",
-                self.kind.name()
+                self.kind.label()
             );
             std::thread::yield_now();
         }
@@ -245,16 +245,16 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for PeerMount {
     /// Before what is at its other end goes.
     fn drop(&mut self) {
-        if !undo::servers(&self.point).is_empty() {
+        if !undo::servers_of(&self.point).is_empty() {
             drop(self.unmount());
         }
     }
 }
 
-fn redis(dir: &Path, port: u16) -> Result<Far> {
+fn start_redis(dir: &Path, port: u16) -> Result<PeerServer> {
     let mut command = Command::new("redis-server");
     command
         .args([
@@ -267,21 +267,23 @@ fn redis(dir: &Path, port: u16) -> Result<Far> {
             "--dir",
         ])
         .arg(dir);
-    Far::start(&mut command, &dir.join("redis.log"), port)
+    PeerServer::start_server(&mut command, &dir.join("redis.log"), port)
 }
 
-fn sshd(dir: &Path, port: u16) -> Result<Far> {
+fn start_sshd(dir: &Path, port: u16) -> Result<PeerServer> {
     std::fs::create_dir_all(dir.join("far"))?;
     for name in ["host", "key"] {
-        run(Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(dir.join(name)))?;
+        run_program(
+            Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(dir.join(name)),
+        )?;
     }
     std::fs::rename(dir.join("key.pub"), dir.join("authorized"))?;
     // It wants an empty directory there.
     let empty = Path::new("/run/sshd");
     if !empty.exists() {
-        undo::note(Undo::Tree(empty.to_owned()));
+        undo::note_undo(UndoStep::Tree(empty.to_owned()));
         std::fs::create_dir(empty)?;
     }
     let (config, at) = (dir.join("sshd.conf"), dir.display());
@@ -291,7 +293,7 @@ fn sshd(dir: &Path, port: u16) -> Result<Far> {
          Subsystem sftp internal-sftp\n"
     );
     std::fs::write(&config, lines)?;
-    Far::start(
+    PeerServer::start_server(
         Command::new("/usr/sbin/sshd")
             .args(["-D", "-e", "-f"])
             .arg(&config),
@@ -300,36 +302,36 @@ fn sshd(dir: &Path, port: u16) -> Result<Far> {
     )
 }
 
-pub(super) fn measure(kind: Kind, with: &Setting<'_>) -> Result<Sample> {
-    let mut peer = Peer::begin(kind, with)?;
+pub(super) fn measure_peer(kind: Kind, with: &PeerSetting<'_>) -> Result<PeerSample> {
+    let mut peer = PeerMount::begin_peer(kind, with)?;
     let said = with.dir.join("said");
     let (cold, work) = (peer.point.join("cold"), peer.point.join("work"));
     peer.mount(0)?;
     std::fs::create_dir(&cold)?;
     ensure!(
-        Phase::Untar.run(with.archive, &cold, &said, with.jobs, CAP)?,
+        BuildPhase::Untar.run_phase(with.archive, &cold, &said, with.jobs, CAP)?,
         "unpacking without a delay took too long"
     );
     peer.unmount()?;
 
     peer.mount(with.delay)?;
-    let begun = now();
+    let begun = monotonic_seconds();
     let read = build::read_all(&cold, begun + CAP)?;
-    let read_seconds = now() - begun;
+    let read_seconds = monotonic_seconds() - begun;
     eprintln!("  reading    {read_seconds:7.1} s");
     peer.unmount()?;
 
     peer.mount(with.delay)?;
     std::fs::create_dir(&work)?;
-    let (mut phases, mut is_capped, end) = (Vec::new(), false, now() + CAP);
+    let (mut phases, mut is_capped, end) = (Vec::new(), false, monotonic_seconds() + CAP);
     for phase in PHASES {
-        let begun = now();
-        is_capped = !phase.run(with.archive, &work, &said, with.jobs, end - begun)?;
-        phases.push(now() - begun);
+        let begun = monotonic_seconds();
+        is_capped = !phase.run_phase(with.archive, &work, &said, with.jobs, end - begun)?;
+        phases.push(monotonic_seconds() - begun);
         eprintln!(
             "  {:<10} {:7.1} s{}",
-            phase.name(),
-            now() - begun,
+            phase.label(),
+            monotonic_seconds() - begun,
             if is_capped { ", capped" } else { "" }
         );
         if is_capped {
@@ -337,7 +339,7 @@ pub(super) fn measure(kind: Kind, with: &Setting<'_>) -> Result<Sample> {
         }
     }
     peer.unmount()?;
-    Ok(Sample {
+    Ok(PeerSample {
         kind,
         delay: with.delay,
         read,

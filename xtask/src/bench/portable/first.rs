@@ -9,10 +9,10 @@
 //!    comes from the home log, and is what asking a mount costs at all.
 //! 3. Drives: a file of this machine's disk, and modelled ones in real time.
 
-use super::super::emulator::Modelled;
-use super::super::meter::now;
-use super::super::statistics::spread;
-use super::{Line, Replica, Work, session, text};
+use super::super::emulator::ModelledDisk;
+use super::super::meter::monotonic_seconds;
+use super::super::statistics::median_spread;
+use super::{BenchReplica, PortableBench, ServedLine, path_text, session};
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{Advice, OFlags, fadvise};
 use serde_json::Value;
@@ -36,24 +36,24 @@ const FAR: u64 = 400;
 const WIDE: f64 = 11.0;
 
 /// A kind of drive: a file of this machine's disk, or a modelled disk of a shipped profile.
-pub(super) struct Kind {
+pub(super) struct DriveKind {
     pub(super) name: &'static str,
     short: &'static str,
     profile: Option<&'static str>,
 }
 
-pub(super) const KINDS: [Kind; 3] = [
-    Kind {
+pub(super) const KINDS: [DriveKind; 3] = [
+    DriveKind {
         name: "a file of this machine's disk",
         short: "file",
         profile: None,
     },
-    Kind {
+    DriveKind {
         name: "a 1 GB Microdrive (BlueFS's)",
         short: "microdrive",
         profile: Some("ibm-microdrive-1gb"),
     },
-    Kind {
+    DriveKind {
         name: "a 2.5 inch disk of 5400 rpm",
         short: "travelstar",
         profile: Some("hitachi-travelstar-5k320"),
@@ -62,7 +62,7 @@ pub(super) const KINDS: [Kind; 3] = [
 
 /// Milliseconds until the first byte, medians.
 #[derive(Debug)]
-pub(super) struct First {
+pub(super) struct FirstByte {
     pub(super) drive: &'static str,
     /// Of a block of the drive itself.
     pub(super) own: f64,
@@ -76,9 +76,13 @@ pub(super) struct First {
     pub(super) reads: Option<f64>,
 }
 
-pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
+pub(super) fn measure_first(
+    work: &PortableBench,
+    line: &ServedLine,
+    kind: &DriveKind,
+) -> Result<FirstByte> {
     let start = |profile| {
-        Modelled::start(
+        ModelledDisk::start(
             work.program.clone(),
             profile,
             &format!("bench-{}", kind.short),
@@ -86,13 +90,13 @@ pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
         )
     };
     let modelled = kind.profile.map(start).transpose()?;
-    line.set(FAR, WIDE)?;
+    line.set_line(FAR, WIDE)?;
     let made = work.dir.join(format!("{}.drive", kind.short));
     let nas = &line.nas;
     let place = if let Some(modelled) = &modelled {
         nas.teal_device(&[
             "add",
-            text(&modelled.device)?,
+            path_text(&modelled.device)?,
             "--name",
             kind.short,
             "--portable",
@@ -101,7 +105,7 @@ pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
     } else {
         nas.teal_device(&[
             "add",
-            text(&made)?,
+            path_text(&made)?,
             "--name",
             kind.short,
             "--size",
@@ -111,7 +115,7 @@ pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
         work.dir.join(format!("{}.moved", kind.short))
     };
     let dir = format!("first-{}", kind.short);
-    lay_out(&nas.point().join(&dir))?;
+    lay_out(&nas.mount_point().join(&dir))?;
     nas.flush()?;
     nas.teal_device(&["detach", kind.short])?;
     if modelled.is_none() {
@@ -119,13 +123,13 @@ pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
         std::fs::rename(&made, &place)?;
         OpenOptions::new().write(true).open(&place)?.sync_all()?;
     }
-    let home = line.join(kind.short)?;
-    session::measure(&home.point().join(&dir))?;
-    home.teal_device(&["attach", text(&place)?])?;
-    let first = sample(kind, &home, &home.point().join(&dir), &place);
+    let home = line.join_machine(kind.short)?;
+    session::count_tree(&home.mount_point().join(&dir))?;
+    home.teal_device(&["attach", path_text(&place)?])?;
+    let first = sample_drive(kind, &home, &home.mount_point().join(&dir), &place);
     // However it ended: a modelled disk goes only when nobody has it.
     home.teal_device(&["detach", kind.short, "--fast"])?;
-    home.down()?;
+    home.unmount()?;
     first
 }
 
@@ -145,7 +149,7 @@ fn lay_out(dir: &Path) -> Result<()> {
 }
 
 /// Reads of content from the only drive that is attached.
-pub(super) fn reads_of(home: &Replica) -> Result<u64> {
+pub(super) fn reads_of(home: &BenchReplica) -> Result<u64> {
     let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
     let attached = said
         .iter()
@@ -159,7 +163,7 @@ pub(super) fn reads_of(home: &Replica) -> Result<u64> {
         .context("no reads")
 }
 
-pub(super) fn open(path: &Path) -> std::io::Result<File> {
+pub(super) fn open_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).open(path)
 }
 
@@ -170,15 +174,20 @@ fn reads_at(device: &Path) -> Option<u64> {
     stat.split_whitespace().next()?.parse().ok()
 }
 
-fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<First> {
+fn sample_drive(
+    kind: &DriveKind,
+    home: &BenchReplica,
+    there: &Path,
+    place: &Path,
+) -> Result<FirstByte> {
     let raw = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::DIRECT.bits() as i32)
         .open(place)?;
     let timed = |read: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
-        let begun = now();
+        let begun = monotonic_seconds();
         read()?;
-        Ok((now() - begun) * 1e3)
+        Ok((monotonic_seconds() - begun) * 1e3)
     };
     let mut pages = vec![0_u8; 2 * BLOCK];
     let aligned = pages.as_ptr().align_offset(BLOCK);
@@ -199,7 +208,7 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
         }
         let mut opened = None;
         mount.push(timed(&mut || {
-            let file = opened.insert(open(&there.join(n.to_string()))?);
+            let file = opened.insert(open_file(&there.join(n.to_string()))?);
             Ok(file.read_exact_at(&mut byte, 0)?)
         })?);
         last = opened;
@@ -217,17 +226,17 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
     for n in 0..LARGE {
         let mut byte = [0];
         let path = there.join(format!("{n}-large"));
-        large.push(timed(
-            &mut || Ok(open(&path)?.read_exact_at(&mut byte, 0)?),
-        )?);
+        large.push(timed(&mut || {
+            Ok(open_file(&path)?.read_exact_at(&mut byte, 0)?)
+        })?);
         ensure!(byte[0] == n as u8 + 1, "another byte");
     }
     let median = |times: Vec<f64>| {
-        spread(times)
+        median_spread(times)
             .map(|spread| spread.median)
             .context("no times")
     };
-    Ok(First {
+    Ok(FirstByte {
         drive: kind.name,
         own: median(own)?,
         mount: median(mount)?,

@@ -7,9 +7,9 @@
 //!    comes ahead for, and the requests for content that the machine sends are counted until the
 //!    drive serves.
 
-use super::super::emulator::Modelled;
-use super::first::{open, reads_of};
-use super::{Line, Replica, Work, session, text};
+use super::super::emulator::ModelledDisk;
+use super::first::{open_file, reads_of};
+use super::{BenchReplica, PortableBench, ServedLine, path_text, session};
 use anyhow::{Context as _, Result, ensure};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -29,7 +29,7 @@ const NAME: &str = "slow";
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Jump {
+pub(super) struct DelayJump {
     pub(super) before: u64,
     pub(super) after: u64,
     /// Requests for content to the server until the drive was the one that is asked.
@@ -37,63 +37,69 @@ pub(super) struct Jump {
 }
 
 /// Reads the beginnings of files, one after the other.
-struct Reader<'a> {
-    home: &'a Replica,
+struct FileReader<'a> {
+    home: &'a BenchReplica,
     dir: &'a Path,
     next: usize,
 }
 
 /// All requests for content to the server so far, and all reads of the drive.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct SourceCounts {
     server: u64,
     drive: u64,
 }
 
-impl Reader<'_> {
-    fn asked(&self) -> Result<Asked> {
-        Ok(Asked {
-            server: self.home.counts()?.get("request_read"),
+impl FileReader<'_> {
+    fn request_counts(&self) -> Result<SourceCounts> {
+        Ok(SourceCounts {
+            server: self.home.read_counts()?.get("request_read"),
             drive: reads_of(self.home)?,
         })
     }
 
     /// Reads the beginning of the next file.
-    fn next(&mut self) -> Result<()> {
+    fn read_next(&mut self) -> Result<()> {
         ensure!(self.next < FILES, "all files were read");
         let n = self.next * STEP % FILES;
         self.next += 1;
         let mut block = [0; 4096];
-        open(&self.dir.join(n.to_string()))?.read_exact_at(&mut block, 0)?;
+        open_file(&self.dir.join(n.to_string()))?.read_exact_at(&mut block, 0)?;
         ensure!(block == [n as u8; 4096], "another file");
         Ok(())
     }
 }
 
-pub(super) fn measure(work: &Work, line: &Line) -> Result<Jump> {
-    let modelled = Modelled::start(
+pub(super) fn measure_jump(work: &PortableBench, line: &ServedLine) -> Result<DelayJump> {
+    let modelled = ModelledDisk::start(
         work.program.clone(),
         "ibm-microdrive-1gb",
         "bench-jump",
         true,
     )?;
     let nas = &line.nas;
-    nas.teal_device(&["add", text(&modelled.device)?, "--name", NAME, "--portable"])?;
-    let dir = nas.point().join("jump");
+    nas.teal_device(&[
+        "add",
+        path_text(&modelled.device)?,
+        "--name",
+        NAME,
+        "--portable",
+    ])?;
+    let dir = nas.mount_point().join("jump");
     std::fs::create_dir(&dir)?;
     for n in 0..FILES {
         std::fs::write(dir.join(n.to_string()), vec![n as u8; BYTES])?;
     }
     nas.flush()?;
     nas.teal_device(&["detach", NAME])?;
-    line.set(BEFORE, WIDE)?;
-    let home = line.join("jump")?;
-    let dir = home.point().join("jump");
-    session::measure(&dir)?;
-    home.teal_device(&["attach", text(&modelled.device)?])?;
-    let jump = follow(
+    line.set_line(BEFORE, WIDE)?;
+    let home = line.join_machine("jump")?;
+    let dir = home.mount_point().join("jump");
+    session::count_tree(&dir)?;
+    home.teal_device(&["attach", path_text(&modelled.device)?])?;
+    let jump = follow_jump(
         line,
-        &mut Reader {
+        &mut FileReader {
             home: &home,
             dir: &dir,
             next: 0,
@@ -101,15 +107,15 @@ pub(super) fn measure(work: &Work, line: &Line) -> Result<Jump> {
     );
     // However it ended: the modelled disk goes only when nobody has it.
     home.teal_device(&["detach", NAME, "--fast"])?;
-    home.down()?;
+    home.unmount()?;
     jump
 }
 
-fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
-    let (mut last, mut from_server) = (reader.asked()?, 0);
+fn follow_jump(line: &ServedLine, reader: &mut FileReader<'_>) -> Result<DelayJump> {
+    let (mut last, mut from_server) = (reader.request_counts()?, 0);
     for n in 0..NEAR {
-        reader.next()?;
-        let now = reader.asked()?;
+        reader.read_next()?;
+        let now = reader.request_counts()?;
         from_server += usize::from(n >= NEAR / 2 && now.drive == last.drive);
         last = now;
     }
@@ -119,17 +125,17 @@ fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
         "the near server gave only {from_server} of {} files",
         NEAR / 2
     );
-    line.set(AFTER, WIDE)?;
+    line.set_line(AFTER, WIDE)?;
     let begun = last.server;
     let mut row = Vec::new();
     while row.len() < ROW {
-        reader.next().with_context(|| {
+        reader.read_next().with_context(|| {
             format!(
                 "the drive was not asked after {} accesses",
                 last.server - begun
             )
         })?;
-        let now = reader.asked()?;
+        let now = reader.request_counts()?;
         if now.drive > last.drive {
             row.push(last.server - begun);
         } else if now.server > last.server {
@@ -137,7 +143,7 @@ fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
         }
         last = now;
     }
-    Ok(Jump {
+    Ok(DelayJump {
         before: BEFORE,
         after: AFTER,
         accesses: row[0],

@@ -10,10 +10,10 @@ type ModulePath = Vec<String>;
 
 /// Returns the percentage of the lines in `src` that belong to the crate's largest circle.
 pub(super) fn largest_circle_percent(sources: &CrateSources) -> f64 {
-    let graph = ModuleGraph::of(sources);
+    let graph = ModuleGraph::from_sources(sources);
     let total: usize = graph.lines.values().sum();
     let largest = graph
-        .circles()
+        .find_circles()
         .iter()
         .map(|circle| graph.lines_of(circle))
         .max();
@@ -28,7 +28,7 @@ struct ModuleGraph {
 }
 
 impl ModuleGraph {
-    fn of(sources: &CrateSources) -> Self {
+    fn from_sources(sources: &CrateSources) -> Self {
         let mut imports = BTreeMap::new();
         let mut lines = BTreeMap::new();
         for file in &sources.files {
@@ -38,10 +38,12 @@ impl ModuleGraph {
             lines.insert(module.clone(), file.text.matches('\n').count());
             imports.insert(module, file.text.as_str());
         }
-        let names = NameTable::of(&imports);
+        let names = NameTable::from_texts(&imports);
         let mut uses: BTreeMap<ModulePath, BTreeSet<ModulePath>> = BTreeMap::new();
         for (module, paths) in &names.used {
-            let targets = paths.iter().filter_map(|path| names.resolve(path, 0));
+            let targets = paths
+                .iter()
+                .filter_map(|path| names.resolve_module(path, 0));
             let others = targets.filter(|target| target != module);
             uses.insert(module.clone(), others.collect());
         }
@@ -53,7 +55,7 @@ impl ModuleGraph {
     }
 
     /// Returns the sets of two or more modules that reach each other.
-    fn circles(&self) -> Vec<Vec<ModulePath>> {
+    fn find_circles(&self) -> Vec<Vec<ModulePath>> {
         let reached: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> = self
             .lines
             .keys()
@@ -103,7 +105,7 @@ struct NameTable {
 }
 
 impl NameTable {
-    fn of(texts: &BTreeMap<ModulePath, &str>) -> Self {
+    fn from_texts(texts: &BTreeMap<ModulePath, &str>) -> Self {
         let mut table = Self {
             defined: BTreeMap::new(),
             exported: BTreeMap::new(),
@@ -175,7 +177,7 @@ impl NameTable {
     }
 
     /// Returns the module in which `path` ends, through names that modules pass on.
-    fn resolve(&self, path: &[String], depth: usize) -> Option<ModulePath> {
+    fn resolve_module(&self, path: &[String], depth: usize) -> Option<ModulePath> {
         const DEPTH_MAX: usize = 6;
         let length = (0..=path.len())
             .rev()
@@ -188,7 +190,7 @@ impl NameTable {
         match passed_on {
             Some(target) if depth < DEPTH_MAX && !self.defined[module].contains(name) => {
                 let further = [target.as_slice(), &path[length + 1..]].concat();
-                self.resolve(&further, depth + 1)
+                self.resolve_module(&further, depth + 1)
             }
             _ => Some(module.to_vec()),
         }

@@ -1,7 +1,7 @@
 //! Compares figures with those recorded in `xtask/words.toml`, which may only become better.
 
 use super::measure::CrateFigures;
-use super::{Better, FigureRule, Finding, RULES};
+use super::{BetterDirection, FigureRule, Finding, RULES};
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Ratchet {
 
     /// Records the figures of `rows` that are better than recorded, those of new crates, and
     /// forgets crates that are gone.
-    pub(super) fn improve(&mut self, rows: &BTreeMap<String, CrateFigures>) {
+    pub(super) fn record_better(&mut self, rows: &BTreeMap<String, CrateFigures>) {
         self.crates.retain(|name, _| rows.contains_key(name));
         for (name, figures) in rows {
             let recorded = self.crates.entry(name.clone()).or_default();
@@ -70,12 +70,12 @@ impl Ratchet {
 
     /// Returns a finding for each figure that is worse than its limit, and for each exception that
     /// says nothing.
-    pub(super) fn check(&self, rows: &BTreeMap<String, CrateFigures>) -> Vec<Finding> {
+    pub(super) fn check_figures(&self, rows: &BTreeMap<String, CrateFigures>) -> Vec<Finding> {
         let mut findings = self.check_exceptions();
         for (name, figures) in rows {
             for rule in RULES {
                 let measured = figures[&rule.figure];
-                let Some(limit) = self.limit(name, rule) else {
+                let Some(limit) = self.worst_allowed(name, rule) else {
                     continue;
                 };
                 if rule.is_worse(measured, limit) {
@@ -107,7 +107,7 @@ impl Ratchet {
 
     /// Returns the worst figure that crate `name` may have. A crate that isn't recorded may be as
     /// bad as the worst that is.
-    fn limit(&self, name: &str, rule: &FigureRule) -> Option<f64> {
+    fn worst_allowed(&self, name: &str, rule: &FigureRule) -> Option<f64> {
         let exception = self
             .exceptions
             .iter()
@@ -117,12 +117,12 @@ impl Ratchet {
         }
         let recorded = match self.crates.get(name) {
             Some(figures) => figures.get(rule.key).copied(),
-            None => self.worst(rule),
+            None => self.worst_recorded(rule),
         };
         recorded.map(|figure| rule.with_tolerance(figure))
     }
 
-    fn worst(&self, rule: &FigureRule) -> Option<f64> {
+    fn worst_recorded(&self, rule: &FigureRule) -> Option<f64> {
         let recorded = self
             .crates
             .values()
@@ -134,8 +134,8 @@ impl Ratchet {
 impl FigureRule {
     fn is_worse(&self, figure: f64, than: f64) -> bool {
         match self.better {
-            Better::Lower => figure > than,
-            Better::Higher => figure < than,
+            BetterDirection::Lower => figure > than,
+            BetterDirection::Higher => figure < than,
         }
     }
 
@@ -143,15 +143,15 @@ impl FigureRule {
     /// back to the aim.
     fn with_tolerance(&self, recorded: f64) -> f64 {
         match self.better {
-            Better::Lower => (recorded + self.tolerance).max(self.aim),
-            Better::Higher => (recorded - self.tolerance).min(self.aim),
+            BetterDirection::Lower => (recorded + self.tolerance).max(self.aim),
+            BetterDirection::Higher => (recorded - self.tolerance).min(self.aim),
         }
     }
 }
 
 /// Makes the figures of a crate for a test: every figure at its aim, but for `changed`.
 #[cfg(test)]
-pub(super) fn figures_at_aim(changed: &[(super::Figure, f64)]) -> CrateFigures {
+pub(super) fn figures_at_aim(changed: &[(super::WordFigure, f64)]) -> CrateFigures {
     let mut figures: CrateFigures = RULES.iter().map(|rule| (rule.figure, rule.aim)).collect();
     figures.extend(changed.iter().copied());
     figures

@@ -57,20 +57,20 @@ impl Vocabulary {
     }
 
     /// Records how many uses of each word are left, where these are fewer than recorded.
-    pub(super) fn improve(&mut self, crates: &[CrateSources]) {
+    pub(super) fn record_fewer(&mut self, crates: &[CrateSources]) {
         for word in &mut self.words.words {
-            let uses = word.uses(crates);
-            if uses.values().sum::<usize>() <= word.allowed() {
+            let uses = word.count_uses(crates);
+            if uses.values().sum::<usize>() <= word.allowed_uses() {
                 word.remains = uses;
             }
         }
     }
 
-    pub(super) fn check(&self, crates: &[CrateSources]) -> Vec<Finding> {
+    pub(super) fn check_words(&self, crates: &[CrateSources]) -> Vec<Finding> {
         let mut findings = self.check_glossary(crates);
         for word in &self.words.words {
-            let uses = word.uses(crates);
-            if uses.values().sum::<usize>() > word.allowed() {
+            let uses = word.count_uses(crates);
+            if uses.values().sum::<usize>() > word.allowed_uses() {
                 let advice = format!(
                     "`{}` names a type or function in {uses:?}, more than the list has; say {}",
                     word.word, word.better
@@ -121,7 +121,7 @@ impl Vocabulary {
 
 impl ForbiddenWord {
     /// Returns how many types and functions of each crate have the word as their whole name.
-    fn uses(&self, crates: &[CrateSources]) -> BTreeMap<String, usize> {
+    fn count_uses(&self, crates: &[CrateSources]) -> BTreeMap<String, usize> {
         let mut uses = BTreeMap::new();
         for sources in crates {
             let mut names = sources.type_names();
@@ -134,7 +134,7 @@ impl ForbiddenWord {
         uses
     }
 
-    fn allowed(&self) -> usize {
+    fn allowed_uses(&self) -> usize {
         self.remains.values().sum()
     }
 }

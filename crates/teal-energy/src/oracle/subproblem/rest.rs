@@ -9,9 +9,9 @@
 //!    bound need not look at queues in slow states.
 
 use super::{Cost, cost_of};
-use crate::device::{Device, DeviceId};
+use crate::device::{DeviceId, DeviceModel};
 use crate::service::Job;
-use crate::sim::{Trace, What};
+use crate::sim::{EventAction, MachineTrace};
 use std::collections::BTreeSet;
 use teal_types::{Power, Span};
 
@@ -24,18 +24,29 @@ pub(super) struct RestCharges {
 }
 
 /// Returns what is charged on a trace.
-pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace) -> RestCharges {
+pub(super) fn rest_charges(
+    device: &DeviceModel,
+    id: DeviceId,
+    base: Power,
+    trace: &MachineTrace,
+) -> RestCharges {
     let power = &device.power;
-    let mut powers: Vec<_> = power.ids().map(|state| power.power(state)).collect();
+    let mut powers: Vec<_> = power
+        .state_ids()
+        .map(|state| power.state_power(state))
+        .collect();
     let mut longest = vec![Span::MAX; powers.len()];
-    let mut serving: Vec<_> = power.ids().filter(|state| power.serves(*state)).collect();
-    serving.sort_by_key(|state| power.power(*state));
+    let mut serving: Vec<_> = power
+        .state_ids()
+        .filter(|state| power.serves(*state))
+        .collect();
+    serving.sort_by_key(|state| power.state_power(*state));
     let sizes: BTreeSet<u64> = match serving.len() {
         0 | 1 => BTreeSet::new(),
         _ => trace
             .events()
             .iter()
-            .filter_map(|event| size(&event.what, id))
+            .filter_map(|event| read_size(&event.action, id))
             .collect(),
     };
     for (at, to) in serving.iter().enumerate() {
@@ -43,8 +54,8 @@ pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace)
             let jobs = sizes.iter().flat_map(|bytes| {
                 let read = |state| {
                     Some([
-                        device.read(state, *bytes, true)?,
-                        device.read(state, *bytes, false)?,
+                        device.read_job(state, *bytes, true)?,
+                        device.read_job(state, *bytes, false)?,
                     ])
                 };
                 read(*from)
@@ -52,10 +63,12 @@ pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace)
                     .flatten()
                     .zip(read(*to).into_iter().flatten())
             });
-            let burst = device.flush(*from, 1, 1).zip(device.flush(*to, 1, 1));
+            let burst = device
+                .flush_job(*from, 1, 1)
+                .zip(device.flush_job(*to, 1, 1));
             let worth = jobs
                 .chain(burst)
-                .map(|(slow, fast)| worth(&slow, &fast, base))
+                .map(|(slow, fast)| charge_limit(&slow, &fast, base))
                 .min();
             let least = powers[from.index()];
             let most = worth.unwrap_or(Power::ZERO).min(least + base);
@@ -72,25 +85,25 @@ pub(super) fn charged(device: &Device, id: DeviceId, base: Power, trace: &Trace)
         }
         let works = sizes
             .iter()
-            .filter_map(|bytes| Some(device.read(*state, *bytes, false)?.time()));
+            .filter_map(|bytes| Some(device.read_job(*state, *bytes, false)?.total_time()));
         let ways = power
-            .ids()
+            .state_ids()
             .filter_map(|from| Some(power.route(from, *state)?.time));
         longest[state.index()] = works.max().unwrap_or_default() + ways.max().unwrap_or_default();
     }
     RestCharges { powers, longest }
 }
 
-fn size(what: &What, id: DeviceId) -> Option<u64> {
+fn read_size(what: &EventAction, id: DeviceId) -> Option<u64> {
     match what {
-        What::Read { bytes, copies, .. } if copies.has(id) => Some(*bytes),
+        EventAction::Read { bytes, copies, .. } if copies.contains(id) => Some(*bytes),
         _ => None,
     }
 }
 
 /// Returns what resting in the faster state may be charged so that work is no dearer there.
-fn worth(slow: &Job, fast: &Job, base: Power) -> Power {
-    let saved = Cost::from(slow.time().less(fast.time()).get());
+fn charge_limit(slow: &Job, fast: &Job, base: Power) -> Power {
+    let saved = Cost::from(slow.total_time().less(fast.total_time()).get());
     if saved == 0 {
         return Power::ZERO;
     }
@@ -101,7 +114,7 @@ fn worth(slow: &Job, fast: &Job, base: Power) -> Power {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Event;
+    use crate::sim::MachineEvent;
     use crate::sim::tests::device;
     use teal_types::Time;
 
@@ -109,18 +122,18 @@ mod tests {
     fn a_radio_that_listens_is_charged_what_its_sleep_costs_those_who_wait() {
         let id = DeviceId::new(0).unwrap();
         let copies = [id].into_iter().collect();
-        let event = Event {
+        let event = MachineEvent {
             at: Time::ZERO,
-            what: What::Read {
+            action: EventAction::Read {
                 object: 1,
                 offset: 0,
                 bytes: 4096,
                 copies,
             },
         };
-        let trace = Trace::new(vec![event], Time::ZERO);
+        let trace = MachineTrace::new(vec![event], Time::ZERO);
         let powers = |base| {
-            charged(
+            rest_charges(
                 &device("bluefs-802.11b"),
                 id,
                 Power::milliwatts(base),
@@ -136,7 +149,7 @@ mod tests {
             "and no more than it draws"
         );
         assert_eq!(powers(0), [Power::ZERO; 2]);
-        let disk = charged(&device("ibm-microdrive-1gb"), id, Power::ZERO, &trace);
+        let disk = rest_charges(&device("ibm-microdrive-1gb"), id, Power::ZERO, &trace);
         assert_eq!(
             disk.powers[0],
             Power::milliwatts(222),

@@ -3,24 +3,24 @@
 use super::candidates::at_risk;
 use crate::matrix::bench::MatrixBench;
 use std::fmt::Write as _;
-use teal_command::say::quoted;
-use teal_study::matrix::tune::Found;
-use teal_study::matrix::{System, risk};
-use teal_study::statistics::Comparison;
+use teal_command::say::shell_quoted;
+use teal_study::matrix::tune::SearchResult;
+use teal_study::matrix::{FileSystemSetup, risk_of};
+use teal_study::statistics::PairedComparison;
 
 /// What there is to say without a whole block.
 pub(super) const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
 
 impl MatrixBench {
     /// Returns what to do, and what that brings.
-    pub(super) fn advice(&self, found: &Found) -> String {
+    pub(super) fn format_advice(&self, found: &SearchResult) -> String {
         let cells = self.matrix.cells();
         let mut out = String::new();
         let Some(best) = found.best else {
             return format!("{NOTHING}\n");
         };
         let name = |at: usize| {
-            let [_, system, scheduler] = self.matrix.names(cells[at]);
+            let [_, system, scheduler] = self.matrix.cell_names(cells[at]);
             format!("{system} under {scheduler}")
         };
         let met = found
@@ -41,10 +41,10 @@ impl MatrixBench {
         );
         let system = &self.matrix.systems[cells[best].system];
         let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
-        for command in commands(system, scheduler, self.matrix.device.path.as_deref()) {
+        for command in setup_commands(system, scheduler, self.matrix.device.path.as_deref()) {
             let _ = writeln!(out, "  {command}");
         }
-        if let Some(risk) = risk(system) {
+        if let Some(risk) = risk_of(system) {
             let _ = writeln!(out, "at a risk: {risk}");
         }
         if self.in_guest(cells[best].system) {
@@ -64,7 +64,7 @@ impl MatrixBench {
             let _ = writeln!(out, "nothing to change: that is {what}");
         } else {
             for (gain, what) in found
-                .gain()
+                .gain_over_reference()
                 .into_iter()
                 .zip(["operations a second", "operations for each joule"])
             {
@@ -72,7 +72,7 @@ impl MatrixBench {
                 let _ = writeln!(
                     out,
                     "{} times the {what} of {}",
-                    by(&gain),
+                    format_ratio(&gain),
                     name(found.reference)
                 );
             }
@@ -83,14 +83,14 @@ impl MatrixBench {
                 "not to be told from it: {}{} ({})",
                 name(at),
                 at_risk(&self.matrix.systems[cells[at].system]),
-                by(&of)
+                format_ratio(&of)
             );
         }
         out
     }
 }
 
-fn by(of: &Comparison) -> String {
+fn format_ratio(of: &PairedComparison) -> String {
     format!(
         "{:.2} (95 %: {:.2} to {:.2}, {} blocks)",
         of.ratio, of.low, of.high, of.n
@@ -99,13 +99,13 @@ fn by(of: &Comparison) -> String {
 
 /// Returns what a person types to have it. Where the device is modelled, they put the name of
 /// theirs in.
-fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<String> {
+fn setup_commands(system: &FileSystemSetup, scheduler: &str, device: Option<&str>) -> Vec<String> {
     let device = device.unwrap_or("/dev/sdX");
     let name = device.rsplit('/').next().unwrap_or(device);
     let args = system
-        .format()
+        .mkfs_arguments()
         .iter()
-        .map(|arg| quoted(arg))
+        .map(|arg| shell_quoted(arg))
         .collect::<Vec<_>>()
         .join(" ");
     let options = if system.mount.is_empty() {

@@ -1,33 +1,33 @@
 //! What a search chooses from: file systems with their options, and schedulers.
 
-use crate::cli::Tune as Args;
+use crate::cli::TuneArgs as Args;
 use crate::matrix::bench::MatrixBench;
 use crate::matrix::room;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
-use teal_command::profile::shipped;
+use teal_command::profile::shipped_profile;
 use teal_command::say::say;
 use teal_command::size::parse_size;
 use teal_rig::guest;
 use teal_rig::testbed::{self, Testbed};
 use teal_study::matrix::{
-    Cache, Device, Kind, Matrix, Place, Runs, Schedulers, System, Workload, combinations, risk,
-    space,
+    CacheState, FileSystemKind, FileSystemSetup, KernelPlace, Matrix, MatrixDevice, MatrixWorkload,
+    RunRules, SchedulerList, combine_options, known_systems, risk_of,
 };
 
 /// The candidates as a matrix.
-pub(super) fn wanted(args: &Args) -> Result<Matrix> {
+pub(super) fn candidate_matrix(args: &Args) -> Result<Matrix> {
     let device = args.device.as_deref().unwrap_or_default();
     let device = match device.rsplit_once(':') {
         Some((profile, size)) if !device.starts_with('/') => {
             let size = parse_size(size).map_err(|e| anyhow::anyhow!("--device {device}: {e}"))?;
-            Device {
+            MatrixDevice {
                 profile: Some(profile.to_owned()),
                 path: None,
                 size: Some(size),
             }
         }
-        _ if device.starts_with('/') => Device {
+        _ if device.starts_with('/') => MatrixDevice {
             profile: None,
             path: Some(device.to_owned()),
             size: None,
@@ -43,20 +43,20 @@ pub(super) fn wanted(args: &Args) -> Result<Matrix> {
             (matrix.systems, matrix.schedulers)
         }
         None => (
-            systems(args)?,
-            Schedulers {
-                names: schedulers(&device)?,
+            available_systems(args)?,
+            SchedulerList {
+                names: available_schedulers(&device)?,
             },
         ),
     };
-    let runs = Runs {
+    let runs = RunRules {
         least: 1,
         most: args.blocks,
         within: 0.05,
         seed: args.seed,
         scale: args.scale,
         seconds: args.seconds,
-        cache: Cache::Cold,
+        cache: CacheState::Cold,
         memory: args.memory,
         aged: args.aged,
     };
@@ -69,7 +69,7 @@ pub(super) fn wanted(args: &Args) -> Result<Matrix> {
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    let workload = Workload {
+    let workload = MatrixWorkload {
         name,
         script: workload,
         set,
@@ -79,46 +79,54 @@ pub(super) fn wanted(args: &Args) -> Result<Matrix> {
 }
 
 /// Returns what can be had here with its options: on this machine's kernel, or all of it in guests.
-fn systems(args: &Args) -> Result<Vec<System>> {
+fn available_systems(args: &Args) -> Result<Vec<FileSystemSetup>> {
     if !args.guests {
-        let here = |kind: &Kind| testbed::check_kind(*kind).is_ok();
-        return Ok(space(
-            &Kind::ALL.iter().copied().filter(here).collect::<Vec<_>>(),
+        let here = |kind: &FileSystemKind| testbed::check_kind(*kind).is_ok();
+        return Ok(known_systems(
+            &FileSystemKind::ALL
+                .iter()
+                .copied()
+                .filter(here)
+                .collect::<Vec<_>>(),
             args.risky,
         ));
     }
-    guest::check(Kind::Ext4)?;
-    let there = |kind: &Kind| !kind.is_ours() && guest::check(*kind).is_ok();
-    let mut all = space(
-        &Kind::ALL.iter().copied().filter(there).collect::<Vec<_>>(),
+    guest::check_guest(FileSystemKind::Ext4)?;
+    let there = |kind: &FileSystemKind| !kind.is_ours() && guest::check_guest(*kind).is_ok();
+    let mut all = known_systems(
+        &FileSystemKind::ALL
+            .iter()
+            .copied()
+            .filter(there)
+            .collect::<Vec<_>>(),
         args.risky,
     );
     all.iter_mut()
-        .for_each(|system| system.place = Some(Place::Guest));
+        .for_each(|system| system.place = Some(KernelPlace::Guest));
     Ok(all)
 }
 
 /// The schedulers of a device, the one it is under first. Modelled disks have those that loop
 /// devices have.
-fn schedulers(device: &Device) -> Result<Vec<String>> {
+fn available_schedulers(device: &MatrixDevice) -> Result<Vec<String>> {
     if let Some(path) = &device.path {
-        return Testbed::real(Path::new(path))?.schedulers();
+        return Testbed::open_real(Path::new(path))?.schedulers();
     }
     let (profile, size) = (
         device.profile.as_deref().unwrap_or_default(),
         device.size.unwrap_or(0),
     );
-    shipped(profile)?;
-    Testbed::modelled(profile, size)?.schedulers()
+    shipped_profile(profile)?;
+    Testbed::start_modelled(profile, size)?.schedulers()
 }
 
-pub(super) fn at_risk(system: &System) -> String {
-    risk(system).map_or(String::new(), |risk| format!(" (at a risk: {risk})"))
+pub(super) fn at_risk(system: &FileSystemSetup) -> String {
+    risk_of(system).map_or(String::new(), |risk| format!(" (at a risk: {risk})"))
 }
 
 impl MatrixBench {
     /// Prints what would be tried, and whether that fits into the time.
-    pub(super) fn forecast(&self, args: &Args) -> Result<()> {
+    pub(super) fn print_tune_forecast(&self, args: &Args) -> Result<()> {
         let Matrix {
             systems,
             schedulers,
@@ -156,10 +164,10 @@ impl MatrixBench {
         if block > budget && args.operations.is_none() {
             say!("that is more than --budget: not even one block would be whole");
         }
-        if let Some(words) = room::described(self, [all, all * u64::from(args.blocks)])? {
+        if let Some(words) = room::describe_ageing(self, [all, all * u64::from(args.blocks)])? {
             say!("{words}, if the budget allows for so many");
         }
-        let more = combinations(systems).len() * schedulers.names.len();
+        let more = combine_options(systems).len() * schedulers.names.len();
         say!(
             "and {more} combinations of their options, of which those are measured that promise most"
         );

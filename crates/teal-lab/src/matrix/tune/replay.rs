@@ -1,29 +1,32 @@
 //! Searches replayed on the runs of a whole matrix: how often they would have found what all runs
 //! say.
 
-use crate::cli::Tune as Args;
+use crate::cli::TuneArgs as Args;
 use crate::matrix::results::read_runs;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::ExitCode;
 use teal_command::say::say;
 use teal_study::matrix::Matrix;
-use teal_study::matrix::tune::{self as search, Replay};
+use teal_study::matrix::tune::{self as search, RecordedWorkload};
 
 /// How often a search would have found what all runs of a matrix say.
-pub(super) fn replay(dir: &Path, args: &Args) -> Result<ExitCode> {
+pub(super) fn replay_searches(dir: &Path, args: &Args) -> Result<ExitCode> {
     let path = dir.join("matrix.toml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let matrix = Matrix::parse(&text).with_context(|| path.display().to_string())?;
     let runs = read_runs(&dir.join("runs.jsonl"))?;
     for (at, workload) in matrix.workloads.iter().enumerate() {
-        let replay = Replay::of(&matrix, &runs, at);
+        let replay = RecordedWorkload::from_matrix(&matrix, &runs, at);
         let replay = replay
             .with_context(|| format!("{}: every cell needs two runs with joules", workload.name))?;
-        for (aim, what) in [(search::Aim::Rate, "ops/s"), (search::Aim::Joule, "ops/J")] {
+        for (aim, what) in [
+            (search::TuneGoal::Rate, "ops/s"),
+            (search::TuneGoal::Joule, "ops/J"),
+        ] {
             let trials = (0..args.seeds).map(|seed| {
                 replay
-                    .trial(aim, seed, args.part)
+                    .run_trial(aim, seed, args.part)
                     .context("--part is too small")
             });
             let trials = trials.collect::<Result<Vec<_>>>()?;

@@ -29,7 +29,7 @@ fn a_listing_of_the_past_steps_over_nothing_that_went_before_its_snapshot() {
     })
     .unwrap();
     let writer = meta.writer.lock();
-    let txn = Txn {
+    let txn = SqliteTransaction {
         connection: &writer,
         names: &meta.names,
         volume: 7,

@@ -49,10 +49,10 @@ fn names_and_numbers_are_checked() {
         attributes: Attributes::default(),
         target: vec![],
     };
-    assert_eq!(fault(&create(16)), None);
+    assert_eq!(find_fault(&create(16)), None);
     for bad in [0, 1, 15, REPLICATED_LIMIT, u64::MAX] {
         assert!(
-            fault(&create(bad)).is_some_and(|words| words.contains("object")),
+            find_fault(&create(bad)).is_some_and(|words| words.contains("object")),
             "{bad}"
         );
     }
@@ -62,11 +62,11 @@ fn names_and_numbers_are_checked() {
         name: name.to_vec(),
         value: Some(vec![0; len]),
     };
-    assert_eq!(fault(&xattr(b"user.a", XATTR_VALUE_MAX)), None);
-    assert!(fault(&xattr(b"user.a", XATTR_VALUE_MAX + 1)).is_some());
+    assert_eq!(find_fault(&xattr(b"user.a", XATTR_VALUE_MAX)), None);
+    assert!(find_fault(&xattr(b"user.a", XATTR_VALUE_MAX + 1)).is_some());
     assert!(
-        fault(&xattr(b"", 0)).is_some()
-            && fault(&xattr(&[b'x'; 256], 0)).is_some()
-            && fault(&xattr(b"a\0", 0)).is_some()
+        find_fault(&xattr(b"", 0)).is_some()
+            && find_fault(&xattr(&[b'x'; 256], 0)).is_some()
+            && find_fault(&xattr(b"a\0", 0)).is_some()
     );
 }

@@ -1,8 +1,8 @@
 //! Plots of a workload's cells as SVG.
 
-use super::super::findings::{Row, Verdict};
-use super::super::show::short;
-use super::escaped;
+use super::super::findings::{CellRow, WorkloadVerdict};
+use super::super::show::format_short;
+use super::escape_html;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
@@ -14,12 +14,12 @@ const BELOW: f64 = 45.0;
 const BAR: f64 = 20.0;
 const NAMES: f64 = 260.0;
 
-fn label(row: &Row) -> String {
-    escaped(&format!("{}, {}", row.names[1], row.names[2]))
+fn cell_label(row: &CellRow) -> String {
+    escape_html(&format!("{}, {}", row.names[1], row.names[2]))
 }
 
 /// Round steps from zero to at least this, five or fewer.
-fn steps(most: f64) -> Vec<f64> {
+fn axis_steps(most: f64) -> Vec<f64> {
     let raw = most.max(f64::MIN_POSITIVE) / 5.0;
     let ten = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0]
@@ -33,19 +33,19 @@ fn steps(most: f64) -> Vec<f64> {
 }
 
 /// A cell in the plane of both goals.
-struct Point<'a> {
-    row: &'a Row,
+struct CellPoint<'a> {
+    row: &'a CellRow,
     rate: f64,
     per_joule: f64,
     is_front: bool,
 }
 
 /// Lines and figures of both axes, and what they are of.
-fn axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
+fn draw_axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
     let (bottom, right) = (HEIGHT - BELOW, WIDTH - 20.0);
     let mut out = String::new();
     for value in along {
-        let (at, text) = (x(*value), short(*value));
+        let (at, text) = (x(*value), format_short(*value));
         let _ = writeln!(
             out,
             "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"10\" y2=\"{bottom:.1}\"/><text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
@@ -53,7 +53,7 @@ fn axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f6
         );
     }
     for value in up {
-        let (at, text) = (y(*value), short(*value));
+        let (at, text) = (y(*value), format_short(*value));
         let _ = writeln!(
             out,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
@@ -66,22 +66,22 @@ fn axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f6
 
 /// Operations for each second of the device by operations for each joule; what nothing beats in
 /// both is joined by a line.
-pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
+pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> String {
     let points = rows.iter().filter_map(|(at, row)| {
         let (rate, joules) = (row.rate_of_device?.mean, row.joules_per_thousand?.mean);
-        Some(Point {
+        Some(CellPoint {
             row,
             rate,
             per_joule: 1000.0 / joules,
             is_front: front.contains(at),
         })
     });
-    let points: Vec<Point<'_>> = points.collect();
+    let points: Vec<CellPoint<'_>> = points.collect();
     if points.is_empty() {
         return String::new();
     }
-    let along = steps(points.iter().map(|point| point.rate).fold(0.0, f64::max));
-    let up = steps(
+    let along = axis_steps(points.iter().map(|point| point.rate).fold(0.0, f64::max));
+    let up = axis_steps(
         points
             .iter()
             .map(|point| point.per_joule)
@@ -94,12 +94,12 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"operations a second by operations for each joule\">\n{}\
          <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">operations for each second the device worked</text>\n\
          <text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">operations for each joule</text>\n",
-        axes(&along, &up, &x, &y),
+        draw_axes(&along, &up, &x, &y),
         WIDTH / 2.0,
         HEIGHT - 8.0,
         HEIGHT / 2.0
     );
-    let mut best: Vec<&Point<'_>> = points.iter().filter(|point| point.is_front).collect();
+    let mut best: Vec<&CellPoint<'_>> = points.iter().filter(|point| point.is_front).collect();
     best.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     let line = best
         .iter()
@@ -109,7 +109,7 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
         "<polyline class=\"line\" points=\"{}\"/>",
         line.collect::<Vec<_>>().join(" ")
     );
-    for Point {
+    for CellPoint {
         row,
         rate,
         per_joule,
@@ -123,16 +123,16 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
         );
         let title = format!(
             "{}: {} ops/s, {} ops/J",
-            label(row),
-            short(*rate),
-            short(*per_joule)
+            cell_label(row),
+            format_short(*rate),
+            format_short(*per_joule)
         );
         let _ = writeln!(
             out,
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"><title>{title}</title></circle>"
         );
     }
-    for (at, Point { row, .. }) in best.into_iter().rev().take(6).enumerate() {
+    for (at, CellPoint { row, .. }) in best.into_iter().rev().take(6).enumerate() {
         let y = 28.0 + 16.0 * at as f64;
         let _ = writeln!(
             out,
@@ -140,7 +140,7 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
             LEFT + 12.0,
             y - 4.0,
             LEFT + 22.0,
-            label(row)
+            cell_label(row)
         );
     }
     out.push_str("</svg>\n");
@@ -149,11 +149,11 @@ pub(super) fn scatter(rows: &[(usize, &Row)], front: &[usize]) -> String {
 
 /// Joules of a thousand operations with their intervals, the most frugal first; on devices without
 /// joules operations a second. Those that cannot be told from the best are dark.
-pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
+pub(super) fn draw_bars(rows: &[(usize, &CellRow)], of: &WorkloadVerdict) -> String {
     let has_joules = rows
         .iter()
         .any(|(_, row)| row.joules_per_thousand.is_some());
-    let pick = |row: &Row| {
+    let pick = |row: &CellRow| {
         if has_joules {
             row.joules_per_thousand
         } else {
@@ -173,7 +173,7 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
     } else {
         &of.by_rate
     };
-    let is_best = |row: &Row| {
+    let is_best = |row: &CellRow| {
         choice.as_ref().is_some_and(|of| {
             of.best.names == row.names || of.ties.iter().any(|(score, _)| score.names == row.names)
         })
@@ -181,7 +181,7 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
     let half = |of: f64| if of.is_finite() { of } else { 0.0 };
     let most = bars
         .iter()
-        .map(|(_, of)| of.mean + half(of.half))
+        .map(|(_, of)| of.mean + half(of.half_width))
         .fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR * (bars.len() as f64 + 1.0) + 10.0;
     let x = |value: f64| NAMES + value / most * (WIDTH - NAMES - 70.0);
@@ -202,7 +202,7 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             NAMES - 6.0,
             middle + 4.0,
-            label(row)
+            cell_label(row)
         );
         let _ = writeln!(
             out,
@@ -211,15 +211,15 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
             BAR - 6.0
         );
         let (low, high) = (
-            x((of.mean - half(of.half)).max(0.0)),
-            x(of.mean + half(of.half)),
+            x((of.mean - half(of.half_width)).max(0.0)),
+            x(of.mean + half(of.half_width)),
         );
         let _ = writeln!(
             out,
             "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             high + 6.0,
             middle + 4.0,
-            short(of.mean)
+            format_short(of.mean)
         );
     }
     out.push_str("</svg>\n");
@@ -228,11 +228,11 @@ pub(super) fn bars(rows: &[(usize, &Row)], of: &Verdict) -> String {
 
 /// Watts over the time of a run, if they are known. `modelled`: they are a model's, and so is the
 /// time.
-pub(super) fn power(row: &Row, modelled: bool) -> String {
+pub(super) fn draw_power(row: &CellRow, modelled: bool) -> String {
     let (Some(first), Some(last)) = (row.power.first(), row.power.last()) else {
         return String::new();
     };
-    let up = steps(row.power.iter().map(|of| of[1]).fold(0.0, f64::max));
+    let up = axis_steps(row.power.iter().map(|of| of[1]).fold(0.0, f64::max));
     let high = up[up.len() - 1];
     let x = |time: f64| {
         LEFT + (time - first[0]) / (last[0] - first[0]).max(f64::MIN_POSITIVE)
@@ -251,7 +251,7 @@ pub(super) fn power(row: &Row, modelled: bool) -> String {
             WIDTH - 20.0,
             LEFT - 6.0,
             at + 4.0,
-            short(*watts)
+            format_short(*watts)
         );
     }
     let points: Vec<String> = row
@@ -275,7 +275,7 @@ pub(super) fn power(row: &Row, modelled: bool) -> String {
         } else {
             "a run, measured"
         },
-        label(row)
+        cell_label(row)
     );
     out.push_str("</svg>\n");
     out

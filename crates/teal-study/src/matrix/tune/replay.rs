@@ -5,16 +5,16 @@
 //! these runs, drawn; the operations a second and for each joule of a run stay together. Noise is
 //! widened by sqrt(n / (n - 1)), as runs are nearer to their own mean than to the truth.
 
-use super::super::{Findings, Matrix, Run};
-use super::{Aim, Answer, Candidate, Limits, Measured, search};
-use crate::workload::Stream;
+use super::super::{CellRun, Matrix, MatrixFindings};
+use super::{MeasureAnswer, RunFigures, SearchLimits, TuneCandidate, TuneGoal, search_best};
+use crate::workload::RandomStream;
 
 /// One workload of a recorded matrix.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replay {
+pub struct RecordedWorkload {
     /// By candidate: system and scheduler.
     pub names: Vec<[String; 2]>,
-    cells: Vec<Recorded>,
+    cells: Vec<RecordedCell>,
     /// Runs that were recorded.
     pub runs: usize,
     /// By goal: which candidates are the best, or a tie with it.
@@ -23,14 +23,14 @@ pub struct Replay {
 
 /// A cell: logarithms of means, and of each run by them.
 #[derive(Debug, Clone, PartialEq)]
-struct Recorded {
+struct RecordedCell {
     mean: [f64; 2],
     noise: Vec<[f64; 2]>,
 }
 
 /// What a search did on a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
+pub struct SearchTrial {
     /// What it has chosen.
     pub chosen: usize,
     /// That is the best or cannot be told from it, by all recorded runs.
@@ -41,10 +41,10 @@ pub struct Trial {
     pub runs: usize,
 }
 
-impl Replay {
+impl RecordedWorkload {
     /// A workload of a matrix, by its place; `None` if a cell has fewer than two runs with joules.
-    pub fn of(matrix: &Matrix, runs: &[Run], workload: usize) -> Option<Self> {
-        let findings = Findings::of(matrix, runs);
+    pub fn from_matrix(matrix: &Matrix, runs: &[CellRun], workload: usize) -> Option<Self> {
+        let findings = MatrixFindings::from_runs(matrix, runs);
         let verdict = findings.verdicts.get(workload)?;
         let rows: Vec<_> = findings
             .rows
@@ -60,7 +60,7 @@ impl Replay {
                 .iter()
                 .filter(|run| [&run.workload, &run.system, &run.scheduler] == row.names.each_ref());
             let logs = mine.map(|run| Some([run.rate_of_device()?.ln(), run.per_joule()?.ln()]));
-            Recorded::of(&logs.collect::<Option<Vec<_>>>()?)
+            RecordedCell::from_runs(&logs.collect::<Option<Vec<_>>>()?)
         });
         let cells = cells.collect::<Option<Vec<_>>>()?;
         let ties = [&verdict.by_device, &verdict.by_joule].map(|choice| {
@@ -91,23 +91,23 @@ impl Replay {
     }
 
     /// A search with noise and order by this seed, with at most this part of the recorded runs.
-    pub fn trial(&self, aim: Aim, seed: u64, part: f64) -> Option<Trial> {
-        let mut drawn = Stream::new(seed, 0x7265_706c);
+    pub fn run_trial(&self, aim: TuneGoal, seed: u64, part: f64) -> Option<SearchTrial> {
+        let mut drawn = RandomStream::new(seed, 0x7265_706c);
         let mut measure = |at: usize, _: u32| -> Result<_, std::convert::Infallible> {
-            let Recorded { mean, noise } = &self.cells[at];
-            let noise = noise[drawn.below(noise.len() as u64) as usize];
+            let RecordedCell { mean, noise } = &self.cells[at];
+            let noise = noise[drawn.next_below(noise.len() as u64) as usize];
             let [rate, per_joule] = [0, 1].map(|goal| (mean[goal] + noise[goal]).exp());
-            Ok(Answer::Run(Measured {
+            Ok(MeasureAnswer::Run(RunFigures {
                 rate,
                 per_joule: Some(per_joule),
             }))
         };
-        let limits = Limits {
+        let limits = SearchLimits {
             blocks: u32::MAX,
             runs: (self.runs as f64 * part) as usize,
         };
-        let Ok(found) = search(
-            &Candidate::all(self.cells.len()),
+        let Ok(found) = search_best(
+            &TuneCandidate::all_measured(self.cells.len()),
             0,
             aim,
             limits,
@@ -115,13 +115,13 @@ impl Replay {
             &mut measure,
         );
         let chosen = found.best?;
-        let goal = usize::from(aim != Aim::Rate);
+        let goal = usize::from(aim != TuneGoal::Rate);
         let best = self
             .cells
             .iter()
             .map(|cell| cell.mean[goal])
             .fold(f64::NEG_INFINITY, f64::max);
-        Some(Trial {
+        Some(SearchTrial {
             chosen,
             is_tie: self.ties[goal].contains(&chosen),
             part: (self.cells[chosen].mean[goal] - best).exp(),
@@ -130,8 +130,8 @@ impl Replay {
     }
 }
 
-impl Recorded {
-    fn of(runs: &[[f64; 2]]) -> Option<Self> {
+impl RecordedCell {
+    fn from_runs(runs: &[[f64; 2]]) -> Option<Self> {
         let n = runs.len() as f64;
         if runs.len() < 2 {
             return None;

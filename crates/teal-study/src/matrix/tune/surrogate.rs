@@ -24,7 +24,7 @@ const NOISE_MIN: f64 = 0.002;
 
 /// What was measured of a candidate.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Seen<'a> {
+pub(super) struct MeasuredCandidate<'a> {
     pub(super) features: &'a [u32],
     /// Logarithms by the reference.
     pub(super) logs: Vec<f64>,
@@ -41,8 +41,8 @@ pub(super) struct Surrogate {
 
 impl Surrogate {
     /// Learns from measurements; features are numbers below `features`.
-    pub(super) fn of(seen: &[Seen<'_>], features: usize) -> Self {
-        let noise = noise(seen);
+    pub(super) fn learn(seen: &[MeasuredCandidate<'_>], features: usize) -> Self {
+        let noise = estimate_noise(seen);
         let mut precision = vec![vec![0.0; features]; features];
         (0..features).for_each(|n| precision[n][n] = WEIGHT.powi(-2));
         let mut pull = vec![0.0; features];
@@ -60,7 +60,7 @@ impl Surrogate {
             }
         }
         let root = cholesky(precision);
-        let mean = backward(&root, forward(&root, pull));
+        let mean = solve_upper(&root, solve_lower(&root, pull));
         Self { root, mean }
     }
 
@@ -73,13 +73,13 @@ impl Surrogate {
             .zip(&self.mean)
             .map(|(x, weight)| x * weight)
             .sum();
-        let spread: f64 = forward(&self.root, of).iter().map(|x| x * x).sum();
+        let spread: f64 = solve_lower(&self.root, of).iter().map(|x| x * x).sum();
         (mean, (spread + OWN * OWN).sqrt())
     }
 }
 
 /// The standard deviation of a run about its candidate's mean.
-fn noise(seen: &[Seen<'_>]) -> f64 {
+fn estimate_noise(seen: &[MeasuredCandidate<'_>]) -> f64 {
     let (mut squares, mut free) = (0.0, 0);
     for of in seen.iter().filter(|of| of.logs.len() > 1) {
         let mean = of.logs.iter().sum::<f64>() / of.logs.len() as f64;
@@ -110,7 +110,7 @@ fn cholesky(mut of: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
 }
 
 /// Solves L x = b.
-fn forward(root: &[Vec<f64>], mut of: Vec<f64>) -> Vec<f64> {
+fn solve_lower(root: &[Vec<f64>], mut of: Vec<f64>) -> Vec<f64> {
     for row in 0..of.len() {
         let known: f64 = (0..row).map(|n| root[row][n] * of[n]).sum();
         of[row] = (of[row] - known) / root[row][row];
@@ -119,7 +119,7 @@ fn forward(root: &[Vec<f64>], mut of: Vec<f64>) -> Vec<f64> {
 }
 
 /// Solves L^T x = b.
-fn backward(root: &[Vec<f64>], mut of: Vec<f64>) -> Vec<f64> {
+fn solve_upper(root: &[Vec<f64>], mut of: Vec<f64>) -> Vec<f64> {
     for row in (0..of.len()).rev() {
         let known: f64 = (row + 1..of.len()).map(|n| root[n][row] * of[n]).sum();
         of[row] = (of[row] - known) / root[row][row];
@@ -134,15 +134,15 @@ mod tests {
 
     #[test]
     fn one_feature_measured_once_is_the_closed_form() {
-        let seen = [Seen {
+        let seen = [MeasuredCandidate {
             features: &[0],
             logs: vec![0.5],
         }];
-        let (mean, spread) = Surrogate::of(&seen, 2).predict(&[0]);
+        let (mean, spread) = Surrogate::learn(&seen, 2).predict(&[0]);
         let (prior, likely) = (WEIGHT * WEIGHT, NOISE * NOISE + OWN * OWN);
         assert!((mean - 0.5 * prior / (prior + likely)).abs() < 1e-12);
         assert!((spread - (prior * likely / (prior + likely) + OWN * OWN).sqrt()).abs() < 1e-12);
-        let (mean, spread) = Surrogate::of(&seen, 2).predict(&[1]);
+        let (mean, spread) = Surrogate::learn(&seen, 2).predict(&[1]);
         assert!(
             mean == 0.0 && (spread - (WEIGHT * WEIGHT + OWN * OWN).sqrt()).abs() < 1e-12,
             "nothing is known of it"
@@ -152,24 +152,24 @@ mod tests {
     #[test]
     fn options_that_were_measured_alone_tell_what_they_do_together() {
         let seen = [
-            Seen {
+            MeasuredCandidate {
                 features: &[0],
                 logs: vec![0.0, 0.01],
             },
-            Seen {
+            MeasuredCandidate {
                 features: &[0, 1],
                 logs: vec![0.2, 0.19],
             },
-            Seen {
+            MeasuredCandidate {
                 features: &[0, 2],
                 logs: vec![0.1, 0.11],
             },
-            Seen {
+            MeasuredCandidate {
                 features: &[0, 3],
                 logs: vec![-0.3, -0.31],
             },
         ];
-        let model = Surrogate::of(&seen, 4);
+        let model = Surrogate::learn(&seen, 4);
         let both = model.predict(&[0, 1, 2]);
         assert!((both.0 - 0.3).abs() < 0.02 && both.1 < 0.1, "{both:?}");
         assert!(model.predict(&[0, 1, 3]).0 < both.0);
@@ -180,12 +180,12 @@ mod tests {
         fn more_measurements_never_make_it_less_sure_and_their_order_does_not_matter(
             logs in proptest::collection::vec((proptest::collection::vec(0_u32..6, 1..4), -1.0_f64..1.0), 1..20), asked in 0_u32..6
         ) {
-            let seen: Vec<Seen<'_>> = logs.iter().map(|(features, log)| Seen { features, logs: vec![*log] }).collect();
-            let all = Surrogate::of(&seen, 6).predict(&[asked]);
-            let some = Surrogate::of(&seen[1..], 6).predict(&[asked]);
+            let seen: Vec<MeasuredCandidate<'_>> = logs.iter().map(|(features, log)| MeasuredCandidate { features, logs: vec![*log] }).collect();
+            let all = Surrogate::learn(&seen, 6).predict(&[asked]);
+            let some = Surrogate::learn(&seen[1..], 6).predict(&[asked]);
             prop_assert!(all.1 <= some.1 + 1e-9 && all.0.is_finite());
-            let turned: Vec<Seen<'_>> = seen.iter().rev().cloned().collect();
-            let other = Surrogate::of(&turned, 6).predict(&[asked]);
+            let turned: Vec<MeasuredCandidate<'_>> = seen.iter().rev().cloned().collect();
+            let other = Surrogate::learn(&turned, 6).predict(&[asked]);
             prop_assert!((all.0 - other.0).abs() < 1e-9 && (all.1 - other.1).abs() < 1e-9);
         }
     }

@@ -1,16 +1,16 @@
 //! What a flowop must have to mean anything.
 
-use super::{Op, Plan, Thread};
-use crate::wml::{Kind, Script, WmlError};
-use crate::workload::random::Number;
+use super::{PlannedFlowop, PlannedThread, WorkloadPlan};
+use crate::wml::{FlowopKind, WmlError, WorkloadScript};
+use crate::workload::random::FixedOrDrawn;
 
 /// The most threads of a run.
 pub(crate) const THREADS_MAX: u64 = 1 << 16;
 /// What direct transfers are multiples of.
 const SECTOR: u64 = 512;
 
-pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
-    let threads = plan.threads();
+pub(super) fn check_plan(script: &WorkloadScript, plan: &WorkloadPlan) -> Result<(), WmlError> {
+    let threads = plan.thread_count();
     if threads > THREADS_MAX {
         let message = format!("{threads} threads are more than {THREADS_MAX}; lower instances=");
         let kinds = plan.processes.iter().flat_map(|p| {
@@ -21,16 +21,16 @@ pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
         let most = kinds
             .max_by_key(|(count, _)| *count)
             .and_then(|(_, thread)| thread.ops.first());
-        return Err(script.error(most.map_or_else(Default::default, |op| op.place), message));
+        return Err(script.error_at(most.map_or_else(Default::default, |op| op.place), message));
     }
     for thread in plan.processes.iter().flat_map(|process| &process.threads) {
         for op in &thread.ops {
-            if let Some(message) = needs(op)
-                .or_else(|| sizes(op))
-                .or_else(|| memory(op, thread))
-                .or_else(|| fits(op, plan))
+            if let Some(message) = missing_attribute(op)
+                .or_else(|| wrong_size(op))
+                .or_else(|| exceeds_memory(op, thread))
+                .or_else(|| unfit_fileset(op, plan))
             {
-                return Err(script.error(
+                return Err(script.error_at(
                     op.place,
                     format!("{} '{}' {message}", op.kind.name(), op.name),
                 ));
@@ -41,14 +41,14 @@ pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
                 "thread '{}': ioprio is 0 to 7, or 8 to leave it alone",
                 thread.name
             );
-            return Err(script.error(thread.ops[0].place, message));
+            return Err(script.error_at(thread.ops[0].place, message));
         }
     }
     Ok(())
 }
 
-fn needs(op: &Op) -> Option<String> {
-    use Kind::*;
+fn missing_attribute(op: &PlannedFlowop) -> Option<String> {
+    use FlowopKind::*;
     let no_set = op.set.is_none();
     match op.kind {
         OpenFile | CreateFile | MakeDir | RemoveDir | ListDir | FsyncSet if no_set => {
@@ -69,8 +69,8 @@ fn needs(op: &Op) -> Option<String> {
     }
 }
 
-fn sizes(op: &Op) -> Option<String> {
-    use Kind::*;
+fn wrong_size(op: &PlannedFlowop) -> Option<String> {
+    use FlowopKind::*;
     let transfers = matches!(
         op.kind,
         Read | Write | AppendFile | AppendFileRand | AioWrite
@@ -79,20 +79,20 @@ fn sizes(op: &Op) -> Option<String> {
         return Some("has iosize 0 and would transfer nothing: say iosize=4k".into());
     }
     match op.iosize {
-        Number::Fixed(size) if size > i32::MAX as u64 => Some(format!(
+        FixedOrDrawn::Fixed(size) if size > i32::MAX as u64 => Some(format!(
             "has iosize {size}; a transfer is smaller than 2 GiB"
         )),
-        Number::Fixed(size) if op.directio && size % SECTOR != 0 => Some(format!(
+        FixedOrDrawn::Fixed(size) if op.directio && size % SECTOR != 0 => Some(format!(
             "has directio and iosize {size}, which is no multiple of {SECTOR}"
         )),
         _ => None,
     }
 }
 
-fn memory(op: &Op, thread: &Thread) -> Option<String> {
+fn exceeds_memory(op: &PlannedFlowop, thread: &PlannedThread) -> Option<String> {
     let spare = if op.directio { SECTOR } else { 0 };
     match (thread.memsize, op.iosize) {
-        (Number::Fixed(memory @ 1..), Number::Fixed(size)) if size + spare > memory => {
+        (FixedOrDrawn::Fixed(memory @ 1..), FixedOrDrawn::Fixed(size)) if size + spare > memory => {
             Some(format!(
                 "has iosize {size}, more than the memory of its thread: say memsize={} for thread '{}'",
                 size + spare,
@@ -104,14 +104,14 @@ fn memory(op: &Op, thread: &Thread) -> Option<String> {
 }
 
 /// Returns whether some flowop makes files of a set longer.
-fn is_written(set: usize, plan: &Plan) -> bool {
-    use Kind::*;
+fn is_written(set: usize, plan: &WorkloadPlan) -> bool {
+    use FlowopKind::*;
     let ops = plan
         .processes
         .iter()
         .flat_map(|process| &process.threads)
         .flat_map(|thread| &thread.ops);
-    let writes = |op: &&Op| {
+    let writes = |op: &&PlannedFlowop| {
         matches!(
             op.kind,
             Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite
@@ -122,38 +122,42 @@ fn is_written(set: usize, plan: &Plan) -> bool {
         .any(|op| op.set.is_none_or(|other| other == set))
 }
 
-fn fits(op: &Op, plan: &Plan) -> Option<String> {
+fn unfit_fileset(op: &PlannedFlowop, plan: &WorkloadPlan) -> Option<String> {
     let set = &plan.filesets[op.set?];
-    let dirs = matches!(op.kind, Kind::MakeDir | Kind::RemoveDir);
+    let dirs = matches!(op.kind, FlowopKind::MakeDir | FlowopKind::RemoveDir);
     if dirs && set.leafdirs == 0 {
         return Some(format!(
             "needs leaf directories: define fileset '{}' with leafdirs=…",
             set.name
         ));
     }
-    let files = !dirs && !matches!(op.kind, Kind::ListDir | Kind::FsyncSet);
+    let files = !dirs && !matches!(op.kind, FlowopKind::ListDir | FlowopKind::FsyncSet);
     if files && set.entries == 0 {
         return Some(format!(
             "needs files: define fileset '{}' with entries=…",
             set.name
         ));
     }
-    let reads = matches!(op.kind, Kind::Read | Kind::ReadWholeFile);
+    let reads = matches!(op.kind, FlowopKind::Read | FlowopKind::ReadWholeFile);
     if reads && set.size.is_zero() && op.set.is_some_and(|set| !is_written(set, plan)) {
         return Some(format!(
             "reads nothing: the files of '{}' have size=0, and no flowop writes them",
             set.name
         ));
     }
-    let (Number::Fixed(size), Number::Fixed(transfer)) = (set.size, op.iosize) else {
+    let (FixedOrDrawn::Fixed(size), FixedOrDrawn::Fixed(transfer)) = (set.size, op.iosize) else {
         return None;
     };
     let whole = match op.workingset {
-        Number::Fixed(0) => (size as f64 * set.size_scale) as u64,
-        Number::Fixed(set) => set,
-        Number::Drawn(_) => return None,
+        FixedOrDrawn::Fixed(0) => (size as f64 * set.size_scale) as u64,
+        FixedOrDrawn::Fixed(set) => set,
+        FixedOrDrawn::Drawn(_) => return None,
     };
-    let random = op.random && matches!(op.kind, Kind::Read | Kind::Write | Kind::AioWrite);
+    let random = op.random
+        && matches!(
+            op.kind,
+            FlowopKind::Read | FlowopKind::Write | FlowopKind::AioWrite
+        );
     (random && whole < transfer)
         .then(|| format!("has iosize {transfer}, more than the {whole} bytes it may work on: lower it, or scale less"))
 }

@@ -1,9 +1,9 @@
 //! `define file` and `define fileset`: from attributes to sets of files.
 
-use super::super::random::Number;
+use super::super::random::FixedOrDrawn;
 use super::values::Scope;
-use super::{Access, Fileset, Maker};
-use crate::wml::{Attributes, Command, Place, SetKind, WmlError};
+use super::{Fileset, OpenAccess, PlanBuilder};
+use crate::wml::{AttributeList, ScriptCommand, SetKind, SourcePosition, WmlError};
 use std::path::{Component, Path, PathBuf};
 
 /// The most files of a set.
@@ -14,12 +14,12 @@ const FEW: u64 = 100;
 const SIZE_DEFAULT: u64 = 1024;
 const GAMMA_DEFAULT: u64 = 1500;
 
-impl Maker<'_> {
+impl PlanBuilder<'_> {
     pub(super) fn make_filesets(&mut self) -> Result<(), WmlError> {
         self.created = true;
         for (place, command) in self.defined.clone() {
-            if let Command::Files(kind, attributes) = command {
-                let set = self.fileset(place, *kind, attributes)?;
+            if let ScriptCommand::Files(kind, attributes) = command {
+                let set = self.resolve_fileset(place, *kind, attributes)?;
                 if self
                     .plan
                     .filesets
@@ -30,7 +30,7 @@ impl Maker<'_> {
                         "a fileset '{}' is defined already; call this one differently",
                         set.name
                     );
-                    return Err(self.script.error(place, message));
+                    return Err(self.script.error_at(place, message));
                 }
                 self.plan.filesets.push(set);
             }
@@ -38,56 +38,56 @@ impl Maker<'_> {
         Ok(())
     }
 
-    fn fileset(
+    fn resolve_fileset(
         &self,
-        place: Place,
+        place: SourcePosition,
         kind: SetKind,
-        attributes: &Attributes,
+        attributes: &AttributeList,
     ) -> Result<Fileset, WmlError> {
-        let (script, scope) = (self.script, Scope::of(&self.variables));
+        let (script, scope) = (self.script, Scope::global(&self.variables));
         let text = |name: &str| {
             attributes
                 .get(name)
-                .map(|found| scope.text(script, found))
+                .map(|found| scope.resolve_text(script, found))
                 .transpose()
         };
         let number = |name: &str, default: u64| match attributes.get(name) {
-            Some(found) => scope.number(script, found),
-            None => Ok(Number::Fixed(default)),
+            Some(found) => scope.resolve_number(script, found),
+            None => Ok(FixedOrDrawn::Fixed(default)),
         };
         let fixed = |name: &str, default: u64| match attributes.get(name) {
-            Some(found) => scope.fixed(script, found),
+            Some(found) => scope.resolve_fixed(script, found),
             None => Ok(default),
         };
         let is = |name: &str| fixed(name, 0).map(|n| n != 0);
         let Some(name) = text("name")? else {
-            return Err(script.error(place, "a fileset needs a name: name=…"));
+            return Err(script.error_at(place, "a fileset needs a name: name=…"));
         };
         let Some(path) = text("path")? else {
-            return Err(script.error(
+            return Err(script.error_at(
                 place,
                 format!("fileset '{name}' has no path; say path=$dir"),
             ));
         };
         let at = |name: &str| attributes.get(name).map_or(place, |found| found.place);
-        let root = self.root(at("path"), at("name"), &path, &name)?;
+        let root = self.resolve_root(at("path"), at("name"), &path, &name)?;
         let single = kind == SetKind::File;
         let entries = if single { 1 } else { fixed("entries", 0)? };
         let leafdirs = fixed("leafdirs", 0)?;
         if entries + leafdirs == 0 {
-            return Err(script.error(
+            return Err(script.error_at(
                 at("entries"),
                 format!("fileset '{name}' has neither files nor leaf directories; say entries=…"),
             ));
         }
         if entries.max(leafdirs) > ENTRIES_MAX {
-            return Err(script.error(
+            return Err(script.error_at(
                 at("entries"),
                 format!("fileset '{name}' has more than {ENTRIES_MAX} entries"),
             ));
         }
         let dirwidth = if single {
-            Number::Fixed(10)
+            FixedOrDrawn::Fixed(10)
         } else {
             number("dirwidth", 0)?
         };
@@ -95,33 +95,34 @@ impl Maker<'_> {
             let message = format!(
                 "fileset '{name}' has dirwidth 0; say how many entries a directory has: dirwidth=20"
             );
-            return Err(script.error(at("dirwidth"), message));
+            return Err(script.error_at(at("dirwidth"), message));
         }
         let dirdepth = match number("dirdepthrv", 0)? {
-            Number::Drawn(which) => Some(which),
-            Number::Fixed(0) => None,
-            Number::Fixed(_) => {
-                return Err(script.error(
+            FixedOrDrawn::Drawn(which) => Some(which),
+            FixedOrDrawn::Fixed(0) => None,
+            FixedOrDrawn::Fixed(_) => {
+                return Err(script.error_at(
                     at("dirdepthrv"),
                     "'dirdepthrv' is a random variable, not a number",
                 ));
             }
         };
-        let prealloc = self.prealloc(attributes)?;
+        let prealloc = self.resolve_prealloc(attributes)?;
         let access = match (is("readonly")?, is("writeonly")?) {
-            (true, _) => Access::Read,
-            (false, true) => Access::Write,
-            (false, false) => Access::Both,
+            (true, _) => OpenAccess::Read,
+            (false, true) => OpenAccess::Write,
+            (false, false) => OpenAccess::Both,
         };
         let asked = attributes
             .get("entries")
-            .and_then(|found| self.variables.asked(&found.value));
-        let (mut scaled, size_scale) = scaled(asked.unwrap_or(entries), self.plan.options.scale);
+            .and_then(|found| self.variables.asked_before_scaling(&found.value));
+        let (mut scaled, size_scale) =
+            scale_entries(asked.unwrap_or(entries), self.plan.options.scale);
         if asked.is_some() {
             scaled = entries;
         }
         Ok(Fileset {
-            place: script.at(place),
+            place: script.describe_position(place),
             name,
             root,
             entries: scaled,
@@ -150,17 +151,17 @@ impl Maker<'_> {
 
     /// Percent of the files that are there from the beginning: `true` is all of them, 1 is one
     /// percent.
-    fn prealloc(&self, attributes: &Attributes) -> Result<u64, WmlError> {
+    fn resolve_prealloc(&self, attributes: &AttributeList) -> Result<u64, WmlError> {
         let Some(found) = attributes.get("prealloc") else {
             return Ok(0);
         };
         match (
             &found.value,
-            Scope::of(&self.variables).fixed(self.script, found)?,
+            Scope::global(&self.variables).resolve_fixed(self.script, found)?,
         ) {
-            (crate::wml::Value::Bool(true), _) => Ok(100),
+            (crate::wml::AttributeValue::Bool(true), _) => Ok(100),
             (_, percent) if percent <= 100 => Ok(percent),
-            (_, percent) => Err(self.script.error(
+            (_, percent) => Err(self.script.error_at(
                 found.place,
                 format!("'prealloc' is {percent}, which is no percentage"),
             )),
@@ -169,10 +170,10 @@ impl Maker<'_> {
 
     /// Returns where a fileset lies; nowhere but below the directory of the run, because what is
     /// there before is removed.
-    fn root(
+    fn resolve_root(
         &self,
-        place: Place,
-        at_name: Place,
+        place: SourcePosition,
+        at_name: SourcePosition,
         path: &str,
         name: &str,
     ) -> Result<PathBuf, WmlError> {
@@ -187,14 +188,14 @@ impl Maker<'_> {
                 "the fileset '{name}' lies in {path}, outside of {}; say path=$dir, or --dir {path}",
                 dir.display()
             );
-            return Err(self.script.error(place, message));
+            return Err(self.script.error_at(place, message));
         }
         let mut parts = Path::new(name).components();
         if !matches!(
             (parts.next(), parts.next()),
             (Some(Component::Normal(_)), None)
         ) {
-            return Err(self.script.error(
+            return Err(self.script.error_at(
                 at_name,
                 format!("the fileset's name '{name}' is no name of a directory"),
             ));
@@ -208,7 +209,7 @@ fn scaled_count(count: u64, scale: f64) -> u64 {
 }
 
 /// Files after scaling, and the factor on their sizes.
-pub(super) fn scaled(entries: u64, scale: f64) -> (u64, f64) {
+pub(super) fn scale_entries(entries: u64, scale: f64) -> (u64, f64) {
     if entries < FEW {
         (entries, scale)
     } else {

@@ -1,10 +1,11 @@
 //! Processes and their threads; composite flowops are written out, their locals replaced.
 
-use super::super::random::Number;
-use super::values::{Resolved, Scope};
-use super::{Maker, Node, Op, OpId, Process, Thread};
+use super::super::random::FixedOrDrawn;
+use super::values::{ResolvedValue, Scope};
+use super::{FlowopId, PlanBuilder, PlannedFlowop, PlannedProcess, PlannedThread, ProgramNode};
 use crate::wml::{
-    Attributes, Command, Composite, Flowop, Kind, Place, Script, WmlError, did_you_mean,
+    AttributeList, CompositeFlowop, Flowop, FlowopKind, ScriptCommand, SourcePosition, WmlError,
+    WorkloadScript, did_you_mean,
 };
 use std::collections::BTreeMap;
 
@@ -17,11 +18,11 @@ pub(crate) const SLOTS: usize = 128;
 /// Names are shorter.
 const NAME_MAX: usize = 128;
 
-impl Maker<'_> {
-    pub(super) fn make_processes(&mut self, place: Place) -> Result<(), WmlError> {
+impl PlanBuilder<'_> {
+    pub(super) fn make_processes(&mut self, place: SourcePosition) -> Result<(), WmlError> {
         for (at, command) in self.defined.clone() {
-            if let Command::Process(process) = command {
-                let made = self.process(at, process)?;
+            if let ScriptCommand::Process(process) = command {
+                let made = self.resolve_process(at, process)?;
                 if self
                     .plan
                     .processes
@@ -32,13 +33,13 @@ impl Maker<'_> {
                         "a process '{}' is defined already; call this one differently",
                         made.name
                     );
-                    return Err(self.script.error(at, message));
+                    return Err(self.script.error_at(at, message));
                 }
                 self.plan.processes.push(made);
             }
         }
-        if self.plan.threads() == 0 {
-            return Err(self.script.error(
+        if self.plan.thread_count() == 0 {
+            return Err(self.script.error_at(
                 place,
                 "nothing runs: no process with a thread is defined before this 'run'",
             ));
@@ -46,51 +47,58 @@ impl Maker<'_> {
         self.find_targets()
     }
 
-    fn process(&self, place: Place, process: &crate::wml::Process) -> Result<Process, WmlError> {
-        let read = Attribute {
+    fn resolve_process(
+        &self,
+        place: SourcePosition,
+        process: &crate::wml::ProcessDefinition,
+    ) -> Result<PlannedProcess, WmlError> {
+        let read = ResolvedAttributes {
             script: self.script,
-            scope: Scope::of(&self.variables),
+            scope: Scope::global(&self.variables),
             given: &process.attributes,
         };
-        let name = read.name(place, "a process")?;
+        let name = read.required_name(place, "a process")?;
         let threads = process
             .threads
             .iter()
-            .map(|thread| self.thread(thread))
+            .map(|thread| self.resolve_thread(thread))
             .collect::<Result<_, _>>()?;
-        Ok(Process {
+        Ok(PlannedProcess {
             name,
-            instances: read.fixed("instances", 1)?,
-            nice: read.fixed("nice", 0)?,
+            instances: read.fixed_number("instances", 1)?,
+            nice: read.fixed_number("nice", 0)?,
             threads,
         })
     }
 
-    fn thread(&self, thread: &crate::wml::Thread) -> Result<Thread, WmlError> {
-        let scope = Scope::of(&self.variables);
-        let read = Attribute {
+    fn resolve_thread(
+        &self,
+        thread: &crate::wml::ThreadDefinition,
+    ) -> Result<PlannedThread, WmlError> {
+        let scope = Scope::global(&self.variables);
+        let read = ResolvedAttributes {
             script: self.script,
-            scope: scope.with(BTreeMap::new()),
+            scope: scope.with_locals(BTreeMap::new()),
             given: &thread.attributes,
         };
-        let name = read.name(thread.place, "a thread")?;
-        let mut expansion = Expansion {
+        let name = read.required_name(thread.place, "a thread")?;
+        let mut expansion = FlowopExpansion {
             maker: self,
             ops: Vec::new(),
             open: Vec::new(),
         };
-        let program = expansion.body(&thread.body, &scope, "")?;
+        let program = expansion.expand_body(&thread.body, &scope, "")?;
         let ops = expansion.ops;
         if ops.is_empty() {
             return Err(self
                 .script
-                .error(thread.place, format!("thread '{name}' has no flowop")));
+                .error_at(thread.place, format!("thread '{name}' has no flowop")));
         }
-        Ok(Thread {
+        Ok(PlannedThread {
             name,
-            instances: read.fixed("instances", 1)?,
+            instances: read.fixed_number("instances", 1)?,
             memsize: read.number("memsize", 0)?,
-            ioprio: read.fixed("ioprio", 8)?,
+            ioprio: read.fixed_number("ioprio", 8)?,
             ops,
             program,
         })
@@ -98,23 +106,23 @@ impl Maker<'_> {
 
     /// Returns whether the script defines a fileset of this name somewhere, if too late.
     fn is_defined_late(&self, wanted: &str) -> bool {
-        let is_it = |attributes: &Attributes| {
+        let is_it = |attributes: &AttributeList| {
             attributes.get("name").is_some_and(
-                |name| matches!(&name.value, crate::wml::Value::Text(text) if text == wanted),
+                |name| matches!(&name.value, crate::wml::AttributeValue::Text(text) if text == wanted),
             )
         };
         self.script
             .commands
             .iter()
-            .any(|(_, command)| matches!(command, Command::Files(_, of) if is_it(of)))
+            .any(|(_, command)| matches!(command, ScriptCommand::Files(_, of) if is_it(of)))
     }
 
-    fn composite(&self, name: &str) -> Option<&Composite> {
+    fn find_composite(&self, name: &str) -> Option<&CompositeFlowop> {
         self.script
             .commands
             .iter()
             .find_map(|(_, command)| match command {
-                Command::Composite(composite) if composite.name == name => Some(composite),
+                ScriptCommand::Composite(composite) if composite.name == name => Some(composite),
                 _ => None,
             })
     }
@@ -124,11 +132,11 @@ impl Maker<'_> {
         let mut all = Vec::new();
         for (p, process) in self.plan.processes.iter().enumerate() {
             for (t, thread) in process.threads.iter().enumerate() {
-                let named = |(o, op): (usize, &Op)| {
+                let named = |(o, op): (usize, &PlannedFlowop)| {
                     (
                         op.name.clone(),
                         op.kind,
-                        OpId {
+                        FlowopId {
                             process: p,
                             thread: t,
                             op: o,
@@ -144,19 +152,22 @@ impl Maker<'_> {
                     let Some(target) = op.target.clone() else {
                         continue;
                     };
-                    let own = matches!(op.kind, Kind::IopsLimit | Kind::OpsLimit | Kind::BwLimit);
+                    let own = matches!(
+                        op.kind,
+                        FlowopKind::IopsLimit | FlowopKind::OpsLimit | FlowopKind::BwLimit
+                    );
                     let wanted = match op.kind {
-                        Kind::Wakeup => Some(Kind::Block),
-                        Kind::SemPost => Some(Kind::SemBlock),
+                        FlowopKind::Wakeup => Some(FlowopKind::Block),
+                        FlowopKind::SemPost => Some(FlowopKind::SemBlock),
                         _ => None,
                     };
-                    let near = |id: &OpId| !own || (id.process, id.thread) == (p, t);
+                    let near = |id: &FlowopId| !own || (id.process, id.thread) == (p, t);
                     // Inside of a composite flowop a target is first looked for among its own.
                     let inner = op
                         .name
                         .rsplit_once('.')
                         .map(|(of, _)| format!("{of}.{target}"));
-                    let of = |name: &str| -> Vec<(Kind, OpId)> {
+                    let of = |name: &str| -> Vec<(FlowopKind, FlowopId)> {
                         let these = all
                             .iter()
                             .filter(|(other, _, id)| other == name && near(id));
@@ -174,7 +185,7 @@ impl Maker<'_> {
                             "the target '{target}' of '{}' is no flowop{room}{hint}",
                             op.name
                         );
-                        return Err(self.script.error(op.place, message));
+                        return Err(self.script.error_at(op.place, message));
                     }
                     if let Some(wanted) =
                         wanted.filter(|wanted| found.iter().any(|(kind, _)| kind != wanted))
@@ -184,7 +195,7 @@ impl Maker<'_> {
                             op.name,
                             wanted.name()
                         );
-                        return Err(self.script.error(op.place, message));
+                        return Err(self.script.error_at(op.place, message));
                     }
                     op.targets = found.into_iter().map(|(_, id)| id).collect();
                 }
@@ -195,115 +206,115 @@ impl Maker<'_> {
 }
 
 /// Attributes of one thing, read with their defaults.
-struct Attribute<'a> {
-    script: &'a Script,
+struct ResolvedAttributes<'a> {
+    script: &'a WorkloadScript,
     scope: Scope<'a>,
-    given: &'a Attributes,
+    given: &'a AttributeList,
 }
 
-impl Attribute<'_> {
-    fn fixed(&self, name: &str, default: u64) -> Result<u64, WmlError> {
-        self.given
-            .get(name)
-            .map_or(Ok(default), |found| self.scope.fixed(self.script, found))
+impl ResolvedAttributes<'_> {
+    fn fixed_number(&self, name: &str, default: u64) -> Result<u64, WmlError> {
+        self.given.get(name).map_or(Ok(default), |found| {
+            self.scope.resolve_fixed(self.script, found)
+        })
     }
 
-    fn is(&self, name: &str) -> Result<bool, WmlError> {
-        self.fixed(name, 0).map(|n| n != 0)
+    fn is_set(&self, name: &str) -> Result<bool, WmlError> {
+        self.fixed_number(name, 0).map(|n| n != 0)
     }
 
-    fn number(&self, name: &str, default: u64) -> Result<Number, WmlError> {
+    fn number(&self, name: &str, default: u64) -> Result<FixedOrDrawn, WmlError> {
         self.given
             .get(name)
-            .map_or(Ok(Number::Fixed(default)), |found| {
-                self.scope.number(self.script, found)
+            .map_or(Ok(FixedOrDrawn::Fixed(default)), |found| {
+                self.scope.resolve_number(self.script, found)
             })
     }
 
     fn text(&self, name: &str) -> Result<Option<String>, WmlError> {
         self.given
             .get(name)
-            .map(|found| self.scope.text(self.script, found))
+            .map(|found| self.scope.resolve_text(self.script, found))
             .transpose()
     }
 
-    fn name(&self, place: Place, what: &str) -> Result<String, WmlError> {
+    fn required_name(&self, place: SourcePosition, what: &str) -> Result<String, WmlError> {
         match self.text("name")? {
-            Some(name) if name.is_empty() || name.len() >= NAME_MAX => Err(self.script.error(
+            Some(name) if name.is_empty() || name.len() >= NAME_MAX => Err(self.script.error_at(
                 place,
                 format!("a name has 1 to {} characters", NAME_MAX - 1),
             )),
             Some(name) => Ok(name),
             None => Err(self
                 .script
-                .error(place, format!("{what} needs a name: name=…"))),
+                .error_at(place, format!("{what} needs a name: name=…"))),
         }
     }
 }
 
-struct Expansion<'a> {
-    maker: &'a Maker<'a>,
-    ops: Vec<Op>,
+struct FlowopExpansion<'a> {
+    maker: &'a PlanBuilder<'a>,
+    ops: Vec<PlannedFlowop>,
     /// Composite flowops that are being written out.
     open: Vec<String>,
 }
 
-impl Expansion<'_> {
-    fn body(
+impl FlowopExpansion<'_> {
+    fn expand_body(
         &mut self,
         body: &[Flowop],
         scope: &Scope<'_>,
         prefix: &str,
-    ) -> Result<Vec<Node>, WmlError> {
+    ) -> Result<Vec<ProgramNode>, WmlError> {
         body.iter()
-            .map(|flowop| self.flowop(flowop, scope, prefix))
+            .map(|flowop| self.expand_flowop(flowop, scope, prefix))
             .collect()
     }
 
-    fn flowop(
+    fn expand_flowop(
         &mut self,
         flowop: &Flowop,
         scope: &Scope<'_>,
         prefix: &str,
-    ) -> Result<Node, WmlError> {
+    ) -> Result<ProgramNode, WmlError> {
         let script = self.maker.script;
         if self.ops.len() >= OPS_MAX {
-            return Err(script.error(
+            return Err(script.error_at(
                 flowop.place,
                 format!("a thread has more than {OPS_MAX} flowops"),
             ));
         }
-        let read = Attribute {
+        let read = ResolvedAttributes {
             script,
-            scope: scope.with(scope.locals.clone()),
+            scope: scope.with_locals(scope.locals.clone()),
             given: &flowop.attributes,
         };
-        let name = format!("{prefix}{}", read.name(flowop.place, "a flowop")?);
+        let name = format!("{prefix}{}", read.required_name(flowop.place, "a flowop")?);
         let iters = read.number("iters", 1)?;
         if let Some(kind) = flowop.kind {
-            let op = self.op(flowop, &read, kind, name, iters)?;
+            let op = self.resolve_flowop(flowop, &read, kind, name, iters)?;
             self.ops.push(op);
-            return Ok(Node::Op(self.ops.len() - 1));
+            return Ok(ProgramNode::Op(self.ops.len() - 1));
         }
-        let Some(composite) = self.maker.composite(&flowop.name) else {
-            return Err(script.error(flowop.place, format!("unknown flowop '{}'", flowop.name)));
+        let Some(composite) = self.maker.find_composite(&flowop.name) else {
+            return Err(script.error_at(flowop.place, format!("unknown flowop '{}'", flowop.name)));
         };
         if self.open.contains(&composite.name) {
             let chain = format!("{} -> {}", self.open.join(" -> "), composite.name);
             let message = format!("cyclic composite flowop: {chain}; take one of these calls out");
-            return Err(script.error(flowop.place, message));
+            return Err(script.error_at(flowop.place, message));
         }
         if self.open.len() >= NESTED_MAX {
             let message = format!(
                 "composite flowops lie more than {NESTED_MAX} deep in each other: call this one from fewer"
             );
-            return Err(script.error(flowop.place, message));
+            return Err(script.error_at(flowop.place, message));
         }
-        let inner = self.locals(flowop, composite, scope)?;
+        let inner = self.resolve_locals(flowop, composite, scope)?;
         // What the call says counts; else what the definition says.
-        let own = Attribute {
+        let own = ResolvedAttributes {
             script,
-            scope: scope.with(inner.clone()),
+            scope: scope.with_locals(inner.clone()),
             given: &composite.attributes,
         };
         let repeats = if flowop.attributes.get("iters").is_some() {
@@ -312,17 +323,21 @@ impl Expansion<'_> {
             own.number("iters", 1)?
         };
         self.open.push(composite.name.clone());
-        let body = self.body(&composite.body, &scope.with(inner), &format!("{name}."))?;
+        let body = self.expand_body(
+            &composite.body,
+            &scope.with_locals(inner),
+            &format!("{name}."),
+        )?;
         self.open.pop();
-        Ok(Node::Group(repeats, body))
+        Ok(ProgramNode::Group(repeats, body))
     }
 
-    fn locals(
+    fn resolve_locals(
         &self,
         flowop: &Flowop,
-        composite: &Composite,
+        composite: &CompositeFlowop,
         scope: &Scope<'_>,
-    ) -> Result<BTreeMap<String, Resolved>, WmlError> {
+    ) -> Result<BTreeMap<String, ResolvedValue>, WmlError> {
         let script = self.maker.script;
         let mut locals = BTreeMap::new();
         for (name, default) in &composite.locals {
@@ -335,10 +350,10 @@ impl Expansion<'_> {
                         "'{}' needs its local ${name}; write {} ${name}=…",
                         composite.name, composite.name
                     );
-                    return Err(script.error(flowop.place, message));
+                    return Err(script.error_at(flowop.place, message));
                 }
             };
-            locals.insert(name.clone(), scope.value(script, place, value)?);
+            locals.insert(name.clone(), scope.resolve_value(script, place, value)?);
         }
         if let Some((name, _, place)) = flowop
             .locals
@@ -346,7 +361,7 @@ impl Expansion<'_> {
             .find(|(name, ..)| !locals.contains_key(name))
         {
             let hint = did_you_mean(name, locals.keys().map(String::as_str));
-            return Err(script.error(
+            return Err(script.error_at(
                 *place,
                 format!("'{}' has no local ${name}{hint}", composite.name),
             ));
@@ -354,14 +369,14 @@ impl Expansion<'_> {
         Ok(locals)
     }
 
-    fn op(
+    fn resolve_flowop(
         &self,
         flowop: &Flowop,
-        read: &Attribute<'_>,
-        kind: Kind,
+        read: &ResolvedAttributes<'_>,
+        kind: FlowopKind,
         name: String,
-        iters: Number,
-    ) -> Result<Op, WmlError> {
+        iters: FixedOrDrawn,
+    ) -> Result<PlannedFlowop, WmlError> {
         let script = self.maker.script;
         let place = |name: &str| {
             flowop
@@ -384,24 +399,24 @@ impl Expansion<'_> {
                         let message = format!(
                             "'{name}' works on the fileset '{wanted}', which is not defined{hint}"
                         );
-                        return Err(script.error(place("filename"), message));
+                        return Err(script.error_at(place("filename"), message));
                     }
                 }
             }
         };
-        let slot = |name: &str| match read.fixed(name, 0)? {
+        let slot = |name: &str| match read.fixed_number(name, 0)? {
             fd if fd < SLOTS as u64 => Ok(fd as usize),
-            fd => Err(script.error(
+            fd => Err(script.error_at(
                 place(name),
                 format!("'{name}' is {fd}; a thread has slots 1 to {}", SLOTS - 1),
             )),
         };
-        let (message, value) = if kind == Kind::Print {
-            (read.text("value")?, Number::Fixed(0))
+        let (message, value) = if kind == FlowopKind::Print {
+            (read.text("value")?, FixedOrDrawn::Fixed(0))
         } else {
             (None, read.number("value", 0)?)
         };
-        Ok(Op {
+        Ok(PlannedFlowop {
             name,
             kind,
             place: flowop.place,
@@ -411,22 +426,22 @@ impl Expansion<'_> {
             srcfd: slot("srcfd")?,
             iosize: read.number("iosize", 0)?,
             workingset: read.number("workingset", 0)?,
-            random: read.is("random")?,
-            dsync: read.is("dsync")?,
-            directio: read.is("directio")?,
-            opennext: read.is("opennext")?,
+            random: read.is_set("random")?,
+            dsync: read.is_set("dsync")?,
+            directio: read.is_set("directio")?,
+            opennext: read.is_set("opennext")?,
             indexed: flowop
                 .attributes
                 .get("indexed")
-                .map(|found| read.scope.number(script, found))
+                .map(|found| read.scope.resolve_number(script, found))
                 .transpose()?,
             value,
             message,
             target: read.text("target")?,
             targets: Vec::new(),
-            blocking: read.is("blocking")?,
-            highwater: read.fixed("highwater", 1)?,
-            noreadahead: read.is("noreadahead")?,
+            blocking: read.is_set("blocking")?,
+            highwater: read.fixed_number("highwater", 1)?,
+            noreadahead: read.is_set("noreadahead")?,
         })
     }
 }

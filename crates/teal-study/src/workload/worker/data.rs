@@ -1,9 +1,9 @@
 //! Flowops on content: reads, writes, appends, syncs, writes that nobody waits for.
 
-use super::super::aio::Request;
-use super::super::plan::Op;
-use super::{Leave, Slot, Went, Worker};
-use crate::wml::Kind;
+use super::super::aio::WriteRequest;
+use super::super::plan::PlannedFlowop;
+use super::{FlowopResult, FlowopRunner, LeaveReason, OpenSlot};
+use crate::wml::FlowopKind;
 use rustix::fs::SeekFrom;
 use rustix::io::ReadWriteFlags;
 use std::io::IoSlice;
@@ -13,27 +13,27 @@ use teal_env::Timer;
 /// Where in the thread's memory direct transfers begin.
 const SECTOR: usize = 512;
 
-impl<T: Timer> Worker<'_, T> {
+impl<T: Timer> FlowopRunner<'_, T> {
     /// The open file a flowop works on; opened now, if its slot is empty.
-    fn file(&mut self, at: usize, op: &Op) -> Went<Slot> {
+    fn file_in_slot(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult<OpenSlot> {
         let slot = self.slot_of(op);
         if self.slots[slot].is_none() {
             let began = self.open_existing(op, slot)?;
             // In Filebench's figures this is an operation of the flowop; in ours it stands beside
             // them.
             if self.shared.plan.options.strict {
-                self.did(at, began, 0);
+                self.record_operation(at, began, 0);
             } else {
-                self.me.tallies[at].opened();
+                self.state.tallies[at].note_opened();
             }
         }
         // A reference to the slot would hold all of the thread; its count is not contended.
-        self.slots[slot].clone().ok_or(Leave::Stopped)
+        self.slots[slot].clone().ok_or(LeaveReason::Stopped)
     }
 
     /// How much is transferred now; `whole` if the attribute is 0.
-    fn transfer(&mut self, op: &Op, whole: u64) -> usize {
-        match self.draws.whole(op.iosize) {
+    fn transfer_length(&mut self, op: &PlannedFlowop, whole: u64) -> usize {
+        match self.draws.draw_whole(op.iosize) {
             0 => whole as usize,
             size => size.min(i32::MAX as u64) as usize,
         }
@@ -41,7 +41,7 @@ impl<T: Timer> Worker<'_, T> {
 
     /// Returns where in memory a transfer of this length begins: anywhere in the thread's own, else
     /// at the start of what there is.
-    fn place(&mut self, op: &Op, len: usize) -> Went<usize> {
+    fn memory_offset(&mut self, op: &PlannedFlowop, len: usize) -> FlowopResult<usize> {
         if self.memsize == 0 {
             self.memory.grow(len, self.seed);
             return Ok(0);
@@ -51,7 +51,7 @@ impl<T: Timer> Worker<'_, T> {
                 "transfers {len} bytes, and its thread has memsize={}",
                 self.memsize
             );
-            return Err(self.refused(op, &why));
+            return Err(self.usage_failure(op, &why));
         }
         let step = if op.directio {
             len.next_multiple_of(SECTOR)
@@ -59,17 +59,26 @@ impl<T: Timer> Worker<'_, T> {
             len
         }
         .max(1);
-        Ok(self.offsets.below(((self.memsize - len) / step + 1) as u64) as usize * step)
+        Ok(self
+            .offsets
+            .next_below(((self.memsize - len) / step + 1) as u64) as usize
+            * step)
     }
 
     /// A random place: a multiple of the length within the working set.
-    fn offset(&mut self, at: usize, op: &Op, slot: &Slot, len: usize) -> Went<u64> {
+    fn random_offset(
+        &mut self,
+        at: usize,
+        op: &PlannedFlowop,
+        slot: &OpenSlot,
+        len: usize,
+    ) -> FlowopResult<u64> {
         let (whole, len) = match self.constants[at].0 {
             0 => (slot.size, len as u64),
             set => (set, len as u64),
         };
         if whole < len || len == 0 {
-            return Err(self.refused(
+            return Err(self.usage_failure(
                 op,
                 &format!(
                     "random transfers of {len} bytes do not fit the {whole} bytes they may be in"
@@ -78,62 +87,62 @@ impl<T: Timer> Worker<'_, T> {
         }
         if self.shared.plan.options.strict {
             // Filebench's: the last block never, and each process the same.
-            let unit = self.shared.offsets[self.me.instance].lock().unit();
+            let unit = self.shared.offsets[self.state.instance].lock().next_unit();
             return Ok((unit * (whole - len) as f64 / len as f64) as u64 * len);
         }
-        Ok(self.offsets.below(whole / len) * len)
+        Ok(self.offsets.next_below(whole / len) * len)
     }
 
-    pub(super) fn read(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size);
-        let from = self.place(op, len)?;
+    pub(super) fn read(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size);
+        let from = self.memory_offset(op, len)?;
         let offset = if op.random {
-            Some(self.offset(at, op, &slot, len)?)
+            Some(self.random_offset(at, op, &slot, len)?)
         } else {
             None
         };
-        let target = self.memory.target(from, len);
-        let began = self.shared.now();
+        let target = self.memory.read_target(from, len);
+        let began = self.shared.now_nanos();
         let done = match offset {
             Some(offset) => rustix::io::pread(&*slot.file, target, offset),
             None => rustix::io::read(&*slot.file, target),
         };
-        let read = done.map_err(|e| self.failed(op, "reading", e))?;
+        let read = done.map_err(|e| self.io_failure(op, "reading", e))?;
         if offset.is_none() && read < len {
             rustix::fs::seek(&*slot.file, SeekFrom::Start(0))
-                .map_err(|e| self.failed(op, "going back to the start", e))?;
+                .map_err(|e| self.io_failure(op, "going back to the start", e))?;
         }
-        self.did(at, began, read as u64);
+        self.record_operation(at, began, read as u64);
         Ok(())
     }
 
-    pub(super) fn write(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size);
-        let from = self.place(op, len)?;
+    pub(super) fn write(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size);
+        let from = self.memory_offset(op, len)?;
         let offset = if op.random {
-            Some(self.offset(at, op, &slot, len)?)
+            Some(self.random_offset(at, op, &slot, len)?)
         } else {
             None
         };
-        let content = self.memory.fresh(from, len);
-        let began = self.shared.now();
+        let content = self.memory.fresh_content(from, len);
+        let began = self.shared.now_nanos();
         let done = match offset {
             Some(offset) => rustix::io::pwrite(&*slot.file, content, offset),
             None => rustix::io::write(&*slot.file, content),
         };
-        let written = done.map_err(|e| self.failed(op, "writing", e))?;
-        self.did(at, began, written as u64);
+        let written = done.map_err(|e| self.io_failure(op, "writing", e))?;
+        self.record_operation(at, began, written as u64);
         Ok(())
     }
 
-    pub(super) fn read_whole(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size.max(1));
-        let from = self.place(op, len)?;
-        let target = self.memory.target(from, len);
-        let began = self.shared.now();
+    pub(super) fn read_whole(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size.max(1));
+        let from = self.memory_offset(op, len)?;
+        let target = self.memory.read_target(from, len);
+        let began = self.shared.now_nanos();
         let mut bytes = 0;
         let mut done = rustix::fs::seek(&*slot.file, SeekFrom::Start(0)).map(|_| ());
         while done.is_ok() {
@@ -143,19 +152,19 @@ impl<T: Timer> Worker<'_, T> {
                 Err(e) => done = Err(e),
             }
         }
-        done.map_err(|e| self.failed(op, "reading", e))?;
-        self.did(at, began, bytes);
+        done.map_err(|e| self.io_failure(op, "reading", e))?;
+        self.record_operation(at, began, bytes);
         Ok(())
     }
 
-    pub(super) fn write_whole(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
+    pub(super) fn write_whole(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
         let source = self.slots[op.srcfd].as_ref().filter(|_| op.srcfd > 0);
         let whole = source.map_or(slot.size, |source| source.size);
-        let len = self.transfer(op, whole);
-        let from = self.place(op, len)?;
+        let len = self.transfer_length(op, whole);
+        let from = self.memory_offset(op, len)?;
         let strict = self.shared.plan.options.strict && whole > len as u64;
-        let began = self.shared.now();
+        let began = self.shared.now_nanos();
         let mut bytes = 0;
         while bytes < whole && len > 0 {
             // Filebench writes whole transfers, whatever is left.
@@ -164,29 +173,29 @@ impl<T: Timer> Worker<'_, T> {
             } else {
                 (whole - bytes).min(len as u64) as usize
             };
-            let content = self.memory.fresh(from, part);
+            let content = self.memory.fresh_content(from, part);
             match rustix::io::write(&*slot.file, content) {
                 Ok(written) => bytes += written as u64,
-                Err(e) => return Err(self.failed(op, "writing", e)),
+                Err(e) => return Err(self.io_failure(op, "writing", e)),
             }
         }
-        self.did(at, began, bytes);
+        self.record_operation(at, began, bytes);
         Ok(())
     }
 
-    pub(super) fn append(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let most = self.transfer(op, 0);
+    pub(super) fn append(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let most = self.transfer_length(op, 0);
         let len = match op.kind {
-            Kind::AppendFile => most,
+            FlowopKind::AppendFile => most,
             _ if self.shared.plan.options.strict => {
-                (self.offsets.unit() * most.saturating_sub(1) as f64) as usize
+                (self.offsets.next_unit() * most.saturating_sub(1) as f64) as usize
             }
-            _ => self.offsets.below(most as u64) as usize + 1,
+            _ => self.offsets.next_below(most as u64) as usize + 1,
         };
-        let from = self.place(op, most)?;
-        let content = self.memory.fresh(from, len);
-        let began = self.shared.now();
+        let from = self.memory_offset(op, most)?;
+        let content = self.memory.fresh_content(from, len);
+        let began = self.shared.now_nanos();
         let written = match len {
             0 => rustix::fs::seek(&*slot.file, SeekFrom::End(0)).map(|_| 0),
             // Filebench's: what another thread appends in between is written over.
@@ -200,20 +209,20 @@ impl<T: Timer> Worker<'_, T> {
                 ReadWriteFlags::APPEND,
             ),
         };
-        let written = written.map_err(|e| self.failed(op, "appending", e))?;
-        self.did(at, began, written as u64);
+        let written = written.map_err(|e| self.io_failure(op, "appending", e))?;
+        self.record_operation(at, began, written as u64);
         Ok(())
     }
 
-    pub(super) fn fsync(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
+    pub(super) fn fsync(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
         let began = self.now();
         let done = rustix::fs::fsync(&*slot.file);
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         self.unless_strict(op, "syncing", done)
     }
 
-    pub(super) fn fsync_set(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn fsync_set(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
         for slot in self
             .slots
@@ -223,40 +232,40 @@ impl<T: Timer> Worker<'_, T> {
         {
             self.unless_strict(op, "syncing", rustix::fs::fsync(&*slot.file))?;
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn aio_write(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size);
-        let from = self.place(op, len)?;
-        let offset = self.offset(at, op, &slot, len)?;
+    pub(super) fn aio_write(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size);
+        let from = self.memory_offset(op, len)?;
+        let offset = self.random_offset(at, op, &slot, len)?;
         let mut data = self.shared.queue.lend(len);
-        data.copy_from_slice(self.memory.fresh(from, len));
+        data.copy_from_slice(self.memory.fresh_content(from, len));
         let began = self.now();
-        self.shared.queue.push(Request {
+        self.shared.queue.push(WriteRequest {
             file: slot.file,
             offset,
             data,
-            of: Arc::clone(&self.aio),
+            outstanding: Arc::clone(&self.aio),
         });
         self.in_flight += 1;
-        self.did(at, began, len as u64);
+        self.record_operation(at, began, len as u64);
         Ok(())
     }
 
-    pub(super) fn aio_wait(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn aio_wait(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
         if self.in_flight > 0 {
             let half = (self.in_flight / 2).max(1);
             let done = self
                 .aio
                 .reap(half, &self.shared.stop)
-                .map_err(|e| self.failed(op, "writing in the background", e))?;
+                .map_err(|e| self.io_failure(op, "writing in the background", e))?;
             self.in_flight = self.in_flight.saturating_sub(done);
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 }

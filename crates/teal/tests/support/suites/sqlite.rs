@@ -10,7 +10,7 @@
 //! line on nothing counts as acknowledged. A sync that fails after an `open` that did not, SQLite
 //! reports.
 
-use super::super::{Mounted, PATIENCE, program, run, wait_until};
+use super::super::{Mounted, PATIENCE, find_program, run_program, wait_until};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -56,12 +56,12 @@ fn acknowledged(mut child: Child, enough: u64, kill: impl FnOnce()) -> u64 {
 /// acknowledged commit; `false`, on record as skipped, where SQLite is not installed.
 #[track_caller]
 pub(crate) fn sqlite(test: &str, m: &mut Mounted, journal: &str, rounds: u32) -> bool {
-    if program("sqlite3", &[]).is_none() {
-        teal_testkit::skip(test, "sqlite3 is not installed");
+    if find_program("sqlite3", &[]).is_none() {
+        teal_testkit::skip_test(test, "sqlite3 is not installed");
         return false;
     }
     let db = m.path("data.db");
-    let query = |sql: &str| run(Command::new("sqlite3").arg(&db).arg(sql)).good();
+    let query = |sql: &str| run_program(Command::new("sqlite3").arg(&db).arg(sql)).expect_success();
     query(&format!(
         "PRAGMA journal_mode={journal}; CREATE TABLE t(n INTEGER PRIMARY KEY, x BLOB);"
     ));

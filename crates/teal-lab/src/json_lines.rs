@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 /// Reads all lines, and takes away a last one that is not whole.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+pub(super) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let text = match std::fs::read_to_string(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text.with_context(|| path.display().to_string())?,

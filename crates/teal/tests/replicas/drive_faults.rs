@@ -98,7 +98,7 @@ impl Disk for StickDisk {
 
 /// What is wrong with a drive.
 #[derive(Default)]
-pub(crate) struct Ails {
+pub(crate) struct DriveFaults {
     pub(crate) gate: Gate,
     /// Objects that fill it, and may not make way.
     ballast: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Ails {
     is_damaged: bool,
 }
 
-impl Ails {
+impl DriveFaults {
     pub(crate) fn of_copy(&self) -> Self {
         Self {
             gate: Gate::default(),
@@ -130,7 +130,7 @@ impl Ails {
         for n in 0..if self.is_damaged { 0 } else { self.ballast } {
             let (no, bytes) = Self::ballast(n);
             let content = drive
-                .held(no)
+                .held_object(no)
                 .unwrap()
                 .content
                 .unwrap_or_else(|| panic!("{}: {no} made way", drive.name()));
@@ -146,7 +146,7 @@ pub(crate) trait Pieces {
     fn concat_at(self, bytes: u64) -> Vec<u8>;
 }
 
-impl Pieces for Vec<teal_device::Piece> {
+impl Pieces for Vec<teal_device::DataPiece> {
     fn concat_at(self, bytes: u64) -> Vec<u8> {
         let mut whole = vec![0; bytes as usize];
         for (at, piece) in self {
@@ -197,7 +197,7 @@ impl Run {
     pub(crate) fn flip(&mut self, which: usize) {
         let (count, stick) = (1 + self.rng.below(6), &mut self.world.sticks[which]);
         stick.flip(&mut self.rng, count, false);
-        stick.disk.restart();
+        stick.disk.restart_trace();
         stick.ails.is_damaged = true;
         self.counts.flipped += 1;
     }
@@ -209,10 +209,10 @@ impl Run {
         let Ok(drive) = Drive::open(stick.disk(), clock) else {
             return;
         };
-        let (seen, first) = (drive.label().seen, stick.ails.ballast);
-        while drive.room().free > left + BALLAST_BYTES {
-            let (no, bytes) = Ails::ballast(stick.ails.ballast);
-            drive.mark(no, true, false).unwrap();
+        let (seen, first) = (drive.label().position, stick.ails.ballast);
+        while drive.capacity().free > left + BALLAST_BYTES {
+            let (no, bytes) = DriveFaults::ballast(stick.ails.ballast);
+            drive.set_affinity(no, true, false).unwrap();
             match drive.install(no, (seen, BALLAST_BYTES), (0, BALLAST_BYTES), &[(0, bytes)]) {
                 Ok(is_in) => assert!(is_in, "{}: {no} is not taken", stick.name),
                 Err(_) => break,
@@ -254,7 +254,7 @@ impl Run {
             stick.name
         );
         // An attachment that was begun before may be told once more.
-        let is_settled = label.is_ok_and(|label| label.nonce == label.next);
+        let is_settled = label.is_ok_and(|label| label.nonce == label.begun_nonce);
         if let (true, Ok(before), Ok(after)) = (
             is_settled,
             known,
@@ -341,13 +341,13 @@ impl Run {
             return;
         };
         for no in met {
-            let Ok(Some(content)) = drive.held(no).map(|held| held.content) else {
+            let Ok(Some(content)) = drive.held_object(no).map(|held| held.content) else {
                 continue;
             };
             let Ok(found) = drive.read(no, content.data_seq, 0, content.size) else {
                 continue;
             };
-            assert!(found.spoiled.is_empty(), "{name}: {no} was damaged, and is");
+            assert!(found.damaged.is_empty(), "{name}: {no} was damaged, and is");
             self.counts.repaired += 1;
         }
     }

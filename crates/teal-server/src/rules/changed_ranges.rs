@@ -5,11 +5,11 @@ use teal_proto::RANGES_MAX;
 
 /// Ranges as start and end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Changed(BTreeMap<u64, u64>);
+pub(crate) struct ChangedRanges(BTreeMap<u64, u64>);
 
-impl Changed {
+impl ChangedRanges {
     /// One more; an empty one is nothing.
-    pub(crate) fn add(&mut self, mut start: u64, mut end: u64) {
+    pub(crate) fn insert_range(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
         }
@@ -30,7 +30,7 @@ impl Changed {
     }
 
     /// As (offset, length); `None` if there are too many.
-    pub(crate) fn ranges(&self) -> Option<Vec<(u64, u64)>> {
+    pub(crate) fn bounded_list(&self) -> Option<Vec<(u64, u64)>> {
         (self.0.len() <= RANGES_MAX).then(|| {
             self.iter()
                 .map(|(start, end)| (start, end - start))
@@ -46,23 +46,23 @@ mod tests {
 
     #[test]
     fn too_many_ranges_are_everything() {
-        let mut changed = Changed::default();
+        let mut changed = ChangedRanges::default();
         for at in 0..RANGES_MAX as u64 {
-            changed.add(at * 10, at * 10 + 5);
+            changed.insert_range(at * 10, at * 10 + 5);
         }
         assert_eq!(
-            changed.ranges().map(|ranges| ranges.len()),
+            changed.bounded_list().map(|ranges| ranges.len()),
             Some(RANGES_MAX)
         );
-        changed.add(100_000, 100_001);
-        assert_eq!(changed.ranges(), None);
+        changed.insert_range(100_000, 100_001);
+        assert_eq!(changed.bounded_list(), None);
     }
 
     proptest! {
         #[test]
         fn ranges_cover_what_was_added_and_nothing_else(added in prop::collection::vec((0_u64..60, 0_u64..20), 0..12)) {
-            let mut changed = Changed::default();
-            added.iter().for_each(|(start, len)| changed.add(*start, start + len));
+            let mut changed = ChangedRanges::default();
+            added.iter().for_each(|(start, len)| changed.insert_range(*start, start + len));
             for at in 0..90 {
                 let wanted = added.iter().any(|(start, len)| (*start..start + len).contains(&at));
                 prop_assert_eq!(changed.iter().any(|(start, end)| (start..end).contains(&at)), wanted);

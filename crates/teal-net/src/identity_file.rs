@@ -17,7 +17,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use teal_env::{Existing, replace_file};
+use teal_env::{ExistingFile, replace_file};
 
 /// The most bytes such a file has; ours have about 1200.
 const SIZE_MAX: u64 = 64 << 10;
@@ -30,7 +30,7 @@ pub(crate) struct IdentityFile {
     pub(crate) certificate: CertificateDer<'static>,
 }
 
-fn failed(path: &Path) -> impl Fn(io::Error) -> IdentityError {
+fn io_error_at(path: &Path) -> impl Fn(io::Error) -> IdentityError {
     move |source| IdentityError::Io {
         path: path.to_owned(),
         source,
@@ -43,16 +43,16 @@ impl IdentityFile {
         &self,
         path: &Path,
         title: &str,
-        existing: Existing,
+        existing: ExistingFile,
     ) -> Result<(), IdentityError> {
         let mut text = format!("{title}\n");
         for (name, value) in &self.fields {
             debug_assert!(!value.contains('\n'), "a value fits a line");
             text.push_str(&format!("{name}: {value}\n"));
         }
-        section(&mut text, "PRIVATE KEY", self.key.secret_pkcs8_der());
-        section(&mut text, "CERTIFICATE", &self.certificate);
-        replace_file(path, text.as_bytes(), existing).map_err(failed(path))
+        push_pem_section(&mut text, "PRIVATE KEY", self.key.secret_pkcs8_der());
+        push_pem_section(&mut text, "CERTIFICATE", &self.certificate);
+        replace_file(path, text.as_bytes(), existing).map_err(io_error_at(path))
     }
 
     /// Reads the file `path`, which must have every one of `names`.
@@ -64,8 +64,8 @@ impl IdentityFile {
         let file = OpenOptions::new()
             .read(true)
             .open(path)
-            .map_err(failed(path))?;
-        let meta = file.metadata().map_err(failed(path))?;
+            .map_err(io_error_at(path))?;
+        let meta = file.metadata().map_err(io_error_at(path))?;
         if meta.mode() & 0o077 != 0 {
             return Err(IdentityError::Exposed {
                 path: path.to_owned(),
@@ -78,7 +78,7 @@ impl IdentityFile {
         let mut bytes = Vec::new();
         file.take(SIZE_MAX)
             .read_to_end(&mut bytes)
-            .map_err(failed(path))?;
+            .map_err(io_error_at(path))?;
         let text = String::from_utf8(bytes).map_err(|_| damaged("not a text"))?;
         let value = |name: &str| {
             let found = text
@@ -104,7 +104,7 @@ impl IdentityFile {
     }
 
     /// The value of `name` as a `T`.
-    pub(crate) fn parse<T: std::str::FromStr>(
+    pub(crate) fn parse_field<T: std::str::FromStr>(
         &self,
         path: &Path,
         name: &str,
@@ -123,14 +123,14 @@ impl IdentityFile {
 }
 
 /// Says that what `path` holds does not fit together.
-pub(crate) fn unfit(path: PathBuf) -> impl Fn(String) -> IdentityError {
+pub(crate) fn damaged_file(path: PathBuf) -> impl Fn(String) -> IdentityError {
     move |why| IdentityError::Damaged {
         path: path.clone(),
         why,
     }
 }
 
-fn section(text: &mut String, name: &str, der: &[u8]) {
+fn push_pem_section(text: &mut String, name: &str, der: &[u8]) {
     let encoded = BASE64_STANDARD.encode(der);
     // Writing to a String cannot fail.
     let _ = writeln!(text, "-----BEGIN {name}-----");

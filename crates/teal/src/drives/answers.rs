@@ -1,19 +1,19 @@
 //! What the daemon answers about drives, and about where content is.
 
-use super::Drives;
-use crate::control::{Answer, DeviceLine, SourceLine, WhereLine};
+use super::DriveService;
+use crate::control::{ControlAnswer, DeviceLine, SourceLine, WhereLine};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use teal_replica::{Price, SourceShown};
 use teal_types::ObjectNo;
 
-impl Drives {
+impl DriveService {
     /// All drives of the volume; without the server those that are attached here, and why it cannot
     /// be asked.
-    pub(super) fn list(&self) -> Result<Answer> {
+    pub(super) fn list_drives(&self) -> Result<ControlAnswer> {
         self.lose_absent();
-        let mut here = self.attached();
-        let placed: BTreeSet<u32> = self.state().known.at.values().copied().collect();
+        let mut here = self.attached_drives();
+        let placed: BTreeSet<u32> = self.lock_state().known.at.values().copied().collect();
         let registered = self
             .replica()
             .and_then(|replica| replica.registered_drives());
@@ -53,7 +53,7 @@ impl Drives {
                 let gone = placed
                     .into_iter()
                     .filter(|device| !notes.iter().any(|note| note.device == *device));
-                self.forget(&gone.collect::<Vec<_>>())?;
+                self.forget_devices(&gone.collect::<Vec<_>>())?;
                 for note in notes {
                     let known = lines.iter_mut().find(|line| line.device == note.device);
                     let line = match known {
@@ -76,13 +76,13 @@ impl Drives {
             }
         };
         lines.sort_by_key(|line| line.device);
-        Ok(Answer::Devices {
+        Ok(ControlAnswer::Devices {
             devices: lines,
             trouble,
         })
     }
 
-    pub(super) fn whereabouts(&self, object: ObjectNo) -> Result<Answer> {
+    pub(super) fn locate_content(&self, object: ObjectNo) -> Result<ControlAnswer> {
         let found = self.client.whereabouts(object)?;
         let line = |SourceShown {
                         name,
@@ -102,7 +102,7 @@ impl Drives {
         };
         let sources = found.sources.into_iter().map(line).collect();
         let (path, size, pinned) = (found.path, found.size, found.pinned);
-        Ok(Answer::Where {
+        Ok(ControlAnswer::Where {
             whereabouts: WhereLine {
                 path,
                 size,

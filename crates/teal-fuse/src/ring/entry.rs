@@ -1,8 +1,8 @@
 //! One entry of a queue as its worker and the [`Reply`](crate::Reply) to its request share it.
 
-use super::area::{Area, HEADERS_MAX};
+use super::entry_memory::{EntryMemory, HEADERS_MAX};
 use crate::abi::fuse_out_header;
-use crate::transport::Outlet;
+use crate::transport::MessageSink;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 const STAGED_KEPT: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum AnswerStage {
     /// Nothing was asked yet, or what was asked is answered and on its way.
     Idle,
     /// The request with this number waits for its answer.
@@ -29,8 +29,8 @@ enum Stage {
 }
 
 #[derive(Debug)]
-struct Answer {
-    stage: Stage,
+struct EntryAnswer {
+    stage: AnswerStage,
     staged: Vec<u8>,
 }
 
@@ -39,20 +39,20 @@ struct Answer {
 /// The lock `answer` is taken before `area`, or `area` is only tried; the worker alone waits for
 /// `area`, and holds it without `answer` while a handler reads a payload from it.
 #[derive(Debug)]
-pub(super) struct Slot {
-    area: Arc<Mutex<Area>>,
+pub(super) struct RingEntry {
+    memory: Arc<Mutex<EntryMemory>>,
     payload_max: usize,
-    answer: Mutex<Answer>,
+    answer: Mutex<EntryAnswer>,
     changed: Condvar,
 }
 
-impl Slot {
+impl RingEntry {
     pub(super) fn new(payload_max: usize) -> Self {
         Self {
-            area: Arc::new(Mutex::new(Area::new(payload_max))),
+            memory: Arc::new(Mutex::new(EntryMemory::new(payload_max))),
             payload_max,
-            answer: Mutex::new(Answer {
-                stage: Stage::Idle,
+            answer: Mutex::new(EntryAnswer {
+                stage: AnswerStage::Idle,
                 staged: Vec::new(),
             }),
             changed: Condvar::new(),
@@ -60,35 +60,35 @@ impl Slot {
     }
 
     /// The memory, for the kernel.
-    pub(super) fn area(&self) -> Arc<Mutex<Area>> {
-        Arc::clone(&self.area)
+    pub(super) fn memory(&self) -> Arc<Mutex<EntryMemory>> {
+        Arc::clone(&self.memory)
     }
 
     /// Shows the request that has come to `serve`, and waits until it is answered; the number to
     /// commit, or `None` when the connection has ended. Where `serve` says that nobody will answer,
     /// `EIO` goes out. If the answer is not there when `serve` returns, `waits` is told before the
     /// wait and after it.
-    pub(super) fn serve(
+    pub(super) fn serve_request(
         &self,
         serve: impl FnOnce(&[u8]) -> bool,
         waits: impl Fn(bool),
     ) -> Option<u64> {
-        let mut area = self.area.lock();
+        let mut area = self.memory.lock();
         let id = area.commit_id();
         {
             let mut answer = self.answer.lock();
-            if answer.stage == Stage::Ended {
+            if answer.stage == AnswerStage::Ended {
                 return None;
             }
-            answer.stage = Stage::Asked(id);
+            answer.stage = AnswerStage::Asked(id);
         }
         let is_taken = if area.has_payload() {
-            let is_taken = serve(area.message());
+            let is_taken = serve(area.request_message());
             drop(area);
             is_taken
         } else {
             // The headers alone: the area is free for the answer.
-            let (headers, length): ([u8; HEADERS_MAX], usize) = area.headers();
+            let (headers, length): ([u8; HEADERS_MAX], usize) = area.request_headers();
             drop(area);
             serve(&headers[..length])
         };
@@ -100,51 +100,51 @@ impl Slot {
             };
             let _ = self.send(&[IoSlice::new(refusal.as_bytes())]);
         }
-        if self.answer.lock().stage == Stage::Asked(id) {
+        if self.answer.lock().stage == AnswerStage::Asked(id) {
             waits(true);
-            let is_answered = self.answered();
+            let is_answered = self.wait_for_answer();
             waits(false);
             return is_answered.then_some(id);
         }
-        self.answered().then_some(id)
+        self.wait_for_answer().then_some(id)
     }
 
     /// Waits for the answer and puts it where the kernel finds it; false when the connection has
     /// ended.
-    fn answered(&self) -> bool {
+    fn wait_for_answer(&self) -> bool {
         let mut answer = self.answer.lock();
         loop {
             match answer.stage {
-                Stage::Answered {
+                AnswerStage::Answered {
                     header,
                     payload,
                     is_staged,
                 } => {
-                    let mut area = self.area.lock();
+                    let mut area = self.memory.lock();
                     if is_staged {
-                        area.put(&[IoSlice::new(&answer.staged)]);
+                        area.write_payload(&[IoSlice::new(&answer.staged)]);
                         if answer.staged.capacity() > STAGED_KEPT {
                             answer.staged = Vec::new();
                         }
                     }
-                    area.head(&header, payload);
-                    answer.stage = Stage::Idle;
+                    area.write_header(&header, payload);
+                    answer.stage = AnswerStage::Idle;
                     return true;
                 }
-                Stage::Ended => return false,
-                Stage::Idle | Stage::Asked(_) => self.changed.wait(&mut answer),
+                AnswerStage::Ended => return false,
+                AnswerStage::Idle | AnswerStage::Asked(_) => self.changed.wait(&mut answer),
             }
         }
     }
 
     /// The connection has ended: whoever waits for an answer stops.
-    pub(super) fn end(&self) {
-        self.answer.lock().stage = Stage::Ended;
+    pub(super) fn mark_ended(&self) {
+        self.answer.lock().stage = AnswerStage::Ended;
         self.changed.notify_all();
     }
 }
 
-impl Outlet for Slot {
+impl MessageSink for RingEntry {
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         let (head, pieces) = parts.split_first().ok_or(Errno::INVAL)?;
         let header = fuse_out_header::read_from_bytes(head).map_err(|_| Errno::INVAL)?;
@@ -154,13 +154,13 @@ impl Outlet for Slot {
         }
         let mut answer = self.answer.lock();
         match answer.stage {
-            Stage::Asked(unique) if unique == header.unique => {}
-            Stage::Ended => return Err(Errno::NODEV),
+            AnswerStage::Asked(unique) if unique == header.unique => {}
+            AnswerStage::Ended => return Err(Errno::NODEV),
             _ => return Err(Errno::NOENT),
         }
-        let is_staged = match self.area.try_lock() {
+        let is_staged = match self.memory.try_lock() {
             Some(mut area) => {
-                area.put(pieces);
+                area.write_payload(pieces);
                 false
             }
             None => {
@@ -171,7 +171,7 @@ impl Outlet for Slot {
                 true
             }
         };
-        answer.stage = Stage::Answered {
+        answer.stage = AnswerStage::Answered {
             header,
             payload,
             is_staged,

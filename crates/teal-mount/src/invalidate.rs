@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use teal_fuse::{NodeId, Notifier};
+use teal_fuse::{KernelNotifier, NodeId};
 use teal_posix::{FileSystem, Invalidation, InvalidationSink};
 use teal_types::ObjectNo;
 
@@ -23,67 +23,70 @@ use teal_types::ObjectNo;
 const QUEUE_MAX: usize = 1 << 16;
 
 #[derive(Debug, Default)]
-struct Queue {
-    words: VecDeque<Invalidation>,
+struct InvalidationQueue {
+    invalidations: VecDeque<Invalidation>,
     /// Words that were left, and of them those that the kernel has heard or never will.
-    left: u64,
-    heard: u64,
+    queued: u64,
+    delivered: u64,
     ended: bool,
 }
 
 /// Words for the kernel, and the thread that brings them.
 #[derive(Debug, Default)]
-pub(crate) struct Forgetting {
-    queue: Mutex<Queue>,
+pub(crate) struct KernelInvalidator {
+    queue: Mutex<InvalidationQueue>,
     changed: Condvar,
-    heard: Condvar,
+    delivered: Condvar,
 }
 
-impl InvalidationSink for Forgetting {
+impl InvalidationSink for KernelInvalidator {
     fn tell(&self, what: Invalidation) {
-        self.leave_word(what);
+        self.enqueue(what);
     }
 
     fn wait_until_heard(&self, limit: Duration) {
         let mut queue = self.queue.lock();
-        let all = queue.left;
-        self.heard
-            .wait_while_for(&mut queue, |queue| queue.heard < all && !queue.ended, limit);
+        let all = queue.queued;
+        self.delivered.wait_while_for(
+            &mut queue,
+            |queue| queue.delivered < all && !queue.ended,
+            limit,
+        );
     }
 }
 
-impl Forgetting {
-    pub(crate) fn leave_word(&self, what: Invalidation) {
+impl KernelInvalidator {
+    pub(crate) fn enqueue(&self, what: Invalidation) {
         let mut queue = self.queue.lock();
-        if queue.words.back() == Some(&what)
-            || (queue.words.len() >= QUEUE_MAX && queue.words.contains(&what))
+        if queue.invalidations.back() == Some(&what)
+            || (queue.invalidations.len() >= QUEUE_MAX && queue.invalidations.contains(&what))
         {
             return;
         }
-        queue.words.push_back(what);
-        queue.left += 1;
+        queue.invalidations.push_back(what);
+        queue.queued += 1;
         self.changed.notify_one();
     }
 
-    pub(crate) fn end(&self) {
+    pub(crate) fn stop(&self) {
         self.queue.lock().ended = true;
         self.changed.notify_one();
-        self.heard.notify_all();
+        self.delivered.notify_all();
     }
 
     /// The kernel has heard another word.
-    fn has_heard(&self) {
-        self.queue.lock().heard += 1;
-        self.heard.notify_all();
+    fn count_delivered(&self) {
+        self.queue.lock().delivered += 1;
+        self.delivered.notify_all();
     }
 
-    fn next(&self) -> Option<Invalidation> {
+    fn next_invalidation(&self) -> Option<Invalidation> {
         let mut queue = self.queue.lock();
         loop {
             if queue.ended {
                 return None;
             }
-            if let Some(what) = queue.words.pop_front() {
+            if let Some(what) = queue.invalidations.pop_front() {
                 return Some(what);
             }
             self.changed.wait(&mut queue);
@@ -91,22 +94,22 @@ impl Forgetting {
     }
 
     /// Starts the thread.
-    pub(crate) fn start(
+    pub(crate) fn start_thread(
         self: &Arc<Self>,
-        notifier: Notifier,
+        notifier: KernelNotifier,
         client: Arc<FileSystem>,
     ) -> std::io::Result<JoinHandle<()>> {
         let this = Arc::clone(self);
         std::thread::Builder::new()
             .name("teal-forget".into())
             .spawn(move || {
-                while let Some(what) = this.next() {
+                while let Some(what) = this.next_invalidation() {
                     let done = match &what {
                         Invalidation::Attributes(no) => notifier.inval_attr(NodeId::new(no.get())),
                         Invalidation::Data(no, offset, len) => {
                             notifier.inval_data(NodeId::new(no.get()), *offset, *len)
                         }
-                        Invalidation::Grown(no, size) => raise(&notifier, &client, *no, *size),
+                        Invalidation::Grown(no, size) => raise_size(&notifier, &client, *no, *size),
                         Invalidation::Entry(dir, name) => {
                             notifier.inval_entry(NodeId::new(dir.get()), name.as_bytes())
                         }
@@ -114,7 +117,7 @@ impl Forgetting {
                     if let Err(error) = done {
                         log::debug!("the kernel was told to forget {what:?}: {error}");
                     }
-                    this.has_heard();
+                    this.count_delivered();
                 }
             })
     }
@@ -122,7 +125,12 @@ impl Forgetting {
 
 /// Raises the size that the kernel holds of a file, unless the file has been cut since: then the
 /// kernel did that itself, or hears of it next.
-fn raise(notifier: &Notifier, client: &FileSystem, no: ObjectNo, size: u64) -> Result<bool, Errno> {
+fn raise_size(
+    notifier: &KernelNotifier,
+    client: &FileSystem,
+    no: ObjectNo,
+    size: u64,
+) -> Result<bool, Errno> {
     if client.getattr(no).is_ok_and(|attr| attr.size < size) {
         return Ok(true);
     }
@@ -139,15 +147,15 @@ mod tests {
 
     #[test]
     fn words_come_in_their_order_and_the_same_twice_in_a_row_once() {
-        let forgetting = Forgetting::default();
+        let forgetting = KernelInvalidator::default();
         let word = |no| Invalidation::Attributes(ObjectNo::new(no));
         for no in [1, 1, 2, 1] {
-            forgetting.leave_word(word(no));
+            forgetting.enqueue(word(no));
         }
-        let heard: Vec<_> = (0..3).map(|_| forgetting.next()).collect();
+        let heard: Vec<_> = (0..3).map(|_| forgetting.next_invalidation()).collect();
         assert_eq!(heard, [Some(word(1)), Some(word(2)), Some(word(1))]);
-        forgetting.leave_word(word(3));
-        forgetting.end();
-        assert_eq!(forgetting.next(), None);
+        forgetting.enqueue(word(3));
+        forgetting.stop();
+        assert_eq!(forgetting.next_invalidation(), None);
     }
 }

@@ -12,37 +12,42 @@ const PARTS: u64 = 6;
 
 /// What was lost, or would have been, by visits: requests that lie closer together than break-even.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Worth {
+pub struct AwakeValue {
     average: Energy,
     visits: u64,
     /// Of the visit that goes on.
-    sum: Energy,
-    last: Option<Time>,
+    visit_sum: Energy,
+    last_request: Option<Time>,
 }
 
-impl Worth {
+impl AwakeValue {
     /// Takes in a request that others would have served at so much more; `most` is what finding the
     /// device asleep costs at most.
-    pub fn asked(&mut self, now: Time, more: Energy, apart: Span, most: Energy) {
-        if self.last.is_some_and(|last| now.since(last) > apart) {
+    pub fn add_request(&mut self, now: Time, more: Energy, apart: Span, most: Energy) {
+        if self
+            .last_request
+            .is_some_and(|last| now.since(last) > apart)
+        {
             let visits = self.visits + 1;
             let parts = visits.min(PARTS);
-            self.average =
-                Energy::microjoules((self.average.get() * (parts - 1) + self.sum.get()) / parts);
-            (self.visits, self.sum) = (visits, Energy::ZERO);
+            self.average = Energy::microjoules(
+                (self.average.get() * (parts - 1) + self.visit_sum.get()) / parts,
+            );
+            (self.visits, self.visit_sum) = (visits, Energy::ZERO);
         }
-        self.last = Some(now);
-        self.sum = self.sum.max((self.sum + more).min(most));
+        self.last_request = Some(now);
+        self.visit_sum = self.visit_sum.max((self.visit_sum + more).min(most));
     }
 
     /// Returns what is lost when it is found asleep, on the average; the visit that goes on counts
     /// as one. `trip` is the way down and up alone.
-    pub fn get(&self, trip: Energy, start: Energy) -> Energy {
-        if self.last.is_none() {
+    pub fn expected_loss(&self, trip: Energy, start: Energy) -> Energy {
+        if self.last_request.is_none() {
             return trip;
         }
         let parts = (self.visits + 1).min(PARTS);
-        Energy::microjoules((self.average.get() * (parts - 1) + self.sum.get()) / parts).min(start)
+        Energy::microjoules((self.average.get() * (parts - 1) + self.visit_sum.get()) / parts)
+            .min(start)
     }
 }
 
@@ -53,11 +58,11 @@ mod tests {
     #[test]
     fn what_others_serve_as_well_is_worth_nothing_and_what_nobody_else_has_a_start() {
         let (apart, start) = (Span::secs(10), Energy::joules(50));
-        let (mut worth, trip) = (Worth::default(), Energy::joules(10));
-        assert_eq!(worth.get(trip, start), trip, "nothing is known");
+        let (mut worth, trip) = (AwakeValue::default(), Energy::joules(10));
+        assert_eq!(worth.expected_loss(trip, start), trip, "nothing is known");
         let mut asked = |seconds, more| {
-            worth.asked(Time::after_start(Span::secs(seconds)), more, apart, start);
-            worth.get(trip, start)
+            worth.add_request(Time::after_start(Span::secs(seconds)), more, apart, start);
+            worth.expected_loss(trip, start)
         };
         assert_eq!(asked(1, Energy::ZERO), Energy::ZERO);
         assert_eq!(

@@ -17,7 +17,7 @@
 //! 3. A file beneath that cannot be reached from here (deleted, or in another mount namespace) is
 //!    known by its name only: devices over it exclude each other, by the same trial.
 
-use super::{OpenError, OpenMode};
+use super::{DiskOpenError, OpenMode};
 use rustix::fs::{self, Dev, FlockOperation, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ const DEPTH_MAX: usize = 16;
 
 /// What all devices over one thing have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Identity {
+enum BackingIdentity {
     /// A regular file, by device and number.
     File(u64, u64),
     /// A file that cannot be reached from here, by the name the kernel gives it.
@@ -45,56 +45,59 @@ enum Identity {
 
 /// A file or device beneath another device.
 #[derive(Debug)]
-struct Layer {
+struct BackingLayer {
     path: PathBuf,
     is_covered: bool,
 }
 
 /// Where the bytes of a device lie in the end.
 #[derive(Debug)]
-struct Origin {
-    identity: Identity,
+struct BackingOrigin {
+    identity: BackingIdentity,
     /// The bytes of it that the device has.
     bytes: Range<u64>,
     /// What there is on the way, from the top.
-    layers: Vec<Layer>,
+    layers: Vec<BackingLayer>,
 }
 
-impl Origin {
+impl BackingOrigin {
     /// Follows `/sys` from a block device down. `None`: it is no block device that the kernel tells
     /// of.
-    fn of(device: Dev) -> Option<Self> {
-        let mut dir = directory(device);
-        let mut bytes = 0..number(&dir, "size")?.saturating_mul(SECTOR);
-        let (mut is_covered, mut layers, mut identity) = (true, Vec::new(), Identity::Disk(device));
+    fn trace_down(device: Dev) -> Option<Self> {
+        let mut dir = sysfs_directory(device);
+        let mut bytes = 0..read_number(&dir, "size")?.saturating_mul(SECTOR);
+        let (mut is_covered, mut layers, mut identity) =
+            (true, Vec::new(), BackingIdentity::Disk(device));
         for _ in 0..DEPTH_MAX {
-            if let Some(start) = number(&dir, "partition").and_then(|_| number(&dir, "start")) {
+            if let Some(start) =
+                read_number(&dir, "partition").and_then(|_| read_number(&dir, "start"))
+            {
                 let disk = dir.join("..");
                 if !disk.join("loop/backing_file").exists() {
                     break;
                 }
-                bytes = moved(&bytes, start.saturating_mul(SECTOR));
+                bytes = shift_range(&bytes, start.saturating_mul(SECTOR));
                 is_covered = false;
                 dir = disk;
             }
             let Some(path) = backing_file(&dir) else {
                 break;
             };
-            bytes = moved(&bytes, number(&dir, "loop/offset").unwrap_or(0));
+            bytes = shift_range(&bytes, read_number(&dir, "loop/offset").unwrap_or(0));
             let Ok(meta) = std::fs::metadata(&path) else {
-                identity = Identity::Unreachable(path);
+                identity = BackingIdentity::Unreachable(path);
                 break;
             };
             if !meta.file_type().is_block_device() {
                 is_covered &= bytes.start == 0 && bytes.end.saturating_add(SECTOR) > meta.len();
-                identity = Identity::File(meta.dev(), meta.ino());
-                layers.push(Layer { path, is_covered });
+                identity = BackingIdentity::File(meta.dev(), meta.ino());
+                layers.push(BackingLayer { path, is_covered });
                 break;
             }
-            dir = directory(meta.rdev());
-            is_covered &= bytes == (0..number(&dir, "size")?.saturating_mul(SECTOR));
-            identity = Identity::Disk(meta.rdev());
-            layers.push(Layer { path, is_covered });
+            dir = sysfs_directory(meta.rdev());
+            is_covered &= bytes == (0..read_number(&dir, "size")?.saturating_mul(SECTOR));
+            identity = BackingIdentity::Disk(meta.rdev());
+            layers.push(BackingLayer { path, is_covered });
         }
         Some(Self {
             identity,
@@ -104,9 +107,9 @@ impl Origin {
     }
 
     /// Returns whether a lock on the lowest layer tells of everybody who has some of these bytes.
-    fn is_told_by_locks(&self) -> bool {
+    fn is_lock_conclusive(&self) -> bool {
         self.layers.last().is_some_and(|layer| layer.is_covered)
-            && !matches!(self.identity, Identity::Unreachable(_))
+            && !matches!(self.identity, BackingIdentity::Unreachable(_))
     }
 
     fn overlaps(&self, other: &Self) -> bool {
@@ -115,7 +118,7 @@ impl Origin {
     }
 }
 
-fn directory(device: Dev) -> PathBuf {
+fn sysfs_directory(device: Dev) -> PathBuf {
     PathBuf::from(format!(
         "/sys/dev/block/{}:{}",
         major(device),
@@ -123,7 +126,7 @@ fn directory(device: Dev) -> PathBuf {
     ))
 }
 
-fn number(dir: &Path, attribute: &str) -> Option<u64> {
+fn read_number(dir: &Path, attribute: &str) -> Option<u64> {
     std::fs::read_to_string(dir.join(attribute))
         .ok()?
         .trim()
@@ -131,7 +134,7 @@ fn number(dir: &Path, attribute: &str) -> Option<u64> {
         .ok()
 }
 
-fn moved(bytes: &Range<u64>, by: u64) -> Range<u64> {
+fn shift_range(bytes: &Range<u64>, by: u64) -> Range<u64> {
     bytes.start.saturating_add(by)..bytes.end.saturating_add(by)
 }
 
@@ -147,25 +150,29 @@ fn backing_file(dir: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// [`OpenError::InUseBeneath`] if somebody has the same bytes open under another name.
-pub(super) fn lock(path: &Path, device: Dev, mode: OpenMode) -> Result<Vec<OwnedFd>, OpenError> {
-    let Some(origin) =
-        Origin::of(device).filter(|origin| origin.identity != Identity::Disk(device))
+pub(super) fn lock_backing(
+    path: &Path,
+    device: Dev,
+    mode: OpenMode,
+) -> Result<Vec<OwnedFd>, DiskOpenError> {
+    let Some(origin) = BackingOrigin::trace_down(device)
+        .filter(|origin| origin.identity != BackingIdentity::Disk(device))
     else {
         return Ok(Vec::new());
     };
-    let in_use = |beneath: &Path| OpenError::InUseBeneath {
+    let in_use = |beneath: &Path| DiskOpenError::BackingInUse {
         path: path.to_owned(),
         beneath: beneath.to_owned(),
     };
     let mut held = Vec::new();
-    for Layer {
+    for BackingLayer {
         path: beneath,
         is_covered,
     } in &origin.layers
     {
         let is_exclusive = *is_covered && mode != OpenMode::Read;
-        let locked = open(beneath, is_exclusive).and_then(|file| {
-            fs::flock(&file, operation(is_exclusive))?;
+        let locked = open_for_lock(beneath, is_exclusive).and_then(|file| {
+            fs::flock(&file, lock_operation(is_exclusive))?;
             Ok(file)
         });
         match locked {
@@ -174,7 +181,7 @@ pub(super) fn lock(path: &Path, device: Dev, mode: OpenMode) -> Result<Vec<Owned
             // Who may open the device and not what is beneath it cannot lock that.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS) => {}
             Err(error) => {
-                return Err(OpenError::Io {
+                return Err(DiskOpenError::Io {
                     path: beneath.clone(),
                     doing: "lock",
                     source: io::Error::from(error),
@@ -182,8 +189,9 @@ pub(super) fn lock(path: &Path, device: Dev, mode: OpenMode) -> Result<Vec<Owned
             }
         }
     }
-    if !origin.is_told_by_locks() {
-        let taken = others(device).find(|(node, other)| is_taken(node, *other, &origin, mode));
+    if !origin.is_lock_conclusive() {
+        let taken =
+            other_block_devices(device).find(|(node, other)| is_taken(node, *other, &origin, mode));
         if let Some((node, _)) = taken {
             return Err(in_use(&node));
         }
@@ -192,7 +200,7 @@ pub(super) fn lock(path: &Path, device: Dev, mode: OpenMode) -> Result<Vec<Owned
 }
 
 /// All other block devices, by device file.
-fn others(device: Dev) -> impl Iterator<Item = (PathBuf, Dev)> {
+fn other_block_devices(device: Dev) -> impl Iterator<Item = (PathBuf, Dev)> {
     let names = std::fs::read_dir("/sys/class/block")
         .into_iter()
         .flatten()
@@ -215,16 +223,16 @@ fn others(device: Dev) -> impl Iterator<Item = (PathBuf, Dev)> {
 
 /// Returns whether somebody has a device open as a store that shares bytes with `origin`. Its lock
 /// is tried and given back.
-fn is_taken(node: &Path, device: Dev, origin: &Origin, mode: OpenMode) -> bool {
-    if !Origin::of(device).is_some_and(|other| other.overlaps(origin)) {
+fn is_taken(node: &Path, device: Dev, origin: &BackingOrigin, mode: OpenMode) -> bool {
+    if !BackingOrigin::trace_down(device).is_some_and(|other| other.overlaps(origin)) {
         return false;
     }
-    let tried =
-        open(node, false).and_then(|file| fs::flock(&file, operation(mode != OpenMode::Read)));
+    let tried = open_for_lock(node, false)
+        .and_then(|file| fs::flock(&file, lock_operation(mode != OpenMode::Read)));
     tried == Err(Errno::AGAIN)
 }
 
-fn open(path: &Path, is_exclusive: bool) -> rustix::io::Result<OwnedFd> {
+fn open_for_lock(path: &Path, is_exclusive: bool) -> rustix::io::Result<OwnedFd> {
     let is_block = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
     // A device that is mounted, or claimed by who opened it as a store, is busy.
     let claim = if is_block && is_exclusive {
@@ -238,7 +246,7 @@ fn open(path: &Path, is_exclusive: bool) -> rustix::io::Result<OwnedFd> {
     writing.map_or_else(|| open(OFlags::RDONLY), Ok)
 }
 
-fn operation(is_exclusive: bool) -> FlockOperation {
+fn lock_operation(is_exclusive: bool) -> FlockOperation {
     match is_exclusive {
         true => FlockOperation::NonBlockingLockExclusive,
         false => FlockOperation::NonBlockingLockShared,

@@ -1,14 +1,14 @@
 //! Counting on this machine: what a modelled disk or the kernel says of the device, and what a
 //! meter measures.
 
-use super::{CellCounter, CellTask, WorkloadFigures, perform};
-use crate::meter::{self, Meter, Watch};
+use super::{CellCounter, CellTask, WorkloadFigures, run_on_testbed};
+use crate::meter::{self, MeterWatch, PowerMeter};
 use crate::testbed::Testbed;
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_study::matrix::{LEAST, Metering, Spent};
+use teal_study::matrix::{DeviceUse, MeterSettings, READINGS_MIN};
 
 /// Points of a run's power over time that are kept.
 const POINTS: usize = 200;
@@ -19,11 +19,11 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct DeviceFigures {
     /// What says the joules.
-    pub meter: teal_study::matrix::Meter,
+    pub meter: teal_study::matrix::EnergySource,
     /// From the first operation to the last.
-    pub run: Spent,
+    pub run: DeviceUse,
     /// From then on until nothing was left to be written.
-    pub drain: Spent,
+    pub drain: DeviceUse,
     /// Seconds since the first operation, and the mean watts around them.
     pub power: Vec<[f64; 2]>,
 }
@@ -36,26 +36,26 @@ pub fn run_here(
     task: &CellTask,
     testbed: &Testbed,
     schedulers: &[String],
-    metering: Option<&Metering>,
+    metering: Option<&MeterSettings>,
     ended: &AtomicBool,
 ) -> Result<Option<(WorkloadFigures, DeviceFigures)>> {
     let mut counter = HostCounter {
-        meter: metering.map(Meter::open).transpose()?,
+        meter: metering.map(PowerMeter::open).transpose()?,
         idle_seconds: metering.map_or(0, |of| of.idle_seconds),
         ended,
         watch: None,
-        from: Spent::default(),
+        from: DeviceUse::default(),
         last_operation: 0.0,
-        run: Spent::default(),
-        drain: Spent::default(),
+        run: DeviceUse::default(),
+        drain: DeviceUse::default(),
         power: Vec::new(),
     };
-    let Some(figures) = perform(task, testbed, schedulers, &mut counter, ended)? else {
+    let Some(figures) = run_on_testbed(task, testbed, schedulers, &mut counter, ended)? else {
         return Ok(None);
     };
     let meter = match metering {
-        Some(of) => teal_study::matrix::Meter::Measured(of.name()),
-        None => testbed.meter(),
+        Some(of) => teal_study::matrix::EnergySource::Measured(of.name()),
+        None => testbed.energy_source(),
     };
     let HostCounter {
         run, drain, power, ..
@@ -72,8 +72,8 @@ pub fn run_here(
 }
 
 /// A meter that is being read.
-struct Reading {
-    watch: Watch,
+struct MeterReading {
+    watch: MeterWatch,
     /// When reading began, in seconds.
     since: f64,
     /// When the workload began.
@@ -81,48 +81,48 @@ struct Reading {
 }
 
 struct HostCounter<'a> {
-    meter: Option<Meter>,
+    meter: Option<PowerMeter>,
     /// Seconds before the run in which the idle power is measured; 0: it is not.
     idle_seconds: u64,
     ended: &'a AtomicBool,
-    watch: Option<Reading>,
+    watch: Option<MeterReading>,
     /// What the device had done when the run began.
-    from: Spent,
+    from: DeviceUse,
     /// When the last operation ended, in seconds.
     last_operation: f64,
-    run: Spent,
-    drain: Spent,
+    run: DeviceUse,
+    drain: DeviceUse,
     power: Vec<[f64; 2]>,
 }
 
 impl CellCounter for HostCounter<'_> {
-    fn begin(&mut self, testbed: &Testbed) -> Result<()> {
+    fn begin_count(&mut self, testbed: &Testbed) -> Result<()> {
         if let Some(meter) = &self.meter {
-            let (watch, since) = (meter.watch()?, meter::now());
+            let (watch, since) = (meter.start_watch()?, meter::now_seconds());
             let clock = SystemClock;
-            let end = clock.monotonic() + Duration::from_secs(self.idle_seconds);
-            while clock.monotonic() < end && !self.ended.load(Ordering::Relaxed) {
-                clock.wait_until(end.min(clock.monotonic() + LOOK));
+            let end = clock.monotonic_time() + Duration::from_secs(self.idle_seconds);
+            while clock.monotonic_time() < end && !self.ended.load(Ordering::Relaxed) {
+                clock.wait_until(end.min(clock.monotonic_time() + LOOK));
             }
-            self.watch = Some(Reading {
+            self.watch = Some(MeterReading {
                 watch,
                 since,
-                began: meter::now(),
+                began: meter::now_seconds(),
             });
         }
-        self.from = testbed.mark()?;
+        self.from = testbed.set_mark()?;
         Ok(())
     }
 
-    fn ran(&mut self, testbed: &Testbed) -> Result<()> {
-        self.last_operation = meter::now();
-        self.run = testbed.spent()?.since(&self.from);
+    fn end_operations(&mut self, testbed: &Testbed) -> Result<()> {
+        self.last_operation = meter::now_seconds();
+        self.run = testbed.device_use()?.since(&self.from);
         Ok(())
     }
 
-    fn drained(&mut self, testbed: &Testbed) -> Result<()> {
-        self.drain = testbed.spent()?.since(&self.from).since(&self.run);
-        self.power = testbed.power()?;
+    fn end_drain(&mut self, testbed: &Testbed) -> Result<()> {
+        self.drain = testbed.device_use()?.since(&self.from).since(&self.run);
+        self.power = testbed.watts_over_time()?;
         self.add_measured_joules()
     }
 }
@@ -134,43 +134,43 @@ impl HostCounter<'_> {
         let (Some(meter), Some(reading)) = (&self.meter, self.watch.take()) else {
             return Ok(());
         };
-        let Reading {
+        let MeterReading {
             watch,
             since,
             began,
         } = reading;
-        let drained = meter::now();
-        let power = watch.end(meter)?;
+        let drained = meter::now_seconds();
+        let power = watch.finish(meter)?;
         let too_few = |from: f64, to: f64| {
-            let read = power.count(from, to);
+            let read = power.count_between(from, to);
             format!(
-                "the meter was read {read} times in {:.1} s, and {LEAST} readings are needed: say a smaller meter.every_ms, or a longer runs.seconds",
+                "the meter was read {read} times in {:.1} s, and {READINGS_MIN} readings are needed: say a smaller meter.every_ms, or a longer runs.seconds",
                 to - from
             )
         };
         let idle_watts = if self.idle_seconds > 0 {
             power
-                .watts(since, began)
+                .mean_watts(since, began)
                 .with_context(|| too_few(since, began))?
         } else {
             0.0
         };
         let net_joules = |to: f64| {
             power
-                .joules(began, to)
+                .joules_between(began, to)
                 .map(|joules| joules - idle_watts * (to - began))
         };
         let ended = self.last_operation;
         self.run.joules = net_joules(ended).with_context(|| too_few(began, ended))?;
         let all = net_joules(drained).with_context(|| too_few(began, drained))?;
         self.drain.joules = all - self.run.joules;
-        self.power.extend(thinned(power.readings(), began));
+        self.power.extend(thin_readings(power.readings(), began));
         Ok(())
     }
 }
 
 /// Returns seconds since `began` and watts of at most [`POINTS`] means of neighbouring readings.
-fn thinned(readings: &[(f64, f64)], began: f64) -> Vec<[f64; 2]> {
+fn thin_readings(readings: &[(f64, f64)], began: f64) -> Vec<[f64; 2]> {
     let of_run: Vec<_> = readings.iter().filter(|(at, _)| *at >= began).collect();
     let every = of_run.len().div_ceil(POINTS).max(1);
     let mean = |some: &[&(f64, f64)]| {
@@ -191,10 +191,10 @@ mod tests {
         let readings: Vec<_> = (0..1000_u32)
             .map(|at| (f64::from(at), f64::from(at % 2)))
             .collect();
-        let points = thinned(&readings, 200.0);
+        let points = thin_readings(&readings, 200.0);
         assert_eq!(points.len(), POINTS);
         assert_eq!(points[0], [1.5, 0.5]);
         assert_eq!(points[POINTS - 1], [797.5, 0.5]);
-        assert_eq!(thinned(&readings[..3], 1.0), [[0.0, 1.0], [1.0, 0.0]]);
+        assert_eq!(thin_readings(&readings[..3], 1.0), [[0.0, 1.0], [1.0, 0.0]]);
     }
 }

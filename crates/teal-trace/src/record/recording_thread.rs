@@ -1,10 +1,14 @@
 //! The thread of a recording that writes: takes events off the queue, says who is who, and keeps
 //! blocks no longer than a second.
 
-use super::super::anonymous::Anonymous;
-use super::super::event::{Action, Called, Event, Item, Outcome, Process, Text};
-use super::super::write::{WriteError, Writer};
-use super::{Facts, Progress, Settings, Shared, Surroundings};
+use super::super::anonymous::NameHasher;
+use super::super::event::{
+    Action, EventOutcome, ObjectName, Text, TraceEvent, TraceItem, TracedProcess,
+};
+use super::super::write::{TraceWriter, WriteError};
+use super::{
+    ProcessFacts, RecordingContext, RecordingProgress, RecordingSettings, SharedRecording,
+};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -24,45 +28,45 @@ const TOLD_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 1000;
 
 /// The thread that writes.
-pub(super) struct TraceWriter<W> {
-    shared: Arc<Shared>,
-    writer: Writer<W>,
-    anonymous: Option<Anonymous>,
+pub(super) struct RecordingThread<W> {
+    shared: Arc<SharedRecording>,
+    writer: TraceWriter<W>,
+    anonymous: Option<NameHasher>,
     root: u64,
     limit: Option<Duration>,
-    surroundings: Box<dyn Surroundings>,
+    surroundings: Box<dyn RecordingContext>,
     /// Objects whose names the trace has told.
-    known: HashSet<u64>,
+    named: HashSet<u64>,
     /// Processes that the trace has told of.
-    told: HashSet<u32>,
+    introduced: HashSet<u32>,
     /// When the oldest event came that is not written yet.
     oldest: Option<Duration>,
 }
 
 /// What was taken off the queue.
-struct Batch {
-    events: Vec<Event>,
+struct EventBatch {
+    events: Vec<TraceEvent>,
     dropped: u64,
     is_last: bool,
 }
 
-impl<W: Write> TraceWriter<W> {
+impl<W: Write> RecordingThread<W> {
     pub(super) fn new(
-        shared: Arc<Shared>,
-        writer: Writer<W>,
-        settings: Settings,
-        surroundings: Box<dyn Surroundings>,
+        shared: Arc<SharedRecording>,
+        writer: TraceWriter<W>,
+        settings: RecordingSettings,
+        surroundings: Box<dyn RecordingContext>,
     ) -> Self {
         let anonymous = settings.header.anonymous;
         Self {
             shared,
             writer,
-            anonymous: anonymous.then(|| Anonymous::new(settings.key)),
+            anonymous: anonymous.then(|| NameHasher::new(settings.key)),
             root: settings.root,
             limit: settings.limit,
             surroundings,
-            told: HashSet::new(),
-            known: HashSet::new(),
+            introduced: HashSet::new(),
+            named: HashSet::new(),
             oldest: None,
         }
     }
@@ -70,11 +74,11 @@ impl<W: Write> TraceWriter<W> {
     pub(super) fn run(
         mut self,
         sync: impl FnOnce(W) -> io::Result<()>,
-        ended: impl FnOnce(&Progress),
+        ended: impl FnOnce(&RecordingProgress),
     ) {
         let written = loop {
-            let batch = self.batch();
-            if let Err(error) = self.write(&batch) {
+            let batch = self.next_batch();
+            if let Err(error) = self.write_batch(&batch) {
                 break Err(error);
             }
             if batch.is_last {
@@ -83,8 +87,8 @@ impl<W: Write> TraceWriter<W> {
         };
         self.shared.on.store(false, Ordering::Release);
         let shared = Arc::clone(&self.shared);
-        let ended_well = written.and_then(|()| self.writer.last());
-        let bytes = self.writer.written();
+        let ended_well = written.and_then(|()| self.writer.write_last_block());
+        let bytes = self.writer.bytes_written();
         let done = ended_well.and_then(|()| Ok(sync(self.writer.into_out())?));
         let progress = {
             let mut queue = shared.queue.lock();
@@ -101,17 +105,17 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Waits for events, the time to write those there are, or the end.
-    fn batch(&mut self) -> Batch {
+    fn next_batch(&mut self) -> EventBatch {
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.queue.lock();
         loop {
-            let now = shared.clock.monotonic().saturating_sub(shared.start);
+            let now = shared.clock.monotonic_time().saturating_sub(shared.start);
             queue.ending |= self.limit.is_some_and(|limit| now >= limit);
             if queue.ending {
                 while !queue.order.is_empty() && !queue.order.is_ready() {
                     queue
                         .order
-                        .give_up(|begun| begun.done(Outcome::Unknown, None));
+                        .give_up(|begun| begun.to_event(EventOutcome::Unknown, None));
                 }
             }
             let mut events = Vec::new();
@@ -125,7 +129,7 @@ impl<W: Write> TraceWriter<W> {
                 .is_some_and(|oldest| now >= oldest + FLUSH_AFTER);
             if !events.is_empty() || queue.dropped > 0 || queue.ending || is_due {
                 let dropped = std::mem::take(&mut queue.dropped);
-                return Batch {
+                return EventBatch {
                     events,
                     dropped,
                     is_last: queue.ending && queue.order.is_empty(),
@@ -143,20 +147,20 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    fn write(&mut self, batch: &Batch) -> Result<(), WriteError> {
+    fn write_batch(&mut self, batch: &EventBatch) -> Result<(), WriteError> {
         for event in &batch.events {
-            self.tell(event)?;
-            self.put(Item::Event(event.clone()))?;
+            self.write_introductions(event)?;
+            self.put_item(TraceItem::Event(event.clone()))?;
         }
         if batch.dropped > 0 {
-            self.put(Item::Dropped(batch.dropped))?;
+            self.put_item(TraceItem::Dropped(batch.dropped))?;
         }
         let now = self
             .shared
             .clock
-            .monotonic()
+            .monotonic_time()
             .saturating_sub(self.shared.start);
-        if self.writer.waiting() == 0 {
+        if self.writer.unwritten_items() == 0 {
             self.oldest = None;
         } else if now >= *self.oldest.get_or_insert(now) + FLUSH_AFTER {
             self.writer.flush()?;
@@ -164,35 +168,35 @@ impl<W: Write> TraceWriter<W> {
         }
         let mut queue = self.shared.queue.lock();
         queue.progress.events += batch.events.len() as u64;
-        queue.progress.bytes = self.writer.written();
+        queue.progress.bytes = self.writer.bytes_written();
         Ok(())
     }
 
-    fn put(&mut self, mut item: Item) -> Result<(), WriteError> {
+    fn put_item(&mut self, mut item: TraceItem) -> Result<(), WriteError> {
         if let Some(anonymous) = &self.anonymous {
-            anonymous.hide(&mut item);
+            anonymous.hide_names(&mut item);
         }
-        self.writer.put(&item)
+        self.writer.write_item(&item)
     }
 
     /// Says who is who, where the event and those before do not.
-    fn tell(&mut self, event: &Event) -> Result<(), WriteError> {
-        if self.known.len() >= TOLD_MAX {
-            self.known.clear();
+    fn write_introductions(&mut self, event: &TraceEvent) -> Result<(), WriteError> {
+        if self.named.len() >= TOLD_MAX {
+            self.named.clear();
         }
-        if self.told.len() >= TOLD_MAX {
-            self.told.clear();
+        if self.introduced.len() >= TOLD_MAX {
+            self.introduced.clear();
         }
         if event.process != 0
-            && self.told.insert(event.process)
-            && let Some(Facts {
+            && self.introduced.insert(event.process)
+            && let Some(ProcessFacts {
                 leader,
                 session,
                 name,
-            }) = self.surroundings.process(event.process)
+            }) = self.surroundings.process_facts(event.process)
         {
-            let name = Text::cut(&name);
-            self.put(Item::Process(Process {
+            let name = Text::truncated(&name);
+            self.put_item(TraceItem::Process(TracedProcess {
                 id: event.process,
                 leader,
                 session,
@@ -202,27 +206,27 @@ impl<W: Write> TraceWriter<W> {
         match &event.action {
             Action::Mark { .. } | Action::Sync {} => {}
             Action::Rename { to, .. } => {
-                self.call(event.object)?;
-                self.call(*to)?;
+                self.write_names(event.object)?;
+                self.write_names(*to)?;
             }
             Action::Copy { target, .. } => {
-                self.call(event.object)?;
-                self.call(*target)?;
+                self.write_names(event.object)?;
+                self.write_names(*target)?;
             }
-            _ => self.call(event.object)?,
+            _ => self.write_names(event.object)?,
         }
-        if let Some(object) = event.names() {
-            self.known.insert(object);
+        if let Some(object) = event.named_object() {
+            self.named.insert(object);
         }
         Ok(())
     }
 
     /// Tells the name of an object and of the directories above, the highest first.
-    fn call(&mut self, object: u64) -> Result<(), WriteError> {
+    fn write_names(&mut self, object: u64) -> Result<(), WriteError> {
         let (mut calls, mut at) = (Vec::new(), object);
-        while calls.len() < DEPTH_MAX && self.known.insert(at) {
+        while calls.len() < DEPTH_MAX && self.named.insert(at) {
             if at == self.root {
-                calls.push(Called {
+                calls.push(ObjectName {
                     object: at,
                     parent: 0,
                     name: Text::default(),
@@ -230,19 +234,19 @@ impl<W: Write> TraceWriter<W> {
                 break;
             }
             // Without a name: removed meanwhile, or never had one.
-            let Some((parent, name)) = self.surroundings.name(at) else {
+            let Some((parent, name)) = self.surroundings.name_of(at) else {
                 break;
             };
-            calls.push(Called {
+            calls.push(ObjectName {
                 object: at,
                 parent,
-                name: Text::cut(&name),
+                name: Text::truncated(&name),
             });
             at = parent;
         }
         calls
             .into_iter()
             .rev()
-            .try_for_each(|called| self.put(Item::Called(called)))
+            .try_for_each(|called| self.put_item(TraceItem::Called(called)))
     }
 }

@@ -51,7 +51,7 @@ impl ConnectionQuotas {
     }
 
     /// Returns the share of one more connection of `peer`, or the reason for which there is none.
-    pub(super) fn take(
+    pub(super) fn take_quota(
         &self,
         peer: CertifiedPeer,
         now: Duration,
@@ -83,12 +83,12 @@ impl ConnectionQuotas {
 impl ConnectionQuota {
     /// Returns how long one more request has to wait for the sake of the rate; `None` if it is one
     /// too many.
-    pub(super) fn pace(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn rate_delay(&self, now: Duration) -> Option<Duration> {
         self.quota.rate.lock().take(now)
     }
 
     /// Returns the permits of the machine's requests in progress.
-    pub(super) fn requests(&self) -> Arc<Semaphore> {
+    pub(super) fn request_permits(&self) -> Arc<Semaphore> {
         self.quota.requests.clone()
     }
 }
@@ -111,20 +111,20 @@ mod tests {
             ..TransportLimits::default()
         });
         let (one, _two) = (
-            seats.take(peer(1), NOW).unwrap(),
-            seats.take(peer(1), NOW).unwrap(),
+            seats.take_quota(peer(1), NOW).unwrap(),
+            seats.take_quota(peer(1), NOW).unwrap(),
         );
         assert_eq!(
-            seats.take(peer(1), NOW).err().unwrap(),
+            seats.take_quota(peer(1), NOW).err().unwrap(),
             "this machine has 2 connections already"
         );
-        let _three = seats.take(peer(2), NOW).unwrap();
+        let _three = seats.take_quota(peer(2), NOW).unwrap();
         assert_eq!(
-            seats.take(peer(3), NOW).err().unwrap(),
+            seats.take_quota(peer(3), NOW).err().unwrap(),
             "too many machines are connected"
         );
         drop(one);
-        assert!(seats.take(peer(3), NOW).is_ok());
+        assert!(seats.take_quota(peer(3), NOW).is_ok());
     }
 
     #[test]
@@ -133,16 +133,18 @@ mod tests {
             requests_per_second: 1,
             ..TransportLimits::default()
         });
-        let first = seats.take(peer(1), NOW).unwrap();
+        let first = seats.take_quota(peer(1), NOW).unwrap();
         assert_eq!(
-            (first.pace(NOW), first.pace(NOW)),
+            (first.rate_delay(NOW), first.rate_delay(NOW)),
             (Some(Duration::ZERO), Some(Duration::from_secs(1)))
         );
         drop(first);
-        let again = seats.take(peer(1), NOW).unwrap();
-        assert_eq!(again.pace(NOW), None);
+        let again = seats.take_quota(peer(1), NOW).unwrap();
+        assert_eq!(again.rate_delay(NOW), None);
         drop(again);
-        let _other = seats.take(peer(2), NOW + Duration::from_secs(10)).unwrap();
+        let _other = seats
+            .take_quota(peer(2), NOW + Duration::from_secs(10))
+            .unwrap();
         assert_eq!(seats.quotas.lock().len(), 1);
     }
 }

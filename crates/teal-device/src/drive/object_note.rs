@@ -18,7 +18,7 @@ const STICKY: u8 = 4;
 /// The most ranges of one object; what would be one more is not taken.
 pub(super) const RANGES_MAX: usize = 256;
 /// The most bytes of such a note.
-pub(super) const BYTES_MAX: usize = 22 + 16 * (RANGES_MAX + 1);
+pub(super) const NOTE_BYTES_MAX: usize = 22 + 16 * (RANGES_MAX + 1);
 
 /// Content, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct HeldObject {
 }
 
 /// The blocks that bytes lie in.
-pub(super) fn blocks(from: u64, to: u64) -> (u64, u64) {
+pub(super) fn block_bounds(from: u64, to: u64) -> (u64, u64) {
     (
         from / BLOCK * BLOCK,
         to.checked_next_multiple_of(BLOCK).unwrap_or(to),
@@ -53,7 +53,7 @@ pub(super) fn blocks(from: u64, to: u64) -> (u64, u64) {
 impl HeldContent {
     /// Returns what is left of it when another state follows: `changed` as (offset, length), `None`
     /// anywhere.
-    pub(super) fn after(
+    pub(super) fn superseded_by(
         &self,
         data_seq: CommitSeq,
         size: u64,
@@ -65,11 +65,14 @@ impl HeldContent {
             Ranges::default()
         };
         for (offset, len) in changed.into_iter().flatten() {
-            let (from, to) = blocks(*offset, offset.saturating_add(*len));
+            let (from, to) = block_bounds(*offset, offset.saturating_add(*len));
             present.remove(from, to);
         }
         if size != self.size {
-            present.remove(blocks(size.min(self.size), 0).0, teal_types::ranges::END);
+            present.remove(
+                block_bounds(size.min(self.size), 0).0,
+                teal_types::ranges::END,
+            );
         }
         Self {
             data_seq,
@@ -192,7 +195,9 @@ mod tests {
             present: ranges(&[(0, 20_000)]),
         };
         let after = |size, changed: Option<&[(u64, u64)]>| {
-            content.after(CommitSeq::new(4), size, changed).present
+            content
+                .superseded_by(CommitSeq::new(4), size, changed)
+                .present
         };
         assert_eq!(after(20_000, None), Ranges::default());
         assert_eq!(

@@ -13,12 +13,12 @@ pub(super) const HEADERS_MAX: usize = size_of::<fuse_in_header>() + 128;
 
 /// Headers and payload of a request, then of its answer.
 #[derive(Debug)]
-pub(crate) struct Area {
+pub(crate) struct EntryMemory {
     header: Box<fuse_uring_req_header>,
     room: Vec<u8>,
 }
 
-impl Area {
+impl EntryMemory {
     /// Memory for payloads of at most `payload` bytes; what is never used is never touched.
     pub(super) fn new(payload: usize) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Area {
     }
 
     /// Returns what the kernel gets, headers first: two `iovec`s.
-    pub(crate) fn lend(&mut self) -> [IoSliceMut<'_>; 2] {
+    pub(crate) fn lend_to_kernel(&mut self) -> [IoSliceMut<'_>; 2] {
         [
             IoSliceMut::new(self.header.as_mut_bytes()),
             IoSliceMut::new(&mut self.room[HEADROOM..]),
@@ -47,7 +47,7 @@ impl Area {
 
     /// The request's headers, as many bytes as they say; without them where they contradict
     /// themselves.
-    pub(super) fn headers(&self) -> ([u8; HEADERS_MAX], usize) {
+    pub(super) fn request_headers(&self) -> ([u8; HEADERS_MAX], usize) {
         const COMMON: usize = size_of::<fuse_in_header>();
         let mut headers = [0; HEADERS_MAX];
         headers[..COMMON].copy_from_slice(&self.header.in_out[..COMMON]);
@@ -66,8 +66,8 @@ impl Area {
     }
 
     /// The whole request in one piece.
-    pub(super) fn message(&mut self) -> &[u8] {
-        let (headers, length) = self.headers();
+    pub(super) fn request_message(&mut self) -> &[u8] {
+        let (headers, length) = self.request_headers();
         let start = HEADROOM - length;
         self.room[start..HEADROOM].copy_from_slice(&headers[..length]);
         let end = HEADROOM
@@ -77,7 +77,7 @@ impl Area {
     }
 
     /// Puts the pieces of an answer in place of the payload.
-    pub(super) fn put(&mut self, pieces: &[IoSlice<'_>]) {
+    pub(super) fn write_payload(&mut self, pieces: &[IoSlice<'_>]) {
         let mut at = HEADROOM;
         for piece in pieces {
             self.room[at..at + piece.len()].copy_from_slice(piece);
@@ -86,7 +86,7 @@ impl Area {
     }
 
     /// Puts an answer's header before a payload of `payload` bytes.
-    pub(super) fn head(&mut self, header: &fuse_out_header, payload: usize) {
+    pub(super) fn write_header(&mut self, header: &fuse_out_header, payload: usize) {
         self.header.in_out[..size_of::<fuse_out_header>()].copy_from_slice(header.as_bytes());
         self.header.ring_ent_in_out.payload_sz = u32::try_from(payload).unwrap_or(u32::MAX);
     }

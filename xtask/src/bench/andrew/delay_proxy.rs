@@ -8,7 +8,7 @@
 //! 3. At most [`QUEUE`] pieces of a connection are under way in one direction: who sends faster
 //!    waits.
 
-use super::super::meter::now;
+use super::super::meter::monotonic_seconds;
 use anyhow::{Context as _, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::LinkNameSpaceType;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use teal_testkit::Cable;
+use teal_testkit::NetworkCable;
 
 /// Bytes read at once.
 const PIECE: usize = 16 << 10;
@@ -27,12 +27,12 @@ const PIECE: usize = 16 << 10;
 const QUEUE: usize = 128;
 
 /// One direction of a line.
-struct Lane {
+struct LineDirection {
     /// When all that went in is on its way (monotonic seconds).
     free: Mutex<f64>,
 }
 
-impl Lane {
+impl LineDirection {
     fn new() -> Self {
         Self {
             free: Mutex::new(0.0),
@@ -40,39 +40,39 @@ impl Lane {
     }
 
     /// When so many bytes that go in at `now` are on their way.
-    fn pass(&self, bytes: usize, rate: f64, now: f64) -> f64 {
+    fn departure_time(&self, bytes: usize, rate: f64, now: f64) -> f64 {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         *free = free.max(now) + bytes as f64 / rate;
         *free
     }
 }
 
-struct Line {
+struct ProxyLine {
     target: String,
     /// A round trip, in milliseconds.
     delay: AtomicU64,
     /// Bytes a second.
     rate: f64,
-    lanes: [Lane; 2],
+    lanes: [LineDirection; 2],
     is_over: AtomicBool,
 }
 
 /// A line to somebody who listens; connections made over it last until one side ends them.
-pub(in super::super) struct Road {
+pub(in super::super) struct DelayProxy {
     address: SocketAddr,
-    line: Arc<Line>,
+    line: Arc<ProxyLine>,
 }
 
-impl Road {
+impl DelayProxy {
     /// A line to `target`, of so many milliseconds there and back, and so many megabits a second
     /// each way.
-    pub(in super::super) fn to(target: &str, delay: u64, mbit: f64) -> Result<Self> {
-        Self::beginning(TcpListener::bind("127.0.0.1:0")?, target, delay, mbit)
+    pub(in super::super) fn to_target(target: &str, delay: u64, mbit: f64) -> Result<Self> {
+        Self::serve_on(TcpListener::bind("127.0.0.1:0")?, target, delay, mbit)
     }
 
     /// The same, of no width of its own: it begins on the near machine of a cable, which has one.
-    pub(in super::super) fn behind(cable: &Cable, target: &str) -> Result<Self> {
-        let namespace = cable.machine(0).namespace();
+    pub(in super::super) fn behind_cable(cable: &NetworkCable, target: &str) -> Result<Self> {
+        let namespace = cable.namespace_at(0).namespace_path();
         let listen = || -> Result<TcpListener> {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let there = rustix::fs::open(&namespace, flags, Mode::empty())?;
@@ -80,7 +80,7 @@ impl Road {
                 there.as_fd(),
                 Some(LinkNameSpaceType::Network),
             )?;
-            Ok(TcpListener::bind((Cable::ADDRESSES[0], 0))?)
+            Ok(TcpListener::bind((NetworkCable::ADDRESSES[0], 0))?)
         };
         // What listens stays where it was made; the thread ends.
         let made = std::thread::scope(|scope| {
@@ -90,21 +90,21 @@ impl Road {
             Ok::<_, std::io::Error>(thread?.join())
         });
         let listener = made?.map_err(|_| anyhow::anyhow!("nobody listens on the cable"))??;
-        Self::beginning(listener, target, 0, 1e5)
+        Self::serve_on(listener, target, 0, 1e5)
     }
 
-    fn beginning(listener: TcpListener, target: &str, delay: u64, mbit: f64) -> Result<Self> {
+    fn serve_on(listener: TcpListener, target: &str, delay: u64, mbit: f64) -> Result<Self> {
         let (target, delay, is_over) = (
             target.to_owned(),
             AtomicU64::new(delay),
             AtomicBool::new(false),
         );
         let rate = mbit * 1e6 / 8.0;
-        let line = Line {
+        let line = ProxyLine {
             target,
             delay,
             rate,
-            lanes: [Lane::new(), Lane::new()],
+            lanes: [LineDirection::new(), LineDirection::new()],
             is_over,
         };
         let this = Self {
@@ -112,13 +112,13 @@ impl Road {
             line: Arc::new(line),
         };
         let line = Arc::clone(&this.line);
-        start("road", move || {
+        spawn_thread("road", move || {
             for connection in listener.incoming().flatten() {
                 if line.is_over.load(Ordering::Relaxed) {
                     break;
                 }
                 let line = Arc::clone(&line);
-                start("road", move || connect(&line, connection))?;
+                spawn_thread("road", move || forward_connection(&line, connection))?;
             }
             Ok(())
         })?;
@@ -135,7 +135,7 @@ impl Road {
     }
 }
 
-impl Drop for Road {
+impl Drop for DelayProxy {
     fn drop(&mut self) {
         self.line.is_over.store(true, Ordering::Relaxed);
         // Whoever waits for connections finds out; behind a cable, when the program ends.
@@ -146,7 +146,7 @@ impl Drop for Road {
     }
 }
 
-fn start(name: &str, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+fn spawn_thread(name: &str, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let run = move || drop(work());
     std::thread::Builder::new()
         .name(name.to_owned())
@@ -156,29 +156,34 @@ fn start(name: &str, work: impl FnOnce() -> Result<()> + Send + 'static) -> Resu
 }
 
 fn sleep_until(time: f64) {
-    let left = time - now();
+    let left = time - monotonic_seconds();
     if left > 0.0 {
         let (tv_sec, tv_nsec) = (left as i64, (left.fract() * 1e9) as _);
         let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec, tv_nsec });
     }
 }
 
-fn connect(line: &Arc<Line>, near: TcpStream) -> Result<()> {
-    sleep_until(now() + line.delay.load(Ordering::Relaxed) as f64 / 1e3);
+fn forward_connection(line: &Arc<ProxyLine>, near: TcpStream) -> Result<()> {
+    sleep_until(monotonic_seconds() + line.delay.load(Ordering::Relaxed) as f64 / 1e3);
     let far = TcpStream::connect(&line.target)?;
     for end in [&near, &far] {
         end.set_nodelay(true)?;
     }
     let (there, back) = ((near.try_clone()?, far.try_clone()?), (far, near));
     let other = Arc::clone(line);
-    start("road", move || carry(&other, 0, there.0, there.1))?;
-    carry(line, 1, back.0, back.1)
+    spawn_thread("road", move || carry_bytes(&other, 0, there.0, there.1))?;
+    carry_bytes(line, 1, back.0, back.1)
 }
 
 /// Carries all that comes `from` one end to the other, `lane` its direction.
-fn carry(line: &Arc<Line>, lane: usize, mut from: TcpStream, mut to: TcpStream) -> Result<()> {
+fn carry_bytes(
+    line: &Arc<ProxyLine>,
+    lane: usize,
+    mut from: TcpStream,
+    mut to: TcpStream,
+) -> Result<()> {
     let (sender, pieces) = sync_channel::<(f64, Vec<u8>)>(QUEUE);
-    start("road", move || {
+    spawn_thread("road", move || {
         for (due, piece) in pieces {
             sleep_until(due);
             to.write_all(&piece)?;
@@ -189,7 +194,7 @@ fn carry(line: &Arc<Line>, lane: usize, mut from: TcpStream, mut to: TcpStream) 
     loop {
         let read = from.read(&mut buffer)?;
         let half = line.delay.load(Ordering::Relaxed) as f64 / 2e3;
-        let due = line.lanes[lane].pass(read, line.rate, now()) + half;
+        let due = line.lanes[lane].departure_time(read, line.rate, monotonic_seconds()) + half;
         if read == 0 || sender.send((due, buffer[..read].to_vec())).is_err() {
             return Ok(());
         }
@@ -202,18 +207,27 @@ mod tests {
 
     #[test]
     fn bytes_take_their_time_one_after_the_other() {
-        let lane = Lane::new();
-        assert_eq!(lane.pass(1000, 1000.0, 5.0), 6.0);
-        assert_eq!(lane.pass(500, 1000.0, 5.1), 6.5, "behind what went before");
-        assert_eq!(lane.pass(1000, 1000.0, 9.0), 10.0, "the line was idle");
+        let lane = LineDirection::new();
+        assert_eq!(lane.departure_time(1000, 1000.0, 5.0), 6.0);
+        assert_eq!(
+            lane.departure_time(500, 1000.0, 5.1),
+            6.5,
+            "behind what went before"
+        );
+        assert_eq!(
+            lane.departure_time(1000, 1000.0, 9.0),
+            10.0,
+            "the line was idle"
+        );
     }
 
     #[test]
     fn what_is_sent_arrives_whole_and_late() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let road = Road::to(&listener.local_addr().unwrap().to_string(), 40, 1000.0).unwrap();
+        let road =
+            DelayProxy::to_target(&listener.local_addr().unwrap().to_string(), 40, 1000.0).unwrap();
         let sent: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
-        let began = now();
+        let began = monotonic_seconds();
         let mut near = TcpStream::connect(road.address()).unwrap();
         std::thread::scope(|scope| {
             let (mut far, all) = (listener.accept().unwrap().0, &sent);
@@ -232,6 +246,10 @@ mod tests {
             assert!(got == sent);
         });
         // To connect and to and fro, and 2.4 ms each way for the bytes.
-        assert!(now() - began >= 0.0848, "{}", now() - began);
+        assert!(
+            monotonic_seconds() - began >= 0.0848,
+            "{}",
+            monotonic_seconds() - began
+        );
     }
 }

@@ -14,13 +14,13 @@ use teal_posix::FileSystem;
 use teal_types::{CommitSeq, ObjectNo};
 
 /// Flags in the second byte of a note; see `teal_replica`.
-pub(crate) const PENDING: u8 = 1;
-pub(crate) const FLYING: u8 = 2;
+pub(crate) const DIRTY: u8 = 1;
+pub(crate) const IN_FLIGHT: u8 = 2;
 const AGAIN: u8 = 16;
 
 /// Who operates, and what he is held against.
 #[derive(Clone)]
-pub(crate) struct Hand {
+pub(crate) struct Operator {
     pub(crate) who: usize,
     pub(crate) name: String,
     /// The directory in the root that nobody else changes anything in; `None`: all work everywhere.
@@ -38,7 +38,7 @@ pub(crate) fn seen(client: &FileSystem) -> CommitSeq {
     replica.upstream_status().unwrap().seen
 }
 
-impl Hand {
+impl Operator {
     /// Looks at what has come to the server, if it is there.
     pub(crate) fn look(&self) {
         if !self.seat.power.is_off() {
@@ -56,11 +56,11 @@ impl Hand {
         from: u64,
         read: &[u8],
     ) {
-        let Hand {
+        let Operator {
             seat, tags, name, ..
         } = self;
         let (seen, note) = (seen(client), client.store().note(no).unwrap());
-        let is_theirs = note.is_none_or(|note| note[1] & (PENDING | FLYING | AGAIN) == 0);
+        let is_theirs = note.is_none_or(|note| note[1] & (DIRTY | IN_FLIGHT | AGAIN) == 0);
         if !is_theirs || seen.get() == 0 || seat.power.is_off() || seat.is_restored() {
             return;
         }

@@ -6,9 +6,9 @@ use crate::abi::{fuse_in_header, fuse_uring_ent_in_out};
 const PAYLOAD: usize = 8192;
 
 /// Puts a request there as the kernel does.
-fn ask(slot: &Slot, unique: u64, op: &[u8], payload: &[u8]) {
-    let mut area = slot.area.lock();
-    let [mut headers, mut room] = area.lend();
+fn ask(slot: &RingEntry, unique: u64, op: &[u8], payload: &[u8]) {
+    let mut area = slot.memory.lock();
+    let [mut headers, mut room] = area.lend_to_kernel();
     let len = u32::try_from(size_of::<fuse_in_header>() + op.len() + payload.len()).unwrap();
     let header = fuse_in_header {
         len,
@@ -28,9 +28,9 @@ fn ask(slot: &Slot, unique: u64, op: &[u8], payload: &[u8]) {
 }
 
 /// The answer as the kernel finds it: its number, error and payload.
-fn answer(slot: &Slot) -> (u64, i32, Vec<u8>) {
-    let mut area = slot.area.lock();
-    let [headers, room] = area.lend();
+fn answer(slot: &RingEntry) -> (u64, i32, Vec<u8>) {
+    let mut area = slot.memory.lock();
+    let [headers, room] = area.lend_to_kernel();
     let header = fuse_out_header::read_from_bytes(&headers[..16]).unwrap();
     let says = fuse_uring_ent_in_out::read_from_bytes(&headers[256..]).unwrap();
     (
@@ -40,7 +40,7 @@ fn answer(slot: &Slot) -> (u64, i32, Vec<u8>) {
     )
 }
 
-fn reply(slot: &Slot, unique: u64, pieces: &[&[u8]]) -> Result<(), Errno> {
+fn reply(slot: &RingEntry, unique: u64, pieces: &[&[u8]]) -> Result<(), Errno> {
     let header = fuse_out_header {
         len: 0,
         error: 0,
@@ -55,7 +55,7 @@ fn reply(slot: &Slot, unique: u64, pieces: &[&[u8]]) -> Result<(), Errno> {
 
 #[test]
 fn a_request_is_one_message_and_its_answer_lies_where_the_kernel_looks() {
-    let slot = Slot::new(PAYLOAD);
+    let slot = RingEntry::new(PAYLOAD);
     for (op, payload) in [
         (&b"operation"[..], &b"payload"[..]),
         (b"", b"name\0"),
@@ -63,7 +63,7 @@ fn a_request_is_one_message_and_its_answer_lies_where_the_kernel_looks() {
         (b"", b""),
     ] {
         ask(&slot, 6, op, payload);
-        let served = slot.serve(
+        let served = slot.serve_request(
             |message| {
                 assert_eq!(&message[40..], [op, payload].concat());
                 // An answer that overwrites the request's own memory leaves the request as it is.
@@ -80,7 +80,7 @@ fn a_request_is_one_message_and_its_answer_lies_where_the_kernel_looks() {
 
 #[test]
 fn an_answer_may_come_later_from_another_thread_and_the_worker_says_that_it_waits() {
-    let slot = Slot::new(PAYLOAD);
+    let slot = RingEntry::new(PAYLOAD);
     ask(&slot, 8, b"", b"x");
     let (says, hears) = std::sync::mpsc::channel();
     let told = Mutex::new(Vec::new());
@@ -99,20 +99,23 @@ fn an_answer_may_come_later_from_another_thread_and_the_worker_says_that_it_wait
                 says.send(()).unwrap();
             }
         };
-        assert_eq!(slot.serve(|_| true, waits), Some(8));
+        assert_eq!(slot.serve_request(|_| true, waits), Some(8));
     });
     assert_eq!(*told.lock(), [true, false]);
     assert_eq!(answer(&slot), (8, 0, vec![7; PAYLOAD]));
     ask(&slot, 10, b"", b"x");
     let at_once = |_: &[u8]| reply(&slot, 10, &[]).is_ok();
-    assert_eq!(slot.serve(at_once, |_| panic!("nobody waits")), Some(10));
+    assert_eq!(
+        slot.serve_request(at_once, |_| panic!("nobody waits")),
+        Some(10)
+    );
 }
 
 #[test]
 fn a_request_is_answered_once_and_by_its_own_answer() {
-    let slot = Slot::new(PAYLOAD);
+    let slot = RingEntry::new(PAYLOAD);
     ask(&slot, 2, b"", b"");
-    slot.serve(
+    slot.serve_request(
         |_| {
             assert_eq!(reply(&slot, 4, &[]), Err(Errno::NOENT));
             assert_eq!(
@@ -129,7 +132,7 @@ fn a_request_is_answered_once_and_by_its_own_answer() {
     assert_eq!(reply(&slot, 2, &[]), Err(Errno::NOENT));
     ask(&slot, 10, b"", b"");
     assert_eq!(
-        slot.serve(|_| false, |_| ()),
+        slot.serve_request(|_| false, |_| ()),
         Some(10),
         "what nobody answers"
     );
@@ -138,10 +141,10 @@ fn a_request_is_answered_once_and_by_its_own_answer() {
 
 #[test]
 fn headers_that_contradict_themselves_are_no_message() {
-    let slot = Slot::new(PAYLOAD);
+    let slot = RingEntry::new(PAYLOAD);
     ask(&slot, 2, b"", b"");
-    slot.area.lock().lend()[0][..4].copy_from_slice(&4000_u32.to_ne_bytes());
-    slot.serve(
+    slot.memory.lock().lend_to_kernel()[0][..4].copy_from_slice(&4000_u32.to_ne_bytes());
+    slot.serve_request(
         |message| {
             assert!(message.is_empty());
             false
@@ -152,13 +155,13 @@ fn headers_that_contradict_themselves_are_no_message() {
 
 #[test]
 fn the_end_calls_off_who_waits_and_loses_what_comes_late() {
-    let slot = Slot::new(PAYLOAD);
+    let slot = RingEntry::new(PAYLOAD);
     ask(&slot, 2, b"", b"");
     std::thread::scope(|scope| {
-        let served = slot.serve(
+        let served = slot.serve_request(
             |_| {
                 std::thread::Builder::new()
-                    .spawn_scoped(scope, || slot.end())
+                    .spawn_scoped(scope, || slot.mark_ended())
                     .unwrap();
                 true
             },
@@ -168,7 +171,7 @@ fn the_end_calls_off_who_waits_and_loses_what_comes_late() {
     });
     assert_eq!(reply(&slot, 2, &[]), Err(Errno::NODEV));
     assert_eq!(
-        slot.serve(|_| unreachable!("nothing is served any more"), |_| ()),
+        slot.serve_request(|_| unreachable!("nothing is served any more"), |_| ()),
         None
     );
 }

@@ -5,13 +5,13 @@ use teal_meta::{ExtentRow, PastExtent};
 use teal_types::{ChunkId, ContentChange, Piece, Source};
 
 /// Where bytes come from.
-pub(crate) type From = Option<(ChunkId, u32)>;
+pub(crate) type OverlaySource = Option<(ChunkId, u32)>;
 
 /// Pieces that do not overlap, by their beginning; what none covers is zeros.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Canvas(BTreeMap<u64, (u64, From)>);
+pub(crate) struct ContentOverlay(BTreeMap<u64, (u64, OverlaySource)>);
 
-fn later(source: From, by: u64) -> From {
+fn advance_source(source: OverlaySource, by: u64) -> OverlaySource {
     source.map(|(chunk, start)| {
         (
             chunk,
@@ -20,19 +20,19 @@ fn later(source: From, by: u64) -> From {
     })
 }
 
-impl Canvas {
+impl ContentOverlay {
     /// The content after these rows of history, oldest first, cut to `size`.
     pub(crate) fn of_history(rows: &[PastExtent], size: u64) -> Self {
         let mut canvas = Self::default();
         rows.iter().for_each(|row| {
-            canvas.paint(row.offset, row.offset.saturating_add(row.len), row.source)
+            canvas.cover_range(row.offset, row.offset.saturating_add(row.len), row.source)
         });
-        canvas.paint(size, u64::MAX, None);
+        canvas.cover_range(size, u64::MAX, None);
         canvas
     }
 
     /// Puts a piece over what is there.
-    pub(crate) fn paint(&mut self, start: u64, end: u64, source: From) {
+    pub(crate) fn cover_range(&mut self, start: u64, end: u64, source: OverlaySource) {
         if start >= end {
             return;
         }
@@ -42,7 +42,7 @@ impl Canvas {
             }
             self.0.remove(&from);
             if to > end {
-                self.0.insert(end, (to, later(what, end - from)));
+                self.0.insert(end, (to, advance_source(what, end - from)));
             }
             if from < start {
                 self.0.insert(from, (start, what));
@@ -55,8 +55,8 @@ impl Canvas {
     }
 
     /// What an author did to it.
-    pub(crate) fn change(&mut self, change: &ContentChange) {
-        self.paint(change.cut, u64::MAX, None);
+    pub(crate) fn apply_change(&mut self, change: &ContentChange) {
+        self.cover_range(change.cut, u64::MAX, None);
         for Piece {
             offset,
             len,
@@ -67,9 +67,9 @@ impl Canvas {
                 Source::Chunk { id, offset } => Some((*id, *offset)),
                 Source::Hole => None,
             };
-            self.paint(*offset, offset.saturating_add(*len), source);
+            self.cover_range(*offset, offset.saturating_add(*len), source);
         }
-        self.paint(change.size, u64::MAX, None);
+        self.cover_range(change.size, u64::MAX, None);
     }
 
     /// Returns what is not zeros, ascending.
@@ -93,12 +93,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_canvas_shows_what_was_painted_last(strokes in prop::collection::vec((0_u64..50, 0_u64..20, 0_u8..4), 0..20)) {
-            let (mut canvas, mut plain) = (Canvas::default(), [None; 80]);
+            let (mut canvas, mut plain) = (ContentOverlay::default(), [None; 80]);
             for (start, len, colour) in strokes {
                 let source = (colour > 0).then(|| (ChunkId::new([colour; 32]), u32::from(colour) * 100));
-                canvas.paint(start, start + len, source);
+                canvas.cover_range(start, start + len, source);
                 for at in 0..len {
-                    plain[(start + at) as usize] = later(source, at);
+                    plain[(start + at) as usize] = advance_source(source, at);
                 }
             }
             let mut shown = [None; 80];
@@ -106,7 +106,7 @@ mod tests {
                 for at in 0..extent.len {
                     let place = &mut shown[(extent.offset + at) as usize];
                     prop_assert!(place.is_none(), "two pieces at one place");
-                    *place = later(Some((extent.chunk, extent.start)), at);
+                    *place = advance_source(Some((extent.chunk, extent.start)), at);
                 }
             }
             prop_assert_eq!(shown, plain);

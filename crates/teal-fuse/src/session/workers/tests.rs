@@ -5,17 +5,17 @@ use std::thread::Builder;
 
 /// Called while `busy` of a crew of two are in requests that do not end.
 fn called(busy: usize) -> usize {
-    let crew = Crew::new(2);
+    let crew = WorkerPool::new(2);
     let calls = AtomicUsize::new(0);
-    (0..2).for_each(|_| crew.join());
+    (0..2).for_each(|_| crew.add_worker());
     std::thread::scope(|scope| {
-        let watch = || crew.watch(|| calls.fetch_add(1, SeqCst) < 3);
+        let watch = || crew.grow_when_stuck(|| calls.fetch_add(1, SeqCst) < 3);
         let watching = Builder::new().spawn_scoped(scope, watch).unwrap();
-        (0..busy).for_each(|_| crew.begin());
+        (0..busy).for_each(|_| crew.begin_request());
         while busy >= 2 && calls.load(SeqCst) < busy - 1 {
             std::thread::yield_now();
         }
-        crew.is_over();
+        crew.mark_over();
         watching.join().unwrap();
     });
     calls.into_inner()
@@ -30,14 +30,14 @@ fn more_are_called_only_while_all_are_held_up() {
 
 #[test]
 fn who_is_too_many_leaves() {
-    let crew = Crew::new(1);
-    (0..3).for_each(|_| crew.join());
-    (0..3).for_each(|_| crew.begin());
-    assert!(!crew.end(), "the only one that is free");
-    assert!(crew.end());
-    crew.leave();
-    assert!(crew.end());
-    crew.leave();
-    crew.begin();
-    assert!(!crew.end(), "as many as are wanted");
+    let crew = WorkerPool::new(1);
+    (0..3).for_each(|_| crew.add_worker());
+    (0..3).for_each(|_| crew.begin_request());
+    assert!(!crew.end_request(), "the only one that is free");
+    assert!(crew.end_request());
+    crew.remove_worker();
+    assert!(crew.end_request());
+    crew.remove_worker();
+    crew.begin_request();
+    assert!(!crew.end_request(), "as many as are wanted");
 }

@@ -7,13 +7,13 @@
 //!    something was asked for.
 
 use super::Mechanics;
-use crate::ledger::Phase;
-use crate::service::Part;
+use crate::ledger::WorkPhase;
+use crate::service::JobPart;
 use teal_types::{SECTOR, Time};
 
 /// Reading on after a read: a stream of sectors into the buffer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stream {
+pub(super) struct ReadStream {
     /// First sector in the buffer.
     pub(super) first: u64,
     /// From here on the disk reads on its own,
@@ -23,93 +23,97 @@ pub(super) struct Stream {
     /// up to here.
     pub(super) limit: u64,
     /// Until when it was handed out as background work.
-    pub(super) told: Time,
+    pub(super) accounted: Time,
 }
 
 impl Mechanics {
     /// A read that begins in the buffer or where the disk is reading on.
     pub(super) fn read_buffered(
         &mut self,
-        stream: Stream,
+        stream: ReadStream,
         begin: Time,
         at: u64,
         count: u64,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<JobPart>,
     ) -> Time {
-        let by_bus = begin + self.bus(count);
-        let (end, here) = (at + count, self.buffered(stream, begin));
+        let by_bus = begin + self.interface_time(count);
+        let (end, here) = (at + count, self.buffered_until(stream, begin));
         let buffer = self.electronics.track_buffer.get() / SECTOR;
-        let mut kept = Stream {
+        let mut kept = ReadStream {
             first: stream.first.max(end.saturating_sub(buffer)),
             ..stream
         };
         let mut done = begin;
         if end > here && here == stream.limit {
             // The disk had stopped reading: it waits for the place to come round.
-            done = self.surface(begin, here, end - here, Phase::Read, parts);
-            kept = Stream {
+            done = self.transfer_sectors(begin, here, end - here, WorkPhase::Read, parts);
+            kept = ReadStream {
                 from: end,
                 since: done,
                 ..kept
             };
         } else if end > here {
             done = self.stream_time(stream, end).max(begin);
-            self.track = self.layout.place(end - 1).track;
-            parts.push(Part::new(Phase::Read, self.active.read, done.since(begin)));
+            self.arm_track = self.layout.place_of(end - 1).track;
+            parts.push(JobPart::new(
+                WorkPhase::Read,
+                self.active.read,
+                done.since(begin),
+            ));
         }
         let last = done.max(by_bus);
-        parts.push(Part::new(
-            Phase::Latency,
+        parts.push(JobPart::new(
+            WorkPhase::Latency,
             self.active.rotate,
             last.since(done),
         ));
-        kept.limit = kept.limit.max(end + buffer).min(self.layout.sectors());
-        kept.told = last;
+        kept.limit = kept.limit.max(end + buffer).min(self.layout.sector_count());
+        kept.accounted = last;
         self.stream = Some(kept);
         last
     }
 
     /// Hands out the reading on that was done until `now`.
-    pub(super) fn read_on(&mut self, now: Time, parts: &mut Vec<Part>) {
+    pub(super) fn read_on(&mut self, now: Time, parts: &mut Vec<JobPart>) {
         let Some(mut stream) = self.stream else {
             return;
         };
         let end = self.stream_time(stream, stream.limit);
         let until = now.min(end);
-        if until > stream.told {
-            parts.push(Part::new(
-                Phase::ReadAhead,
+        if until > stream.accounted {
+            parts.push(JobPart::new(
+                WorkPhase::ReadAhead,
                 self.active.read,
-                until.since(stream.told),
+                until.since(stream.accounted),
             ));
-            stream.told = until;
-            let here = self.buffered(stream, until);
-            self.track = self.layout.place(here.saturating_sub(1)).track;
-            self.free = self.free.max(until);
+            stream.accounted = until;
+            let here = self.buffered_until(stream, until);
+            self.arm_track = self.layout.place_of(here.saturating_sub(1)).track;
+            self.free_at = self.free_at.max(until);
         }
         self.stream = Some(stream);
     }
 
     /// When sector `end` of a stream has been passed.
-    fn stream_time(&self, stream: Stream, end: u64) -> Time {
+    fn stream_time(&self, stream: ReadStream, end: u64) -> Time {
         let (mut now, mut next, mut track) = (stream.since, stream.from, None);
         while next < end {
-            let place = self.layout.place(next);
+            let place = self.layout.place_of(next);
             if track.is_some_and(|before| before != place.track)
                 || track.is_none() && place.sector == 0
             {
-                now = now + self.curve.switch();
-                now = now + self.layout.wait(now, place);
+                now = now + self.curve.track_switch();
+                now = now + self.layout.rotation_wait(now, place);
             }
-            let run = (end - next).min(place.left());
-            now = now + self.layout.transfer(place, run);
+            let run = (end - next).min(place.left_on_track());
+            now = now + self.layout.transfer_time(place, run);
             (next, track) = (next + run, Some(place.track));
         }
         now
     }
 
     /// The first sector of a stream that is not in the buffer at `now`.
-    pub(super) fn buffered(&self, stream: Stream, now: Time) -> u64 {
+    pub(super) fn buffered_until(&self, stream: ReadStream, now: Time) -> u64 {
         let (mut low, mut high) = (stream.from, stream.limit.max(stream.from));
         while low < high {
             let middle = low + (high - low).div_ceil(2);

@@ -8,27 +8,27 @@
 
 use crate::recent::ChangedRow;
 use crate::refusal::Outcome;
-use crate::rules::changed::Changed;
+use crate::rules::changed_ranges::ChangedRanges;
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use teal_chunk::ChunkStore;
-use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, Write};
+use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, WriteTransaction};
 use teal_proto::ConflictKind;
 use teal_types::{CommitSeq, Link, ObjectNo, Timestamp};
 
 /// Later than any commit.
-pub(super) const EVER: CommitSeq = CommitSeq::new(i64::MAX as u64);
+pub(super) const END_OF_TIME: CommitSeq = CommitSeq::new(i64::MAX as u64);
 
 /// An object the batch has to do with.
 #[derive(Debug, Clone)]
-pub(super) struct Loaded {
+pub(super) struct LoadedObject {
     pub(super) before: Option<ObjectRow>,
     pub(super) now: Option<ObjectRow>,
 }
 
 /// One batch being carried out.
-pub(crate) struct Work<'a> {
-    pub(super) txn: &'a mut dyn Write,
+pub(crate) struct BatchExecution<'a> {
+    pub(super) txn: &'a mut dyn WriteTransaction,
     /// Content, of which merging appends looks at a little.
     pub(super) chunks: &'a ChunkStore,
     pub(super) volume: VolumeRow,
@@ -41,47 +41,47 @@ pub(crate) struct Work<'a> {
     pub(super) now: Timestamp,
     /// At random: where a free lease is looked for.
     pub(super) draw: u32,
-    pub(super) objects: HashMap<ObjectNo, Loaded>,
+    pub(super) objects: HashMap<ObjectNo, LoadedObject>,
     /// Names that have been changed, and where they led before.
     pub(super) entries: BTreeMap<Link, Option<ObjectNo>>,
     /// Extended attributes that have been changed, with the values before.
     pub(super) xattrs: BTreeMap<(ObjectNo, Vec<u8>), Option<Vec<u8>>>,
     /// Where content has changed.
-    pub(super) changed: BTreeMap<ObjectNo, Changed>,
+    pub(super) changed_ranges: BTreeMap<ObjectNo, ChangedRanges>,
     /// Objects that count as changed, even if their rows are as before.
     pub(super) touched: BTreeSet<ObjectNo>,
     /// Objects whose content may differ anywhere from what some replica has: they live again, or
     /// lost a change.
-    pub(super) anywhere: BTreeSet<ObjectNo>,
+    pub(super) changed_anywhere: BTreeSet<ObjectNo>,
     /// What the author of each object that the batch changes had seen of it: of its content, or of
     /// the rest if that is all he changes.
-    pub(super) seen: HashMap<ObjectNo, CommitSeq>,
+    pub(super) author_seen: HashMap<ObjectNo, CommitSeq>,
     /// Which object takes the content that came too late for another.
-    pub(super) copies: HashMap<ObjectNo, ObjectNo>,
+    pub(super) conflict_copies: HashMap<ObjectNo, ObjectNo>,
     /// Objects whose late content is what is there already.
-    pub(super) same: BTreeSet<ObjectNo>,
+    pub(super) confirmed: BTreeSet<ObjectNo>,
     /// Where what has changed lay, and lies at the end.
-    pub(super) lies: BTreeSet<ChangedRow>,
-    pub(super) notes: Vec<ConflictRow>,
+    pub(super) changed_places: BTreeSet<ChangedRow>,
+    pub(super) conflicts: Vec<ConflictRow>,
     /// Directories that lie above others, at any distance; forgotten whenever a name goes.
-    pub(super) above: HashMap<ObjectNo, ObjectNo>,
+    pub(super) ancestors: HashMap<ObjectNo, ObjectNo>,
     /// Directories passed on the way up, to see that none is put into itself.
-    pub(super) climbed: u64,
+    pub(super) ancestor_steps: u64,
 }
 
-impl Work<'_> {
-    pub(super) fn load(&mut self, object: ObjectNo) -> Outcome<&mut Loaded> {
+impl BatchExecution<'_> {
+    pub(super) fn load_object(&mut self, object: ObjectNo) -> Outcome<&mut LoadedObject> {
         if !self.objects.contains_key(&object) {
             let row = self.txn.object(object)?;
             self.objects.insert(
                 object,
-                Loaded {
+                LoadedObject {
                     before: row.clone(),
                     now: row,
                 },
             );
         }
-        Ok(self.objects.entry(object).or_insert(Loaded {
+        Ok(self.objects.entry(object).or_insert(LoadedObject {
             before: None,
             now: None,
         }))
@@ -89,7 +89,7 @@ impl Work<'_> {
 
     /// The object as it is now, if it lives.
     pub(super) fn object(&mut self, object: ObjectNo) -> Outcome<Option<&mut ObjectRow>> {
-        Ok(self.load(object)?.now.as_mut())
+        Ok(self.load_object(object)?.now.as_mut())
     }
 
     pub(super) fn is_live(&mut self, object: ObjectNo) -> Outcome<bool> {
@@ -98,7 +98,7 @@ impl Work<'_> {
 
     /// Returns whether this very batch has removed it.
     pub(super) fn is_removed_here(&mut self, object: ObjectNo) -> Outcome<bool> {
-        let loaded = self.load(object)?;
+        let loaded = self.load_object(object)?;
         Ok(loaded.before.is_some() && loaded.now.is_none())
     }
 
@@ -107,7 +107,7 @@ impl Work<'_> {
     }
 
     pub(super) fn set_object(&mut self, object: ObjectNo, row: Option<ObjectRow>) -> Outcome<()> {
-        self.load(object)?.now = row;
+        self.load_object(object)?.now = row;
         self.touched.insert(object);
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Work<'_> {
         if row.xattr_seq > base {
             seqs.extend(
                 self.txn
-                    .xattrs_at(object, EVER)?
+                    .xattrs_at(object, END_OF_TIME)?
                     .into_iter()
                     .map(|(_, seq, _)| seq),
             );
@@ -176,32 +176,37 @@ impl Work<'_> {
     }
 
     /// Puts a name there; it leads nowhere yet.
-    pub(super) fn link(&mut self, link: &Link, object: ObjectNo, time: Timestamp) -> Outcome<()> {
+    pub(super) fn add_name(
+        &mut self,
+        link: &Link,
+        object: ObjectNo,
+        time: Timestamp,
+    ) -> Outcome<()> {
         self.set_entry(link, Some(object), time)
     }
 
     /// Takes a name away. The object lives on.
-    pub(super) fn unlink(&mut self, link: &Link, time: Timestamp) -> Outcome<()> {
-        self.above.clear();
+    pub(super) fn remove_name(&mut self, link: &Link, time: Timestamp) -> Outcome<()> {
+        self.ancestors.clear();
         self.set_entry(link, None, time)
     }
 
     /// The end of an object without names.
-    pub(super) fn kill(&mut self, object: ObjectNo) -> Outcome<()> {
+    pub(super) fn remove_object(&mut self, object: ObjectNo) -> Outcome<()> {
         self.txn.drop_content(object)?;
-        self.changed.remove(&object);
+        self.changed_ranges.remove(&object);
         self.xattrs.retain(|(of, _), _| *of != object);
         self.set_object(object, None)
     }
 
     /// Returns where a name leads now.
-    pub(super) fn entry(&self, link: &Link) -> Outcome<Option<ObjectNo>> {
+    pub(super) fn object_named(&self, link: &Link) -> Outcome<Option<ObjectNo>> {
         Ok(self.txn.entry(link)?.map(|entry| entry.object))
     }
 
     /// A conflict that people are shown. The object counts as changed, so that the author learns
     /// how it is instead.
-    pub(super) fn conflict(
+    pub(super) fn note_conflict(
         &mut self,
         kind: ConflictKind,
         object: ObjectNo,
@@ -210,7 +215,7 @@ impl Work<'_> {
     ) {
         self.touched.insert(object);
         let device = self.device.clone();
-        self.notes.push(ConflictRow {
+        self.conflicts.push(ConflictRow {
             kind,
             seq: self.seq,
             time: self.now,

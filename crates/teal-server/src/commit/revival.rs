@@ -13,39 +13,39 @@
 //! its last name, and what that name led to after the same commit. A chain of saves is followed to
 //! the file that lives.
 
+use super::execution::{BatchExecution, END_OF_TIME};
 use super::finish::number_name;
-use super::work::{EVER, Work};
 use crate::limits::SUCCESSORS_MAX;
 use crate::refusal::Outcome;
-use crate::rules::canvas::Canvas;
+use crate::rules::overlay::ContentOverlay;
 use std::collections::HashSet;
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::{CommitSeq, FileType, Link, Name, ObjectNo};
 
 /// The last moment of an object.
-struct Last {
+struct LastState {
     row: ObjectRow,
     at: CommitSeq,
     link: Option<Link>,
 }
 
-impl Last {
-    fn name(&self, object: ObjectNo) -> Outcome<Name> {
+impl LastState {
+    fn last_name(&self, object: ObjectNo) -> Outcome<Name> {
         self.link
             .as_ref()
             .map_or_else(|| number_name(object), |link| Ok(link.name.clone()))
     }
 }
 
-impl Work<'_> {
-    fn last(&mut self, object: ObjectNo) -> Outcome<Option<Last>> {
-        let Some((seq, newest)) = self.txn.object_at(object, EVER)? else {
+impl BatchExecution<'_> {
+    fn last_state(&mut self, object: ObjectNo) -> Outcome<Option<LastState>> {
+        let Some((seq, newest)) = self.txn.object_at(object, END_OF_TIME)? else {
             return Ok(None);
         };
         let (row, at) = match newest {
             // Removed by this very batch: history does not know yet.
-            Some(row) => (row, EVER),
+            Some(row) => (row, END_OF_TIME),
             None => {
                 let at = CommitSeq::new(seq.get().saturating_sub(1));
                 match self.txn.object_at(object, at)? {
@@ -65,13 +65,13 @@ impl Work<'_> {
                 break;
             }
         }
-        Ok(Some(Last { row, at, link }))
+        Ok(Some(LastState { row, at, link }))
     }
 
     /// The object lives again, without a name yet.
-    fn restore(&mut self, object: ObjectNo, last: &Last) -> Outcome<()> {
+    fn restore_object(&mut self, object: ObjectNo, last: &LastState) -> Outcome<()> {
         let rows = self.txn.extents_at(object, 0..last.row.size, last.at)?;
-        for extent in Canvas::of_history(&rows, last.row.size).extents() {
+        for extent in ContentOverlay::of_history(&rows, last.row.size).extents() {
             self.txn.put_extent(object, &extent)?;
         }
         for (name, seq, value) in self.txn.xattrs_at(object, last.at)? {
@@ -80,12 +80,12 @@ impl Work<'_> {
                     .put_xattr(object, &name, Some(&XattrRow { value, seq }))?;
             }
         }
-        self.anywhere.insert(object);
+        self.changed_anywhere.insert(object);
         self.set_object(object, Some(last.row.clone()))
     }
 
     /// The file that took the place of one that is gone: it lives, and has this name now.
-    fn successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
+    fn find_successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
         let mut at = object;
         for _ in 0..SUCCESSORS_MAX {
             let Some(next) = self.replaced_by(at)? else {
@@ -97,7 +97,7 @@ impl Work<'_> {
                     .is_some_and(|row| row.kind == FileType::File);
                 let link = self
                     .txn
-                    .links(next)?
+                    .links_of(next)?
                     .into_iter()
                     .next()
                     .map(|(link, _)| link);
@@ -111,7 +111,7 @@ impl Work<'_> {
     /// Returns what has had a name of an object since the very commit in which the object lost it
     /// and was gone.
     fn replaced_by(&mut self, object: ObjectNo) -> Outcome<Option<ObjectNo>> {
-        let Some((end, None)) = self.txn.object_at(object, EVER)? else {
+        let Some((end, None)) = self.txn.object_at(object, END_OF_TIME)? else {
             return Ok(None);
         };
         let before = CommitSeq::new(end.get().saturating_sub(1));
@@ -132,37 +132,40 @@ impl Work<'_> {
     /// he has seen it, without a name yet. What replaced it; `None` if nothing did, or he has
     /// changed nothing but its names.
     fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
-        let Some(seen) = self.seen.get(&object).copied() else {
+        let Some(seen) = self.author_seen.get(&object).copied() else {
             return Ok(None);
         };
-        let Some(successor) = self.successor(object)? else {
+        let Some(successor) = self.find_successor(object)? else {
             return Ok(None);
         };
         let Some((_, Some(row))) = self.txn.object_at(object, seen)? else {
             return Ok(None);
         };
         // Not as it was at its end: the machine that replaced it had seen that.
-        let mut as_seen = Last {
+        let mut as_seen = LastState {
             row,
             at: seen,
             link: None,
         };
         self.differs_from_its_end(object, &mut as_seen)?;
-        self.restore(object, &as_seen)?;
+        self.restore_object(object, &as_seen)?;
         Ok(Some(successor))
     }
 
     /// Notes what of a state that is about to be restored differs from the last one in history, so
     /// that history at this commit says what is restored, and no replica takes content that it has
     /// of the last state for this one.
-    fn differs_from_its_end(&mut self, object: ObjectNo, restored: &mut Last) -> Outcome<()> {
-        let Some(end) = self.last(object)? else {
+    fn differs_from_its_end(&mut self, object: ObjectNo, restored: &mut LastState) -> Outcome<()> {
+        let Some(end) = self.last_state(object)? else {
             return Ok(());
         };
         if end.row.data_seq != restored.row.data_seq {
             let size = end.row.size.max(restored.row.size);
             restored.row.data_seq = self.seq;
-            self.changed.entry(object).or_default().add(0, size);
+            self.changed_ranges
+                .entry(object)
+                .or_default()
+                .insert_range(0, size);
         }
         let at_end = self.txn.xattrs_at(object, end.at)?;
         let as_seen = self.txn.xattrs_at(object, restored.at)?;
@@ -175,24 +178,24 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn beside(&mut self, object: ObjectNo, (successor, name): (ObjectNo, &Name)) {
+    fn note_replaced(&mut self, object: ObjectNo, (successor, name): (ObjectNo, &Name)) {
         let lost = format!("content of {name}, which another had replaced by a new file first");
-        self.conflict(ConflictKind::Content, successor, Some(object), lost);
+        self.note_conflict(ConflictKind::Content, successor, Some(object), lost);
     }
 
     /// An object about to get a name lives again. False if it has never been there; nothing can be
     /// done then.
-    pub(super) fn raise(&mut self, object: ObjectNo, name: &Name) -> Outcome<bool> {
+    pub(super) fn revive_for_name(&mut self, object: ObjectNo, name: &Name) -> Outcome<bool> {
         if let Some((successor, link)) = self.restore_replaced(object)? {
-            self.beside(object, (successor, &link.name));
+            self.note_replaced(object, (successor, &link.name));
             return Ok(true);
         }
-        let Some(last) = self.last(object)? else {
-            self.unheard_of(object, &format!("the name {name}"));
+        let Some(last) = self.last_state(object)? else {
+            self.note_unknown_object(object, &format!("the name {name}"));
             return Ok(false);
         };
-        self.restore(object, &last)?;
-        self.conflict(
+        self.restore_object(object, &last)?;
+        self.note_conflict(
             ConflictKind::Removal,
             object,
             None,
@@ -201,20 +204,20 @@ impl Work<'_> {
         Ok(true)
     }
 
-    pub(super) fn unheard_of(&mut self, object: ObjectNo, what: &str) {
+    pub(super) fn note_unknown_object(&mut self, object: ObjectNo, what: &str) {
         let lost = format!("{what}: the server has never had this object");
-        self.conflict(ConflictKind::Removal, object, None, lost);
+        self.note_conflict(ConflictKind::Removal, object, None, lost);
     }
 
     /// The directory lives again under its last name, and those above it; the root if it has never
     /// been there.
-    pub(super) fn resurrect(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
-        let mut chain: Vec<(ObjectNo, Last)> = Vec::new();
+    pub(super) fn revive_directory(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
+        let mut chain: Vec<(ObjectNo, LastState)> = Vec::new();
         let mut seen = HashSet::new();
         let mut at = dir;
         while !self.is_dir(at)? {
             let known = if seen.insert(at) {
-                self.last(at)?
+                self.last_state(at)?
             } else {
                 None
             };
@@ -228,8 +231,8 @@ impl Work<'_> {
         }
         let mut parent = at;
         for (object, last) in chain.into_iter().rev() {
-            self.restore(object, &last)?;
-            let name = last.name(object)?;
+            self.restore_object(object, &last)?;
+            let name = last.last_name(object)?;
             self.put_name(
                 object,
                 &Link {
@@ -241,7 +244,7 @@ impl Work<'_> {
             let lost = format!(
                 "the removal of the directory {name}, into which something was put meanwhile"
             );
-            self.conflict(ConflictKind::Removal, object, None, lost);
+            self.note_conflict(ConflictKind::Removal, object, None, lost);
             parent = object;
         }
         Ok(parent)
@@ -251,7 +254,7 @@ impl Work<'_> {
     /// earlier one. Large content may reach the server after a removal that followed it: it conflicts
     /// with nobody, and the removal stands.
     fn was_removed_by_author(&mut self, object: ObjectNo) -> Outcome<bool> {
-        let Some((end, None)) = self.txn.object_at(object, EVER)? else {
+        let Some((end, None)) = self.txn.object_at(object, END_OF_TIME)? else {
             return Ok(false);
         };
         self.is_own_commit(end)
@@ -259,7 +262,7 @@ impl Work<'_> {
 
     /// An object whose state is about to change lives, again if it must. False if it does not: the
     /// change is nothing then.
-    pub(super) fn revive(&mut self, object: ObjectNo, what: &str) -> Outcome<bool> {
+    pub(super) fn revive_for_change(&mut self, object: ObjectNo, what: &str) -> Outcome<bool> {
         if self.is_live(object)? {
             return Ok(true);
         }
@@ -268,18 +271,18 @@ impl Work<'_> {
         }
         if let Some((successor, beside)) = self.restore_replaced(object)? {
             let link = self.free_name(&beside)?;
-            self.link(&link, object, self.now)?;
-            self.beside(object, (successor, &beside.name));
+            self.add_name(&link, object, self.now)?;
+            self.note_replaced(object, (successor, &beside.name));
             return Ok(true);
         }
-        let Some(last) = self.last(object)? else {
-            self.unheard_of(object, what);
+        let Some(last) = self.last_state(object)? else {
+            self.note_unknown_object(object, what);
             return Ok(false);
         };
-        self.restore(object, &last)?;
-        let name = last.name(object)?;
+        self.restore_object(object, &last)?;
+        let name = last.last_name(object)?;
         let dir = match &last.link {
-            Some(link) => self.home(link.dir)?,
+            Some(link) => self.live_directory(link.dir)?,
             None => ObjectNo::ROOT,
         };
         self.put_name(
@@ -291,7 +294,7 @@ impl Work<'_> {
             self.now,
         )?;
         let lost = format!("the removal of {name}, which was changed elsewhere meanwhile");
-        self.conflict(ConflictKind::Removal, object, None, lost);
+        self.note_conflict(ConflictKind::Removal, object, None, lost);
         Ok(true)
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A dependency of a [`Room`].
 #[derive(Debug)]
-pub(super) struct Dep {
+pub(super) struct CrateDependency {
     pub(super) name: String,
     pub(super) is_dev: bool,
     /// Whether it is given by a path: one of ours.
@@ -17,15 +17,15 @@ pub(super) struct Dep {
 
 /// A crate of the workspace.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct WorkspaceCrate {
     pub(super) name: String,
     /// Its manifest, relative to the root.
     pub(super) manifest: String,
     pub(super) text: String,
-    pub(super) deps: Vec<Dep>,
+    pub(super) deps: Vec<CrateDependency>,
 }
 
-impl Room {
+impl WorkspaceCrate {
     /// The line of the manifest that declares `dep`; 1 if none does.
     pub(super) fn line_of(&self, dep: &str) -> usize {
         let declares = |line: &str| {
@@ -37,7 +37,7 @@ impl Room {
     }
 }
 
-pub(super) fn read(metadata: &Value, root: &Path) -> Result<Vec<Room>> {
+pub(super) fn read_manifests(metadata: &Value, root: &Path) -> Result<Vec<WorkspaceCrate>> {
     let packages = metadata["packages"]
         .as_array()
         .context("metadata without packages")?;
@@ -53,12 +53,12 @@ pub(super) fn read(metadata: &Value, root: &Path) -> Result<Vec<Room>> {
                 .as_array()
                 .into_iter()
                 .flatten()
-                .map(|dep| Dep {
+                .map(|dep| CrateDependency {
                     name: dep["name"].as_str().unwrap_or_default().to_owned(),
                     is_dev: dep["kind"] == "dev",
                     is_local: dep["path"].is_string(),
                 });
-            Ok(Room {
+            Ok(WorkspaceCrate {
                 name: package["name"]
                     .as_str()
                     .context("package without name")?
@@ -76,7 +76,10 @@ pub(super) fn read(metadata: &Value, root: &Path) -> Result<Vec<Room>> {
 }
 
 /// `architecture` is the page, once there is one.
-pub(super) fn check(rooms: &[Room], architecture: Option<&str>) -> Vec<Finding> {
+pub(super) fn check_manifests(
+    rooms: &[WorkspaceCrate],
+    architecture: Option<&str>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for room in rooms {
         if !inherits_lints(&room.text) {
@@ -106,8 +109,8 @@ fn inherits_lints(manifest: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn room(text: &str) -> Room {
-        Room {
+    fn room(text: &str) -> WorkspaceCrate {
+        WorkspaceCrate {
             name: "teal-log".into(),
             manifest: "Cargo.toml".into(),
             text: text.into(),
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn every_crate_inherits_the_lints() {
         let rules = |text| {
-            check(&[room(text)], None)
+            check_manifests(&[room(text)], None)
                 .into_iter()
                 .map(|f| f.rule)
                 .collect::<Vec<_>>()
@@ -134,9 +137,12 @@ mod tests {
     #[test]
     fn every_crate_is_in_the_architecture_page() {
         let rooms = [room("[lints]\nworkspace = true\n")];
-        assert_eq!(check(&rooms, Some("| `teal-log` | the store |")), []);
         assert_eq!(
-            check(&rooms, Some("| `teal-logger` |"))[0].rule,
+            check_manifests(&rooms, Some("| `teal-log` | the store |")),
+            []
+        );
+        assert_eq!(
+            check_manifests(&rooms, Some("| `teal-logger` |"))[0].rule,
             "architecture"
         );
     }
@@ -158,8 +164,8 @@ mod tests {
 
     #[test]
     fn metadata_names_every_crate_and_its_dependencies() {
-        let root = crate::root();
-        let rooms = read(&super::super::metadata(root).unwrap(), root).unwrap();
+        let root = crate::workspace_root();
+        let rooms = read_manifests(&super::super::cargo_metadata(root).unwrap(), root).unwrap();
         let env = rooms.iter().find(|room| room.name == "teal-env").unwrap();
         assert_eq!(env.manifest, "crates/teal-env/Cargo.toml");
         assert!(
