@@ -5,9 +5,9 @@ use teal_types::Timestamp;
 
 /// Tells the time. Civil time may jump; monotonic time never goes back.
 pub trait Clock: Send + Sync {
-    /// Civil time now, for file times.
+    /// Returns civil time now, for file times.
     fn civil_time(&self) -> Timestamp;
-    /// Time since some fixed start, for intervals and deadlines.
+    /// Returns the time since some fixed start, for intervals and deadlines.
     fn monotonic_time(&self) -> Duration;
 }
 
