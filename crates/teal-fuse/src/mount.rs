@@ -24,14 +24,14 @@ const SUBTYPE: &str = "teal";
 /// Block size told to the kernel for `fuseblk`.
 const BLOCK_SIZE: u32 = 4096;
 
-/// How to mount.
+/// The options of a mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FuseMountOptions {
-    /// What `df` shows as the source; with `block_device`, the device.
+    /// The source that `df` shows; with `block_device`, the path of the device.
     pub source: String,
     /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and
-    /// `DESTROY`. Root only. The mount holds the device exclusively, so nobody else may have it
-    /// open with `O_EXCL`, this process included.
+    /// `DESTROY`. Root only. The mount holds the device exclusively: no process may have it open
+    /// with `O_EXCL`, this one included.
     pub block_device: bool,
     /// Users other than the mounting one may enter (as a user, only with `user_allow_other` in
     /// `/etc/fuse.conf`).
@@ -52,12 +52,13 @@ pub struct FuseMountOptions {
     pub max_read: Option<u32>,
 }
 
-/// Why nothing is mounted.
+/// The reason for which nothing is mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel has no FUSE.
     #[error(
-        "{DEV_FUSE} is missing: load the kernel module `fuse`, or pass the device into the container"
+        "{DEV_FUSE} is missing: load the kernel module `fuse`, \
+         or pass the device into the container"
     )]
     NoDevice,
     /// A user cannot mount without it.
@@ -75,7 +76,7 @@ pub enum MountError {
         /// The mount point.
         point: PathBuf,
     },
-    /// A mount whose server has died lies there.
+    /// A dead mount lies there: the process that served it has died.
     #[error("{point} holds a dead mount: unmount it first (`umount -l` or `fusermount3 -u`)")]
     Dead {
         /// The mount point.
@@ -88,17 +89,20 @@ pub enum MountError {
         point: PathBuf,
     },
     /// This user may not mount, or not there, or not with these options.
-    #[error("mounting at {point} is not permitted{}{message}", if message.is_empty() { "" } else { ": " })]
+    #[error(
+        "mounting at {point} is not permitted{}{message}",
+        if message.is_empty() { "" } else { ": " }
+    )]
     Denied {
         /// The mount point.
         point: PathBuf,
-        /// What `fusermount3` said, if it was asked.
+        /// The message of `fusermount3`, if it was asked.
         message: String,
     },
     /// `fusermount3` failed for another reason.
     #[error("fusermount3: {message}")]
     Fusermount {
-        /// What it said.
+        /// The message of the program.
         message: String,
     },
     /// The system failed for another reason.
@@ -132,7 +136,7 @@ impl MountError {
     }
 }
 
-/// Why a mount is still there.
+/// The reason for which a mount is still there.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
     /// Files are open or directories in use.
@@ -152,7 +156,7 @@ pub enum UnmountError {
     },
 }
 
-/// What to do about files that are still open.
+/// The treatment of files that are still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnmountMode {
     /// Refuse with [`UnmountError::Busy`].
@@ -172,7 +176,8 @@ impl fmt::Display for DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Of what is mounted at `point`. Asks for no attribute, which FUSE answers without its server.
+    /// Returns the number of the mount at `point`. Asks for no attribute, so that the kernel
+    /// answers without asking the mount's server.
     fn of_mount(point: &Path) -> Result<Self, Errno> {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let stat = rustix::fs::statx(CWD, point, flags, StatxFlags::empty())?;
@@ -180,8 +185,8 @@ impl DeviceNumber {
     }
 }
 
-/// Takes one mount away, from any thread. Not from a request's handler on a `fuseblk` mount: the
-/// kernel waits for `DESTROY`.
+/// Unmounts one mount, from any thread. Not to be used from a request's handler on a `fuseblk`
+/// mount: there the kernel waits for the answer to `DESTROY`.
 #[derive(Debug, Clone)]
 pub struct UnmountHandle {
     point: PathBuf,
@@ -189,12 +194,12 @@ pub struct UnmountHandle {
 }
 
 impl UnmountHandle {
-    /// Returns where it is mounted.
+    /// Returns the mount point.
     pub fn mount_point(&self) -> &Path {
         &self.point
     }
 
-    /// The device number of the mount.
+    /// Returns the device number of the mount.
     pub fn device_number(&self) -> DeviceNumber {
         self.device
     }
@@ -203,34 +208,33 @@ impl UnmountHandle {
     ///
     /// # Errors
     /// [`UnmountError`].
-    pub fn unmount(&self, how: UnmountMode) -> Result<(), UnmountError> {
+    pub fn unmount(&self, mode: UnmountMode) -> Result<(), UnmountError> {
+        // Something else may lie at the mount point by now: then this mount is gone.
         if DeviceNumber::of_mount(&self.point) != Ok(self.device) {
             return Ok(());
         }
         if !rustix::process::geteuid().is_root() {
-            return fusermount::unmount_as_user(&self.point, how);
+            return fusermount::unmount_as_user(&self.point, mode);
         }
-        let lazy = if how == UnmountMode::Detach {
+        let lazy = if mode == UnmountMode::Detach {
             UnmountFlags::DETACH
         } else {
             UnmountFlags::empty()
         };
-        rustix::mount::unmount(&self.point, lazy | UnmountFlags::NOFOLLOW).map_err(|errno| {
-            match errno {
-                Errno::BUSY => UnmountError::Busy {
-                    point: self.point.clone(),
-                },
-                other => UnmountError::System {
-                    point: self.point.clone(),
-                    source: other.into(),
-                },
-            }
-        })
+        let point = self.point.clone();
+        match rustix::mount::unmount(&self.point, lazy | UnmountFlags::NOFOLLOW) {
+            Ok(()) => Ok(()),
+            Err(Errno::BUSY) => Err(UnmountError::Busy { point }),
+            Err(errno) => Err(UnmountError::System {
+                point,
+                source: errno.into(),
+            }),
+        }
     }
 }
 
-/// Takes away a mount at `point` whose server has died; without effect when what is there is alive
-/// or nothing.
+/// Unmounts a dead mount at `point`, which is one that has lost its server; without effect on a
+/// live mount, and where nothing is mounted.
 ///
 /// # Errors
 /// [`UnmountError`].
@@ -249,26 +253,28 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
     })
 }
 
-/// A question that is interrupted is asked so often.
+/// The number of times that an interrupted `statfs` is tried.
 const INTERRUPTED_MAX: u32 = 10;
 
 /// Returns whether a mount at `point` has lost its server. The kernel answers `stat` from its cache
 /// even then; `statfs` asks the server.
 pub fn is_dead(point: &Path) -> bool {
-    // A request that was on its way to a worker when the server died is interrupted, over rings;
-    // the next is told.
-    let asked = (0..INTERRUPTED_MAX)
-        .map(|_| rustix::fs::statfs(point).err())
-        .find(|said| *said != Some(Errno::INTR));
-    // The others are told to those whose request was under way then, the last over rings.
-    matches!(
-        asked.flatten(),
-        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
-    )
+    for _ in 0..INTERRUPTED_MAX {
+        match rustix::fs::statfs(point) {
+            // Over rings, a request that was on its way to a worker when the server died is
+            // interrupted; the next one fails as below.
+            Err(Errno::INTR) => {}
+            // The last two end requests that were under way when the server died, the very last one
+            // over rings.
+            Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => return true,
+            _ => return false,
+        }
+    }
+    false
 }
 
-/// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers
-/// yet; see [`crate::Session::start`].
+/// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Requests are not
+/// answered yet; see [`crate::FuseSession::start_on_transport`].
 ///
 /// # Errors
 /// [`MountError`].
@@ -276,6 +282,7 @@ pub fn mount(
     point: &Path,
     options: &FuseMountOptions,
 ) -> Result<(DevFuse, UnmountHandle), MountError> {
+    // A `stat` of the dead mount would fail: it is replaced without one.
     if rustix::process::geteuid().is_root() && is_dead(point) {
         return replace_dead_mount(point, options);
     }
@@ -285,6 +292,7 @@ pub fn mount(
             point: point.to_owned(),
         });
     }
+    // The mount is recognised later by this path, which must not depend on the working directory.
     let resolved = std::fs::canonicalize(point).map_err(|source| MountError::System {
         point: point.to_owned(),
         source,
@@ -305,7 +313,7 @@ pub fn mount(
     ))
 }
 
-/// Mounts in the place of a mount whose server has died.
+/// Mounts in the place of a dead mount.
 fn replace_dead_mount(
     point: &Path,
     options: &FuseMountOptions,
@@ -313,11 +321,12 @@ fn replace_dead_mount(
     let device = open_device(point)?;
     options.check_source_free()?;
     if let Err(errno) = beneath::mount_beneath(&device, point, options) {
+        // Older kernels cannot mount beneath another mount. For a moment, the bare directory shows.
         log::debug!(
             "the dead mount at {} goes before the new one comes: {errno}",
             point.display()
         );
-        // It has known of one mount already.
+        // The device has seen one attempt to mount, and serves no other.
         drop(device);
         detach_dead(point).map_err(|error| MountError::System {
             point: point.to_owned(),
@@ -356,6 +365,7 @@ fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, Mo
     };
     options.check_source_free()?;
     let mut data = format!(
+        // The type of the root in octal: a directory.
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_fd().as_raw_fd(),
         rustix::process::getuid().as_raw(),
@@ -380,6 +390,7 @@ fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, Mo
         &*data,
     )
     .map_err(|errno| match errno {
+        // The kernel does not know the file system type `fuse`.
         Errno::NODEV => MountError::NoDevice,
         other => MountError::from_errno(point, other),
     })?;
@@ -387,8 +398,8 @@ fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, Mo
 }
 
 impl FuseMountOptions {
-    /// Of a device that is mounted already, the kernel would show that mount here again and leave
-    /// our descriptor idle.
+    /// Checks that the block device is not in use. If it were mounted already, the kernel would
+    /// show that mount here again and leave our descriptor idle.
     fn check_source_free(&self) -> Result<(), MountError> {
         if self.block_device {
             rustix::fs::open(
@@ -401,22 +412,22 @@ impl FuseMountOptions {
         Ok(())
     }
 
-    /// The options FUSE itself reads, alike for `mount(2)` and `fusermount3`.
+    /// Returns the options that FUSE itself reads, alike for `mount(2)` and `fusermount3`.
     fn fuse_options(&self) -> Vec<String> {
-        let named = [
-            (self.allow_other, "allow_other"),
-            (self.default_permissions, "default_permissions"),
-        ];
-        let named = named
-            .into_iter()
-            .filter(|(set, _)| *set)
-            .map(|(_, name)| name.to_owned());
-        named
-            .chain(self.max_read.map(|bytes| format!("max_read={bytes}")))
-            .collect()
+        let mut options = Vec::new();
+        if self.allow_other {
+            options.push("allow_other".to_owned());
+        }
+        if self.default_permissions {
+            options.push("default_permissions".to_owned());
+        }
+        if let Some(bytes) = self.max_read {
+            options.push(format!("max_read={bytes}"));
+        }
+        options
     }
 
-    /// The options every file system has: flag and name.
+    /// Returns the options that every file system has and that are set here: flag and name.
     fn general_flags(&self) -> impl Iterator<Item = (MountFlags, &'static str)> {
         [
             (self.read_only, MountFlags::RDONLY, "ro"),
@@ -430,8 +441,11 @@ impl FuseMountOptions {
     }
 
     fn mount_flags(&self) -> MountFlags {
-        self.general_flags()
-            .fold(MountFlags::empty(), |flags, (flag, _)| flags | flag)
+        let mut flags = MountFlags::empty();
+        for (flag, _) in self.general_flags() {
+            flags |= flag;
+        }
+        flags
     }
 }
 

@@ -13,7 +13,7 @@ use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Where answers and notifications go out. Used by many threads at once.
+/// A way out for answers and notifications. Used by many threads at once.
 pub trait MessageSink: Debug + Send + Sync {
     /// Sends one whole message, a reply or a notification, in one piece. The first part is the
     /// header.
@@ -30,17 +30,18 @@ pub trait Transport: MessageSink {
     /// mount is gone).
     ///
     /// # Errors
-    /// Whatever else the device says; `EINVAL` when `buffer` is too small for what was negotiated.
+    /// Returns any other error of the device; `EINVAL` when `buffer` is too small for what was
+    /// negotiated.
     fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno>;
 
-    /// Another channel of the same connection, for a thread of its own. A reply must go out on the
-    /// channel its request came in.
+    /// Opens another channel of the same connection, for a thread of its own. A reply must go out
+    /// on the channel its request came in.
     ///
     /// # Errors
-    /// Where further channels are not allowed; the caller then shares this one.
+    /// Fails if further channels are not allowed; the caller then shares this one.
     fn open_channel(&self) -> Result<Arc<dyn Transport>, Errno>;
 
-    /// Sends a message that ends with `missing` bytes which nobody can read.
+    /// Sends a message that ends with `missing` unreadable bytes.
     ///
     /// # Errors
     /// `EFAULT` when the other side has taken the message up to there; otherwise as
@@ -51,7 +52,7 @@ pub trait Transport: MessageSink {
         Err(Errno::FAULT)
     }
 
-    /// The device, whose requests can come over rings as well; `None` if there is none.
+    /// Returns the device, if its requests can come over rings as well.
     fn device_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
