@@ -1,6 +1,6 @@
 //! The operations that change a volume.
 
-/// What kind of operation an op record is; the code is what the log and the wire store.
+/// The kind of an operation; the code is stored in the log and on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OpKind {
     /// A new object under a name (mknod, mkdir, symlink, create).
@@ -42,11 +42,12 @@ impl OpKind {
         Self::Reclaim,
         Self::Move,
     ];
-    /// The stored code, from 1.
+    /// Returns the stored code, from 1.
     pub const fn code(self) -> u8 {
+        // 0 is no code, so that zeroed bytes are no operation.
         self as u8 + 1
     }
-    /// The kind of a stored code.
+    /// Returns the kind of a stored code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
