@@ -17,49 +17,11 @@ use crate::packs::Pack;
 use crate::pin::Pin;
 use crate::seeded::{ChunkBug, bug};
 use crate::store::ChunkStore;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::writer::{PackWriter, PutOutcome, UnstoredPack, WriterState};
+use parking_lot::MutexGuard;
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use teal_types::ChunkId;
-
-/// The result of putting one pack, once it is known.
-#[derive(Debug, Default)]
-struct PutOutcome(OnceLock<Result<(), ChunkError>>);
-
-/// A pack that is not durable yet.
-struct UnstoredPack {
-    chunks: BTreeSet<ChunkIdPrefix>,
-    outcome: Arc<PutOutcome>,
-}
-
-/// The packs that are in memory.
-#[derive(Default)]
-struct WriterState {
-    open: Option<(PackBuilder, UnstoredPack)>,
-    /// The pack that is being put, by the thread that has sealed it.
-    sealed: Option<UnstoredPack>,
-}
-
-impl WriterState {
-    /// Returns the put that will make this chunk durable, if it is in a pack in memory.
-    fn put_of(&self, chunk: &ChunkIdPrefix) -> Option<&Arc<PutOutcome>> {
-        let open = self.open.as_ref().map(|(_, pack)| pack);
-        for pack in self.sealed.iter().chain(open) {
-            if pack.chunks.contains(chunk) {
-                return Some(&pack.outcome);
-            }
-        }
-        None
-    }
-}
-
-/// The pack being filled, for all batches.
-#[derive(Default)]
-pub(crate) struct PackWriter {
-    filling: Mutex<WriterState>,
-    /// Notified whenever a put has ended.
-    ended: Condvar,
-}
 
 impl PackWriter {
     /// Takes a chunk into the open pack; `None` if the store has it already.

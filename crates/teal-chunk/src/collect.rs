@@ -226,6 +226,7 @@ impl MarkPhase {
             until,
             report,
         } = self;
+        // Planned with the marks as they are now: chunks pinned from here on are kept by each step.
         let todo = plan_sweep(&running.0, since, until);
         SweepPhase {
             running,

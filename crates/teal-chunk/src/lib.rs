@@ -29,6 +29,7 @@ mod seeded;
 mod shelf;
 mod store;
 mod tables;
+mod writer;
 
 pub use batch::ChunkBatch;
 pub use check::{PackCheckReport, PackProblem};

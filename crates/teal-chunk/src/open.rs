@@ -8,7 +8,6 @@
 //! 3. *Unreachable is not absent*: a pack that cannot be read fails the opening; it is never passed
 //!    over.
 
-use crate::batch::PackWriter;
 use crate::counters::ChunkCounters;
 use crate::domain::DedupDomain;
 use crate::error::ChunkError;
@@ -22,6 +21,7 @@ use crate::shelf::directory::AccessMode;
 use crate::shelf::{Shelf, ShelfObject};
 use crate::store::{ChunkStore, StoreParts};
 use crate::tables::{ChunkTables, PinTable};
+use crate::writer::PackWriter;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use teal_env::{Clock, Entropy};

@@ -61,6 +61,7 @@ impl PackBuilder {
             chunk::BYTES + header.stored as usize,
             "header and payload belong together"
         );
+        // Known before the bytes are appended: the chunk begins at the present end.
         let offset = u32::try_from(self.bytes.len()).expect("PACK_MAX is below 4 GiB");
         self.entries.push(TableEntry {
             id: header.id,
@@ -69,6 +70,7 @@ impl PackBuilder {
             bytes: header.bytes,
         });
         self.bytes.extend_from_slice(encoded);
+        debug_assert!(self.bytes.len() as u64 <= PACK_MAX, "a pack has a limit");
     }
 
     pub(crate) fn pack_id(&self) -> PackId {
@@ -181,6 +183,7 @@ fn verified_entry(
     at: usize,
 ) -> Option<TableEntry> {
     let encoded = rest.get(..chunk::BYTES + header.stored as usize)?;
+    // A whole header alone proves nothing: the content must match the name.
     verify_chunk(domain, &header.id, encoded).ok()?;
     let offset = u32::try_from(at).ok()?;
     Some(TableEntry {

@@ -12,7 +12,6 @@
 //! | `writer` | the pack being filled | `state`; never I/O: it is let go while a pack is put |
 //! | `state` | index, table of packs, pins | nothing |
 
-use crate::batch::PackWriter;
 use crate::counters::{ChunkCounters, ChunkCounts};
 use crate::domain::DedupDomain;
 use crate::error::ChunkError;
@@ -24,6 +23,7 @@ use crate::seeded::{ChunkBug, bug};
 use crate::shelf::Shelf;
 use crate::shelf::directory::AccessMode;
 use crate::tables::ChunkTables;
+use crate::writer::PackWriter;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +115,7 @@ impl ChunkStore {
             bytes: 0,
             pinned: state.pins.len(),
         };
+        // Under one lock, so that the numbers fit each other.
         for (_, pack) in state.packs.iter() {
             usage.packs += 1;
             usage.bytes += pack.bytes;

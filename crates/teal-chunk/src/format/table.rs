@@ -77,6 +77,7 @@ impl Footer {
     /// whole and fits the size.
     pub(crate) fn decode(tail: &[u8], size: u64) -> Option<Self> {
         let sealed = tail.last_chunk::<FOOTER>()?;
+        // The checksum first: nothing of a damaged footer is looked at.
         if !ends_with_checksum(sealed) || size > PACK_MAX {
             return None;
         }
@@ -98,6 +99,7 @@ impl Footer {
             table_crc: reader.take_u32()?,
         };
         reader.expect_zeros::<16>()?;
+        // The footer must fit the pack: the table ends where the footer begins.
         let is_bounded = footer.chunks as usize <= PACK_CHUNKS_MAX;
         let is_behind_header = footer.table as usize >= header::BYTES;
         let end = u64::from(footer.table) + footer.table_bytes() as u64 + FOOTER as u64;
