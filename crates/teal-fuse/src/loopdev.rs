@@ -108,6 +108,7 @@ impl LoopDevice {
             return Vec::new();
         };
         let mut found = Vec::new();
+        // Devices may come and go while the directory is read: those are passed over.
         for block in blocks.flatten() {
             let device = Path::new("/dev").join(block.file_name());
             let backing = read_attribute(&device, "loop/backing_file");

@@ -7,163 +7,23 @@
 //!    it.
 
 mod beneath;
+mod error;
 mod fusermount;
+mod options;
+
+pub use error::{MountError, UnmountError};
+pub use options::{FuseMountOptions, UnmountMode};
 
 use crate::transport::{DEV_FUSE, DevFuse};
-use rustix::fs::{AtFlags, CWD, Dev, FileType, Mode, OFlags, StatxFlags, major, makedev, minor};
+use options::{BLOCK_SIZE, SUBTYPE};
+use rustix::fs::{AtFlags, CWD, Dev, FileType, StatxFlags, major, makedev, minor};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-
-/// The part of the file system type behind the dot, as in `fuse.teal`.
-const SUBTYPE: &str = "teal";
-/// Block size told to the kernel for `fuseblk`.
-const BLOCK_SIZE: u32 = 4096;
-
-/// The options of a mount.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FuseMountOptions {
-    /// The source that `df` shows; with `block_device`, the path of the device.
-    pub source: String,
-    /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and
-    /// `DESTROY`. Root only. The mount holds the device exclusively: no process may have it open
-    /// with `O_EXCL`, this one included.
-    pub block_device: bool,
-    /// Users other than the mounting one may enter (as a user, only with `user_allow_other` in
-    /// `/etc/fuse.conf`).
-    pub allow_other: bool,
-    /// The kernel checks permissions by the attributes.
-    pub default_permissions: bool,
-    /// No changes.
-    pub read_only: bool,
-    /// Set-user-id bits do not count. Always so when a user mounts.
-    pub nosuid: bool,
-    /// Device files do not work. Always so when a user mounts.
-    pub nodev: bool,
-    /// Programs do not run.
-    pub noexec: bool,
-    /// Reading changes no access times.
-    pub noatime: bool,
-    /// The most bytes in one read; the negotiated `max_write` when `None`.
-    pub max_read: Option<u32>,
-}
-
-/// The reason for which nothing is mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The kernel has no FUSE.
-    #[error(
-        "{DEV_FUSE} is missing: load the kernel module `fuse`, \
-         or pass the device into the container"
-    )]
-    NoDevice,
-    /// A user cannot mount without it.
-    #[error("fusermount3 is missing: install fuse3, or mount as root")]
-    NoFusermount,
-    /// There is nothing at the mount point.
-    #[error("{point} does not exist")]
-    Missing {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// There is something else than a directory.
-    #[error("{point} is not a directory")]
-    NotDirectory {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// A dead mount lies there: the process that served it has died.
-    #[error("{point} holds a dead mount: unmount it first (`umount -l` or `fusermount3 -u`)")]
-    Dead {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// The mount point or the block device is in use.
-    #[error("{point} or its device is busy")]
-    Busy {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// This user may not mount, or not there, or not with these options.
-    #[error(
-        "mounting at {point} is not permitted{}{message}",
-        if message.is_empty() { "" } else { ": " }
-    )]
-    Denied {
-        /// The mount point.
-        point: PathBuf,
-        /// The message of `fusermount3`, if it was asked.
-        message: String,
-    },
-    /// `fusermount3` failed for another reason.
-    #[error("fusermount3: {message}")]
-    Fusermount {
-        /// The message of the program.
-        message: String,
-    },
-    /// The system failed for another reason.
-    #[error("mounting at {point}")]
-    System {
-        /// The mount point.
-        point: PathBuf,
-        /// The reason.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl MountError {
-    fn from_errno(point: &Path, errno: Errno) -> Self {
-        let point = point.to_owned();
-        match errno {
-            Errno::NOENT => Self::Missing { point },
-            Errno::NOTDIR => Self::NotDirectory { point },
-            Errno::NOTCONN => Self::Dead { point },
-            Errno::BUSY => Self::Busy { point },
-            Errno::ACCESS | Errno::PERM => Self::Denied {
-                point,
-                message: String::new(),
-            },
-            other => Self::System {
-                point,
-                source: other.into(),
-            },
-        }
-    }
-}
-
-/// The reason for which a mount is still there.
-#[derive(Debug, thiserror::Error)]
-pub enum UnmountError {
-    /// Files are open or directories in use.
-    #[error("{point} is busy")]
-    Busy {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// Anything else.
-    #[error("unmounting {point}")]
-    System {
-        /// The mount point.
-        point: PathBuf,
-        /// The reason.
-        #[source]
-        source: io::Error,
-    },
-}
-
-/// The treatment of files that are still open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnmountMode {
-    /// Refuse with [`UnmountError::Busy`].
-    IfIdle,
-    /// Take the mount out of the tree now and go on serving what is open until it is closed.
-    Detach,
-}
 
 /// The device number of a mount, shown as in `/sys/class/bdi`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -358,6 +218,7 @@ fn open_device(point: &Path) -> Result<DevFuse, MountError> {
 
 fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, MountError> {
     let device = open_device(point)?;
+    // The kernel has two types: only one of them takes a block device.
     let kind = if options.block_device {
         "fuseblk"
     } else {
@@ -395,58 +256,6 @@ fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, Mo
         other => MountError::from_errno(point, other),
     })?;
     Ok(device)
-}
-
-impl FuseMountOptions {
-    /// Checks that the block device is not in use. If it were mounted already, the kernel would
-    /// show that mount here again and leave our descriptor idle.
-    fn check_source_free(&self) -> Result<(), MountError> {
-        if self.block_device {
-            rustix::fs::open(
-                &*self.source,
-                OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,
-                Mode::empty(),
-            )
-            .map_err(|errno| MountError::from_errno(Path::new(&self.source), errno))?;
-        }
-        Ok(())
-    }
-
-    /// Returns the options that FUSE itself reads, alike for `mount(2)` and `fusermount3`.
-    fn fuse_options(&self) -> Vec<String> {
-        let mut options = Vec::new();
-        if self.allow_other {
-            options.push("allow_other".to_owned());
-        }
-        if self.default_permissions {
-            options.push("default_permissions".to_owned());
-        }
-        if let Some(bytes) = self.max_read {
-            options.push(format!("max_read={bytes}"));
-        }
-        options
-    }
-
-    /// Returns the options that every file system has and that are set here: flag and name.
-    fn general_flags(&self) -> impl Iterator<Item = (MountFlags, &'static str)> {
-        [
-            (self.read_only, MountFlags::RDONLY, "ro"),
-            (self.nosuid, MountFlags::NOSUID, "nosuid"),
-            (self.nodev, MountFlags::NODEV, "nodev"),
-            (self.noexec, MountFlags::NOEXEC, "noexec"),
-            (self.noatime, MountFlags::NOATIME, "noatime"),
-        ]
-        .into_iter()
-        .filter_map(|(set, flag, name)| set.then_some((flag, name)))
-    }
-
-    fn mount_flags(&self) -> MountFlags {
-        let mut flags = MountFlags::empty();
-        for (flag, _) in self.general_flags() {
-            flags |= flag;
-        }
-        flags
-    }
 }
 
 #[cfg(test)]

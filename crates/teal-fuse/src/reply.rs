@@ -331,6 +331,7 @@ pub(crate) fn send_truncated(
     missing: u32,
 ) -> Result<(), Errno> {
     let length = size_of::<fuse_out_header>() + body.len();
+    // The announced length counts the missing bytes, too.
     let len = u32::try_from(length)
         .ok()
         .and_then(|len| len.checked_add(missing))

@@ -120,6 +120,7 @@ impl UringQueues {
     pub(crate) fn new(device: BorrowedFd<'_>, payload: usize) -> Result<Self, Errno> {
         // A descriptor of its own keeps the connection open until all rings are gone.
         let device = Arc::new(rustix::io::fcntl_dupfd_cloexec(device, 0)?);
+        // With too many processors, each queue would have one worker, which could be held up.
         let count = kernel_queue_count()
             .filter(|count| *count <= QUEUES_MAX)
             .ok_or(Errno::NOTSUP)?;

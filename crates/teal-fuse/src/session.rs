@@ -299,8 +299,10 @@ impl FuseSession {
                 return Ok(());
             };
             pool.begin_request();
+            // The answer goes out on the channel on which the request came.
             let sink = Arc::clone(transport) as Arc<dyn MessageSink>;
             self.dispatch_message(&buffer[..length], sink, serve);
+            // An extra worker ends only between requests.
             let has_too_many = pool.end_request();
             if has_too_many && kind == WorkerKind::Extra {
                 return Ok(());

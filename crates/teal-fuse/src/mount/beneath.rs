@@ -5,7 +5,7 @@
 //! The kernel makes a mount that lies nowhere yet, which is then moved beneath the one at the mount
 //! point (since Linux 6.5). Taking the dead mount away shows the new one.
 
-use super::{BLOCK_SIZE, FuseMountOptions, SUBTYPE};
+use super::options::{BLOCK_SIZE, FuseMountOptions, SUBTYPE};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{

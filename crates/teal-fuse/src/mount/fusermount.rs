@@ -7,7 +7,8 @@
 //! 2. The program reports failures in words only; those are searched for the cases that callers
 //!    tell apart.
 
-use super::{FuseMountOptions, MountError, SUBTYPE, UnmountError, UnmountMode};
+use super::error::{MountError, UnmountError};
+use super::options::{FuseMountOptions, SUBTYPE, UnmountMode};
 use crate::transport::DevFuse;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -83,6 +84,7 @@ pub(super) fn mount_as_user(
 }
 
 pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), UnmountError> {
+    // Lazily: out of the tree now, and gone when its last file is closed.
     let lazy: &[&str] = if how == UnmountMode::Detach {
         &["-z"]
     } else {
@@ -104,6 +106,7 @@ pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), Unmo
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    // The program has one exit code for all failures; only its words tell.
     if message.contains("busy") {
         return Err(UnmountError::Busy {
             point: point.to_owned(),

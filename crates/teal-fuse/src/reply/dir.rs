@@ -83,9 +83,11 @@ impl DirBuffer {
         debug_assert!(start.is_multiple_of(8), "entries are padded");
         let unpadded = before.len() + size_of::<DirentHead>() + name.len();
         let end = (start + unpadded).next_multiple_of(8);
+        // A name beyond 32 bits does not exist; it counts as one that does not fit.
         let Ok(namelen) = u32::try_from(name.len()) else {
             return true;
         };
+        // The kernel asks again from the last cookie, with an empty buffer.
         if end > self.limit {
             return true;
         }

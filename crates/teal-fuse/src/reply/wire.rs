@@ -113,6 +113,7 @@ fn attr_to_wire(attr: &Attr) -> abi::fuse_attr {
         atimensec: attr.atime.nanos,
         mtimensec: attr.mtime.nanos,
         ctimensec: attr.ctime.nanos,
+        // The kernel's `mode` is `st_mode`, the type included.
         mode: u32::from(mode_bits(attr)),
         nlink: attr.nlink,
         uid: attr.uid,

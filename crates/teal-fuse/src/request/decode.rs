@@ -20,6 +20,8 @@ type Decoded<'a> = Result<FuseOperation<'a>, DecodeError>;
 impl<'a> FuseOperation<'a> {
     pub(super) fn decode(header: &RequestHeader, body: &'a [u8], flags: InitFlags) -> Decoded<'a> {
         let b = &mut BodyReader::new(header.opcode, body);
+        // In the order of the codes. Fields are read in the order in which they lie in the body,
+        // which is the order in which Rust evaluates the initialisers below.
         Ok(match header.opcode {
             FUSE_LOOKUP => Self::Lookup {
                 name: b.take_name()?,
@@ -43,6 +45,7 @@ impl<'a> FuseOperation<'a> {
             FUSE_RMDIR => Self::Rmdir {
                 name: b.take_name()?,
             },
+            // The older form is the newer one without flags.
             FUSE_RENAME => decode_rename(b.take_struct::<abi::fuse_rename_in>()?.newdir, 0, b)?,
             FUSE_RENAME2 => b
                 .take_struct::<abi::fuse_rename2_in>()
@@ -101,6 +104,7 @@ impl<'a> FuseOperation<'a> {
             FUSE_DESTROY => Self::Destroy,
             FUSE_SYNCFS => Self::Syncfs,
             FUSE_TMPFILE => decode_tmpfile(b)?,
+            // The others are seldom sent; a function of their own keeps this one on a screen.
             _ => return decode_rare(header.opcode, b),
         })
     }
@@ -143,6 +147,7 @@ fn decode_rare<'a>(opcode: u32, b: &mut BodyReader<'a>) -> Decoded<'a> {
             )?))
         }
         FUSE_STATX => decode_statx(b)?,
+        // Of a newer kernel: the handler answers `ENOSYS`, and the kernel stops sending it.
         unknown => FuseOperation::Unknown(unknown),
     })
 }

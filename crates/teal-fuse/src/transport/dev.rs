@@ -1,6 +1,6 @@
 //! The device `/dev/fuse`.
 
-use super::{MessageSink, Transport};
+use super::channel::{MessageSink, Transport};
 use crate::ioctl;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! A connection in memory: tests take the part of the kernel, without one.
 
-use super::{MessageSink, Transport};
+use super::channel::{MessageSink, Transport};
 use crate::abi::opcode::FUSE_INIT;
 use crate::abi::{
     FUSE_KERNEL_MINOR_VERSION, FUSE_KERNEL_VERSION, fuse_in_header, fuse_init_in, fuse_out_header,
@@ -119,6 +119,7 @@ impl MemoryKernel {
         let mut wire = self.0.wire.lock();
         loop {
             if let Some(bytes) = wire.messages.pop_front() {
+                // Checked when the message was sent.
                 let (header, body) = fuse_out_header::read_from_prefix(&bytes).ok()?;
                 return Some(ServerMessage {
                     unique: header.unique,
