@@ -27,6 +27,7 @@ pub struct AlignedBuffer {
 
 impl AlignedBuffer {
     fn new(len: usize) -> Self {
+        // One page more than asked for contains a page's start with `len` bytes behind it.
         let bytes = vec![0; len + ALIGN];
         let start = bytes.as_ptr().align_offset(ALIGN);
         debug_assert!(

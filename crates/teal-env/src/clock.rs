@@ -37,6 +37,7 @@ impl Clock for SystemClock {
 
 impl Timer for SystemClock {
     fn wait_until(&self, until: Duration) {
+        // A time beyond the kernel's range is never reached: the wait lasts for ever.
         let secs = i64::try_from(until.as_secs()).unwrap_or(i64::MAX);
         let until = rustix::time::Timespec {
             tv_sec: secs,

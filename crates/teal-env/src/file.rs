@@ -157,6 +157,7 @@ fn lock_file(file: &File, path: &Path, mode: OpenMode) -> Result<(), DiskOpenErr
         return Ok(());
     };
     fs::flock(file, operation).map_err(|errno| match errno {
+        // Another process holds a lock that excludes this one.
         Errno::AGAIN => DiskOpenError::InUse {
             path: path.to_owned(),
         },
@@ -224,6 +225,7 @@ impl FileDisk {
         if self.is_aligned(buf) {
             return direct.read_exact_at(buf, at.byte());
         }
+        // Memory that is not aligned is read by way of a buffer.
         let mut aligned = self.buffers.lend(COPY_BUFFER_BYTES);
         let mut at = at.byte();
         for part in buf.chunks_mut(COPY_BUFFER_BYTES) {
@@ -328,6 +330,7 @@ impl Disk for FileDisk {
         if !meta.is_file() {
             return Ok(());
         }
+        // An open file lives on without a name, but no later opening finds it.
         if meta.nlink() == 0 {
             let what = "its file was deleted";
             return Err(io::Error::new(io::ErrorKind::NotFound, what));

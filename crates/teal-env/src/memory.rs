@@ -21,6 +21,7 @@ impl MemDisk {
 
     /// Makes a disk with this content, rounded down to whole sectors.
     pub fn from_bytes(mut bytes: Vec<u8>) -> Self {
+        // A rest that is no whole sector cannot be addressed.
         let sectors = bytes.len() as u64 / SECTOR;
         bytes.truncate((sectors * SECTOR) as usize);
         let shape = DiskShape {
@@ -52,6 +53,7 @@ impl MemDisk {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let size = self.shape.sectors * SECTOR;
+        // Checked without overflow: a sector address has 48 bits, but a caller may pass any number.
         let end = at.byte().checked_add(len);
         match end.filter(|end| *end <= size) {
             Some(end) => Ok(at.byte() as usize..end as usize),
