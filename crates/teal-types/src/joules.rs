@@ -4,6 +4,7 @@
 //! 2^64 uJ are what a gigawatt gives in five hours.
 
 use crate::Span;
+use crate::decimal::decimal;
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul};
 
@@ -12,21 +13,21 @@ use std::ops::{Add, AddAssign, Mul};
 pub struct Power(u64);
 
 impl Power {
-    /// Nothing.
+    /// No power.
     pub const ZERO: Self = Self(0);
-    /// Microwatts.
+    /// Makes a power of so many microwatts.
     pub const fn microwatts(raw: u64) -> Self {
         Self(raw)
     }
-    /// Milliwatts.
+    /// Makes a power of so many milliwatts.
     pub const fn milliwatts(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000))
     }
-    /// The microwatts.
+    /// Returns the microwatts.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// This much less, at least nothing.
+    /// Returns this much less, at least nothing.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -50,7 +51,9 @@ impl std::iter::Sum for Power {
 impl Mul<Span> for Power {
     type Output = Energy;
     fn mul(self, span: Span) -> Energy {
+        // Microwatts times nanoseconds are femtojoules, and 10^9 of them a microjoule.
         let femtojoules = u128::from(self.0) * u128::from(span.get());
+        // Half a microjoule more, so that the division rounds to the nearest.
         Energy(u64::try_from((femtojoules + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX))
     }
 }
@@ -72,25 +75,25 @@ impl fmt::Display for Power {
 pub struct Energy(u64);
 
 impl Energy {
-    /// Nothing.
+    /// No energy.
     pub const ZERO: Self = Self(0);
-    /// Microjoules.
+    /// Makes an energy of so many microjoules.
     pub const fn microjoules(raw: u64) -> Self {
         Self(raw)
     }
-    /// Millijoules.
+    /// Makes an energy of so many millijoules.
     pub const fn millijoules(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000))
     }
-    /// Joules.
+    /// Makes an energy of so many joules.
     pub const fn joules(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000_000))
     }
-    /// The microjoules.
+    /// Returns the microjoules.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// This much less, at least nothing.
+    /// Returns this much less, at least nothing.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -134,27 +137,6 @@ impl fmt::Display for Energy {
         decimal(f, self.0.into(), unit, places)?;
         write!(f, " {name}")
     }
-}
-
-/// Writes `raw / unit` with that many places, rounded, halves up.
-pub(crate) fn decimal(
-    f: &mut fmt::Formatter<'_>,
-    raw: u128,
-    unit: u128,
-    places: u32,
-) -> fmt::Result {
-    let scale = 10_u128.pow(places);
-    let scaled = (raw * scale + unit / 2) / unit;
-    if places == 0 {
-        return write!(f, "{scaled}");
-    }
-    write!(
-        f,
-        "{}.{:0width$}",
-        scaled / scale,
-        scaled % scale,
-        width = places as usize
-    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The words every room of TealFS shares: ids, positions, names, attributes, operations and units.
+//! The types that every crate of TealFS shares: ids, positions, names, attributes, operations and
+//! units.
 //!
 //! # Guarantees
 //! 1. Nothing here reads a clock, a file or a random number.
@@ -9,6 +10,7 @@
 mod attr;
 mod batch;
 mod chunk;
+mod decimal;
 mod id;
 mod joules;
 pub mod limits;

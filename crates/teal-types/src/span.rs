@@ -3,6 +3,7 @@
 //! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates:
 //! 2^64 ns are 584 years.
 
+use crate::decimal::decimal;
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
@@ -15,31 +16,31 @@ impl Span {
     pub const ZERO: Self = Self(0);
     /// Longer than anything that happens.
     pub const MAX: Self = Self(u64::MAX);
-    /// Nanoseconds.
+    /// Makes a length of so many nanoseconds.
     pub const fn nanos(raw: u64) -> Self {
         Self(raw)
     }
-    /// Microseconds.
+    /// Makes a length of so many microseconds.
     pub const fn micros(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000))
     }
-    /// Milliseconds.
+    /// Makes a length of so many milliseconds.
     pub const fn millis(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000_000))
     }
-    /// Seconds.
+    /// Makes a length of so many seconds.
     pub const fn secs(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000_000_000))
     }
-    /// Hours.
+    /// Makes a length of so many hours.
     pub const fn hours(raw: u64) -> Self {
         Self::secs(raw.saturating_mul(3600))
     }
-    /// The nanoseconds.
+    /// Returns the nanoseconds.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// This much less, at least nothing.
+    /// Returns this much less, at least nothing.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -74,6 +75,7 @@ impl std::iter::Sum for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Each unit begins where it has a digit before the point.
         let (unit, name, places) = match self.0 {
             0..1_000 => return write!(f, "{} ns", self.0),
             1_000..1_000_000 => (1_000, "us", 1),
@@ -82,7 +84,7 @@ impl fmt::Display for Span {
             60_000_000_000..3_600_000_000_000 => (60_000_000_000, "min", 1),
             _ => (3_600_000_000_000, "h", 2),
         };
-        crate::joules::decimal(f, self.0.into(), unit, places)?;
+        decimal(f, self.0.into(), unit, places)?;
         write!(f, " {name}")
     }
 }
@@ -96,15 +98,15 @@ impl Time {
     pub const ZERO: Self = Self(0);
     /// Later than anything that happens.
     pub const MAX: Self = Self(u64::MAX);
-    /// So long after the start.
+    /// Returns the point so long after the start.
     pub const fn after_start(span: Span) -> Self {
         Self(span.0)
     }
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The time that has passed since `earlier`; nothing if that is later.
+    /// Returns the time that has passed since `earlier`; nothing if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
@@ -120,7 +122,7 @@ impl Add<Span> for Time {
 
 impl Sub<Span> for Time {
     type Output = Self;
-    /// So much earlier, at the earliest the start.
+    /// Goes so much back, at most to the start.
     fn sub(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
@@ -128,6 +130,7 @@ impl Sub<Span> for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Hours are not cut at a day: simulations run for weeks.
         let millis = self.0 / 1_000_000;
         let (hours, minutes) = (millis / 3_600_000, millis / 60_000 % 60);
         write!(
