@@ -49,7 +49,7 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
         ConflictsCommand::Ls { dir } => {
             let found = list_conflicts(&paths::mount_point_for(dir)?)?;
             if found.is_empty() {
-                say!("no conflicts");
+                say!("there are no conflicts");
             }
             for conflict in &found {
                 let copy = if conflict.copy_path.is_empty() {
@@ -84,6 +84,8 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
                 path_under(&dir, &conflict.path),
                 path_under(&dir, &conflict.copy_path),
             );
+            // The files are changed before the conflict is marked as resolved: after a crash in
+            // between it is still listed, and can be resolved again.
             match (keep, conflict.copy_path.is_empty()) {
                 (ConflictKeep::Both, _) | (ConflictKeep::First, true) => {}
                 (ConflictKeep::Later, true) => bail!(
@@ -112,12 +114,13 @@ fn find_conflict(dir: &Path, id: u64) -> Result<ConflictShown> {
     found.with_context(|| format!("there is no open conflict {id}; see `teal conflicts ls`"))
 }
 
-/// A path of the volume under its mount point.
+/// Returns where a path of the volume lies under its mount point.
 fn path_under(dir: &Path, path: &str) -> PathBuf {
     dir.join(path.trim_start_matches('/'))
 }
 
 fn remove_path(path: &Path) -> Result<()> {
+    // The copy may be a symbolic link, which is removed itself and not followed.
     let meta = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
     let done = if meta.is_dir() {
         std::fs::remove_dir_all(path)

@@ -34,11 +34,12 @@ fn open_store(path: &Path) -> Result<Arc<Store>> {
 
 /// Verifies a store. The exit status is 0 when it is clean, 1 otherwise.
 pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
+    // Opens read-only, because a check must not change what it judges.
     let store = open_store(path)?;
     let bar = ProgressBar::new(0);
     bar.set_style(
         ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3}% {eta}")
-            .context("progress")?,
+            .context("the progress bar has no style")?,
     );
     let mut phase = None;
     let report = store.check(
@@ -63,6 +64,7 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
     for problem in &report.problems {
         say!("{problem}");
     }
+    // The report keeps the first problems only, and counts the rest.
     if report.total > report.problems.len() as u64 {
         say!(
             "... and {} more",
@@ -83,13 +85,14 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         say!(
             "{}",
             if quick {
-                "clean, but no content was read (--quick)"
+                "the structures of the store are clean; no content was read (--quick)"
             } else {
-                "clean"
+                "the store is clean"
             }
         );
         return Ok(ExitCode::SUCCESS);
     }
+    // Only problems of this severity mean that content is lost.
     let damaged = report
         .problems
         .iter()
@@ -99,7 +102,8 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         teal_command::say::count_noun(report.total, "problem"),
         match (damaged, Drive::is_drive(&store)) {
             (true, true) =>
-                "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to it again",
+                "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied \
+                 to it again",
             (true, false) => "; the files named above have lost data: restore them",
             (false, _) => "",
         }
@@ -108,8 +112,12 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
 }
 
 fn parse_number(text: &str, what: &str) -> Result<u64> {
-    text.parse()
-        .map_err(|_| anyhow!("'{what}' names nothing: a whole number follows the colon, such as segment:0 or object:1"))
+    text.parse().map_err(|_| {
+        anyhow!(
+            "'{what}' names nothing: a whole number follows the colon, \
+            such as segment:0 or object:1"
+        )
+    })
 }
 
 /// Shows the inside of a store.
@@ -134,8 +142,10 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "dir" => DumpWhat::Directory(ObjectNo::new(parse_number(argument, what)?)),
         _ => bail!("there is no '{what}' to dump; choose one of {DUMPS}"),
     };
+    // A dump writes many short lines, so they are buffered.
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let done = match what {
+        // A raw dump reads the disk itself, so that it works on a store that cannot be opened.
         DumpWhat::Raw(raw) => dump_raw(&open_disk(path)?, raw, &mut out),
         what => open_store(path)?.dump(what, &mut out),
     };

@@ -17,11 +17,11 @@ pub(crate) fn make_empty_store(args: &MkfsArgs) -> Result<ExitCode> {
     let path = paths::absolute_path(&args.path)?;
     let bytes = create_store(&path, args.size, &args.label, args.force)?;
     say!(
-        "made a store of {} in {}",
+        "a new store of {} is in {}",
         teal_command::size::human_size(bytes),
         path.display()
     );
-    say!("next: teal mount {} DIR", path.display());
+    say!("to mount it, run: teal mount {} DIR", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -33,6 +33,7 @@ pub(crate) fn create_store(
     label: &str,
     force: bool,
 ) -> Result<u64> {
+    // The superblock has room for 64 bytes.
     if label.len() > 64 {
         bail!("a label has at most 64 bytes");
     }
@@ -53,6 +54,7 @@ pub(crate) fn create_store(
         &SystemEntropy,
         &options,
     );
+    // Only a file that this call has made is removed again.
     if done.is_err() && created {
         let _ = std::fs::remove_file(path);
     }
@@ -60,8 +62,8 @@ pub(crate) fn create_store(
     Ok(bytes)
 }
 
-/// The disk that something is to be made on, and whether its file is new. What existed before is
-/// untouched.
+/// Returns the disk on which a store is to be made, and whether its file is new. A file that
+/// existed before is not changed.
 pub(crate) fn open_target_disk(
     path: &Path,
     size: Option<u64>,
@@ -73,6 +75,7 @@ pub(crate) fn open_target_disk(
         .is_some_and(|m| m.file_type().is_block_device());
     let created = meta.is_none();
     let disk = match &meta {
+        // A broken symbolic link looks missing, but writing through it would make a file elsewhere.
         None if std::fs::symlink_metadata(path).is_ok() => {
             bail!(
                 "{} is a symbolic link that leads nowhere; remove it, or name a file",
@@ -96,8 +99,10 @@ pub(crate) fn open_target_disk(
             bail!("{} is a device: its size is fixed", path.display())
         }
         Some(m) => {
+            // The kernel would let this program write below a mounted file system.
             refuse_mounted(path, m)?;
             let disk = FileDisk::open(path, OpenMode::Write)?;
+            // `--force` overwrites known formats, but never a mounted device.
             if let Some(what) = probe::recognise_content(&disk).filter(|_| !force) {
                 bail!(
                     "{} holds {what}; use --force to overwrite it",
@@ -110,6 +115,7 @@ pub(crate) fn open_target_disk(
                     path.display()
                 );
             }
+            // The file is resized only after all checks: until here nothing has changed.
             match size {
                 Some(size) if size != m.len() => {
                     drop(disk);
@@ -125,7 +131,8 @@ pub(crate) fn open_target_disk(
 
 fn too_small(size: u64) -> String {
     format!(
-        "a size of {size} bytes is too small: a store needs at least 16 MiB; sizes take a unit, such as 500M or 20G"
+        "a size of {size} bytes is too small: a store needs at least 16 MiB; sizes take a unit, \
+         such as 500M or 20G"
     )
 }
 
@@ -141,7 +148,7 @@ fn resize_file(path: &Path, size: u64) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// A device that is mounted is refused, whatever `--force` says.
+/// Refuses a device that is mounted, whatever `--force` says.
 fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
     if !meta.file_type().is_block_device() {
         return Ok(());

@@ -12,7 +12,7 @@ use teal_command::size::{human_size, parse_size};
 use teal_log::{OwnedElsewhere, Settings};
 use teal_mount::UringMode;
 
-/// Whether the kernel is to leave something of a mount without effect.
+/// Says if the kernel leaves device nodes, or setuid bits, of a mount without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MountRestriction {
     /// Nothing was said: it holds where other machines can put things into the tree.
@@ -43,7 +43,7 @@ impl MountRestriction {
     }
 }
 
-/// What `-o` asks for, validated.
+/// The validated form of `-o`.
 #[derive(Debug, Clone)]
 pub(crate) struct MountConfig {
     pub(crate) read_only: bool,
@@ -60,15 +60,15 @@ pub(crate) struct MountConfig {
     pub(crate) observed: bool,
     /// Change the flags of what is mounted there already.
     pub(crate) remount: bool,
-    /// What is done with a store that another machine has open.
+    /// The way to treat a store that another machine has open.
     pub(crate) elsewhere: OwnedElsewhere,
     pub(crate) threads: NonZeroUsize,
-    /// Whether requests come over io_uring.
+    /// The transport of requests: io_uring or /dev/fuse.
     pub(crate) uring: UringMode,
     pub(crate) settings: Settings,
-    /// How old a change may be before it is on its way to the server.
+    /// The longest time for which a change waits before it is sent to the server.
     pub(crate) flush_age: Option<Duration>,
-    /// How much content may be here and not at the server, in bytes.
+    /// The most content, in bytes, that may be here and not at the server.
     pub(crate) queue: Option<u64>,
     /// `fsync` waits for the server.
     pub(crate) sync_remote: bool,
@@ -81,7 +81,8 @@ pub(crate) struct MountConfig {
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 /// Has a store mounted that another machine has open.
 pub(crate) const TAKE_OVER: &str = "take-over";
-const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
+const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, \
+    dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, \
                      flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
@@ -102,7 +103,7 @@ const IGNORED: &[&str] = &[
     "async",
     "allow_other",
     "default_permissions",
-    // What the kernel itself shows of a FUSE mount.
+    // These are what the kernel itself shows of a FUSE mount.
     "user_id",
     "group_id",
     "max_read",
@@ -117,7 +118,8 @@ const FLAGS: &[&str] = &[
     "noexec", "syncfs", "nosyncfs", "observed", TAKE_OVER,
 ];
 
-/// The number of an option, within its bounds; `what` it is, with an example.
+/// Returns the number given to an option, if it is within `range`. The error names the kind of
+/// number wanted (`what`), with an example.
 fn parse_in_range(
     option: &str,
     value: Option<&str>,
@@ -125,6 +127,7 @@ fn parse_in_range(
     what: &str,
     example: &str,
 ) -> Result<u64> {
+    debug_assert!(!range.is_empty(), "a number of {option} exists");
     let number = value
         .and_then(|text| text.parse().ok())
         .filter(|number| range.contains(number));
@@ -156,6 +159,7 @@ fn parse_size_in_range(
     range: RangeInclusive<u64>,
 ) -> Result<u64> {
     let key = option.split('=').next().unwrap_or_default();
+    debug_assert!(!range.is_empty(), "a size of {option} exists");
     let bytes =
         parse_size(value.unwrap_or_default()).map_err(|e| anyhow!("mount option {option}: {e}"))?;
     if !range.contains(&bytes) {
@@ -166,7 +170,8 @@ fn parse_size_in_range(
 }
 
 impl MountConfig {
-    /// The options given that are about a server, for a volume that has none or is not written to.
+    /// Returns the given options that concern a server, for a volume that has none or is not
+    /// written to.
     pub(crate) fn server_options_given(&self) -> Vec<&'static str> {
         let given = [
             (self.sync_remote, "sync=remote"),
@@ -182,10 +187,10 @@ impl MountConfig {
     }
 }
 
-/// Whether a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
+/// Says if a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SyncFs {
-    /// Where a daemon that is killed cannot make the kernel wait for it.
+    /// Only if a daemon that is killed cannot make the kernel wait for it.
     WhereSafe,
     Always,
     Never,
@@ -215,6 +220,7 @@ pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
         observed: false,
         remount: false,
         elsewhere: OwnedElsewhere::Refuse,
+        // At least two, so that one slow request does not stop all others.
         threads: std::thread::available_parallelism()
             .unwrap_or(NonZeroUsize::MIN)
             .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
@@ -273,10 +279,16 @@ pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
             "queue" => parsed.queue = Some(parse_size_in_range(option, value, 1 << 20..=1 << 50)?),
             "threads" => {
                 let threads = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
-                parsed.threads = threads.filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| {
-                    anyhow!("mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4")
-                })?;
+                parsed.threads = threads
+                    .filter(|threads| *threads <= THREADS_MAX)
+                    .ok_or_else(|| {
+                        anyhow!(
+                            "mount option {option}: give a whole number from 1 to {THREADS_MAX}, \
+                        such as threads=4"
+                        )
+                    })?;
             }
+            // Options for systemd, and comments, are not meant for the file system.
             key if IGNORED.contains(&key) || key.starts_with("x-") || key == "comment" => {}
             _ => bail!("unknown mount option {option}; known are {KNOWN}"),
         }
@@ -287,7 +299,7 @@ pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
     Ok(parsed)
 }
 
-/// What mount(8) wants of `mount.teal`.
+/// The request that mount(8) makes of `mount.teal`.
 #[derive(Debug)]
 pub(crate) enum MountHelperCall {
     Mount(MountArgs),
@@ -295,8 +307,8 @@ pub(crate) enum MountHelperCall {
     DryRun(MountArgs),
 }
 
-/// The arguments mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE] [-o
-/// OPTIONS]`.
+/// Parses the arguments that mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE]
+/// [-o OPTIONS]`.
 pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<MountHelperCall> {
     let mut places = Vec::new();
     let mut options = Vec::new();
@@ -308,6 +320,7 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<M
                 let list = list.to_str().context("the mount options are not UTF-8")?;
                 options.extend(list.split(',').map(str::to_owned));
             }
+            // These two take an argument, which is of no use here.
             Some("-t" | "-N") => drop(args.next()),
             Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
                 is_fake |= flags == "--fake" || contains_fake_flag(flags)
@@ -315,6 +328,7 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<M
             _ => places.push(PathBuf::from(arg)),
         }
     }
+    // mount(8) always gives both places.
     let [path, dir] = <[PathBuf; 2]>::try_from(places)
         .map_err(|_| anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
     let mount = MountArgs {

@@ -1,7 +1,9 @@
-//! Where drives may appear: mounted file systems and removable disks, as the kernel tells.
+//! The places where drives may appear: mounted file systems and removable disks, as the kernel
+//! reports them.
 //!
 //! # Guarantees
-//! 1. Nobody looks while nothing is mounted or taken away: the kernel wakes whoever waits.
+//! 1. Nothing is polled while no file system is mounted or taken away: the kernel wakes the waiting
+//!    thread.
 //! 2. Only file systems that lie on a disk of this machine, or in its memory, are looked at: never
 //!    one over a network, and never a mount of TealFS, which would wait for itself.
 //! 3. Of a file system only what lies at its top is looked at, at most [`LOOKED_MAX`] entries, and
@@ -20,7 +22,7 @@ use teal_command::mount_table;
 
 /// Entries of one file system that are looked at.
 const LOOKED_MAX: usize = 1024;
-/// What a store begins with.
+/// The first bytes of a store.
 const MAGIC: &[u8] = b"TEALFS";
 /// File systems on disks of this machine, or in its memory.
 const KINDS: &[&str] = &[
@@ -28,9 +30,9 @@ const KINDS: &[&str] = &[
     "vfat", "xfs",
 ];
 
-/// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device,
-/// number, seconds and nanoseconds of its last change. A disk: which it is, how often something was
-/// put into it, how large that is.
+/// Returns the signature of a place, found without opening it; `None` if nothing is there. For a
+/// file these are its device, number, and the seconds and nanoseconds of its last change; for a
+/// disk, its number, how often a medium was put into it, and its size.
 pub(super) fn place_signature(place: &Path) -> Option<String> {
     let meta = std::fs::metadata(place).ok()?;
     if !meta.file_type().is_block_device() {
@@ -60,16 +62,16 @@ pub(super) fn place_signature(place: &Path) -> Option<String> {
     (size > 0).then(|| format!("{} {sequence} {size}", meta.rdev()))
 }
 
-/// What the kernel says of mounts, and a bell for whoever waits for it.
+/// Waits for the kernel's reports of mounts, and can be woken.
 #[derive(Debug)]
 pub(super) struct PlaceWatcher {
     mounts: File,
     wakeup: OwnedFd,
-    /// Mount points that were there when somebody looked last.
+    /// The mount points that were there at the last look.
     known: BTreeSet<PathBuf>,
 }
 
-/// Rings the bell of [`Places`].
+/// Wakes a [`PlaceWatcher`].
 #[derive(Debug)]
 pub(super) struct WakeupHandle(OwnedFd);
 
@@ -79,7 +81,7 @@ impl WakeupHandle {
     }
 }
 
-/// The mount points of such file systems, in the words of `/proc/self/mountinfo`.
+/// Returns the mount points of local file systems in the text of `/proc/self/mountinfo`.
 fn disk_mount_points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
     let known = mount_table::parse_mountinfo(mountinfo)
         .into_iter()
@@ -89,9 +91,11 @@ fn disk_mount_points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
 
 /// Returns whether both are the same file or disk.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    // A file that is away cannot be compared, so the paths have to do.
     let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
         return one == other;
     };
+    // Two nodes may name one disk, so disks are compared by their numbers.
     match one.file_type().is_block_device() && other.file_type().is_block_device() {
         true => one.rdev() == other.rdev(),
         false => (one.dev(), one.ino()) == (other.dev(), other.ino()),
@@ -117,9 +121,10 @@ pub(super) fn is_read_only_disk(path: &Path) -> bool {
 /// Returns whether a store begins in a file or block device, which is only read.
 ///
 /// # Errors
-/// It may not be read.
+/// The file or device cannot be read.
 pub(super) fn begins_a_store(path: &Path) -> std::io::Result<bool> {
     let mut first = [0; MAGIC.len()];
+    // Opening must not wait, as for the other end of a fifo.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
@@ -135,7 +140,7 @@ fn is_store(path: &Path) -> bool {
     begins_a_store(path).unwrap_or(false)
 }
 
-/// Removable disks, and their partitions.
+/// Returns the removable disks and their partitions.
 fn removable_disks() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let names = |dir: &Path| -> Vec<String> {
@@ -145,7 +150,7 @@ fn removable_disks() -> Vec<PathBuf> {
             .collect()
     };
     let blocks = Path::new("/sys/block");
-    // What has drawers and discs is left alone.
+    // Optical drives are left alone: looking at one could close its tray or start it.
     for name in names(blocks)
         .into_iter()
         .filter(|name| name.starts_with("sd") || name.starts_with("mmcblk"))
@@ -166,7 +171,7 @@ fn removable_disks() -> Vec<PathBuf> {
 }
 
 impl PlaceWatcher {
-    /// Nothing has been looked at yet.
+    /// Returns a watcher that has not looked at anything yet, and the handle that wakes it.
     pub(super) fn new() -> std::io::Result<(Self, WakeupHandle)> {
         let mounts = OpenOptions::new().read(true).open("/proc/self/mountinfo")?;
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -191,7 +196,9 @@ impl PlaceWatcher {
             PollFd::new(&self.mounts, PollFlags::PRI),
             PollFd::new(&self.wakeup, PollFlags::IN),
         ];
+        // A wait that fails counts as a wake-up: the caller looks again in any case.
         let _ = rustix::event::poll(&mut of, end.as_ref());
+        // Empties the counter, so that the next wait blocks again.
         let mut rung = [0; 8];
         let _ = rustix::io::read(&self.wakeup, &mut rung);
     }
@@ -200,6 +207,7 @@ impl PlaceWatcher {
     pub(super) fn appeared_stores(&mut self) -> Vec<PathBuf> {
         let mut text = Vec::new();
         use std::io::Seek as _;
+        // The kernel's table is read from its beginning each time.
         if self
             .mounts
             .rewind()
@@ -209,6 +217,7 @@ impl PlaceWatcher {
             return Vec::new();
         }
         let now = disk_mount_points(&text);
+        // Only new mount points are searched, so that an unchanged machine costs nothing.
         let new: Vec<PathBuf> = now.difference(&self.known).cloned().collect();
         let is_changed = now != self.known;
         self.known = now;
@@ -231,6 +240,7 @@ impl PlaceWatcher {
             );
         }
         if is_changed {
+            // A card reader without a card has a node, and nothing can be read from it.
             let is_there = |path: &PathBuf| match std::fs::metadata(path) {
                 Err(e) if e.kind() == ErrorKind::NotFound => false,
                 meta => meta.is_ok_and(|meta| meta.file_type().is_block_device()),
