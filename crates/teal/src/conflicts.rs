@@ -12,6 +12,7 @@ use teal_command::say::{count_noun, say, shown_path};
 /// Sends everything that is only here.
 pub(crate) fn flush_to_server(dir: Option<PathBuf>) -> Result<ExitCode> {
     let dir = paths::mount_point_for(dir)?;
+    // The daemon answers when the server has everything, so there is no progress to show.
     match control::ask(&dir, &ControlRequest::Flush)? {
         Some(ControlAnswer::Done) => {
             // Programs may have gone on meanwhile.
@@ -52,6 +53,7 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
                 say!("there are no conflicts");
             }
             for conflict in &found {
+                // Some conflicts have no copy, because the later state was not kept as a file.
                 let copy = if conflict.copy_path.is_empty() {
                     String::new()
                 } else {
@@ -80,31 +82,32 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
         ConflictsCommand::Resolve { id, keep, dir } => {
             let dir = paths::mount_point_for(dir)?;
             let conflict = find_conflict(&dir, id)?;
-            let (first, later) = (
-                path_under(&dir, &conflict.path),
-                path_under(&dir, &conflict.copy_path),
-            );
             // The files are changed before the conflict is marked as resolved: after a crash in
             // between it is still listed, and can be resolved again.
-            match (keep, conflict.copy_path.is_empty()) {
-                (ConflictKeep::Both, _) | (ConflictKeep::First, true) => {}
-                (ConflictKeep::Later, true) => bail!(
-                    "the later state is not a file of its own: {}",
-                    conflict.lost
-                ),
-                (ConflictKeep::First, false) => remove_path(&later)?,
-                (ConflictKeep::Later, false) => {
-                    std::fs::rename(&later, &first).with_context(|| {
-                        format!("moving {} to {}", later.display(), first.display())
-                    })?;
-                }
-            }
+            keep_states(&dir, &conflict, keep)?;
+            // The daemon tells the server, which lists the conflict no more.
             control::ask(&dir, &ControlRequest::Resolve { id })?
                 .ok_or_else(|| no_daemon_error(&dir))?;
             say!("conflict {id} is resolved");
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes the state of a conflict that is not to be kept.
+fn keep_states(dir: &Path, conflict: &ConflictShown, keep: ConflictKeep) -> Result<()> {
+    let first = path_under(dir, &conflict.path);
+    let later = path_under(dir, &conflict.copy_path);
+    match (keep, conflict.copy_path.is_empty()) {
+        (ConflictKeep::Both, _) | (ConflictKeep::First, true) => Ok(()),
+        (ConflictKeep::Later, true) => bail!(
+            "the later state is not a file of its own: {}",
+            conflict.lost
+        ),
+        (ConflictKeep::First, false) => remove_path(&later),
+        (ConflictKeep::Later, false) => std::fs::rename(&later, &first)
+            .with_context(|| format!("moving {} to {}", later.display(), first.display())),
+    }
 }
 
 fn find_conflict(dir: &Path, id: u64) -> Result<ConflictShown> {

@@ -182,6 +182,7 @@ pub(crate) fn all_statuses() -> Result<Vec<MountStatus>> {
             found.push(*status);
         }
     }
+    // Sorted, so that the list has the same order every time.
     found.sort_by(|a, b| a.mount_point.cmp(&b.mount_point));
     Ok(found)
 }

@@ -67,20 +67,20 @@ pub(crate) fn serve_mount(args: &Args, options: MountConfig, made: Rollback) -> 
 /// Serves the kernel, the control socket and signals until the mount is gone, then closes the
 /// store.
 fn run(volume: &Arc<ServedVolume>, listener: ControlSocket) -> Result<ExitCode> {
-    volume
-        .client
-        .start()
-        .context("the background thread cannot be started")?;
-    volume
-        .drives
-        .start()
-        .context("the thread for drives cannot be started")?;
+    // Commits and drives have their threads before a request can need them.
+    let committing = volume.client.start();
+    committing.context("the background thread cannot be started")?;
+    let watching = volume.drives.start();
+    watching.context("the thread for drives cannot be started")?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
         .context("signals cannot be caught")?;
     let for_signals = Arc::clone(volume);
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    named("teal-signals")
-        .spawn(move || signals.forever().for_each(|_| for_signals.end_for_signal()))?;
+    named("teal-signals").spawn(move || {
+        for _ in signals.forever() {
+            for_signals.end_for_signal();
+        }
+    })?;
     let for_control = Arc::clone(volume);
     let socket = listener
         .listener

@@ -260,6 +260,40 @@ fn show_drive(line: &DeviceLine) {
     line.superseded.iter().for_each(|words| say!("  {words}"));
 }
 
+/// Lists what is always kept on a drive, and how much of that has found no room.
+fn list_affinities(dir: &Path, drive: &str) -> Result<()> {
+    let ask = ControlRequest::AffinityLs {
+        drive: drive.to_owned(),
+    };
+    let ControlAnswer::Affinities { affinities } = ask_mount(dir, &ask)? else {
+        return Ok(());
+    };
+    let (mut short, mut missing) = (0, 0);
+    for line in affinities {
+        if line.short {
+            short += 1;
+            // A file that found no room may be there in part.
+            missing += line.size.saturating_sub(line.bytes);
+        }
+        let sticky = match line.sticky {
+            true => ", and whatever comes into it",
+            false => "",
+        };
+        // The drive may have only a part of it yet.
+        let of = match line.bytes < line.size {
+            true => format!(" of {}", human_size(line.size)),
+            false => String::new(),
+        };
+        let bytes = human_size(line.bytes);
+        say!("{bytes:>10}{of}  {}{sticky}", escape_control(&line.path));
+    }
+    if short > 0 {
+        let missing = human_size(missing);
+        say!("{drive} is full: {short} files with affinity ({missing} of them) are not on it");
+    }
+    Ok(())
+}
+
 /// Runs `teal affinity`.
 pub(crate) fn run_affinity(what: AffinityCommand) -> Result<ExitCode> {
     match what {
@@ -296,43 +330,7 @@ pub(crate) fn run_affinity(what: AffinityCommand) -> Result<ExitCode> {
             }
         }
         AffinityCommand::Ls { drive, dir } => {
-            let ask = ControlRequest::AffinityLs {
-                drive: drive.clone(),
-            };
-            if let ControlAnswer::Affinities { affinities } =
-                ask_mount(&paths::mount_point_for(dir)?, &ask)?
-            {
-                let (mut short, mut missing) = (0, 0);
-                for line in affinities {
-                    short += u64::from(line.short);
-                    missing += if line.short {
-                        line.size.saturating_sub(line.bytes)
-                    } else {
-                        0
-                    };
-                    let sticky = if line.sticky {
-                        ", and whatever comes into it"
-                    } else {
-                        ""
-                    };
-                    let of = if line.bytes < line.size {
-                        format!(" of {}", human_size(line.size))
-                    } else {
-                        String::new()
-                    };
-                    say!(
-                        "{:>10}{of}  {}{sticky}",
-                        human_size(line.bytes),
-                        escape_control(&line.path)
-                    );
-                }
-                if short > 0 {
-                    say!(
-                        "{drive} is full: {short} files with affinity ({} of them) are not on it",
-                        human_size(missing)
-                    );
-                }
-            }
+            list_affinities(&paths::mount_point_for(dir)?, &drive)?;
         }
         AffinityCommand::Rm { path, drive } => {
             let (dir, meta) = object_at(&path)?;

@@ -42,34 +42,26 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
             .context("the progress bar has no style")?,
     );
     let mut phase = None;
-    let report = store.check(
-        CheckOptions {
-            verify_data: !quick,
-        },
-        &mut |p: CheckProgress| {
-            if phase != Some(p.phase) {
-                phase = Some(p.phase);
-                bar.set_message(match p.phase {
-                    Phase::Fixed => "anchors",
-                    Phase::Objects => "objects",
-                    Phase::Names => "names",
-                    Phase::Space => "space",
-                });
-            }
-            bar.set_length(p.total);
-            bar.set_position(p.done);
-        },
-    );
+    let mut show_progress = |progress: CheckProgress| {
+        if phase != Some(progress.phase) {
+            phase = Some(progress.phase);
+            bar.set_message(phase_name(progress.phase));
+        }
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    };
+    let options = CheckOptions {
+        verify_data: !quick,
+    };
+    let report = store.check(options, &mut show_progress);
     bar.finish_and_clear();
     for problem in &report.problems {
         say!("{problem}");
     }
     // The report keeps the first problems only, and counts the rest.
-    if report.total > report.problems.len() as u64 {
-        say!(
-            "... and {} more",
-            report.total - report.problems.len() as u64
-        );
+    let others = report.total.saturating_sub(report.problems.len() as u64);
+    if others > 0 {
+        say!("... and {others} more");
     }
     say!(
         "{}: {} objects, {} entries, {} extents, {} pages; {} in use, {} of content verified",
@@ -82,33 +74,35 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         teal_command::size::human_size(report.verified),
     );
     if report.is_clean() {
-        say!(
-            "{}",
-            if quick {
-                "the structures of the store are clean; no content was read (--quick)"
-            } else {
-                "the store is clean"
-            }
-        );
+        match quick {
+            true => say!("the structures of the store are clean; no content was read (--quick)"),
+            false => say!("the store is clean"),
+        }
         return Ok(ExitCode::SUCCESS);
     }
+    let mut problems = report.problems.iter();
     // Only problems of this severity mean that content is lost.
-    let damaged = report
-        .problems
-        .iter()
-        .any(|p| p.severity == Severity::Damage);
-    say!(
-        "{}{}",
-        teal_command::say::count_noun(report.total, "problem"),
-        match (damaged, Drive::is_drive(&store)) {
-            (true, true) =>
-                "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied \
-                 to it again",
-            (true, false) => "; the files named above have lost data: restore them",
-            (false, _) => "",
+    let is_damaged = problems.any(|problem| problem.severity == Severity::Damage);
+    let consequence = match (is_damaged, Drive::is_drive(&store)) {
+        (true, true) => {
+            "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to \
+             it again"
         }
-    );
+        (true, false) => "; the files named above have lost data: restore them",
+        (false, _) => "",
+    };
+    let count = teal_command::say::count_noun(report.total, "problem");
+    say!("{count}{consequence}");
     Ok(ExitCode::FAILURE)
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Fixed => "anchors",
+        Phase::Objects => "objects",
+        Phase::Names => "names",
+        Phase::Space => "space",
+    }
 }
 
 fn parse_number(text: &str, what: &str) -> Result<u64> {
@@ -122,6 +116,7 @@ fn parse_number(text: &str, what: &str) -> Result<u64> {
 
 /// Shows the inside of a store.
 pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
+    // The word before the colon names a structure, the number behind it says which one.
     let (name, argument) = what.split_once(':').unwrap_or((what, ""));
     let what = match name {
         "superblock" => DumpWhat::Raw(RawWhat::Superblock),

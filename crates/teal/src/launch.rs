@@ -13,6 +13,7 @@ use teal_command::{READY, fuse_is_there};
 /// Refuses a mount point that cannot be one, and a machine without FUSE. `true` when a dead mount
 /// was found there. It is repaired now, unless the new mount takes its place.
 pub(crate) fn check_mount_point(dir: &Path, store: &Path) -> Result<bool> {
+    // Looked at first, because a busy or full directory can never become a mount point.
     let is_dead = match paths::inspect_mount_point(dir)? {
         MountPointState::Mounted => bail!(
             "something is mounted on {} already; see `teal status`",
@@ -54,6 +55,7 @@ pub(crate) fn check_only(args: &MountArgs) -> Result<ExitCode> {
 /// Runs the command. What was made for the mount is kept when the mount is there, and taken back
 /// otherwise.
 pub(crate) fn mount(mut args: MountArgs, made: Rollback) -> Result<ExitCode> {
+    // The daemon runs in the root directory, so the paths must not depend on this one.
     args.path = paths::absolute_path(&args.path)?;
     args.dir = paths::absolute_path(&args.dir)?;
     // The daemon is another process, which gets the option as a part of `-o`.
@@ -61,6 +63,7 @@ pub(crate) fn mount(mut args: MountArgs, made: Rollback) -> Result<ExitCode> {
         args.options.push(options::TAKE_OVER.to_owned());
     }
     let parsed = options::parse_options(&args.options)?;
+    // `mount -o remount` changes an existing mount, and nothing below concerns it.
     if parsed.remount {
         return remount(&args, &parsed);
     }
@@ -112,6 +115,10 @@ fn remount(args: &MountArgs, options: &options::MountConfig) -> Result<ExitCode>
 
 /// Starts the daemon and waits until it serves or says why it cannot.
 fn start_daemon(args: &MountArgs, made: Rollback) -> Result<ExitCode> {
+    debug_assert!(
+        args.path.is_absolute() && args.dir.is_absolute(),
+        "the daemon runs in /"
+    );
     let log = paths::log_file(&args.dir)?;
     // The log is appended to, so that the words of an earlier daemon stay readable.
     let errors = std::fs::OpenOptions::new()

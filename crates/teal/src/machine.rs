@@ -20,6 +20,7 @@ const KEY: &[u8; 16] = b"TealFS owner v1\0";
 /// # Errors
 /// The system has no number, and none can be kept.
 pub(crate) fn this_machine() -> Result<Owner> {
+    // The number of the system comes first, because other programs know the machine by it.
     let known = FILES
         .iter()
         .find_map(|file| parse_machine_id(&std::fs::read_to_string(file).ok()?));

@@ -33,11 +33,13 @@ pub(crate) fn create_store(
     label: &str,
     force: bool,
 ) -> Result<u64> {
+    debug_assert!(path.is_absolute(), "messages name the whole path");
     // The superblock has room for 64 bytes.
     if label.len() > 64 {
         bail!("a label has at most 64 bytes");
     }
     let (disk, created) = open_target_disk(path, size, force)?;
+    // A sector has 512 bytes.
     let bytes = disk.shape().sectors * 512;
     let owner = (
         rustix::process::geteuid().as_raw(),
@@ -157,6 +159,7 @@ fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
         rustix::fs::major(meta.rdev()),
         rustix::fs::minor(meta.rdev()),
     );
+    // Without the kernel's table nothing is known to be mounted.
     if let Some(mount) = teal_command::mount_table::list_mounts()
         .unwrap_or_default()
         .into_iter()

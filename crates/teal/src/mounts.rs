@@ -96,43 +96,47 @@ fn resolve_parent(path: &Path) -> Result<PathBuf> {
     }
 }
 
+/// Returns the metadata of the object that a path means.
+fn metadata_of(path: &Path) -> Result<Metadata> {
+    let meta = std::fs::symlink_metadata(path).with_context(|| shown_path(path))?;
+    // A link outside of every mount leads to the object meant; a link on a mount is an object
+    // itself.
+    if meta.is_symlink() && teal_mounts_of(&meta)?.is_empty() {
+        let target = path.canonicalize().with_context(|| shown_path(path))?;
+        return std::fs::metadata(&target).with_context(|| shown_path(path));
+    }
+    Ok(meta)
+}
+
+/// Returns the reason for which a path cannot be looked at: another user's mount does not even let
+/// it be looked at.
+fn explain_denial(error: Error, path: &Path) -> Result<Error> {
+    let kind = error
+        .downcast_ref::<std::io::Error>()
+        .map(std::io::Error::kind);
+    if kind != Some(std::io::ErrorKind::PermissionDenied) {
+        return Ok(error);
+    }
+    let whole = std::path::absolute(path).unwrap_or_default();
+    let mut mounts = list_mounts()?.into_iter();
+    let above = mounts.rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
+    Ok(above.map_or(error, |mount| unanswered_error(&mount)))
+}
+
 /// Returns the mount that a path lies on, and the metadata of the object it leads to.
 pub(crate) fn object_at(path: &Path) -> Result<(PathBuf, Metadata)> {
-    let found = resolve_parent(path).and_then(|path| {
-        let meta = std::fs::symlink_metadata(&path).with_context(|| shown_path(&path))?;
-        // A link outside of every mount leads to the object meant; a link on a mount is an object
-        // itself.
-        if meta.is_symlink() && teal_mounts_of(&meta)?.is_empty() {
-            let there = path.canonicalize().with_context(|| shown_path(&path))?;
-            return std::fs::metadata(&there).with_context(|| shown_path(&path));
-        }
-        Ok(meta)
-    });
+    let found = resolve_parent(path).and_then(|path| metadata_of(&path));
     let meta = match found {
         Ok(meta) => meta,
-        Err(e) => {
-            // Another user's may not even be looked at.
-            let whole = std::path::absolute(path).unwrap_or_default();
-            let above = list_mounts()?
-                .into_iter()
-                .rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
-            let is_denied = e.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-            let is_denied = is_denied == Some(std::io::ErrorKind::PermissionDenied);
-            return Err(above
-                .filter(|_| is_denied)
-                .map_or(e, |mount| unanswered_error(&mount)));
-        }
+        Err(e) => return Err(explain_denial(e, path)?),
     };
     let mounts = teal_mounts_of(&meta)?;
     let Some(one) = mounts.first() else {
         bail!("{} is not on a mount of TealFS", shown_path(path))
     };
     // Several mounts may show one store; the mount with a daemon that answers is taken.
-    let answering = control::all_statuses()?
-        .into_iter()
-        .map(|status| status.mount_point);
-    let found = answering
-        .into_iter()
-        .find(|point| mounts.iter().any(|mount| mount.point == *point));
+    let statuses = control::all_statuses()?.into_iter();
+    let mut answering = statuses.map(|status| status.mount_point);
+    let found = answering.find(|point| mounts.iter().any(|mount| mount.point == *point));
     Ok((found.ok_or_else(|| unanswered_error(one))?, meta))
 }

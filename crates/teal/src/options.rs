@@ -76,6 +76,8 @@ pub(crate) struct MountConfig {
     pub(crate) delay: Duration,
 }
 
+/// The least number of threads that answer requests, unless another one is given.
+const THREADS_MIN: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 /// Threads that answer requests; more wait for each other, and the kernel cannot have so many
 /// requests under way.
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
@@ -207,90 +209,110 @@ impl SyncFs {
     }
 }
 
-/// Validates options. Of those that contradict each other the last one holds, as with mount(8).
-pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
-    let mut parsed = MountConfig {
-        read_only: false,
-        salvage: false,
-        noatime: false,
-        nosuid: MountRestriction::Default,
-        nodev: MountRestriction::Default,
-        noexec: false,
-        syncfs: SyncFs::WhereSafe,
-        observed: false,
-        remount: false,
-        elsewhere: OwnedElsewhere::Refuse,
-        // At least two, so that one slow request does not stop all others.
-        threads: std::thread::available_parallelism()
-            .unwrap_or(NonZeroUsize::MIN)
-            .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
-        uring: UringMode::default(),
-        settings: Settings::default(),
-        flush_age: None,
-        queue: None,
-        sync_remote: false,
-        delay: Duration::ZERO,
-    };
-    for option in options {
-        let (key, value) = option
-            .split_once('=')
-            .map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
-        if value.is_some() && FLAGS.contains(&key) {
-            bail!("mount option {option}: {key} takes no value");
+impl Default for MountConfig {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Self {
+            read_only: false,
+            salvage: false,
+            noatime: false,
+            nosuid: MountRestriction::Default,
+            nodev: MountRestriction::Default,
+            noexec: false,
+            syncfs: SyncFs::WhereSafe,
+            observed: false,
+            remount: false,
+            elsewhere: OwnedElsewhere::Refuse,
+            // At least two, so that one slow request does not stop all others.
+            threads: processors.max(THREADS_MIN),
+            uring: UringMode::default(),
+            settings: Settings::default(),
+            flush_age: None,
+            queue: None,
+            sync_remote: false,
+            delay: Duration::ZERO,
         }
+    }
+}
+
+impl MountConfig {
+    /// Carries out an option without a value. Returns `false` if it is none of [`FLAGS`].
+    fn set_flag(&mut self, key: &str) -> bool {
         match key {
-            "ro" => parsed.read_only = true,
-            "rw" => parsed.read_only = false,
-            "salvage" => parsed.salvage = true,
-            "noatime" => parsed.noatime = true,
-            "relatime" => parsed.noatime = false,
-            "nosuid" | "suid" => parsed.nosuid = MountRestriction::from_option(key),
-            "nodev" | "dev" => parsed.nodev = MountRestriction::from_option(key),
-            "noexec" => parsed.noexec = true,
-            "syncfs" => parsed.syncfs = SyncFs::Always,
-            "nosyncfs" => parsed.syncfs = SyncFs::Never,
-            "observed" => parsed.observed = true,
-            "remount" => parsed.remount = true,
-            TAKE_OVER => parsed.elsewhere = OwnedElsewhere::TakeOver,
-            "commit" => parsed.settings.commit_interval = parse_seconds(option, value, 1..=3600)?,
-            "sync" if value == Some("remote") => parsed.sync_remote = true,
-            "sync" if value == Some("local") => parsed.sync_remote = false,
-            "flush" => parsed.flush_age = Some(parse_seconds(option, value, 1..=86_400)?),
-            "uring" if value == Some("auto") => parsed.uring = UringMode::Auto,
-            "uring" if value == Some("on") => parsed.uring = UringMode::On,
-            "uring" if value == Some("off") => parsed.uring = UringMode::Off,
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "salvage" => self.salvage = true,
+            "noatime" => self.noatime = true,
+            "relatime" => self.noatime = false,
+            "nosuid" | "suid" => self.nosuid = MountRestriction::from_option(key),
+            "nodev" | "dev" => self.nodev = MountRestriction::from_option(key),
+            "noexec" => self.noexec = true,
+            "syncfs" => self.syncfs = SyncFs::Always,
+            "nosyncfs" => self.syncfs = SyncFs::Never,
+            "observed" => self.observed = true,
+            "remount" => self.remount = true,
+            TAKE_OVER => self.elsewhere = OwnedElsewhere::TakeOver,
+            _ => return false,
+        }
+        debug_assert!(FLAGS.contains(&key), "{key} is listed");
+        true
+    }
+
+    /// Carries out an option with a value; `option` is both, for messages.
+    fn set_value(&mut self, option: &str, key: &str, value: Option<&str>) -> Result<()> {
+        match key {
+            "commit" => self.settings.commit_interval = parse_seconds(option, value, 1..=3600)?,
+            "sync" if value == Some("remote") => self.sync_remote = true,
+            "sync" if value == Some("local") => self.sync_remote = false,
+            "flush" => self.flush_age = Some(parse_seconds(option, value, 1..=86_400)?),
+            "uring" if value == Some("auto") => self.uring = UringMode::Auto,
+            "uring" if value == Some("on") => self.uring = UringMode::On,
+            "uring" if value == Some("off") => self.uring = UringMode::Off,
             "delay_ms" => {
-                let number = parse_in_range(
-                    option,
-                    value,
-                    0..=60_000,
-                    "a whole number of milliseconds",
-                    "delay_ms=40",
-                )?;
-                parsed.delay = Duration::from_millis(number);
+                let what = "a whole number of milliseconds";
+                let number = parse_in_range(option, value, 0..=60_000, what, "delay_ms=40")?;
+                self.delay = Duration::from_millis(number);
             }
             "checkpoint" => {
-                parsed.settings.checkpoint_interval = parse_seconds(option, value, 1..=86_400)?
+                self.settings.checkpoint_interval = parse_seconds(option, value, 1..=86_400)?
             }
             "checkpoint_bytes" => {
-                parsed.settings.checkpoint_bytes =
-                    parse_size_in_range(option, value, 1 << 20..=1 << 32)?
+                let bytes = parse_size_in_range(option, value, 1 << 20..=1 << 32)?;
+                self.settings.checkpoint_bytes = bytes;
             }
-            "queue" => parsed.queue = Some(parse_size_in_range(option, value, 1 << 20..=1 << 50)?),
-            "threads" => {
-                let threads = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
-                parsed.threads = threads
-                    .filter(|threads| *threads <= THREADS_MAX)
-                    .ok_or_else(|| {
-                        anyhow!(
-                            "mount option {option}: give a whole number from 1 to {THREADS_MAX}, \
-                        such as threads=4"
-                        )
-                    })?;
-            }
+            "queue" => self.queue = Some(parse_size_in_range(option, value, 1 << 20..=1 << 50)?),
+            "threads" => self.threads = parse_threads(option, value)?,
             // Options for systemd, and comments, are not meant for the file system.
             key if IGNORED.contains(&key) || key.starts_with("x-") || key == "comment" => {}
             _ => bail!("unknown mount option {option}; known are {KNOWN}"),
+        }
+        Ok(())
+    }
+}
+
+fn parse_threads(option: &str, value: Option<&str>) -> Result<NonZeroUsize> {
+    let number = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
+    let threads = number.filter(|threads| *threads <= THREADS_MAX);
+    threads.with_context(|| {
+        format!(
+            "mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4"
+        )
+    })
+}
+
+/// Validates options. The last one of those that contradict each other holds, as with mount(8).
+pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
+    let mut parsed = MountConfig::default();
+    for option in options {
+        let (key, value) = match option.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (option.as_str(), None),
+        };
+        if value.is_some() && FLAGS.contains(&key) {
+            bail!("mount option {option}: {key} takes no value");
+        }
+        if !parsed.set_flag(key) {
+            parsed.set_value(option, key, value)?;
         }
     }
     if parsed.salvage && !parsed.read_only {
@@ -323,6 +345,7 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<M
             // These two take an argument, which is of no use here.
             Some("-t" | "-N") => drop(args.next()),
             Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
+                // mount(8) writes short flags together, as in `-sfn`.
                 is_fake |= flags == "--fake" || contains_fake_flag(flags)
             }
             _ => places.push(PathBuf::from(arg)),

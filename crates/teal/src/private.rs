@@ -61,6 +61,7 @@ pub(crate) fn enforce_server_data(data: &Path) -> Result<()> {
             let name = entry
                 .with_context(|| data.display().to_string())?
                 .file_name();
+            // `lost+found` belongs to the file system itself.
             let is_known = name
                 .to_str()
                 .is_some_and(|name| name == "lost+found" || OF_A_SERVER.contains(&name));

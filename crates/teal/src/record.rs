@@ -39,6 +39,10 @@ pub(crate) fn run_recording(args: &RecordingArgs) -> Result<ExitCode> {
 /// Records into a new file until the end.
 fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()> {
     // A missing daemon is reported before a file is made.
+    debug_assert!(
+        file.is_absolute(),
+        "the daemon has another working directory"
+    );
     ask_daemon(dir, &ControlRequest::Status)?;
     not_inside(file, dir)?;
     // Signals are caught before the recording begins, so that none can end this program and leave
@@ -74,6 +78,7 @@ fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()>
         }
         // Never blocks: a signal that came has written a byte.
         let is_over = matches!(ending.read(&mut [0; 16]), Ok(1..));
+        // A signal asks for the end; otherwise this only looks.
         let Some(answer) = control::ask(
             dir,
             if is_over {
@@ -107,6 +112,7 @@ fn ending_signals() -> Result<UnixStream> {
     receive
         .set_nonblocking(true)
         .context("signals cannot be caught")?;
+    // All three are caught, so that closing the terminal ends the recording, too.
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::low_level::pipe::register(
             signal,

@@ -155,6 +155,7 @@ impl RecordingSlot {
     /// Sets a mark; `false` if nothing is being recorded.
     pub(crate) fn mark(&self, text: &str) -> bool {
         let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A mark in a recording that has ended would be lost.
         let running = present
             .as_ref()
             .filter(|(_, recording)| !recording.progress().ended);
@@ -199,6 +200,7 @@ struct MountSurroundings(Arc<FileSystem>);
 impl RecordingContext for MountSurroundings {
     fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {
         let names = self.0.store().names(ObjectNo::new(object)).ok()?;
+        // The first of several names is as good as the others.
         names
             .into_iter()
             .next()
@@ -218,6 +220,7 @@ impl RecordingContext for MountSurroundings {
         let stat = read("stat")?;
         // The name in brackets may hold anything; state, parent, group and session follow it.
         let behind = stat.iter().rposition(|b| *b == b')')?;
+        // The session is the fourth word behind the name.
         let session = String::from_utf8_lossy(&stat[behind + 1..])
             .split_whitespace()
             .nth(3)?
@@ -265,6 +268,7 @@ impl RequestWatcher for RecordingWatcher {
 }
 
 fn setattr_action(set: &SetattrRequest) -> Action {
+    // A change of the size is an event of its own, and the other attributes go with it.
     match set.size {
         Some(size) => Action::Truncate { size },
         None => Action::Setattr {

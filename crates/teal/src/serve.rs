@@ -85,6 +85,7 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
             up::bring_up(mount_of(&store, &dir, args.foreground), made)?
         }
     };
+    // In the foreground the mount has ended by now, so there is nothing to tell.
     if !args.foreground {
         if let Some(size) = fresh {
             up::say_made(&store, size);
@@ -109,6 +110,7 @@ fn mount_of(store: &Path, dir: &Path, foreground: bool) -> MountArgs {
 
 /// Returns what the daemon of a mount says of itself; `None` when nothing is mounted there.
 fn mounted_on(dir: &Path) -> Result<Option<MountStatus>> {
+    // Nothing is asked where nothing is mounted.
     if paths::inspect_mount_point(dir)? != MountPointState::Mounted {
         return Ok(None);
     }
@@ -332,6 +334,7 @@ fn find_machine(dir: &Path, replica: u32) -> Result<MachineShown> {
             dir.display()
         ),
     };
+    // Only the machine that serves the volume knows the others.
     let upstream = status.upstream.filter(|upstream| upstream.served.is_some());
     let machines = upstream
         .with_context(|| format!("nothing is served on {}", dir.display()))?
@@ -350,6 +353,7 @@ fn find_machine(dir: &Path, replica: u32) -> Result<MachineShown> {
 fn shut_out(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
     let machine = find_machine(dir, replica)?;
     let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
+    // The serving machine cannot shut itself out.
     if machine.local {
         bail!("{name} is this machine, which serves the volume: it cannot be shut out");
     }
@@ -374,6 +378,7 @@ fn shut_out(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
 /// Asks the person at the terminal.
 fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
     let stdin = std::io::stdin();
+    // A script has to say that it means it.
     if !stdin.is_terminal() {
         bail!(
             "{name} would be shut out, and there is no terminal to ask: \
@@ -471,6 +476,7 @@ pub(crate) fn join_volume(args: &JoinArgs) -> Result<ExitCode> {
     // again.
     made.keep_changes();
     up::say_made(&store, size);
+    // A failure from here on leaves the joined store in place.
     let code = up::bring_up(mount_of(&store, &dir, args.foreground), Rollback::default())?;
     if !args.foreground {
         say!(

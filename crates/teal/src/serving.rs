@@ -98,6 +98,7 @@ pub(crate) fn open_server(
         Arc::clone(clock),
         entropy.clone(),
     )?;
+    // A damaged pack is no reason to refuse the others.
     for (pack, whole) in &opening.damaged {
         log::warn!("pack {pack} of the server's chunks is damaged; {whole} chunks of it are whole");
     }
@@ -171,6 +172,7 @@ impl RunningServer {
     /// fingerprint.
     fn make_token(&self, lifetime: Duration) -> Result<String> {
         let secret = self.server.make_token(self.peer.volume, lifetime)?;
+        debug_assert!(!secret.contains('.'), "a dot ends the secret");
         let fingerprint = self.fingerprint.to_string();
         // The prefix would only make the token longer.
         Ok(format!(

@@ -73,6 +73,7 @@ fn show_mount(s: &MountStatus) {
         _ => "everything is on the disk",
     };
     say!("  state    {state}");
+    // Programs may rely on sync(2), so a volume that it does not reach says so.
     if !s.syncfs && !s.read_only {
         say!("  sync     sync(2) and syncfs(2) do not reach this volume; fsync(2) does");
     }
@@ -98,6 +99,7 @@ fn show_mount(s: &MountStatus) {
             escape_control(why)
         ),
         (None, None) => {
+            // A volume without a server has no copy, which a person has to know.
             say!("  devices  the volume has no server: this store is the only copy of it")
         }
     }
@@ -129,10 +131,6 @@ fn show_stuck_files(u: &UpstreamShown) {
         let why = escape_control(&stuck.why);
         say!("  stuck    {path} ({}): {why}", stuck.way);
     }
-    debug_assert!(
-        u.stuck_count >= u.stuck_files.len(),
-        "all include the first"
-    );
     let others = u.stuck_count.saturating_sub(u.stuck_files.len());
     if others > 0 {
         say!("           and {others} more");
@@ -160,6 +158,7 @@ fn show_upstream(u: &UpstreamShown) {
     }
     show_stuck_files(u);
     for m in &u.machines {
+        // The first state that applies is shown.
         let live = match (m.local, m.revoked, m.connected) {
             (true, _, _) => "this machine".to_owned(),
             (_, true, _) => "shut out".to_owned(),
@@ -260,6 +259,7 @@ pub(crate) fn take_down(dir: Option<PathBuf>) -> Result<ExitCode> {
             "{} is unmounted; everything is on the disk",
             shown_path(&dir)
         ),
+        // Without a daemon, its dead mount may still be there.
         None => match paths::inspect_mount_point(&dir)? {
             MountPointState::Dead => {
                 free_dead_mount_point(&dir)?;
@@ -288,6 +288,7 @@ fn ended_words(dir: &Path, ended: &UnmountReport) -> String {
         "{} is unmounted; everything is on the disk",
         shown_path(dir)
     );
+    // The command names the store, which need not be the usual one.
     let again = format!("to send it: teal up {point} --store {store}; teal flush {point}");
     match &ended.unsent {
         UnsentChanges::NoServer => {

@@ -106,6 +106,8 @@ pub(crate) fn make_store(
     made: &mut Rollback,
 ) -> Result<u64> {
     let parent = store.parent().unwrap_or(Path::new("/"));
+    // Made first, because the free space is that of its file system.
+    debug_assert!(store.is_absolute(), "the daemon runs in the root directory");
     made.make_dirs(parent)?;
     let size = match size {
         Some(size) => size,

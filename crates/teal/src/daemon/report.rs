@@ -12,6 +12,7 @@ pub(super) fn mount_status(volume: &ServedVolume) -> MountStatus {
     let store = volume.client.store();
     let space = store.space();
     let superblock = store.superblock();
+    // A failure here is shown beside the rest of the state, which is still known.
     let (upstream, upstream_unknown) = match upstream_status(volume) {
         Ok(upstream) => (upstream, None),
         Err(e) => (None, Some(e.to_string())),

@@ -108,12 +108,14 @@ fn serve_on_a_thread(volume: &Arc<ServedVolume>, stream: UnixStream, ask: Contro
 fn answer_about_server(volume: &ServedVolume, ask: &ControlRequest) -> Result<ControlAnswer> {
     let client = &volume.client;
     match ask {
+        // The answer comes only when the server has everything.
         ControlRequest::Flush => flush_upstream(volume)?,
         ControlRequest::Conflicts => {
             let conflicts = replica::open_conflicts(client)?;
             return Ok(ControlAnswer::Conflicts { conflicts });
         }
         ControlRequest::Resolve { id } => {
+            // Without a server there are no conflicts.
             let replica = client.replica().ok_or(FsError::NotFound)?;
             replica.resolve_conflict(*id)?;
         }

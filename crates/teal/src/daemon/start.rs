@@ -104,6 +104,7 @@ fn open_client(
     let Some(running) = running else {
         return Ok(FileSystem::new(store, clock, how)?);
     };
+    // Settings that the mount options do not name are the defaults.
     let defaults = UpstreamOptions::default();
     let of_upstream = UpstreamOptions {
         flush_age: options.flush_age.unwrap_or(defaults.flush_age),
@@ -137,6 +138,7 @@ fn open_store(
     let how = OpenOptions {
         read_only: options.read_only,
         salvage: options.salvage,
+        // A read-only mount leaves no mark in the store, so it needs no owner.
         owner: if options.read_only {
             Owner::default()
         } else {
@@ -167,6 +169,7 @@ fn mount_settings(
     is_replica: bool,
 ) -> MountSettings {
     let syncfs = options.syncfs.is_wanted();
+    // People expect sync(2) to work, so the log says where it does not.
     if options.syncfs == SyncFs::WhereSafe && !syncfs {
         log::info!(
             "sync(2) and syncfs(2) will not reach this mount, fsync(2) does: \
@@ -181,6 +184,7 @@ fn mount_settings(
         nodev: options.nodev.is_in_force(is_shared),
         noexec: options.noexec,
         noatime: options.noatime,
+        // Requests that wait for the server hold a thread each.
         threads: if is_replica {
             options.threads.max(THREADS_THAT_WAIT)
         } else {

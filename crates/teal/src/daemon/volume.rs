@@ -87,6 +87,7 @@ impl ServedVolume {
 
     /// Runs `ask` on the server of the volume, if it is in this process.
     pub(super) fn with_server<T>(&self, ask: impl FnOnce(Option<&RunningServer>) -> T) -> T {
+        // The lock keeps the server from being stopped while it is asked.
         let running = lock(&self.running);
         ask(running
             .as_ref()
@@ -173,6 +174,7 @@ impl ServedVolume {
 
     /// Wakes the threads that wait until the kernel has ended the mount.
     pub(super) fn mount_has_ended(&self) {
+        // Set under the lock, so that a thread that is about to wait cannot miss it.
         *lock(&self.shutdown.is_unmounted) = true;
         self.shutdown.unmounted.notify_all();
     }
@@ -185,6 +187,10 @@ impl ServedVolume {
         }
         // The recording ends first, so that its last event is a request that has been answered.
         self.recordings.end();
+        debug_assert!(
+            self.shutdown.is_closing.load(Ordering::Acquire),
+            "one thread closes the store"
+        );
         let closed = self.client.shutdown();
         // The replica is asked what the server lacks while it still runs.
         let is_served = self.with_server(|serving| serving.is_some());
@@ -216,6 +222,7 @@ impl ServedVolume {
     }
 
     fn stop_server(&self) {
+        // Taken out of the lock first, because stopping may take seconds.
         let running = lock(&self.running).take();
         if let Some(running) = running {
             running.stop();

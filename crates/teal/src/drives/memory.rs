@@ -95,6 +95,14 @@ impl DriveMemory {
         self.at.retain(|place, at| {
             *at != device || self.places.contains(place) || self.left.contains_key(place)
         });
+        debug_assert!(
+            self.drives
+                .iter()
+                .filter(|had| had.device == device)
+                .count()
+                == 1,
+            "one entry each"
+        );
         self.at.insert(place.into(), device);
     }
 
