@@ -34,7 +34,7 @@ const MUCH: &[u8] = b"much";
 
 /// Answers with volume, replica and the request.
 struct Echo {
-    /// Tokens, and whom they make of the one who shows them.
+    /// The tokens, with the peer that each makes of the machine that shows it.
     tokens: Mutex<HashMap<String, CertifiedPeer>>,
     revoked: Mutex<HashSet<CertifiedPeer>>,
     is_open: Mutex<bool>,
@@ -145,7 +145,7 @@ impl World {
 
     fn start(&mut self, address: SocketAddr) {
         let identity = ServerIdentity::open(self.dir.path(), &self.clock).unwrap();
-        // A port that was free may be somebody's for a moment.
+        // Another program may take a port that was free a moment ago.
         let start = SystemClock.monotonic_time();
         let listener = loop {
             match TcpListener::bind(address) {

@@ -1,5 +1,5 @@
-//! How many operations a server commits: `cargo run --release -p teal-server --example commits
-//! [DIR]`.
+//! Measures how many operations a server commits: `cargo run --release -p teal-server --example
+//! commits [DIR]`.
 //!
 //! One client in the process, batches of 100 new files (a creation and a placement each), metadata
 //! in SQLite in DIR or a directory of its own, every batch durable before the next.

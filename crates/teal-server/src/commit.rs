@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. *Once*: a batch is known by replica, incarnation, counter and digest; again, it is answered
 //!    as before and nothing happens.
-//! 2. *Nobody's twin*: a counter that belongs to another batch, or an incarnation that is not the
-//!    present one, is a copied store.
+//! 2. *No twins*: a counter that belongs to another batch, or an incarnation that is not the
+//!    present one, means that the store is a copy.
 //! 3. *Whole*: every chunk it names is durable, and pinned until the names are.
 //! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense
 //!    is refused.
@@ -46,13 +46,13 @@ pub(crate) struct BatchName {
     pub(crate) digest: [u8; 32],
 }
 
-/// What carrying out a batch has done, for the counters.
+/// The result of a commit, for the counters and the notifications.
 struct CommitOutcome {
     seq: CommitSeq,
     ops: usize,
     conflicts: usize,
     ancestor_steps: u64,
-    /// What it changed, unless it had been carried out before.
+    /// The objects that the batch changed; `None` if it had been committed before.
     concern: Option<Arc<CommitConcern>>,
 }
 
@@ -67,14 +67,18 @@ impl Server {
         let no = batch.batch;
         if part >= BATCH_PARTS_MAX || no.is_none() || i64::try_from(no.get()).is_err() {
             return bad_request(format!(
-                "part {part} of batch {no}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
+                "part {part} of batch {no}: batches count from 1, parts from 0 below \
+                 {BATCH_PARTS_MAX}"
             ));
         }
+        // Operations are checked part by part, before anything is stored.
         if let Some(fault) = ops.iter().find_map(valid::find_fault) {
             return bad_request(fault);
         }
         let bytes = encode_ops(ops)
             .map_err(|error| RequestRefusal::new(RefusalCode::BadRequest, error.to_string()))?;
+        // Parts need not be durable: after a crash the commit finds them missing, and the client
+        // stages them again.
         self.write_soon(peer.volume, |txn| {
             let replica = current_replica(txn, peer, batch.incarnation)?;
             if batch.batch <= replica.last_batch {
@@ -82,13 +86,18 @@ impl Server {
                 return Ok(());
             }
             let staged = txn.staged_parts(peer.replica)?;
-            let is_other =
-                |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part);
+            // A part that comes again replaces itself, and does not count twice.
+            let is_other = |of: &&teal_meta::StagedPart| {
+                (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part)
+            };
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
             let is_new = !staged.iter().any(|of| !is_other(&of));
-            if held + bytes.len() as u64 > BATCH_BYTES_MAX || (is_new && staged.len() >= BATCH_PARTS_MAX as usize) {
+            if held + bytes.len() as u64 > BATCH_BYTES_MAX
+                || (is_new && staged.len() >= BATCH_PARTS_MAX as usize)
+            {
                 let words = format!(
-                    "more than {BATCH_BYTES_MAX} bytes of operations wait for their commit: commit smaller batches"
+                    "more than {BATCH_BYTES_MAX} bytes of operations wait for their commit: \
+                     commit smaller batches"
                 );
                 return refuse(RefusalCode::Busy, words);
             }
@@ -98,6 +107,7 @@ impl Server {
     }
 
     pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
+        // A batch that was committed before is answered without its parts, which are gone by then.
         if let Some(seq) = self.read(peer.volume, |txn| committed_seq(txn, peer, &named))? {
             return Ok(Reply::Committed { seq });
         }
@@ -108,6 +118,7 @@ impl Server {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
+        // The pin protects the chunks from a collection until history names them.
         let pin = self.chunks().pin(&chunks)?;
         // Their author has them with all that is in them.
         for filter in self.presence.lock().filters_of(peer) {
@@ -126,7 +137,7 @@ impl Server {
                 });
             }
             let done = carry_out((txn, self.chunks()), peer, &named, &ops, (now, draw))?;
-            // In the order of the commits, before anybody can see this one.
+            // Commits are remembered in their order, and before a reader can see this one.
             if let Some(concern) = &done.concern {
                 self.presence.lock().remember_commit(peer.volume, concern);
             }
@@ -137,6 +148,7 @@ impl Server {
         } else {
             self.write(peer.volume, work)?
         };
+        // History names the chunks from now on.
         drop(pin);
         self.uploads.lock().record_named(peer, &chunks);
         self.counters()
@@ -154,15 +166,18 @@ fn committed_seq(
     peer: Peer,
     named: &BatchName,
 ) -> Outcome<Option<CommitSeq>> {
+    // An old incarnation is refused before its batches are looked at.
     let replica = current_replica(txn, peer, named.id.incarnation)?;
     if named.id.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
     }
     match txn.batch(named.id)? {
         Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
+        // A counter up to the last one, without a row of this digest, was used by another batch.
         _ => {
             let words = format!(
-                "batch {} of this device is known as another one: its store is a copy of one that went on; it gets a new incarnation",
+                "batch {} of this device is known as another one: its store is a copy of one that \
+                 went on; it gets a new incarnation",
                 named.id.batch
             );
             refuse(RefusalCode::Cloned, words)
@@ -170,8 +185,9 @@ fn committed_seq(
     }
 }
 
-/// The operations of a batch, from its parts.
+/// Returns the operations of a batch, put together from its parts.
 fn staged_ops(txn: &dyn ReadTransaction, named: &BatchName) -> Outcome<Vec<Op>> {
+    // Bounded before the loop, because the number comes from the client.
     if named.parts > BATCH_PARTS_MAX {
         return bad_request(format!(
             "a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed",
@@ -200,6 +216,7 @@ fn staged_ops(txn: &dyn ReadTransaction, named: &BatchName) -> Outcome<Vec<Op>> 
     }
     let mut ops = Vec::new();
     for part in parts {
+        // The parts were checked when they were staged, so a failure here means damage.
         ops.extend(
             decode_ops(&part)
                 .map_err(|error| RequestRefusal::new(RefusalCode::Damaged, error.to_string()))?,
@@ -208,7 +225,7 @@ fn staged_ops(txn: &dyn ReadTransaction, named: &BatchName) -> Outcome<Vec<Op>> 
     Ok(ops)
 }
 
-/// The directory that an operation makes.
+/// Returns the directory that an operation makes.
 fn new_dir(op: &Op) -> Option<ObjectNo> {
     match op {
         Op::Create {
@@ -240,11 +257,17 @@ fn carry_out(
 ) -> Outcome<CommitOutcome> {
     let mut replica = current_replica(txn, peer, named.id.incarnation)?;
     let volume = volume_of(txn)?;
+    // Commits are numbered without gaps.
     let seq = CommitSeq::new(volume.head.get() + 1);
+    debug_assert!(
+        named.batch > replica.last_batch || bug(Bug::BatchTwice),
+        "batches are counted up"
+    );
     let mut work = BatchExecution {
         author: named.id.author(),
         device: replica.device.clone(),
         seq,
+        // Time in history never goes back, even if the clock does.
         now: clock.max(volume.time),
         draw,
         volume,
@@ -269,8 +292,10 @@ fn carry_out(
     } else {
         ops
     })?;
-    let (conflicts, climbed) = (work.conflicts.len(), work.ancestor_steps);
+    let (conflicts, ancestor_steps) = (work.conflicts.len(), work.ancestor_steps);
     let concern = Some(Arc::new(work.finish_commit(named.id, &named.digest)?));
+    // The batch's row and its staged parts change in one transaction: a batch either waits or is
+    // committed.
     let row = BatchRow {
         digest: named.digest,
         seq,
@@ -283,13 +308,13 @@ fn carry_out(
         seq,
         ops: ops.len(),
         conflicts,
-        ancestor_steps: climbed,
+        ancestor_steps,
         concern,
     })
 }
 
-/// Up to where history had been applied when the author of a batch changed the content of each
-/// object, or else the rest of its state.
+/// Returns for each object the commit up to which history had been applied when the author changed
+/// its content, or the rest of its state if the content is unchanged.
 fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
     let mut rest: HashMap<ObjectNo, CommitSeq> = HashMap::new();
     let mut content = HashMap::new();
@@ -305,6 +330,7 @@ fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
             Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
         }
     }
+    // The base of a content change counts more than that of the rest.
     rest.extend(content);
     rest
 }
@@ -312,6 +338,7 @@ fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
 impl BatchExecution<'_> {
     /// Carries out the operations, in the order of their kinds.
     fn apply_ops(&mut self, ops: &[Op]) -> Outcome<()> {
+        // Objects are made first, because names and content of the batch refer to them.
         for op in ops {
             if let Op::Create {
                 object,
@@ -324,13 +351,16 @@ impl BatchExecution<'_> {
             }
         }
         let is_placed = |op: &Op| matches!(op, Op::Place { .. } | Op::Move { .. });
+        // An object that gets a name in this batch must not go with its old one.
         let named: HashSet<ObjectNo> = ops
             .iter()
             .filter(|op| is_placed(op))
             .map(Op::object)
             .collect();
+        // Old names are taken away before new ones are placed, so that a batch can swap two names.
         let found = self.carry_out_removals(ops, &named)?;
         self.carry_out_placements(ops, &found)?;
+        // States come last: by now it is decided which objects are live.
         for op in ops {
             match op {
                 Op::SetAttributes {
@@ -368,6 +398,11 @@ impl BatchExecution<'_> {
         batch: BatchId,
         batch_digest: &[u8; 32],
     ) -> Outcome<CommitConcern> {
+        debug_assert_eq!(
+            self.seq.get(),
+            self.volume.head.get() + 1,
+            "commits have no gaps"
+        );
         let concern = self.store_history()?;
         for note in std::mem::take(&mut self.conflicts) {
             self.txn

@@ -1,4 +1,4 @@
-//! Conflicts, for people, until somebody has settled them.
+//! Conflicts, which are listed for people until they are resolved.
 
 use crate::limits::NOTES_MAX;
 use crate::peer::Peer;
@@ -18,7 +18,9 @@ impl Server {
                     .map(|copy| path_of(txn, copy))
                     .transpose()?
                     .unwrap_or_default();
+                // About the size of the note in a message.
                 bytes += path_now.len() + copy_path.len() + row.lost.len() + 128;
+                // One conflict always goes in, so that the client gets on.
                 if !notes.is_empty() && bytes > REPLY_BYTES {
                     break;
                 }
@@ -39,9 +41,10 @@ impl Server {
         })
     }
 
-    /// One that is settled already is no error.
+    /// Marks a conflict as resolved. Resolving one twice is no error.
     pub(crate) fn resolve_conflict(&self, peer: Peer, conflict: u64) -> Outcome<Reply> {
         self.write(peer.volume, |txn| {
+            // A conflict that was resolved before is gone, which is no error.
             if txn.conflict(conflict)?.is_some() {
                 txn.put_conflict(conflict, None)?;
             }

@@ -23,7 +23,7 @@ const WINDOW: u64 = 4 << 20;
 /// The longest stretch answered to one want, holes included.
 const SPAN_MAX: u64 = 1 << 30;
 
-/// What to read for one want.
+/// The extents to read for one wanted range.
 pub(crate) struct ReadPlan {
     pub(crate) len: u64,
     pub(crate) extents: Vec<ExtentRow>,
@@ -32,9 +32,11 @@ pub(crate) struct ReadPlan {
 impl Server {
     pub(crate) fn read_content(&self, peer: Peer, wants: &[Want]) -> Outcome<Reply> {
         check_count(wants.len())?;
+        // One transaction for all wants, so that the answer is about one state.
         let plans = self.read(peer.volume, |txn| {
             let (mut plans, mut room) = (Vec::new(), REPLY_BYTES);
             for want in wants {
+                // Every reply answers at least one want, so that the client gets on.
                 if room <= ITEM_BYTES && !plans.is_empty() {
                     break;
                 }
@@ -42,6 +44,7 @@ impl Server {
             }
             Ok(plans)
         })?;
+        // Chunks never change, so they are read after the transaction.
         let mut last = None;
         let got = plans.into_iter().map(|plan| match plan {
             None => Ok(Got::Stale),
@@ -59,12 +62,14 @@ impl Server {
     ) -> Outcome<Got> {
         let mut pieces = Vec::with_capacity(plan.extents.len());
         for extent in &plan.extents {
+            // Neighbouring extents often come from one chunk, which is read once.
             if last
                 .as_ref()
                 .is_none_or(|(chunk, _)| *chunk != extent.chunk)
             {
                 match self.chunks().get(&extent.chunk) {
                     Ok(content) => *last = Some((extent.chunk, content)),
+                    // Damage is an answer and no refusal, because other pieces may be whole.
                     Err(error @ (ChunkError::Absent { .. } | ChunkError::Damaged { .. })) => {
                         log::warn!("{error}");
                         return Ok(Got::Damaged);
@@ -98,7 +103,8 @@ impl Server {
     }
 }
 
-/// `None`: the content is another one by now.
+/// Decides what to read for one wanted range, with `room` bytes left in the reply; `None` if the
+/// content is another one by now.
 fn plan_read(
     txn: &dyn ReadTransaction,
     want: &Want,
@@ -108,6 +114,7 @@ fn plan_read(
         .object(want.object)?
         .filter(|row| row.data_seq == want.data_seq || bug(Bug::OtherContent));
     let Some(row) = row else { return Ok(None) };
+    // A range beyond the end of the file is answered as far as it exists.
     let end = want
         .offset
         .saturating_add(want.len.min(SPAN_MAX))
@@ -118,9 +125,15 @@ fn plan_read(
     };
     let mut at = want.offset;
     while at < end {
+        // Extents are read window by window, so that a long want does not hold all of them in
+        // memory.
         let to = end.min(at + WINDOW);
         let extents = txn.extents(want.object, at..to)?;
         let answered = plan.add_extents(&extents, at..to, room);
+        debug_assert!(
+            (at..=to).contains(&answered),
+            "an answer lies within its window"
+        );
         plan.len += answered - at;
         if answered < to {
             break;
@@ -142,6 +155,7 @@ impl ReadPlan {
         for extent in extents {
             let start = extent.offset.max(range.start);
             let end = (extent.offset + extent.len).min(range.end);
+            // Each piece takes some bytes beside its content.
             let free = room.saturating_sub(ITEM_BYTES) as u64;
             let len = (end - start).min(free);
             if len > 0 {
@@ -155,6 +169,7 @@ impl ReadPlan {
                     start: start_in_chunk,
                 });
             }
+            // The room is used up, so the answer ends here.
             if len < end - start {
                 return start + len;
             }

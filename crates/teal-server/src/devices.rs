@@ -1,9 +1,9 @@
 //! The drives of a volume: which there are, and to whom each is attached.
 //!
 //! # Guarantees
-//! 1. A drive that is attached twice at once, because it was copied, is noticed: who tells of an
-//!    attachment that is not the last one is refused while the other is here, and known for a copy
-//!    otherwise.
+//! 1. A drive that is attached twice at once, because it was copied, is noticed. A drive that tells
+//!    of another attachment than the last one is refused while the other is attached, and known for
+//!    a copy otherwise.
 //! 2. Numbers of drives are never given twice.
 //!
 //! # Bytes of the setting `devices` of a volume, little-endian
@@ -56,6 +56,49 @@ struct DriveTable {
     rows: Vec<DriveRow>,
 }
 
+/// Reads the bytes of a table from their beginning.
+struct TableReader<'a>(&'a [u8]);
+
+impl<'a> TableReader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self, len: usize) -> Option<u64> {
+        debug_assert!(len <= 8, "a number has at most 64 bits");
+        // Numbers are little-endian: the last byte is the highest.
+        let bytes = self.take(len)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = self.number(1)? as usize;
+        String::from_utf8(self.take(len)?.to_vec()).ok()
+    }
+
+    fn row(&mut self) -> Option<DriveRow> {
+        let device = self.number(4)? as u32;
+        let bytes = self.number(8)?;
+        let nonce = self.number(8)?;
+        let flags = self.number(1)? as u8;
+        let replica = ReplicaNo::new(self.number(4)? as u32);
+        let name = self.text()?;
+        let profile = self.text()?;
+        Some(DriveRow {
+            device,
+            bytes,
+            nonce,
+            portable: flags & PORTABLE != 0,
+            is_attached: flags & ATTACHED != 0,
+            replica,
+            name,
+            profile,
+        })
+    }
+}
+
 impl DriveTable {
     fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -70,6 +113,10 @@ impl DriveTable {
             );
             out.extend(row.replica.get().to_le_bytes());
             for text in [&row.name, &row.profile] {
+                debug_assert!(
+                    text.len() <= usize::from(u8::MAX),
+                    "names of drives are short"
+                );
                 out.push(text.len() as u8);
                 out.extend(text.as_bytes());
             }
@@ -77,50 +124,20 @@ impl DriveTable {
         out
     }
 
+    /// Returns the table that has these bytes; `None` if they are no table of this version.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = bytes;
-        let mut take = |len: usize| {
-            let (head, tail) = rest.split_at_checked(len)?;
-            rest = tail;
-            Some((head, tail.is_empty()))
-        };
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
-        };
-        if take(1)?.0 != [VERSION] {
+        let mut reader = TableReader(bytes);
+        if reader.take(1)? != [VERSION] {
             return None;
         }
-        let (highest, mut is_end) = take(4)?;
-        let (highest, mut rows) = (number(highest) as u32, Vec::new());
-        while !is_end {
-            let mut long = |len| Some(number(take(len)?.0));
-            let (device, bytes, nonce) = (long(4)? as u32, long(8)?, long(8)?);
-            let flags = long(1)? as u8;
-            let replica = ReplicaNo::new(long(4)? as u32);
-            let mut text = || {
-                let len = usize::from(*take(1)?.0.first()?);
-                let (text, last) = take(len)?;
-                Some((String::from_utf8(text.to_vec()).ok()?, last))
-            };
-            let (name, profile);
-            ((name, _), (profile, is_end)) = (text()?, text()?);
-            let (portable, is_attached) = (flags & PORTABLE != 0, flags & ATTACHED != 0);
-            rows.push(DriveRow {
-                device,
-                bytes,
-                nonce,
-                portable,
-                is_attached,
-                replica,
-                name,
-                profile,
-            });
+        let highest_number = reader.number(4)? as u32;
+        let mut rows = Vec::new();
+        // The rows have no count: they go on to the end of the bytes.
+        while !reader.0.is_empty() {
+            rows.push(reader.row()?);
         }
         Some(Self {
-            highest_number: highest,
+            highest_number,
             rows,
         })
     }
@@ -129,15 +146,13 @@ impl DriveTable {
         let Some(bytes) = txn.setting(KEY)? else {
             return Ok(Self::default());
         };
-        Self::decode(&bytes).map_or_else(
-            || {
-                refuse(
-                    RefusalCode::Damaged,
-                    "the volume's list of drives is damaged",
-                )
-            },
-            Ok,
-        )
+        match Self::decode(&bytes) {
+            Some(table) => Ok(table),
+            None => refuse(
+                RefusalCode::Damaged,
+                "the volume's list of drives is damaged",
+            ),
+        }
     }
 
     fn save(&self, txn: &mut dyn WriteTransaction) -> Outcome<()> {
@@ -175,6 +190,7 @@ fn device_note(txn: &dyn ReadTransaction, row: &DriveRow, is_copy: bool) -> Outc
 
 impl Server {
     pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
+        // A list needs no transaction that writes.
         if ask == DeviceAsk::List {
             let notes = self.read(peer.volume, |txn| {
                 DriveTable::load(txn)?
@@ -186,6 +202,7 @@ impl Server {
             return Ok(Reply::Devices(notes?));
         }
         let done = self.write(peer.volume, |txn| {
+            // Refuses a peer that was shut out since the request was admitted.
             replica_of(txn, peer)?;
             let mut rows = DriveTable::load(txn)?;
             let (row, is_copy) = match ask {
@@ -207,11 +224,13 @@ impl Server {
                 } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
                 DeviceAsk::Detach { device } => {
                     let row = rows.find_drive(device)?;
+                    // Only the machine that has the drive can end its attachment.
                     row.is_attached &= row.replica != peer.replica;
                     (row.clone(), false)
                 }
                 DeviceAsk::Remove { device } => {
                     rows.find_drive(device)?;
+                    // The number stays used, because the highest number given is kept.
                     rows.rows.retain(|row| row.device != device);
                     rows.save(txn)?;
                     return Ok(None);
@@ -237,14 +256,9 @@ impl Server {
             replica: row.replica,
             ..peer
         };
-        if is_copy
-            && row.is_attached
-            && other != peer
-            && self
-                .presence
-                .lock()
-                .is_live(other, self.clock().monotonic_time())
-        {
+        let now = self.clock().monotonic_time();
+        let is_elsewhere = row.is_attached && other != peer;
+        if is_copy && is_elsewhere && self.presence.lock().is_live(other, now) {
             return refuse(
                 RefusalCode::Busy,
                 format!(
@@ -253,6 +267,7 @@ impl Server {
                 ),
             );
         }
+        // Each attachment has its own nonce, so that a copy made before tells of an older one.
         (row.nonce, row.is_attached, row.replica) = (next, true, peer.replica);
         Ok((row.clone(), is_copy))
     }
@@ -282,6 +297,7 @@ impl DriveTable {
                 "this volume has {DEVICES_MAX} drives; remove one that is not used any more"
             ));
         }
+        // Numbers are never given twice, even after a drive was removed.
         self.highest_number += 1;
         let (device, replica) = (self.highest_number, peer.replica);
         let row = DriveRow {

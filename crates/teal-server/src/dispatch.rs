@@ -27,6 +27,7 @@ impl Server {
             Ok(request) => self.handle(peer, request),
             Err(error) => self.codec_refusal(&error).into(),
         };
+        // A reply that is too large becomes a refusal, which always fits.
         encode_reply(&reply)
             .or_else(|error| encode_reply(&self.codec_refusal(&error).into()))
             .unwrap_or_else(|_| Vec::new())
@@ -100,10 +101,12 @@ impl Server {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
             Request::Have { chunks } => {
-                self.uploads
-                    .lock()
-                    .touch_upload(peer, self.clock().monotonic_time());
+                // A question about chunks begins an upload or goes on with it, which protects the
+                // chunks from a collection.
+                let now = self.clock().monotonic_time();
+                self.uploads.lock().touch_upload(peer, now);
                 let have = self.chunks().find_present(&chunks);
+                // The answer names the missing chunks by their places in the request.
                 Ok(Reply::Missing(
                     (0_u32..)
                         .zip(have)
@@ -169,6 +172,7 @@ impl Server {
     /// Stores content that a commit is going to name.
     fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        // The lock is released before the chunks are written.
         let admission = {
             let mut uploads = self.uploads.lock();
             uploads.touch_upload(peer, self.clock().monotonic_time());
@@ -178,11 +182,14 @@ impl Server {
             UploadAdmission::Now => {}
             UploadAdmission::After(wait) => self.pause(wait),
             UploadAdmission::Refused { chunks, bytes } => {
+                // A collection may free space for the next attempt.
                 self.uploads.lock().record_no_room(peer);
                 self.wake_upkeep();
                 let words = format!(
-                    "no space left for more content of this machine in {}: {chunks} chunks of it ({bytes} bytes) wait for a \
-                     commit that names them, and what is left is for the other machines; make room there, then try again",
+                    "no space left for more content of this machine in {}: \
+                     {chunks} chunks of it ({bytes} bytes) wait for a \
+                     commit that names them, and what is left is for the other machines; \
+                     make room there, then try again",
                     self.chunks().place()
                 );
                 return refuse(RefusalCode::NoSpace, words);
@@ -205,6 +212,7 @@ impl Server {
         {
             self.wake_upkeep();
         }
+        // The tracker protects the chunks now, so the pin can go.
         drop(pin);
         self.counters()
             .count_received(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -213,6 +221,7 @@ impl Server {
 
     /// Refuses a peer that may not ask anything, and records the request of any other.
     fn admit_peer(&self, peer: Peer) -> Outcome<()> {
+        // A request that begins now might be cut off by the end of the server.
         if self.presence.lock().is_stopping() {
             return refuse(
                 RefusalCode::Stopping,
@@ -228,6 +237,7 @@ impl Server {
         if !is_welcome {
             return refuse_stranger();
         }
+        // Only a peer that may ask counts as live by asking.
         self.presence
             .lock()
             .record_request(peer, self.clock().monotonic_time());

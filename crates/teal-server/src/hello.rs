@@ -1,10 +1,11 @@
-//! The first words with a client: who it is, and whether its past and ours agree.
+//! The greeting of a client: the server compares the client's history with its own.
 //!
 //! # Guarantees
 //! 1. A client that has seen history which is not here is told so, and how much both surely have:
 //!    not more.
-//! 2. A store that is a copy of one that went on gets a life of its own. When a part of history was
-//!    lost, it may not be known any more which stores are: everybody gets one.
+//! 2. A store that is a copy of one that went on gets an incarnation of its own. When a part of
+//!    history was lost, it may not be known any more which stores are copies: then every replica
+//!    gets a new one.
 
 use crate::lease;
 use crate::names::unique_device;
@@ -25,6 +26,7 @@ impl Server {
                 hello.earlier.len()
             ));
         }
+        // This need not be durable: a hello that is lost is said again.
         let (volume, told) = self.write_soon(peer.volume, |txn| {
             let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
             let told = greeting_for(txn, &volume, &replica, hello)?;
@@ -39,6 +41,7 @@ impl Server {
                 }
                 txn.put_volume(&volume)?;
             }
+            // The machine may have been renamed since its last hello.
             if teal_proto::is_device_name(&hello.device) {
                 replica.device = unique_device(txn, &hello.device, Some(peer.replica))?;
             }
@@ -46,6 +49,7 @@ impl Server {
             txn.put_replica(peer.replica, &replica)?;
             Ok((volume, told))
         })?;
+        // Comes after the transaction, so that history is open only to a client with a known past.
         self.presence.lock().record_greeting(peer);
         Ok(Reply::Welcome(self.welcome_for(peer, volume, told)))
     }
@@ -87,7 +91,7 @@ impl Server {
             replica.incarnation = incarnation;
             replica.last_batch = BatchNo::NONE;
             txn.put_replica(peer.replica, &replica)?;
-            // All that the former incarnation had staged goes.
+            // Parts that earlier incarnations have staged are of no use any more.
             txn.drop_staged(peer.author(incarnation).batch(BatchNo::NONE))?;
             Ok(Reply::Incarnated { incarnation, lease })
         })
@@ -101,13 +105,14 @@ pub(crate) fn replica_of(txn: &dyn ReadTransaction, peer: Peer) -> Outcome<Repli
     }
 }
 
-/// The newest of the commits that the client has seen, with all before it, and that is here; none:
-/// the beginning. What this database notes of the device would not do: it may have been noted of a
-/// copy of the client's store.
+/// Returns the newest commit that the client names and that is here with the same digest; the
+/// beginning if there is none. The position that this database has noted of the device would not
+/// do: it may come from a copy of the client's store.
 fn newest_common_commit(
     txn: &dyn ReadTransaction,
     hello: &Hello,
 ) -> Outcome<(CommitSeq, [u8; 32])> {
+    // Searched from the newest backwards, so that as much history as possible is common.
     for (seq, digest) in hello.earlier.iter().rev() {
         if txn
             .commit(*seq)?
@@ -125,6 +130,7 @@ fn greeting_for(
     replica: &ReplicaRow,
     hello: &Hello,
 ) -> Outcome<Told> {
+    // The beginning belongs to every history.
     let is_ours = hello.seen == CommitSeq::new(0)
         || (hello.seen <= volume.head
             && txn

@@ -68,6 +68,7 @@ impl Server {
             let weights = names
                 .iter()
                 .map(|(name, _)| ITEM_BYTES + name.as_bytes().len());
+            // Names are counted by their bytes until the reply is full.
             let fit = weights.take_while(|weight| {
                 bytes += weight;
                 bytes <= REPLY_BYTES
@@ -90,6 +91,7 @@ impl Server {
         offset: u64,
         len: u64,
     ) -> Outcome<Reply> {
+        // Bounded, because the content is put together in memory.
         if len > REPLY_BYTES as u64 {
             return bad_request(format!(
                 "{len} bytes at once; at most {REPLY_BYTES} are allowed in one message"
@@ -106,16 +108,18 @@ impl Server {
             };
             let end = offset.saturating_add(len).min(row.size);
             if offset < end {
-                let canvas =
+                let overlay =
                     ContentOverlay::of_history(&txn.extents_at(object, offset..end, at)?, row.size);
                 let is_inside =
                     |extent: &ExtentRow| extent.offset < end && extent.offset + extent.len > offset;
-                let extents: Vec<ExtentRow> = canvas.extents().filter(is_inside).collect();
+                let extents: Vec<ExtentRow> = overlay.extents().filter(is_inside).collect();
+                // The pieces have an overhead of their own, which must not cut the answer short.
                 let mut room = REPLY_BYTES + (1 << 10);
                 plan.len = plan.add_extents(&extents, offset..end, &mut room) - offset;
             }
             Ok((Some(version::past_version(txn, object, row, at)?), plan))
         })?;
+        // No content was asked for, or the object has none there.
         let got = if plan.len == 0 {
             Got::Is {
                 len: 0,

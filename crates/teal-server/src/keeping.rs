@@ -1,8 +1,8 @@
-//! What clients keep: requests that fill filters, and answers that add to them.
+//! The objects that clients keep: requests that fill filters, and answers that add to them.
 //!
 //! # Guarantees
-//! 1. Whatever [`Server::telling`] returns was read after the directories it lies in had come into
-//!    the client's filters.
+//! 1. Whatever [`Server::read_for_client`] returns was read after the directories it lies in had
+//!    come into the client's filters.
 
 use crate::peer::Peer;
 use crate::refusal::{Outcome, bad_request};
@@ -31,6 +31,7 @@ impl Server {
         let now = self.clock().monotonic_time();
         let filter = if filter == 0 {
             let head = self.read(peer.volume, |txn| Ok(volume_of(txn)?.head))?;
+            // The number is drawn at random and is never 0, which means that there is no filter.
             let id = u64::from(self.draw_number()) << 32 | u64::from(self.draw_number().max(1));
             self.presence.lock().begin_filter(peer, id, head, now);
             id
@@ -54,16 +55,20 @@ impl Server {
     ) -> Outcome<T> {
         let filters = self.presence.lock().filters_of(peer);
         let add = |objects: Vec<ObjectNo>| {
+            // Every filter takes the objects, so the iterator must not stop at the first one that
+            // is new.
             let new = filters
                 .iter()
                 .filter(|filter| filter.add_objects(objects.iter().copied()));
             new.count() > 0
         };
+        // Added before the first reading, so that a commit in between concerns the client.
         if !bug(Bug::FilterForgetsListed) {
             add(first.into_iter().collect());
         }
         loop {
             let (told, dirs) = self.read(peer.volume, &read)?;
+            // Nothing was new to the filters, so they had everything while it was read.
             if bug(Bug::FilterForgetsListed) || !add(dirs) {
                 return Ok(told);
             }

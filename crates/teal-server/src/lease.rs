@@ -1,9 +1,9 @@
 //! Leases: ranges of object numbers, each of which belongs to one replica.
 //!
 //! # Guarantees
-//! 1. No lease is given twice; one that was given by a server whose database has been put back from
-//!    an older copy since, so that nobody there knows of it, with a probability of one in four
-//!    million: leases are drawn, not counted.
+//! 1. No lease is given twice by one server. If the database was put back from an older copy, a
+//!    lease that was given after that copy is given again with a probability of one in four
+//!    million: leases are drawn at random, not counted.
 //! 2. The numbers that the server gives itself are of a lease drawn since it was opened.
 
 use crate::refusal::{Outcome, bad_request};
@@ -42,6 +42,7 @@ pub(crate) fn give_lease(
         let lease = draw.wrapping_add(step) % LEASES;
         if lease != 0 && txn.lease(lease)?.is_none() {
             txn.put_lease(lease, owner)?;
+            debug_assert!(lease < LEASES, "a lease lies within the volume's numbers");
             return Ok(lease);
         }
     }

@@ -2,7 +2,7 @@
 //! news.
 //!
 //! # Guarantees
-//! 1. *Separate volumes*: what happens in one volume notifies nobody in another.
+//! 1. *Separate volumes*: an event in one volume notifies no pull in another.
 //! 2. *No lost news*: a notification stays with its pull until the pull takes it, so that news
 //!    between two looks is not missed.
 //! 3. *Bounded filters*: a client has at most [`FILTERS_EACH`] filters, and one that is unused for
@@ -319,6 +319,7 @@ impl PresenceRegistry {
         let filter = Arc::new(Filter::new(&self.filtered_objects));
         let volume = self.volume(peer.volume);
         volume.recent.get_or_insert(RecentCommits::new(head));
+        // Filters that have been unused for a while are dropped before a new one is counted.
         for client in volume.clients.values_mut() {
             client
                 .filters

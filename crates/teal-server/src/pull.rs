@@ -5,9 +5,9 @@
 //! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an
 //!    object.
 //! 2. Waiting costs nothing but a thread; a commit that concerns the client ends it (`filter`), and
-//!    so does the coming of another client where there was none. Where a commit concerns many who
-//!    wait, they are told a little later, of all that has come meanwhile: a server is not kept busy
-//!    by telling everybody everything at once.
+//!    so does the coming of another client where there was none. Where a commit concerns many
+//!    waiting clients, they are told a little later, of all that has come meanwhile: the server is
+//!    not kept busy by answering every pull at every commit.
 //! 3. What is left out by a filter is about nothing that its client knows; the position passes over
 //!    it.
 
@@ -29,14 +29,14 @@ use teal_meta::{Ranges, ReadTransaction};
 use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
 use teal_types::{CommitSeq, Incarnation, ObjectNo};
 
-/// What a client asks in a pull: the history it has, and where its last answer ended.
+/// The request of a pull: the history that the client has, and the end of its last answer.
 pub(crate) struct PullRequest {
     pub(crate) incarnation: Incarnation,
     pub(crate) since: CommitSeq,
     /// The digest of the client's history at `since`.
     pub(crate) digest: [u8; 32],
     pub(crate) filter: u64,
-    /// The object behind which a long answer goes on, and the commit whose state it is about.
+    /// The object behind which a long answer goes on, and the commit that the answer describes.
     pub(crate) after: Option<(ObjectNo, CommitSeq)>,
 }
 
@@ -107,7 +107,8 @@ impl Server {
     fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<Pulled> {
         let mut has_ended = false;
         loop {
-            // What was notified before the state is read is in that state.
+            // The notification is taken before the state is read, so that the state includes its
+            // commit.
             self.presence.lock().take_notification(waiter.ticket);
             let volume = waiter.peer.volume;
             let gather = || self.read(volume, |txn| self.changes_for(txn, waiter, request));
@@ -135,6 +136,7 @@ impl Server {
         let mut presence = self.presence.lock();
         let goodbyes = presence.goodbye_count(peer);
         let wakeup = presence.wakeup(ticket);
+        // Company that is there from the beginning ends no wait.
         let mut had_company = true;
         let notified = loop {
             if let Some(notified) = presence.take_notification(ticket) {
@@ -157,6 +159,8 @@ impl Server {
                 return Ok(WaitEnd::Otherwise);
             }
         };
+        // If many pulls were notified, more commits are likely to follow, and one answer then
+        // covers all of them.
         let gathered = self.clock().monotonic_time() + gathering_time(notified);
         while !presence.is_stopping() && self.clock().monotonic_time() < gathered {
             let left = gathered.saturating_sub(self.clock().monotonic_time());
@@ -181,6 +185,7 @@ impl Server {
         } = *request;
         let volume = volume_of(txn)?;
         let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
+        // A server that was restored may have less history than its client.
         if since > to || to > volume.head {
             return bad_request(
                 "this history ends before the commit that was named; say hello again",
@@ -214,14 +219,12 @@ impl Server {
             }
             _ => changed_objects(txn, since, to, behind, &news)?,
         };
-        let is_notable = match news {
-            HistoryNews::All => to > since,
-            HistoryNews::Objects { is_notable, .. } => is_notable,
-        };
-        let urgency = if is_notable {
-            AnswerUrgency::AnswerNow
-        } else {
-            AnswerUrgency::CanWait
+        let urgency = match news {
+            HistoryNews::All if to > since => AnswerUrgency::AnswerNow,
+            HistoryNews::Objects {
+                is_notable: true, ..
+            } => AnswerUrgency::AnswerNow,
+            _ => AnswerUrgency::CanWait,
         };
         let acknowledged = txn.last_batch(waiter.peer.author(incarnation), to)?;
         let digest = digest.unwrap_or_default();
@@ -238,8 +241,8 @@ impl Server {
     }
 }
 
-/// Returns whether the commit `since` of the volume's history isn't the one whose digest the client
-/// has.
+/// Returns whether the commit `since` of the volume's history has another digest than the client
+/// says.
 fn is_other_history(
     txn: &dyn ReadTransaction,
     since: CommitSeq,
@@ -279,6 +282,7 @@ impl ChangePage {
             }
             Change::Gone { .. } => ITEM_BYTES,
         };
+        // The first change always goes in, so that the client gets on.
         if !self.changes.is_empty() && self.bytes + weight > REPLY_BYTES {
             return Ok(false);
         }
@@ -371,10 +375,12 @@ fn scan_history(
                 });
             }
         }
+        // Only the lowest numbers are kept; a long answer goes on behind the last of them.
         if found.len() > SCAN_MAX {
             found.pop_last();
             is_cut = true;
         }
     })?;
+    debug_assert!(found.len() <= SCAN_MAX, "the scan is bounded");
     Ok((found, is_cut))
 }

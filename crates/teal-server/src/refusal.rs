@@ -22,7 +22,8 @@ pub(crate) fn bad_request<T>(words: impl Into<String>) -> Outcome<T> {
 
 /// Refuses a peer that isn't enrolled, or not any more.
 pub(crate) fn refuse_stranger<T>() -> Outcome<T> {
-    let words = "this device is not enrolled any more: it was shut out; let it in again on the serving machine, or enrol it \
+    let words = "this device is not enrolled any more: it was shut out; \
+        let it in again on the serving machine, or enrol it \
                  with a new token";
     refuse(RefusalCode::Denied, words)
 }

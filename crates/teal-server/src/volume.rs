@@ -26,16 +26,19 @@ pub(crate) fn current_replica(
             "this device is not enrolled; enrol it again",
         );
     };
+    // Number 0 means that a replica has no incarnation yet.
     if incarnation != replica.incarnation || incarnation.is_none() {
         let words = format!(
-            "incarnation {incarnation} of this device is over: its store is a copy of one that went on; it gets a new one"
+            "incarnation {incarnation} of this device is over: its store is a copy of one that \
+             went on; it gets a new one"
         );
         return refuse(RefusalCode::Cloned, words);
     }
     Ok(replica)
 }
 
-/// Returns the digest of a history whose digest was `previous`, and that is one commit longer.
+/// Returns the digest of a history that is one commit longer than the history with the digest
+/// `previous`.
 pub(crate) fn chained_digest(
     previous: &[u8; 32],
     seq: CommitSeq,

@@ -11,7 +11,7 @@ use teal_command::say::say;
 use teal_command::size::parse_size;
 use teal_log::Settings;
 
-/// Every setting by name, with its value as a number.
+/// Returns every setting by name, with its value as a number.
 pub(crate) fn list_settings(s: &Settings) -> Vec<(String, u64)> {
     vec![
         ("commit-seconds".into(), s.commit_interval.as_secs()),
@@ -45,6 +45,7 @@ pub(crate) fn apply_setting(settings: &mut Settings, key: &str, value: u64) -> R
         "batch-bytes" => settings.batch_bytes = between(1 << 16, 1 << 28)?,
         "clean-below-percent" => settings.clean_below_percent = between(0, 50)? as u32,
         _ => {
+            // The error lists every name, so that a mistyped one can be corrected at once.
             let mut known: Vec<_> = list_settings(settings)
                 .into_iter()
                 .map(|(k, _)| k)
@@ -74,6 +75,7 @@ pub(crate) fn change_setting(
 
 /// Changes how much speed counts against joules, in percent.
 fn set_priority(client: &teal_posix::FileSystem, percent: u64) -> Result<(), String> {
+    // Control messages carry integers, so the priority travels in whole percent.
     let percent = u32::try_from(percent)
         .ok()
         .filter(|percent| *percent <= 100)
@@ -85,7 +87,8 @@ fn set_priority(client: &teal_posix::FileSystem, percent: u64) -> Result<(), Str
     Ok(())
 }
 
-/// The setting that is the client's, not the store's, if there is anything to choose: in percent.
+/// Returns the setting that belongs to the client, not to the store, in percent; `None` where there
+/// is nothing to choose from.
 pub(crate) fn priority_setting(client: &teal_posix::FileSystem) -> Option<(String, u64)> {
     Some((PRIORITY_KEY.into(), client.replica()?.priority().into()))
 }
@@ -115,6 +118,7 @@ pub(crate) fn run_config(what: ConfigCommand) -> Result<ExitCode> {
                 return Err(no_daemon_error(&dir));
             };
             for (key, value) in status.settings {
+                // The daemon counts the priority in percent; people see a share from 0 to 1.
                 match key.as_str() {
                     PRIORITY_KEY => say!("{key} {}", value as f64 / 100.0),
                     _ => say!("{key} {value}"),
@@ -123,6 +127,7 @@ pub(crate) fn run_config(what: ConfigCommand) -> Result<ExitCode> {
         }
         ConfigCommand::Set { key, value, dir } => {
             let dir = paths::mount_point_for(dir)?;
+            // Values are parsed here, so that the error can show the text as it was typed.
             let value = match key.as_str() {
                 PRIORITY_KEY => parse_priority(&value)?,
                 sized if sized.ends_with("-bytes") => {

@@ -1,4 +1,4 @@
-//! Who is believed to be who.
+//! The proof of identities on both sides.
 
 use super::*;
 use crate::fingerprint::Fingerprint;

@@ -22,6 +22,7 @@ impl BatchExecution<'_> {
         ops: &[Op],
         found: &HashSet<usize>,
     ) -> Outcome<()> {
+        // The order of the batch is kept, because a later name may lie below an earlier one.
         for (at, op) in ops.iter().enumerate() {
             match op {
                 Op::Place {
@@ -50,6 +51,7 @@ impl BatchExecution<'_> {
     }
 
     fn place_object(&mut self, object: ObjectNo, link: &Link, time: Timestamp) -> Outcome<()> {
+        // The name is there already, which is all that was wanted.
         if self.object_named(link)? == Some(object) {
             return Ok(());
         }
@@ -69,6 +71,7 @@ impl BatchExecution<'_> {
         }
         let names = self.txn.links_of(object)?.len();
         let is_full = names >= LINKS_MAX && !bug(Bug::LimitsDiffer);
+        // A directory has one name, and other objects at most as many as a client can hold.
         if (self.is_dir(object)? && names > 0) || is_full {
             let lost = match is_full {
                 true => format!(
@@ -80,11 +83,12 @@ impl BatchExecution<'_> {
             self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
+        // The directory may have been removed meanwhile; then the name brings it back.
         let dir = self.live_directory(link.dir)?;
         if self.is_below(dir, object)? {
             let lost = format!("the name {}, which would be inside of itself", link.name);
             self.note_conflict(ConflictKind::Move, object, None, lost);
-            // It lives again, with what is in it: somewhere.
+            // The directory is live again with its entries, so it needs some place.
             return self.put_name(
                 object,
                 &Link {
@@ -104,7 +108,7 @@ impl BatchExecution<'_> {
         )
     }
 
-    /// A move whose old name was there.
+    /// Finishes a move that has found the old name in its place.
     fn finish_move(
         &mut self,
         object: ObjectNo,
@@ -112,6 +116,7 @@ impl BatchExecution<'_> {
         to: &Link,
         time: Timestamp,
     ) -> Outcome<()> {
+        // The batch came twice, or another machine has made the same move.
         if self.object_named(to)? == Some(object) {
             return Ok(());
         }
@@ -123,6 +128,7 @@ impl BatchExecution<'_> {
             self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
+        // The target may have been removed meanwhile.
         let dir = self.live_directory(to.dir)?;
         if self.is_dir(object)? && self.is_below(dir, object)? {
             let lost = format!(
@@ -130,6 +136,7 @@ impl BatchExecution<'_> {
                 to.name
             );
             self.note_conflict(ConflictKind::Move, object, None, lost);
+            // The directory stays where it was.
             let dir = self.live_directory(from.dir)?;
             return self.put_name(
                 object,
@@ -150,7 +157,7 @@ impl BatchExecution<'_> {
         )
     }
 
-    /// A move whose old name had gone before.
+    /// Carries out a move that comes too late: another commit has taken the old name away.
     fn late_move(
         &mut self,
         object: ObjectNo,
@@ -165,6 +172,7 @@ impl BatchExecution<'_> {
         for (_, seq) in &links {
             has_moved |= self.is_unseen(*seq, base)?;
         }
+        // The first move wins.
         if has_moved || (self.is_dir(object)? && !links.is_empty()) {
             let lost = format!(
                 "the move to {}: it has been moved elsewhere meanwhile",
@@ -173,6 +181,8 @@ impl BatchExecution<'_> {
             self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
+        // The object is live and only its name is gone: the author's move counts more than the
+        // removal.
         let lost = format!(
             "the removal of a name, which was moved to {} meanwhile",
             to.name
@@ -181,7 +191,8 @@ impl BatchExecution<'_> {
         self.place_object(object, to, time)
     }
 
-    /// The directory, alive; another if it has never been there.
+    /// Returns the directory if it is live, revives it if it was removed, and returns another one
+    /// if it never existed.
     pub(super) fn live_directory(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
         if !self.is_live(dir)? {
             return self.revive_directory(dir);
@@ -209,6 +220,7 @@ impl BatchExecution<'_> {
         let mut at = dir;
         while at != ObjectNo::ROOT && at != object && seen.insert(at) {
             self.ancestor_steps += 1;
+            // A shortened way is used only where it cannot pass over `object`.
             let above = match self.ancestors.get(&at).filter(|_| is_highest) {
                 Some(above) => Some(*above),
                 None => self
@@ -249,6 +261,7 @@ impl BatchExecution<'_> {
             name: wanted.name.clone(),
         };
         match self.object_named(wanted)? {
+            // The name is taken, and the first object keeps it.
             Some(other) if other != object => {
                 let link = self.free_name(wanted)?;
                 self.add_name(&link, object, time)?;
@@ -260,8 +273,9 @@ impl BatchExecution<'_> {
         }
     }
 
-    /// The first conflict name of `wanted` that nobody has.
+    /// Returns the first conflict name of `wanted` that is free.
     pub(super) fn free_name(&self, wanted: &Link) -> Outcome<Link> {
+        // Some number is free, because a directory has fewer entries than there are numbers.
         for number in 1..=u32::MAX {
             let name = conflict_name(&wanted.name, &self.device, self.now, number);
             let link = Link {

@@ -1,7 +1,7 @@
 //! New objects, attributes and extended attributes.
 //!
 //! # Guarantees
-//! 1. The first to commit wins; who comes later is noted, unless both wanted the same.
+//! 1. The first commit wins; a later change is noted as a conflict, unless both wanted the same.
 
 use super::execution::{BatchExecution, END_OF_TIME};
 use crate::lease;
@@ -21,13 +21,15 @@ impl BatchExecution<'_> {
         attributes: &Attributes,
         target: &[u8],
     ) -> Outcome<()> {
+        // A number that history knows is never used again.
         if self.is_live(object)? || self.txn.object_at(object, END_OF_TIME)?.is_some() {
             return Ok(());
         }
+        // The number of an object tells its lease.
         let lease = u32::try_from(object.get() / LEASE).unwrap_or(u32::MAX);
         let owner = self.txn.lease(lease)?;
-        // What a restored server has lost is offered by whoever has it; it may have lost the lease,
-        // too.
+        // After a restore, the replicas offer what the server has lost; the lease may be among
+        // that.
         let may_be_offered =
             self.volume.incarnation > ServerIncarnation::FIRST && lease < lease::LEASES;
         if may_be_offered && owner.is_none() {
@@ -38,6 +40,7 @@ impl BatchExecution<'_> {
             ));
         }
         let (seq, none) = (self.seq, CommitSeq::new(0));
+        // Only a symbolic link has a target.
         let target = if kind == FileType::Symlink {
             target.to_vec()
         } else {
@@ -64,6 +67,7 @@ impl BatchExecution<'_> {
         wanted: Attributes,
     ) -> Outcome<()> {
         let words = describe_attributes(&wanted);
+        // The object may have been removed: it lives again, or the change is dropped.
         if !self.revive_for_change(object, &words)? {
             return Ok(());
         }
@@ -86,11 +90,13 @@ impl BatchExecution<'_> {
             wanted.mtime = wanted.mtime.max(row.attributes.mtime);
         }
         let have = row.attributes;
+        // Another time of change is no difference by itself.
         let is_same = Attributes {
             ctime: have.ctime,
             ..wanted
         } == have;
         if is_late {
+            // Wanting what is there already is no conflict.
             if !is_same {
                 self.note_conflict(ConflictKind::Attributes, object, None, words);
             }
@@ -116,6 +122,7 @@ impl BatchExecution<'_> {
                 return Ok(true);
             }
         }
+        // If there are more changes than were read, some are taken to be another replica's.
         Ok(rows.len() == NOTES_MAX)
     }
 
@@ -137,32 +144,30 @@ impl BatchExecution<'_> {
             .map_or(CommitSeq::new(0), |(_, seq, _)| *seq);
         let live = self.txn.xattrs(object)?;
         let have = live.iter().find(|(of, _)| of == name).map(|(_, row)| row);
+        // The value is as wanted already.
         if have.map(|row| &row.value[..]) == value {
             return Ok(());
         }
         let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
-        let others = live
-            .iter()
-            .filter(|(of, _)| of != name)
-            .map(|(of, row)| (&of[..], &row.value[..]));
-        let bytes = xattrs_bytes(others);
-        let is_too_much = value
-            .is_some_and(|value| bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX)
-            && !bug(Bug::LimitsDiffer);
-        if (self.is_unseen(seq_before, base)? && !is_ours) || is_too_much {
-            let lost = match value {
-                Some(value) => format!(
-                    "{words} = {}",
-                    String::from_utf8_lossy(&value[..value.len().min(256)])
-                ),
+        let is_late = self.is_unseen(seq_before, base)? && !is_ours;
+        let is_too_much = value.is_some_and(|value| exceeds_limit(&live, name, value));
+        if is_late || is_too_much {
+            let mut lost = match value {
+                Some(value) => {
+                    // The beginning of a long value is enough for a person.
+                    let beginning = &value[..value.len().min(256)];
+                    format!("{words} = {}", String::from_utf8_lossy(beginning))
+                }
                 None => format!("the removal of {words}"),
             };
-            let why = format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
-            let lost = if is_too_much { lost + &why } else { lost };
+            if is_too_much {
+                lost += &format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
+            }
             self.note_conflict(ConflictKind::Xattr, object, None, lost);
             return Ok(());
         }
         let (seq, before) = (self.seq, have.map(|row| row.value.clone()));
+        // The value before the first of several changes in one batch is the one that counts.
         self.xattrs.entry((object, name.to_vec())).or_insert(before);
         let new = value.map(|value| XattrRow {
             value: value.to_vec(),
@@ -175,6 +180,14 @@ impl BatchExecution<'_> {
         self.touched.insert(object);
         Ok(())
     }
+}
+
+/// Returns whether a value, beside the other extended attributes of its object, exceeds the limit
+/// of clients, which could not hold more.
+fn exceeds_limit(live: &[(Vec<u8>, XattrRow)], name: &[u8], value: &[u8]) -> bool {
+    let others = live.iter().filter(|(of, _)| of != name);
+    let bytes = xattrs_bytes(others.map(|(of, row)| (&of[..], &row.value[..])));
+    bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX && !bug(Bug::LimitsDiffer)
 }
 
 fn describe_attributes(attributes: &Attributes) -> String {

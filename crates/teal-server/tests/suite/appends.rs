@@ -235,7 +235,7 @@ fn the_nearest_attribute_rules(mut world: World) {
         ),
         (b"0\0\xff\n".to_vec(), vec![Content])
     );
-    // What it does not know it passes over.
+    // The rule passes over values of the attribute that it does not know.
     set(&mut world.laptop, file, Some("sometimes"));
     world.sync();
     append(&mut world.laptop, file, 4, b"1");

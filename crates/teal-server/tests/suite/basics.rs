@@ -1,4 +1,4 @@
-//! What every client does: say hello, send, pull, list and read.
+//! The requests of every client: say hello, send, pull, list and read.
 
 use crate::fixture::{Device, ROOT, World, link, seq};
 use teal_proto::{Change, RefusalCode, Reply, Request, Told};

@@ -1,4 +1,4 @@
-//! What two devices have made and what together exceeds a limit; what a batch costs.
+//! Changes of two devices that exceed a limit together, and the cost of a batch.
 
 use crate::fixture::{Device, ROOT, World, link};
 use teal_proto::ConflictKind::{Move, Xattr};
@@ -75,7 +75,7 @@ fn extended_attributes_beyond_the_limit_are_conflicts_that_name_them(mut world: 
             note.lost
         );
     }
-    // The last byte is there for who comes later, and not one more: clients count alike.
+    // There is room for the last byte of a later commit, and not for one more: clients count alike.
     world.sync();
     let left = XATTRS_BYTES_MAX
         - 2 * xattr_bytes("user.laptop0".len(), value.len())

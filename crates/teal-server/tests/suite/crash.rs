@@ -10,8 +10,8 @@ use teal_meta::{
 use teal_proto::{Reply, Told};
 use teal_types::{BatchNo, FileType, Op, VolumeId};
 
-/// Metadata whose power goes after so many transactions: the last one happens, or does not, and is
-/// not answered.
+/// Metadata with a power that fails after so many transactions: the last one happens, or does not,
+/// and is not answered.
 struct Failing {
     memory: MemoryMeta,
     left: Arc<AtomicUsize>,

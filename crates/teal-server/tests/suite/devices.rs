@@ -56,7 +56,7 @@ fn drives_are_listed_with_the_machine_they_are_attached_to(world: World) {
         attach(desk, usb.device, [1, 1], 2).attached.unwrap().1,
         "desk"
     );
-    // Somebody else's late word changes nothing.
+    // A late word of another machine changes nothing.
     devices(laptop, DeviceAsk::Detach { device: usb.device });
     assert_eq!(
         devices(desk, DeviceAsk::List)[0]

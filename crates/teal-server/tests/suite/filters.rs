@@ -191,7 +191,7 @@ fn history_tells_what_is_not_remembered_any_more(mut world: World) {
     change(&mut world, in_b);
     let at_once = told(&mut world.desk);
     assert_eq!(at_once, [a, b, in_a]);
-    // The same with a filter that is younger than these commits.
+    // Repeats the pull with a filter that is younger than these commits.
     (world.desk.base, world.desk.digest) = before;
     let server = world.stores.open();
     for device in [&mut world.laptop, &mut world.desk] {

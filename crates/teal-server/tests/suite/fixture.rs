@@ -39,7 +39,7 @@ pub(crate) fn link(dir: ObjectNo, name: &str) -> Link {
     }
 }
 
-/// What survives a power cut, and the clock.
+/// The stores that survive a power cut, and the clock.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) meta: Arc<dyn MetaStore>,

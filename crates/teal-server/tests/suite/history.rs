@@ -187,7 +187,8 @@ proptest! {
         every_version_is_kept(World::new(), steps);
     }
 
-    /// Whoever had the content before, and takes only the changed ranges, has the content after.
+    /// A client that had the content before, and takes only the changed ranges, has the content
+    /// after.
     #[test]
     fn the_ranges_of_a_pull_are_enough(steps in prop::collection::vec(step(), 1..12), every in 1_usize..4) {
         let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Who is who: batches known by their stamps, copied stores, restored servers, enrolment.
+//! Identities: batches known by their stamps, copied stores, restored servers, enrolment.
 
 use crate::fixture::{Device, ROOT, Stores, World, link, seq};
 use std::time::Duration;

@@ -7,7 +7,7 @@ use teal_proto::{Change, Reply};
 use teal_testkit::Rng;
 use teal_types::{FileType, Link, ObjectNo, Op, Version};
 
-/// What the devices know: every object there ever was.
+/// The devices' knowledge: every object there ever was.
 #[derive(Default)]
 struct Known {
     files: Vec<ObjectNo>,
@@ -141,7 +141,7 @@ fn run(seed: u64, mut world: World) -> (BTreeMap<ObjectNo, Version>, usize) {
         if rng.chance(0.4) {
             world.laptop.pull();
         }
-        // Whoever follows the changes has what is there.
+        // A client that follows the changes has the server's state.
         if rng.chance(0.4) {
             for change in world.desk.pull().changes {
                 match change {

@@ -150,7 +150,7 @@ fn a_name_in_the_root_for_want_of_a_better_one_is_not_taken_up(mut world: World)
         (world.desk.names(ROOT), world.desk.names(dir)),
         (vec!["dir".into()], vec!["a".into(), COPY.into()])
     );
-    // A name that somebody has chosen is.
+    // A name that a person has chosen is kept.
     let (dir, file) = shared_in(&mut world, "more");
     save(&mut world.laptop, file, &link(dir, "a"), b"saved");
     let ops = [
@@ -177,7 +177,8 @@ fn shared_in(world: &mut World, name: &str) -> (ObjectNo, ObjectNo) {
 
 fn the_copy_has_what_its_author_had_seen(mut world: World) {
     let (dir, file) = shared(&mut world);
-    // Changed again in place, seen by whoever saved it then: the copy is to have nothing of that.
+    // The file was changed again in place, as its author had seen it when it was saved: the copy
+    // must have nothing of that.
     let ops = [world.laptop.write(file, b"12345678")];
     world.laptop.commit(&ops);
     world.laptop.pull();

@@ -107,7 +107,8 @@ fn a_directory_has_the_time_it_was_given_by_who_had_seen_its_entries(mut world: 
             attributes,
         }
     };
-    // Its own entries of batches it has not seen land yet are nobody else's.
+    // The author's own entries, of batches that it has not seen acknowledged yet, are no other
+    // author's.
     let op = unpacked(&mut world.laptop);
     world.laptop.commit(&[op]);
     world.sync();

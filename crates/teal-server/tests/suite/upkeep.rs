@@ -1,4 +1,4 @@
-//! What the server does for its chunks without being asked, while clients go on.
+//! The work that the server does for its chunks without a request, while clients go on.
 
 use crate::fixture::{ROOT, World, link};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn what_nothing_names_goes_and_what_history_names_stays(mut world: World) {
 
 fn an_upload_in_progress_is_not_hurt(mut world: World) {
     let early = world.laptop.put(&content(1, 100_000));
-    // It takes hours, and something is sent now and then.
+    // The upload takes hours, and something is sent now and then.
     for n in 0..100 {
         world
             .stores
@@ -85,7 +85,8 @@ fn an_upload_in_progress_is_not_hurt(mut world: World) {
 }
 
 fn what_was_said_to_be_here_can_be_committed_whatever_is_collected_meanwhile(mut world: World) {
-    // Somebody sent it long ago and gave it up; now another has the same file.
+    // Another machine sent this chunk long ago and gave the upload up; now this one has the same
+    // file.
     let bytes = content(1, 100_000);
     let chunk = world.desk.put(&bytes);
     world.stores.clock.advance(UNNAMED_GRACE);

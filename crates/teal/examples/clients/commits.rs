@@ -1,5 +1,5 @@
-//! How many operations a server commits: batches over TLS, each durable before its client makes the
-//! next.
+//! Measures how many operations a server commits: batches over TLS, each durable before its client
+//! makes the next.
 
 use crate::machine::{Machine, channel};
 use crate::town::Town;

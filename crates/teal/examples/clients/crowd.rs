@@ -19,17 +19,17 @@ use tokio::runtime::Handle;
 const FILES: usize = 64;
 /// Updates are gathered for so long where another machine is connected.
 const GATHER: Duration = Duration::from_secs(1);
-/// What the program asks for.
+/// The time for which the program itself waits for news.
 const PULL_MS: u32 = 30_000;
 /// Threads of clients do little.
 const STACK: usize = 256 << 10;
 
-/// What clients met.
+/// The measurements of the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Met {
-    /// Of each request, but for those that wait for news.
+    /// The times of all requests, but for those that wait for news.
     pub(crate) times: Vec<Duration>,
-    /// Of each flush of new files: until the commit was durable.
+    /// The times of the flushes of new files, until the commit was durable.
     pub(crate) flushes: Vec<Duration>,
     /// Requests begun more than a second late, because earlier ones were not answered yet.
     pub(crate) late: u64,
@@ -63,7 +63,7 @@ impl Met {
     }
 }
 
-/// What waiting for news came to.
+/// The counts of requests that wait for news.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) pulls: AtomicU64,
@@ -72,7 +72,7 @@ pub(crate) struct News {
     pub(crate) refused: AtomicU64,
 }
 
-/// How long, and when it began.
+/// The length of the run, and its beginning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) from: Duration,
@@ -193,7 +193,8 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     }
 }
 
-/// Connects everybody, `each` to a volume; the first of a volume makes what is read there.
+/// Connects all machines, `each` to a volume; the first of a volume makes the files that are read
+/// there.
 pub(crate) struct Crowd {
     clients: Vec<Client>,
     pub(crate) connecting: Duration,
@@ -239,7 +240,7 @@ impl Crowd {
         })
     }
 
-    /// Has everybody live for so long; `between` is called when it begins and when it ends.
+    /// Runs all machines for this time; `between` is called at the beginning and at the end.
     pub(crate) fn live(self, seconds: u64, news: &News, mut between: impl FnMut()) -> Result<Met> {
         let stop = AtomicBool::new(false);
         let from = SystemClock.monotonic_time() + Duration::from_secs(5);
@@ -275,7 +276,7 @@ impl Crowd {
                 );
             }
             stop.store(true, Relaxed);
-            // Whoever waits for news is answered when the machine says goodbye.
+            // A request that waits for news is answered when its machine says goodbye.
             for (channel, _) in &channels {
                 drop(ask(channel, &Request::Bye));
             }

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 pub(crate) const FILE: u64 = 16 << 10;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A file whose content can be read.
+/// A file with content that can be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) object: ObjectNo,
@@ -34,9 +34,9 @@ pub(crate) struct Machine {
     incarnation: Incarnation,
     batch: BatchNo,
     next: u64,
-    /// Where its files are.
+    /// The directory of its files.
     dir: ObjectNo,
-    /// What the server knows of what it keeps; 0: nothing.
+    /// The filter that the server knows; 0: none.
     filter: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is changed in an object that could not be brought to the server's state.
+//! Changes of an object that could not be brought to the server's state.
 
 use crate::world::{CALLER, ROOT, World};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! What must hold at the end of a life.
+//! The properties that must hold at the end of a life.
 //!
 //! # Guarantees
 //! 1. All replicas have the same tree, a new one too; their stores are whole.
-//! 2. All are told the same conflicts, and each is at the places it names, on every replica. Nobody
-//!    conflicts with himself.
+//! 2. All replicas are told the same conflicts, and each conflict is at the places it names, on
+//!    every replica. No author conflicts with itself.
 //! 3. What is pinned is here (`pins`), and drives have what history has (`drives`, `ails`).
 //! 4. No write is lost (`tags`), and nothing that was acknowledged is missing in history
 //!    (`ledger`).

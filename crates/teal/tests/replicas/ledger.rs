@@ -1,9 +1,9 @@
-//! What the server has acknowledged: all of it must be in its history.
+//! The batches that the server has acknowledged: all of them must be in its history.
 //!
 //! # Guarantees
 //! 1. *Once*: a batch has one place in history, however often it is asked for.
 //! 2. *Whole*: each operation of an acknowledged batch is found in the state of its commit, content
-//!    byte for byte, or in a conflict of that commit, whose copy then has the content.
+//!    byte for byte, or in a conflict of that commit with a copy that has the content.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Batch {
 pub(crate) struct Ledger {
     domain: Option<DedupDomain>,
     chunks: HashMap<ChunkId, Vec<u8>>,
-    /// What came under each name of a batch: copied stores use the same. Batches here have one
+    /// The operations under each stamp: copied stores use the same stamps. Batches here have one
     /// part.
     staged: BTreeMap<BatchId, Vec<Vec<Op>>>,
     committed: BTreeMap<(BatchId, [u8; 32]), Batch>,
@@ -134,16 +134,16 @@ impl Ledger {
         missing
     }
 
-    /// Conflicts of somebody's content with his own.
+    /// Returns the conflicts of an author's content with its own.
     pub(crate) fn with_oneself(&self, eyes: &Eyes<'_>) -> Vec<ConflictNote> {
         let mut found = eyes.with_oneself();
         found.retain(|note| !self.has_met_another(eyes, note));
         found
     }
 
-    /// Returns whether between the base of what lost and its commit somebody else has changed the
-    /// content. Who appends goes on behind what has come from elsewhere, without having seen it,
-    /// and may write over the beginning then.
+    /// Returns whether another author has changed the content between the base of the losing change
+    /// and its commit. An author that appends goes on behind content from elsewhere, without having
+    /// seen it, and may write over its beginning then.
     fn has_met_another(&self, eyes: &Eyes<'_>, note: &ConflictNote) -> bool {
         let batch = self.committed.iter().find(|(_, of)| of.seq == note.seq);
         let Some(((id, _), batch)) = batch else {
@@ -380,7 +380,7 @@ impl Eyes<'_> {
         }
     }
 
-    /// Returns who ended an object that was gone before a commit.
+    /// Returns the author that ended an object which was gone before a commit.
     fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<ReplicaNo> {
         let Reply::History(notes) = self.ask(Request::History {
             object,
@@ -393,7 +393,7 @@ impl Eyes<'_> {
             .map(|note| note.batch.replica)
     }
 
-    /// Conflicts of content with content whose last change is of the same author.
+    /// Returns the conflicts of content with content that the same author has changed last.
     fn with_oneself(&self) -> Vec<ConflictNote> {
         let mut found = self.conflicts();
         found.retain(|note| {
@@ -404,8 +404,8 @@ impl Eyes<'_> {
                 self.past(note.object, note.seq)
                     .and_then(|first| self.author(note.object, first.data_seq))
             };
-            // Of a file that was replaced it is the renaming that came first, whoever wrote what it
-            // put there.
+            // For a file that was replaced, the renaming came first, whichever author wrote its
+            // content.
             let first = self.ended_by(copy, note.seq).or_else(content);
             first.is_some() && first == self.author(copy, note.seq)
         });

@@ -20,7 +20,7 @@ use teal_posix::{
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 
-/// What names of logs begin with.
+/// The beginning of the names of logs.
 pub(crate) const LOG: &[u8] = b"log";
 const LOGS: [&str; 2] = ["log", "log.2"];
 /// Words of files that have grown that may wait to be heard. A kernel hears within moments.
@@ -39,7 +39,7 @@ struct Held {
     rng: Rng,
     /// Hears everything at once, and programs look before they write.
     is_prompt: bool,
-    /// How often programs have changed the length of a file.
+    /// The number of times that programs have changed the length of a file.
     changes: u64,
 }
 

@@ -26,7 +26,7 @@ use teal_types::Op;
 pub(crate) struct Seat {
     pub(crate) server: Arc<RwLock<Arc<Server>>>,
     pub(crate) power: Power,
-    /// Whether it has an older history than some have seen.
+    /// True if the server has an older history than some clients have seen.
     pub(crate) is_restored: Arc<AtomicBool>,
 }
 
@@ -68,7 +68,7 @@ impl Trace {
     }
 }
 
-/// What other threads do while an answer is on its way.
+/// The work of other threads while an answer is on its way.
 pub(crate) type Meanwhile = Box<dyn FnMut(&Request) + Send>;
 
 struct State {

@@ -1,9 +1,9 @@
 //! A machine that was let in and means ill: it uses the protocol as it is, without end. The others
 //! go on meanwhile, and nothing is stuck afterwards.
 //!
-//! With `TEAL_LONG`, each misuse lasts ten minutes, and the others' flush and first read are
-//! measured against those before it; `TEAL_MISUSE=words` takes only those whose name has these
-//! words.
+//! With `TEAL_LONG`, each misuse lasts ten minutes, and the flush and first read of the other
+//! machines are measured against those before it; `TEAL_MISUSE=words` takes only those with these
+//! words in their names.
 
 use super::Volume;
 use super::support::stranger::{DEADLINE, Stranger, days_ago};
@@ -35,7 +35,7 @@ const LONG: Duration = Duration::from_secs(600);
 struct Hostile {
     channel: Channel,
     incarnation: Incarnation,
-    /// An object number that nobody else uses.
+    /// An object number that no other machine uses.
     number: u64,
     /// Batches that it may use.
     batch: u64,
@@ -99,7 +99,7 @@ impl Hostile {
 /// One turn of a misuse.
 type Turn = fn(&mut Hostile, u64);
 
-/// What is done to the server, again and again.
+/// The misuses of the server, each repeated again and again.
 const MISUSES: [(&str, Turn); 9] = [
     ("content that is never committed", |hostile, _| {
         let chunks = (0..8).map(|_| hostile.bytes(256 << 10).into()).collect();
@@ -225,8 +225,8 @@ const MISUSES: [(&str, Turn); 9] = [
     }),
 ];
 
-/// How long the others take for a flush, and for the first read of what it brought, each the median
-/// of so many rounds.
+/// Measures how long the other machines take for a flush, and for the first read of what it
+/// brought, each the median of so many rounds.
 fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Duration; 2] {
     let mut all = [Vec::new(), Vec::new()];
     for round in 0.. {
@@ -314,7 +314,7 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
     println!("{name}: {times} times; flush and first read take {troubled:?}, and {calm:?} before");
     if is_long() {
         for (during, before) in troubled.iter().zip(calm) {
-            // A tenth of a second is nothing that anybody waits for.
+            // A tenth of a second is not noticed.
             assert!(
                 *during <= before * 2 + Duration::from_millis(100),
                 "{name}: {troubled:?}, and {calm:?} before"

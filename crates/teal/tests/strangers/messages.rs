@@ -1,4 +1,4 @@
-//! What clients send that are not the program: too much, nonsense, and nothing at all.
+//! The messages of clients other than the program: too much, nonsense, and nothing at all.
 
 use super::Volume;
 use super::support::stranger::{DEADLINE, Stranger, call, call_with, days_ago};
@@ -284,8 +284,8 @@ fn machines_that_never_listen_do_not_keep_others_from_being_heard() {
     let channels: Vec<_> = (0..6)
         .map(|_| stranger.channel_to(&way, MESSAGE_MAX))
         .collect();
-    // Many at a time that hear nothing, and say it again and again; and pulls whose answers nobody
-    // waits for.
+    // Many connections at a time that read nothing, and repeat their request again and again; and
+    // pulls with answers that are never read.
     let (incarnation, since, digest) = (Incarnation::new(1), CommitSeq::new(1 << 40), [0; 32]);
     let pull = Request::Pull {
         incarnation,

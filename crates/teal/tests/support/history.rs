@@ -1,4 +1,4 @@
-//! What the server of a volume remembers, read from its data while it is not served.
+//! The history that the server of a volume remembers, read from its data while it is not served.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use teal_proto::{Got, REPLY_BYTES, Reply, Request, VersionNote};
 use teal_server::{Peer, Server};
 use teal_types::{CommitSeq, ObjectNo};
 
-/// A server that nobody can connect to.
+/// A server without a listener.
 pub(crate) struct History {
     server: Server,
     peer: Peer,
@@ -17,7 +17,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Of the data in `STORE.d/server`.
+    /// Opens the data in `STORE.d/server`.
     pub(crate) fn open(data: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

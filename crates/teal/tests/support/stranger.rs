@@ -16,7 +16,7 @@ use teal_testkit::SimClock;
 use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ServerIncarnation, Timestamp};
 use tokio::runtime::Runtime;
 
-/// How long an answer may take.
+/// The longest time that an answer may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) fn runtime() -> Runtime {
@@ -27,7 +27,7 @@ pub(crate) fn runtime() -> Runtime {
         .unwrap()
 }
 
-/// Returns where a served volume keeps what proves who its server is.
+/// Returns where a served volume keeps the identity of its server.
 pub(crate) fn server_identity(nas: &Mounted) -> PathBuf {
     nas.store().with_extension("teal.d").join("server/identity")
 }
@@ -119,7 +119,7 @@ pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<Reply, NetErr
         .map(|answer| decode_reply(&answer).unwrap())
 }
 
-/// A server that takes everybody for the same machine, and has one answer to everything.
+/// A server that takes every client for the same machine, and has one answer to everything.
 struct Registrar(CertifiedPeer, Vec<u8>);
 
 impl PeerService for Registrar {
@@ -184,7 +184,7 @@ impl Office {
     }
 }
 
-/// Returns who a joined machine is, while it is not mounted.
+/// Returns where the identity of a joined machine is, while it is not mounted.
 pub(crate) fn identity_dir(laptop: &Mounted) -> PathBuf {
     laptop.store().with_extension("teal.d").join("identity")
 }

@@ -1,4 +1,4 @@
-//! What makes no sense is found, and named.
+//! Operations that make no sense are found, and the fault is named.
 
 use super::*;
 use teal_types::{ChunkId, CommitSeq, Piece, Timestamp};
