@@ -1,4 +1,4 @@
-//! What a transaction changes.
+//! The changes of a transaction in memory.
 
 use super::{MemoryTables, MemoryTransaction};
 use crate::error::Result;
@@ -33,6 +33,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
 
     fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
         let key = (self.volume, link.clone());
+        // The index by object follows the entries.
         if let Some(old) = self.state.entries.get(&key).copied() {
             self.state
                 .links
@@ -69,6 +70,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     }
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
+        // Keys begin with the object: everything up to the next one belongs to it.
         let next = ObjectNo::new(object.get() + 1);
         let extents = self
             .state
@@ -207,6 +209,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
         let range = (self.volume, (replica, 0, 0, 0))
             ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
         let parts = self.state.staged.range(range).map(|(key, _)| *key);
+        // Parts of other incarnations can never be committed any more.
         let old: Vec<_> = parts
             .filter(|(_, (_, life, of, _))| *life != incarnation || *of <= batch)
             .collect();
