@@ -1,7 +1,8 @@
-//! When sleeping pays, and from which size on one device is cheaper than another.
+//! Break-even: the idle time from which sleeping pays, and the size from which one device is
+//! cheaper than another.
 //!
 //! # Guarantees
-//! 1. [`Burst::energy`] is equation 1 of GreenFS (2.5), rounded once.
+//! 1. [`BurstEnergy::energy_for`] is equation 1 of GreenFS (2.5), rounded once.
 //! 2. Below the [break-even](RoundTrip::break_even) time, staying costs at most what sleeping
 //!    costs; above it, at least.
 //! 3. A break-even time is never shorter than the way down and up.
@@ -23,7 +24,8 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// From `from` to `to` and back, by direct transitions; `None` if a figure is missing.
+    /// Makes the way from `from` to `to` and back, by direct transitions; `None` if a figure is
+    /// missing.
     pub fn between_states(profile: &Profile, from: StateId, to: StateId) -> Option<Self> {
         let way = |a, b| {
             profile
@@ -40,24 +42,27 @@ impl RoundTrip {
         })
     }
 
-    /// The idle time from which sleeping pays; `None` if it never does: `T = (E_down + E_up -
-    /// P_asleep (t_down + t_up)) / (P_awake - P_asleep)`, and at least both ways.
+    /// Returns the idle time from which sleeping pays; `None` if it never does: `T = (E_down + E_up
+    /// - P_asleep (t_down + t_up)) / (P_awake - P_asleep)`, and at least both ways.
     pub fn break_even(&self) -> Option<Span> {
+        // A deeper state that draws no less never pays, however long the pause.
         let saved = self.awake.less(self.asleep);
         if saved == Power::ZERO {
             return None;
         }
+        // The round trip takes the place of resting asleep for its time; only the difference has to
+        // be earned.
         let extra = self.energy.less(self.asleep * self.time);
         let nanos = (u128::from(extra.get()) * 1_000_000_000).div_ceil(saved.get().into());
         Some(Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).max(self.time))
     }
 
-    /// Returns what an idle time costs asleep; it is at least both ways long.
+    /// Returns the energy of an idle time asleep; it is at least both ways long.
     pub fn cost_asleep(&self, idle: Span) -> Energy {
         self.energy + self.asleep * idle.less(self.time)
     }
 
-    /// Returns what an idle time costs awake.
+    /// Returns the energy of an idle time awake.
     pub fn cost_awake(&self, idle: Span) -> Energy {
         self.awake * idle
     }
@@ -66,6 +71,7 @@ impl RoundTrip {
 impl BurstEnergy {
     /// Equation 1 of GreenFS: the energy to get ready and transfer `size`, `U = U_up + P * S / B`.
     pub fn energy_for(&self, size: Bytes) -> Energy {
+        // The division is rounded to the nearest microjoule, once.
         let rate = u128::from(self.rate.get());
         let transfer = (u128::from(self.power.get()) * u128::from(size.get()) + rate / 2) / rate;
         self.start + Energy::microjoules(u64::try_from(transfer).unwrap_or(u64::MAX))
@@ -74,9 +80,11 @@ impl BurstEnergy {
     /// The size from which `self` needs no more energy than `other`, both from rest; `None` if it
     /// always needs more.
     pub fn cheaper_from(&self, other: &Self) -> Option<Bytes> {
+        // Cheaper to start and no steeper: cheaper at every size.
         if self.start <= other.start && self.slope_at_most(other) {
             return Some(Bytes::new(0));
         }
+        // Steeper, or dearer to start without being flatter: there is no size from which it pays.
         if self.start <= other.start || !other.slope_above(self) {
             return None;
         }

@@ -21,8 +21,8 @@ pub const LOCAL: MeasurementWeight = MeasurementWeight(10);
 pub struct MeasurementWeight(u16);
 
 impl MeasurementWeight {
-    /// The weight of measurement `n`, from 1, of something that nobody knows yet: the first ones
-    /// count alike, until this weight is more.
+    /// Returns the weight of measurement number `n`, counted from 1. The first measurements count
+    /// alike, until this weight is more than their share.
     pub fn early_weight(self, n: u32) -> Self {
         Self(self.0.max((1000 / n.max(1)) as u16))
     }
@@ -32,14 +32,17 @@ const FRACTION: u32 = 16;
 /// Longest measurement, a day: with it nothing overflows.
 const LONGEST: u64 = 86_400_000_000_000;
 
-/// `new = a * measured + (1 - a) * old`; the first measurement stands alone.
+/// An exponentially weighted moving average: `new = a * measured + (1 - a) * old`. The first
+/// measurement stands alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MovingAverage(Option<u64>);
 
 impl MovingAverage {
-    /// Takes in a measurement.
+    /// Adds a measurement.
     pub fn add_measurement(&mut self, weight: MeasurementWeight, measured: Span) {
+        // Times longer than a day are clipped, so that the fixed point does not overflow.
         let new = measured.get().min(LONGEST) << FRACTION;
+        // A weight above 1 would make the average jump beyond the measurement.
         let weight = u128::from(weight.0.min(1000));
         let mixed =
             |old: u64| (weight * u128::from(new) + (1000 - weight) * u128::from(old)) / 1000;
@@ -49,7 +52,7 @@ impl MovingAverage {
         );
     }
 
-    /// The estimate, once there was a measurement.
+    /// Returns the estimate; `None` before the first measurement.
     pub fn get(self) -> Option<Span> {
         self.0.map(|scaled| Span::nanos(scaled >> FRACTION))
     }
@@ -61,7 +64,7 @@ struct StateEstimates {
     block: MovingAverage,
 }
 
-/// What is known of one device's access times.
+/// Estimates one device's access times from those that were measured.
 #[derive(Debug, Clone)]
 pub struct Estimator {
     weight: MeasurementWeight,
@@ -73,7 +76,7 @@ fn block_count(bytes: u64) -> u64 {
 }
 
 impl Estimator {
-    /// Nothing is known yet.
+    /// Makes an estimator without measurements.
     pub fn new(weight: MeasurementWeight) -> Self {
         Self {
             weight,
@@ -81,18 +84,22 @@ impl Estimator {
         }
     }
 
-    /// Takes in that `bytes` took `time` in `state`; a continued access follows the last one
-    /// without a gap.
+    /// Adds the measurement that `bytes` took `time` in `state`. A continued access follows the
+    /// last one without a gap.
     pub fn add_measurement(&mut self, state: StateId, bytes: u64, is_continued: bool, time: Span) {
         let known = self.states.entry(state).or_default();
         let blocks = block_count(bytes);
+        // A continued access has no first block: all of its time belongs to the blocks.
         if is_continued {
             known
                 .block
                 .add_measurement(self.weight, Span::nanos(time.get() / blocks));
         } else if blocks == 1 {
+            // A single block measures the time of a first block alone.
             known.first.add_measurement(self.weight, time);
         } else {
+            // The time of several blocks is split: the following ones take their known time, and
+            // the rest of it belongs to the first.
             let rest = known
                 .block
                 .get()
@@ -100,13 +107,16 @@ impl Estimator {
             known
                 .first
                 .add_measurement(self.weight, time.less(rest * (blocks - 1)));
+            // Until a continued access has been measured, this split is the only knowledge of a
+            // block.
             if known.block.get().is_none() {
                 known.block.add_measurement(self.weight, rest);
             }
         }
     }
 
-    /// How long `bytes` will take in `state`; `None` while nothing was measured there.
+    /// Predicts the time that `bytes` will take in `state`; `None` while nothing was measured
+    /// there.
     pub fn predict_time(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Span> {
         let known = self.states.get(&state)?;
         let blocks = block_count(bytes);

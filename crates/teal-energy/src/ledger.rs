@@ -1,4 +1,4 @@
-//! Where a device's energy went: time and energy by what it was used for.
+//! The account of a device's time and energy, by what they were used for.
 //!
 //! # Guarantees
 //! 1. *Additive*: the total is the sum of the entries, to the microjoule; time too.
@@ -13,7 +13,7 @@ use teal_types::{Energy, Power, Span};
 pub(crate) type Femtojoules = u128;
 const PER_MICROJOULE: u128 = 1_000_000_000;
 
-/// What a device does while it serves.
+/// A phase of a device's work while it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkPhase {
     /// Takes in a command, or waits for an answer.
@@ -26,11 +26,11 @@ pub enum WorkPhase {
     Read,
     /// Writes.
     Write,
-    /// Reads on into the track buffer, unasked.
+    /// Reads on into the track buffer without a request.
     ReadAhead,
 }
 
-/// What energy is used for.
+/// The use that energy is booked under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EnergyUse {
     /// Resting in a state.
@@ -42,7 +42,7 @@ pub enum EnergyUse {
 }
 
 impl EnergyUse {
-    /// In words; `state` names a state.
+    /// Returns the use in words; `state` returns the name of a state.
     pub fn describe_use<'s>(self, state: impl Fn(StateId) -> &'s str) -> String {
         let phase = match self {
             Self::Rest(at) => return state(at).to_owned(),
@@ -61,12 +61,12 @@ impl EnergyUse {
     }
 }
 
-/// One entry.
+/// One entry: how much of a device's time and energy one use took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerEntry {
-    /// How often: visits, transitions, pieces of work.
+    /// The number of visits, transitions or pieces of work.
     pub count: u64,
-    /// For how long in all.
+    /// The time of all of them together.
     pub time: Span,
     femtojoules: Femtojoules,
 }
@@ -74,6 +74,7 @@ pub struct LedgerEntry {
 impl LedgerEntry {
     /// Returns what it cost, rounded to the nearest microjoule.
     pub fn energy(&self) -> Energy {
+        // Half a microjoule is added first, so that the division rounds to the nearest.
         let microjoules = (self.femtojoules + PER_MICROJOULE / 2) / PER_MICROJOULE;
         Energy::microjoules(u64::try_from(microjoules).unwrap_or(u64::MAX))
     }
@@ -104,7 +105,7 @@ impl EnergyLedger {
         self.book(used, 1, time, exact_energy(energy));
     }
 
-    /// More of what was booked last: no new visit.
+    /// Books more time of a visit that is booked already, without counting another one.
     pub fn extend_power(&mut self, used: EnergyUse, power: Power, time: Span) {
         self.book(used, 0, time, power_over_time(power, time));
     }
@@ -116,34 +117,39 @@ impl EnergyLedger {
         time: Span,
         femtojoules: Femtojoules,
     ) {
+        debug_assert!(
+            count > 0 || self.entries.contains_key(&used),
+            "more of a use follows the first of it"
+        );
         let entry = self.entries.entry(used).or_default();
         entry.count += count;
         entry.time += time;
         entry.femtojoules += femtojoules;
     }
 
-    /// The entries, in a fixed order.
+    /// Returns the entries in a fixed order.
     pub fn entries(&self) -> impl Iterator<Item = (EnergyUse, LedgerEntry)> {
         self.entries.iter().map(|(used, entry)| (*used, *entry))
     }
 
-    /// One entry; empty if nothing was booked.
+    /// Returns one entry; an empty one if nothing was booked.
     pub fn entry(&self, used: EnergyUse) -> LedgerEntry {
         self.entries.get(&used).copied().unwrap_or_default()
     }
 
-    /// All energy: the sum of the entries.
+    /// Returns the energy of all entries.
     pub fn total_energy(&self) -> Energy {
         self.entries.values().map(LedgerEntry::energy).sum()
     }
 
-    /// All time: the sum of the entries.
+    /// Returns the time of all entries.
     pub fn total_time(&self) -> Span {
         self.entries.values().map(|entry| entry.time).sum()
     }
 
     /// Adds another account, entry by entry.
     pub fn add(&mut self, other: &Self) {
+        // Femtojoules are added, not rounded microjoules: the sum stays exact.
         for (used, entry) in other.entries() {
             self.book(used, entry.count, entry.time, entry.femtojoules);
         }

@@ -1,8 +1,8 @@
 //! Figures with units, as people write them in profiles: `"7.64 mJ"`, `"3600 rpm"`, `"44 MB/s"`.
 //!
 //! # Guarantees
-//! 1. A figure is taken exactly: decimal digits become an integer of the smallest unit, and what is
-//!    finer than that unit is refused.
+//! 1. A figure is taken exactly: decimal digits become an integer of the smallest unit, and a
+//!    figure finer than that unit is refused.
 //! 2. Negative figures, unknown units and figures that do not fit are refused, with what would be
 //!    accepted.
 
@@ -14,20 +14,20 @@ use teal_types::{Bytes, Energy, Power, Span};
 pub struct Rate(u64);
 
 impl Rate {
-    /// Bytes per second; `None` for zero.
+    /// Makes a rate; `None` for zero.
     pub const fn per_second(bytes: u64) -> Option<Self> {
         if bytes == 0 { None } else { Some(Self(bytes)) }
     }
-    /// The bytes per second.
+    /// Returns the bytes per second.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// How long `bytes` take, rounded up.
+    /// Returns the time that `bytes` take, rounded up.
     pub fn transfer_time(self, bytes: u64) -> Span {
         let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(self.0.into());
         Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
-    /// Returns what passes in `span`, rounded down.
+    /// Returns the number of bytes that pass in `span`, rounded down.
     pub fn bytes_within(self, span: Span) -> u64 {
         let bytes = u128::from(self.0) * u128::from(span.get()) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -39,17 +39,18 @@ impl Rate {
 pub struct RotationSpeed(u64);
 
 impl RotationSpeed {
-    /// Turns per minute; `None` for zero.
+    /// Makes a speed; `None` for zero.
     pub const fn per_minute(turns: u64) -> Option<Self> {
         if turns == 0 { None } else { Some(Self(turns)) }
     }
-    /// The time of one turn, rounded to the nearest nanosecond.
+    /// Returns the time of one turn, rounded to the nearest nanosecond.
     pub const fn turn_time(self) -> Span {
+        debug_assert!(self.0 > 0, "a spindle that does not turn has no speed");
         Span::nanos((60_000_000_000 + self.0 / 2) / self.0)
     }
 }
 
-/// A kind of figure: its name, and its units as powers of the smallest.
+/// A kind of figure: its name, and its units in terms of the smallest.
 trait Figure: Sized {
     const WHAT: &'static str;
     const UNITS: &'static [(&'static str, u128)];
@@ -151,6 +152,8 @@ fn parse_figure<T: Figure>(text: &str) -> Result<T, String> {
             .join(", ")
     };
     let refused = |why: &str| format!("`{text}` is not {}: {why}", T::WHAT);
+    // The unit begins at the first character that is no part of a number; blanks before it do not
+    // count.
     let at = text
         .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
         .unwrap_or(text.len());
@@ -161,12 +164,15 @@ fn parse_figure<T: Figure>(text: &str) -> Result<T, String> {
     let Some(&(_, factor)) = T::UNITS.iter().find(|(known, _)| *known == unit) else {
         return Err(refused(&format!("write a number and one of {}", units())));
     };
+    // Whole and fractional digits are scaled apart, in integers, so that no figure is rounded.
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    // Eighteen digits fit into 64 bits with room for the sign that the parser looks for.
     let digits = |text: &str| text.parse::<u64>().ok().filter(|_| text.len() <= 18);
     let (Some(whole), Some(value)) = (digits(whole), digits(part)) else {
         return Err(refused("the number cannot be read"));
     };
     let scale = 10_u128.pow(u32::try_from(part.len()).unwrap_or(0));
+    // The fraction has to come out even in the smallest unit: what would be rounded is refused.
     let fine = u128::from(value) * factor;
     if fine % scale != 0 {
         return Err(refused(&format!("it is finer than 1 {}", T::UNITS[0].0)));

@@ -1,19 +1,19 @@
-//! Virtual time: a trace, a machine and a policy in; energy by device and state, delays and starts
-//! out.
+//! The simulator: runs a policy on a machine through a trace in virtual time, and reports energy by
+//! device and state, delays and starts.
 //!
 //! # Guarantees
-//! 1. *Repeatable*: the same world, trace and policy give the same report, to the microjoule.
-//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while
-//!    somebody waits; every ledger covers the whole time.
+//! 1. *Repeatable*: the same machine, trace and policy give the same report, to the microjoule.
+//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while a
+//!    program waits; every ledger covers the whole time.
 //! 3. *Hard limits*, whatever the policy says: no change waits longer than its queue's age, no
 //!    queue grows beyond its size without being written, no device stops without a token for the
 //!    next start, and everything is written at the end.
 //! 4. *Work is done in order*: requests of one device are served in the order in which they came,
 //!    and a device that is wanted is woken at once.
 //!
-//! How: the clock jumps from one event to the next. At each, devices finish what they do, then the
+//! The clock jumps from one event to the next. At each, devices finish what they do, then the
 //! trace's event happens, then limits are kept, then the policy is asked, then devices begin what
-//! is next. A burst holds what is queued when it begins.
+//! is next. A burst holds the changes that are queued when it begins.
 
 #[cfg(test)]
 mod days;
@@ -34,7 +34,7 @@ use simulated_device::{QueuedWork, ReadWait, SimulatedDevice};
 use teal_types::{Power, Span, Time};
 pub use trace::{CopyTracker, EventAction, MachineEvent, MachineTrace};
 
-/// Whether later events wait for earlier ones.
+/// Tells whether later events wait for earlier ones (a closed loop) or not (an open one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayPace {
     /// Events come when the trace says.
@@ -50,21 +50,21 @@ pub struct SimulatedMachine {
     pub devices: Vec<DeviceModel>,
     /// The state in which each begins.
     pub start_states: Vec<StateId>,
-    /// What it draws while somebody waits.
+    /// The power it draws while a program waits.
     pub base: Power,
     /// The time of day at which traces begin.
     pub time_of_day: Span,
-    /// Whether later events wait.
+    /// Tells whether later events wait for earlier ones.
     pub pace: ReplayPace,
     /// Its supply at the beginning.
     pub supply: PowerSupply,
-    /// Whether somebody is there at the beginning.
+    /// Is true if a user is there at the beginning.
     pub is_user_present: bool,
 }
 
 impl SimulatedMachine {
-    /// A machine whose devices begin in the state that serves and draws least; on battery, at nine
-    /// o'clock, with somebody there.
+    /// Makes a machine whose devices begin in the state that serves and draws least; on battery, at
+    /// nine o'clock, with a user present.
     pub fn new(devices: Vec<DeviceModel>, base: Power, pace: ReplayPace) -> Self {
         let begin = |device: &DeviceModel| {
             let power = &device.power;
@@ -91,7 +91,7 @@ struct Simulation<'a> {
     machine: &'a SimulatedMachine,
     devices: Vec<SimulatedDevice<'a>>,
     now: Time,
-    /// How far the closed pace has moved the trace.
+    /// The time by which the closed pace has delayed the trace.
     delayed_by: Span,
     outstanding: usize,
     supply: PowerSupply,
@@ -103,7 +103,7 @@ struct Simulation<'a> {
     has_ended: bool,
 }
 
-/// Runs a trace.
+/// Runs a policy through a trace.
 pub fn run(
     world: &SimulatedMachine,
     trace: &MachineTrace,
@@ -114,6 +114,7 @@ pub fn run(
     let mut again = Some(Time::ZERO);
     loop {
         let moved = sim.delayed_by;
+        // At a closed pace the next event waits until every read is answered.
         let may_come = world.pace == ReplayPace::Open || sim.outstanding == 0;
         let next = events
             .peek()
@@ -121,11 +122,15 @@ pub fn run(
             .filter(|_| may_come);
         let end = Some(trace.end + moved)
             .filter(|_| events.peek().is_none() && may_come && !sim.has_ended);
+        // The clock jumps to the earliest of: work that ends, a queue's deadline, the next event,
+        // the end, and the policy's own time.
         let due = [sim.next_rest(), sim.next_deadline(), next, end, again]
             .into_iter()
             .flatten()
             .min();
+        // Nothing is left to happen.
         let Some(now) = due else { break };
+        // Times in the past are handled now: time never goes back.
         sim.now = sim.now.max(now);
         sim.finish_work(policy);
         let mut signal = None;
@@ -137,12 +142,14 @@ pub fn run(
             sim.has_ended = true;
             sim.flush_all();
         }
+        // The hard limits come before the policy, which cannot break them.
         sim.keep_limits();
         again = if sim.has_ended {
             None
         } else {
             sim.ask_policy(policy, signal)
         };
+        // Work of no duration ends at once, and lets more begin at the same time.
         while sim.begin_work() {
             sim.finish_work(policy);
         }
@@ -193,7 +200,7 @@ impl<'a> Simulation<'a> {
             .min()
     }
 
-    /// Devices finish what they do.
+    /// Lets devices finish what is done by now, and tells the policy of the reads among it.
     fn finish_work(&mut self, policy: &mut dyn Policy) {
         for at in 0..self.devices.len() {
             let Some(done) = self.devices[at].finish_work(self.now) else {
@@ -245,21 +252,24 @@ impl<'a> Simulation<'a> {
                 bytes,
                 copies,
             } => {
+                // The content is in memory: no device is involved, and nothing is waited for.
                 if copies.is_empty() {
                     self.delays.push(Span::ZERO);
                     return None;
                 }
+                // A device continues if its last access ended where this one begins.
                 let continues =
                     |id: &DeviceId| self.devices[id.index()].continues_last(object, offset);
                 let continued: DeviceSet = copies.iter().filter(continues).collect();
-                let ask = ReadRequest {
+                let request = ReadRequest {
                     object,
                     offset,
                     bytes,
                     copies,
                     continued,
                 };
-                let chosen = self.with_view(|view| policy.choose_device(view, &ask));
+                // The policy sees the machine as it is before the read is queued.
+                let chosen = self.with_view(|view| policy.choose_device(view, &request));
                 assert!(
                     copies.contains(chosen),
                     "{} read {object} where it is not",
@@ -270,6 +280,8 @@ impl<'a> Simulation<'a> {
                     .iter()
                     .filter_map(|id| self.devices[id.index()].quickest_read(object, offset, bytes))
                     .min();
+                // No policy could have avoided the wait of a cold read without keeping the device
+                // awake.
                 let is_cold = is_sole && !self.devices[chosen.index()].is_awake();
                 let wait = ReadWait {
                     is_sole,
@@ -309,7 +321,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Devices begin what is next; says whether some of it is done already.
+    /// Lets devices begin what is next. Returns whether some of it is done already.
     fn begin_work(&mut self) -> bool {
         let now = self.now;
         self.devices
@@ -346,6 +358,7 @@ impl<'a> Simulation<'a> {
     ) -> Option<Time> {
         let mut actions = Vec::new();
         let again = self.with_view(|view| policy.decide_actions(view, signal, &mut actions));
+        // Actions take effect after the policy has returned: it saw one consistent state.
         for action in actions {
             match action {
                 PolicyAction::Enter(id, state) => self.devices[id.index()].head_for(state),

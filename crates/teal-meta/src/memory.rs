@@ -2,8 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *The same contract*: it passes the suite that the database passes.
-//! 2. *Power cuts*: [`Memory::crash`] gives what a power cut now would leave: everything that was
-//!    durable, nothing else.
+//! 2. *Power cuts*: [`MemoryMeta::after_power_cut`] returns the state that a power cut now would
+//!    leave: everything that was durable, nothing else.
 
 mod read;
 mod table;
@@ -46,7 +46,7 @@ struct MemoryTables {
     extents: UndoTable<InVolume<(ObjectNo, u64)>, ExtentRow>,
     past_objects: UndoTable<InVolume<(ObjectNo, CommitSeq)>, Option<ObjectRow>>,
     past_entries: UndoTable<InVolume<(Link, CommitSeq)>, Option<ObjectNo>>,
-    /// The same by commit.
+    /// The rows of `past_entries` by commit.
     past_names: UndoTable<InVolume<(ObjectNo, CommitSeq, Name)>, Option<ObjectNo>>,
     snapshots: UndoTable<InVolume<(ObjectNo, CommitSeq)>, SnapshotNames>,
     tallies: UndoTable<InVolume<ObjectNo>, NameTally>,
@@ -63,18 +63,21 @@ struct MemoryTables {
     conflicts: UndoTable<InVolume<u64>, ConflictRow>,
 }
 
-/// Does the same with every table.
+/// Evaluates an expression for every table.
 macro_rules! each_table {
     ($state:expr, $table:ident => $what:expr) => {
-        each_table!(@ $state, $table => $what; settings volumes objects entries links xattrs extents past_objects past_entries
-            past_names snapshots tallies past_links past_xattrs past_extents commits changes batches staged replicas tokens leases conflicts)
+        each_table!(@ $state, $table => $what;
+            settings volumes objects entries links xattrs extents
+            past_objects past_entries past_names snapshots tallies
+            past_links past_xattrs past_extents
+            commits changes batches staged replicas tokens leases conflicts)
     };
     (@ $state:expr, $table:ident => $what:expr; $($name:ident)*) => {{
         $({ let $table = &mut $state.$name; $what; })*
     }};
 }
 
-/// Metadata in memory. Clones are the same.
+/// Metadata in memory. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryMeta(Arc<RwLock<MemoryTables>>);
 
@@ -85,12 +88,12 @@ struct MemoryTransaction<S> {
 }
 
 impl MemoryMeta {
-    /// Without any volume.
+    /// Makes a store without any volume.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns what a power cut now would leave, as a store of its own; this one goes on.
+    /// Returns the state that a power cut now would leave, as a store of its own; this one goes on.
     #[must_use]
     pub fn after_power_cut(&self) -> Self {
         let mut state = self.0.read().clone();
@@ -129,6 +132,7 @@ impl MetaStore for MemoryMeta {
         work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()> {
         let mut state = self.0.write();
+        // The lock is held for the whole transaction, as SQLite has one writer at a time.
         each_table!(state, table => table.begin());
         if !work(&mut MemoryTransaction {
             state: &mut *state,
@@ -150,7 +154,7 @@ impl MetaStore for MemoryMeta {
     }
 }
 
-/// The shortest name in the order of bytes, to begin with. It names nothing that is before it.
+/// Returns the first name in the order of bytes, at which scans begin.
 fn first_name() -> Name {
     Name::new(&[1]).expect("one byte that is no slash is a name")
 }

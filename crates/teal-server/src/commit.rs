@@ -260,7 +260,7 @@ fn carry_out(
     // Commits are numbered without gaps.
     let seq = CommitSeq::new(volume.head.get() + 1);
     debug_assert!(
-        named.batch > replica.last_batch || bug(Bug::BatchTwice),
+        named.id.batch > replica.last_batch || bug(Bug::BatchTwice),
         "batches are counted up"
     );
     let mut work = BatchExecution {

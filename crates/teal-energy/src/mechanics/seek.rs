@@ -40,8 +40,10 @@ impl SeekCurve {
             nanos(seek.average) - nanos(track),
             nanos(full) - nanos(track),
         );
+        // Both constants follow from the means of `sqrt(x)` and `x` over random pairs (see above).
         let root = (15 * average - 5 * whole) / 3;
         let linear = whole - root;
+        // The derivative is smallest at the longest distance; it must not be negative there.
         let grows = root >= 0 && root / 2 + linear >= 0;
         grows.then_some(Self {
             track: nanos(track),
@@ -51,8 +53,8 @@ impl SeekCurve {
         })
     }
 
-    /// To the next track in a stream. Nothing where it is not known: streams are then as fast as
-    /// the surface.
+    /// Returns the time to the next track in a stream. It is zero where it is not known: streams
+    /// are then as fast as the surface.
     pub(super) fn track_switch(&self) -> Span {
         self.switch
     }
@@ -62,6 +64,7 @@ impl SeekCurve {
             0 => Span::ZERO,
             1 => self.switch,
             _ => {
+                // The distance as a part of the surface, in fixed point.
                 let x = u128::from(distance) * ONE / u128::from(tracks.max(1));
                 let root = (x * ONE).isqrt();
                 let part = |factor: i128, of: u128| {

@@ -1,5 +1,5 @@
-//! The budget of starts as the bound keeps it: the moment at which the bucket will be full again
-//! says all about it.
+//! The budget of starts as the bound keeps it: one moment, at which the bucket will be full again,
+//! is its whole state.
 //!
 //! # Guarantees
 //! 1. It refuses and grants what [`Budget`](crate::policy::budget::Budget) does.
@@ -11,7 +11,7 @@ use teal_types::{Span, Time};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StopBucket {
     each: Span,
-    /// How long before it is full again there is a token; `None`: never.
+    /// The time before it is full again at which there is a token; `None` if there is never one.
     room: Option<Span>,
 }
 
@@ -27,12 +27,12 @@ impl StopBucket {
         }
     }
 
-    /// From when on there is a token in a bucket that will be full at `full`.
+    /// Returns the time from which on there is a token in a bucket that will be full at `full`.
     pub(super) fn token_at(&self, full: Time) -> Option<Time> {
         Some(Time::after_start(full.since(Time::ZERO).less(self.room?)))
     }
 
-    /// When it is full again after a token is taken at `now`.
+    /// Returns the time at which it is full again after a token is taken at `now`.
     pub(super) fn take_token(&self, full: Time, now: Time) -> Time {
         full.max(now) + self.each
     }

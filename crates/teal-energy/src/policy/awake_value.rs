@@ -1,33 +1,35 @@
-//! What it is worth that a device is awake: what is lost each time it is found asleep.
+//! The value of a device's being awake: the loss each time it is found asleep.
 //!
 //! # Guarantees
-//! 1. Never more than a start costs with the wait for it: what others can serve for less is not
-//!    worth a start.
-//! 2. A device of which nothing was asked yet is taken to be worth the way down and up.
+//! 1. The value is never more than a start costs with the wait for it: a request that others can
+//!    serve for less is not worth a start.
+//! 2. A device without any request yet is taken to be worth the way down and up.
 
 use teal_types::{Energy, Span, Time};
 
-/// Weight of a new visit: one part of so many; the first ones are averaged.
+/// The weight of a new visit is one part of so many; the first ones are averaged.
 const PARTS: u64 = 6;
 
-/// What was lost, or would have been, by visits: requests that lie closer together than break-even.
+/// The loss by visits, had the device been asleep. A visit is a group of requests that lie closer
+/// together than break-even.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AwakeValue {
     average: Energy,
     visits: u64,
-    /// Of the visit that goes on.
+    /// The loss in the visit that goes on.
     visit_sum: Energy,
     last_request: Option<Time>,
 }
 
 impl AwakeValue {
-    /// Takes in a request that others would have served at so much more; `most` is what finding the
-    /// device asleep costs at most.
+    /// Adds a request that others would have served for `more`; `most` is the most that it costs to
+    /// find the device asleep.
     pub fn add_request(&mut self, now: Time, more: Energy, apart: Span, most: Energy) {
         if self
             .last_request
             .is_some_and(|last| now.since(last) > apart)
         {
+            // A longer pause has ended the visit, and its loss goes into the average.
             let visits = self.visits + 1;
             let parts = visits.min(PARTS);
             self.average = Energy::microjoules(
@@ -36,11 +38,12 @@ impl AwakeValue {
             (self.visits, self.visit_sum) = (visits, Energy::ZERO);
         }
         self.last_request = Some(now);
+        // A visit loses at most one start, however many requests it has.
         self.visit_sum = self.visit_sum.max((self.visit_sum + more).min(most));
     }
 
-    /// Returns what is lost when it is found asleep, on the average; the visit that goes on counts
-    /// as one. `trip` is the way down and up alone.
+    /// Returns the average loss when the device is found asleep; the visit that goes on counts as
+    /// one. `trip` is the energy of the way down and up alone.
     pub fn expected_loss(&self, trip: Energy, start: Energy) -> Energy {
         if self.last_request.is_none() {
             return trip;

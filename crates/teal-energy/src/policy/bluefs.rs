@@ -25,7 +25,7 @@ pub struct BlueFs {
 }
 
 impl BlueFs {
-    /// With these weights of time and energy.
+    /// Makes the policy with these weights of time and energy.
     pub fn new(weights: CostWeights) -> Self {
         Self {
             weights,
@@ -36,7 +36,7 @@ impl BlueFs {
     }
 }
 
-/// Each device's break-even time, from the state it serves in to its lowest.
+/// Returns each device's break-even time, from the state it serves in to its lowest.
 pub(super) fn break_even_times(view: &MachineView<'_>) -> Vec<Option<Span>> {
     let of = |(_, known): (DeviceId, &super::DeviceView<'_>)| {
         let power = &known.device.power;
@@ -54,12 +54,12 @@ impl Policy for BlueFs {
     fn name(&self) -> &'static str {
         "bluefs"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
-        let best = self.predictor.best_device(view, ask, self.weights);
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        let best = self.predictor.best_device(view, request, self.weights);
         self.to_wake.extend(self.ghosts.hint_of_read(
             view,
             &self.predictor,
-            ask,
+            request,
             best,
             self.weights,
         ));

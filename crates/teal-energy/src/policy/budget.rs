@@ -20,7 +20,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A full bucket.
+    /// Makes a full bucket.
     pub fn new(limits: BudgetLimits, now: Time) -> Self {
         Self {
             limits,
@@ -42,31 +42,37 @@ impl Budget {
 
     /// Returns whether a token is there.
     pub fn has_token(&self, now: Time) -> bool {
+        // The bucket is filled in a copy: asking changes nothing.
         let mut later = self.clone();
         later.fill_until(now);
         later.level >= u128::from(self.limits.each.get())
     }
 
-    /// Takes a token if one is there.
+    /// Takes a token if there is one, and returns whether there was.
     pub fn take_token(&mut self, now: Time) -> bool {
         self.fill_until(now);
         let price = u128::from(self.limits.each.get());
+        // Without a burst there is never a token, although a price of zero would always be paid.
         let is_there = self.level >= price && self.limits.burst > 0;
         if is_there {
+            debug_assert!(
+                self.level <= Self::full_level(self.limits),
+                "the bucket is never overfull"
+            );
             self.level -= price;
             self.taken += 1;
         }
         is_there
     }
 
-    /// Whole tokens that are there.
+    /// Returns the number of whole tokens that there are.
     pub fn token_count(&self, now: Time) -> u64 {
         let mut later = self.clone();
         later.fill_until(now);
         u64::try_from(later.level / u128::from(self.limits.each.get().max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Tokens taken so far.
+    /// Returns the number of tokens taken so far.
     pub fn taken_count(&self) -> u64 {
         self.taken
     }

@@ -15,7 +15,7 @@ pub struct Coda {
 }
 
 impl Coda {
-    /// With a time-out for each device.
+    /// Makes the policy with a time-out for each device.
     pub fn new(timeouts: Vec<Option<Span>>) -> Self {
         Self { timeouts }
     }
@@ -25,9 +25,10 @@ impl Policy for Coda {
     fn name(&self) -> &'static str {
         "coda"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
         let rank = |id: DeviceId| (view.device(id).device.kind == DeviceKind::Link, id);
-        ask.copies
+        request
+            .copies
             .iter()
             .min_by_key(|id| rank(*id))
             .expect("somebody holds what is read")

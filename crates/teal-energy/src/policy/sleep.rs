@@ -1,8 +1,8 @@
-//! When an idle device is put to sleep, learnt from how long it has been idle before.
+//! Learns from earlier idle times when an idle device is put to sleep.
 //!
 //! # Guarantees
-//! 1. Until enough has been seen, a device sleeps when staying awake has cost what is lost if it is
-//!    found asleep: at most twice the least possible.
+//! 1. Until enough has been seen, a device sleeps when staying awake has cost as much as is lost if
+//!    it is found asleep: at most twice the least possible.
 //! 2. After that the time-out is the one that would have cost least on the idle times seen, older
 //!    ones counting less; never longer than four times that.
 //! 3. Only integers: buckets whose bounds grow by the square root of two.
@@ -35,7 +35,8 @@ impl Default for IdleTimes {
     }
 }
 
-/// Lower bound of a bucket: 1 ms times the square root of two to the power of its number.
+/// Returns the lower bound of a bucket: 1 ms times the square root of two to the power of its
+/// number.
 fn bucket_bound(bucket: usize) -> u64 {
     let whole = SHORTEST << (bucket / 2);
     if bucket.is_multiple_of(2) {
@@ -45,9 +46,9 @@ fn bucket_bound(bucket: usize) -> u64 {
     }
 }
 
-/// Returns what an idle time costs with a time-out after which the device goes down, if `lost` is
-/// what is lost when it is found asleep: the way down and up, somebody's wait for it, or what
-/// others spend in its place.
+/// Returns the cost of an idle time with a time-out after which the device goes down. `lost` is the
+/// loss when it is found asleep: the way down and up, the wait for it, or the energy that others
+/// spend in its place.
 fn idle_cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
     if idle <= timeout {
         return trip.cost_awake(idle);
@@ -56,12 +57,14 @@ fn idle_cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energ
 }
 
 impl IdleTimes {
-    /// Takes in an idle time that has ended.
+    /// Adds an idle time that has ended.
     pub fn add_idle_time(&mut self, idle: Span) {
         let bucket = (0..BUCKETS)
             .rposition(|bucket| bucket_bound(bucket) <= idle.get())
             .unwrap_or(0);
+        // Counts are in quarters, so that halving them does not lose a single observation at once.
         self.counts[bucket] += 4;
+        // Halving lets older idle times count less.
         if self.counts.iter().sum::<u32>() > MEMORY * 4 {
             self.counts.iter_mut().for_each(|count| *count /= 2);
         }
@@ -71,13 +74,15 @@ impl IdleTimes {
         self.counts.iter().sum::<u32>() / 4
     }
 
-    /// The time-out before going down this way, and what it would have cost on the idle times seen.
-    /// `lost` is what it costs to find the device asleep. `None` if going down never pays.
+    /// Returns the best time-out before going down this way, and its cost on the idle times seen.
+    /// `lost` is the cost of finding the device asleep. It is `None` if going down never pays.
     pub fn best_timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(Span, Energy)> {
         let saved = trip.awake.less(trip.asleep);
         if saved == Power::ZERO {
             return None;
         }
+        // Break-even of the loss: staying awake for this long costs as much as finding the device
+        // asleep.
         let extra = lost.less(trip.asleep * trip.time);
         let even = Span::nanos(extra.get().saturating_mul(1_000_000_000) / saved.get());
         let of = |timeout: Span| {
@@ -89,13 +94,18 @@ impl IdleTimes {
             };
             (0..BUCKETS).map(each).sum::<Energy>()
         };
+        // Ski rental: without knowledge of the future, waiting for break-even costs at most twice
+        // the optimum.
         if self.seen_count() < TRUSTED {
             return Some((even, of(even)));
         }
+        // A longer time-out would only pay on idle times that were never seen.
         let longest = even * 4;
         let bounds = (0..BUCKETS)
             .map(|bucket| Span::nanos(bucket_bound(bucket)))
             .filter(|bound| *bound <= longest);
+        // Between two bounds the cost on the buckets does not change, so that the bounds are all
+        // candidates.
         let candidates = [even, longest, Span::ZERO].into_iter().chain(bounds);
         candidates
             .map(|timeout| (of(timeout), timeout))
@@ -103,8 +113,8 @@ impl IdleTimes {
             .map(|(energy, timeout)| (timeout, energy))
     }
 
-    /// The state to go down to from `awake` and the time-out before that; `None` if nothing below
-    /// pays. `lost` is what it costs to find the device in a state.
+    /// Returns the state to go down to from `awake` and the time-out before that; `None` if no
+    /// lower state pays. `lost` returns the cost of finding the device in a state.
     pub fn best_state(
         &self,
         power: &PowerModel,

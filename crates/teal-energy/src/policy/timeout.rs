@@ -17,7 +17,7 @@ pub struct FixedTimeout {
 }
 
 impl FixedTimeout {
-    /// A time-out for each device; `None`: never.
+    /// Makes the policy with a time-out for each device; `None` if it never sleeps.
     pub fn new(timeouts: Vec<Option<Span>>) -> Self {
         Self {
             timeouts,
@@ -26,7 +26,8 @@ impl FixedTimeout {
     }
 }
 
-/// Sleeps what has been idle for its time-out; says when to ask again.
+/// Puts devices to sleep that have been idle for their time-outs, and returns the time to request
+/// again.
 pub(super) fn sleep_idle(
     timeouts: &[Option<Span>],
     view: &MachineView<'_>,
@@ -46,7 +47,7 @@ pub(super) fn sleep_idle(
         } else if known.may_stop {
             actions.push(PolicyAction::Enter(id, lowest));
         } else {
-            // No token: ask again when one may be there.
+            // No token: request again when one may be there.
             again = earlier_time(again, Some(view.now + Span::secs(60)));
         }
     }
@@ -57,8 +58,8 @@ impl Policy for FixedTimeout {
     fn name(&self) -> &'static str {
         "time-out"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
-        self.predictor.best_device(view, ask, TIME_ONLY).1
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        self.predictor.best_device(view, request, TIME_ONLY).1
     }
     fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
         self.predictor.add_measurement(view, measured);

@@ -1,4 +1,4 @@
-//! From what a person wrote to a profile that is consistent.
+//! Checks the settings that a person wrote, and makes a consistent profile of them.
 
 use super::settings::{self, ProfileSettings};
 use super::{
@@ -139,7 +139,7 @@ impl ProfileChecker<'_> {
         Ok(Some(taken))
     }
 
-    /// Groups stand only in profiles of the kind they describe.
+    /// Refuses groups in profiles of a kind that they do not describe.
     fn check_groups(
         &self,
         kind: DeviceKind,
@@ -214,6 +214,7 @@ impl ProfileChecker<'_> {
         if let Some(beyond) = given.get(STATES_MAX) {
             return Err(self.refuse(beyond.span(), format!("more than {STATES_MAX} states")));
         }
+        // A state that serves nothing and draws more than one that serves would never be entered.
         let most = states
             .iter()
             .filter(|state| state.serves)
@@ -300,6 +301,7 @@ impl ProfileChecker<'_> {
             });
         }
         for (entry, way) in given.iter().zip(&all) {
+            // A state without a way out would trap the device.
             if !all.iter().any(|back| back.from == way.to) {
                 let name = &states[way.to.index()].name;
                 return Err(self.refuse(

@@ -1,4 +1,4 @@
-//! What a transaction reads.
+//! The reads of a transaction in memory.
 
 use super::{MemoryTables, MemoryTransaction, PartKey, first_name, parts_of};
 use crate::error::Result;
@@ -13,7 +13,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
 use teal_types::{Author, BatchId, BatchNo, ChunkId, CommitSeq, Link, Name, ObjectNo, ReplicaNo};
 
-/// Before the first commit.
+/// The position before the first commit.
 const ZERO: CommitSeq = CommitSeq::new(0);
 
 fn next(object: ObjectNo) -> ObjectNo {
@@ -69,6 +69,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
     ) -> Result<Vec<(Name, EntryRow)>> {
         let name = after.cloned().unwrap_or_else(first_name);
         let first = (self.volume, Link { dir, name });
+        // Without `after` the shortest name itself belongs to the list.
         let first = if after.is_some() {
             Excluded(first)
         } else {
@@ -114,6 +115,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
     }
 
     fn extents(&self, of: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>> {
+        // An extent that covers the beginning starts at most one length before it.
         let first = range.start.saturating_sub(crate::EXTENT_MAX);
         let rows = self
             .state
@@ -229,6 +231,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         let range =
             (self.volume, (of, Vec::new(), ZERO))..(self.volume, (next(of), Vec::new(), ZERO));
         let rows = self.state.borrow().past_xattrs.range(range);
+        // Rows of one name come in the order of commits, so that later ones replace earlier ones.
         let newest: BTreeMap<Vec<u8>, (CommitSeq, Option<Vec<u8>>)> = rows
             .filter(|((_, (_, _, seq)), _)| *seq <= at)
             .map(|((_, (_, name, seq)), value)| (name.clone(), (*seq, value.clone())))
@@ -297,6 +300,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()> {
         let last = ObjectNo::new(u64::MAX);
+        // An empty range with excluded bounds would panic.
         if after < to {
             let range = (
                 Excluded((self.volume, (after, last))),
@@ -321,6 +325,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         let first = author.batch(BatchNo::NONE);
         let last = author.batch(BatchNo::new(u64::MAX));
         let range = (self.volume, first)..=(self.volume, last);
+        // Counters grow with commits: the last row within the history is the highest.
         let mut rows = self.state.borrow().batches.range(range).rev();
         Ok(rows
             .find(|(_, row)| row.seq <= to)
@@ -403,6 +408,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             Excluded((self.volume, after)),
             Included((self.volume, u64::MAX)),
         );
+        // A range that excludes the greatest key at its beginning would panic.
         let rows = (after < u64::MAX).then(|| self.state.borrow().conflicts.range(range));
         Ok(rows
             .into_iter()

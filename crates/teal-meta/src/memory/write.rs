@@ -1,4 +1,4 @@
-//! What a transaction changes.
+//! The changes of a transaction in memory.
 
 use super::{MemoryTables, MemoryTransaction, parts_of};
 use crate::error::Result;
@@ -33,6 +33,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
 
     fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
         let key = (self.volume, link.clone());
+        // The index by object follows the entries.
         if let Some(old) = self.state.entries.get(&key).copied() {
             self.state
                 .links
@@ -69,6 +70,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     }
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
+        // Keys begin with the object: everything up to the next one belongs to it.
         let next = ObjectNo::new(object.get() + 1);
         let extents = self
             .state
@@ -190,6 +192,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
         let range = parts_of(self.volume, batch.replica);
         let parts = self.state.staged.range(range).map(|(key, _)| *key);
+        // Parts of other incarnations can never be committed any more.
         let old: Vec<_> = parts
             .filter(|(_, (of, _))| of.incarnation != batch.incarnation || of.batch <= batch.batch)
             .collect();

@@ -1,25 +1,16 @@
-//! What a transaction changes: one prepared statement each.
+//! The changes of a transaction: one prepared statement each.
 
 use super::SqliteTransaction;
 use super::codec::{encode_ranges, encode_state, kind_code};
-use super::columns::{batch_key, sql_integer};
+use super::column::{batch_key, sql_integer};
 use crate::error::Result;
 use crate::meta::WriteTransaction;
 use crate::row::{
     BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
-use rusqlite::{Params, params};
+use rusqlite::params;
 use teal_types::{BatchId, CommitSeq, Link, ObjectNo, ReplicaNo};
-
-impl SqliteTransaction<'_> {
-    fn run(&self, sql: &str, params: impl Params) -> Result<()> {
-        let run = || self.connection.prepare_cached(sql)?.execute(params);
-        run()
-            .map(drop)
-            .map_err(|error| self.names.classify_error(error))
-    }
-}
 
 impl WriteTransaction for SqliteTransaction<'_> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -180,7 +171,8 @@ impl WriteTransaction for SqliteTransaction<'_> {
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
         let params = (self.volume, sql_integer(dir.get()), sql_integer(seq.get()));
         self.run("INSERT INTO snapshots VALUES(?1, ?2, ?3)", params)?;
-        let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object FROM entries WHERE volume = ?1 AND dir = ?2";
+        let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object \
+            FROM entries WHERE volume = ?1 AND dir = ?2";
         self.run(sql, params)
     }
 
@@ -298,7 +290,8 @@ impl WriteTransaction for SqliteTransaction<'_> {
     fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
         let (replica, incarnation, no) = batch_key(batch);
         self.run(
-            "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR batch <= ?4)",
+            "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR \
+                batch <= ?4)",
             params![self.volume, replica, incarnation, no],
         )
     }

@@ -1,11 +1,12 @@
-//! What resting is charged: in states that serve no more than makes waiting in a slow one pay.
+//! The charges for resting: in states that serve, no more than the amount at which waiting in a
+//! slower one pays.
 //!
 //! # Guarantees
 //! 1. A state is charged no more than it draws.
 //! 2. A schedule in which more than one read is still to be served in a slow state when a read
 //!    comes that waits for a faster one is no cheaper, so charged, than one that goes up at once
-//!    and serves them all there. Each of them takes less time there, in which somebody waits, and
-//!    what the faster state draws at rest meanwhile is charged at most what that saves. So the
+//!    and serves them all there. Each of them takes less time there, in which a program waits, and
+//!    the rest power of the faster state is charged at most the amount that this saves. So the
 //!    bound need not look at queues in slow states.
 
 use super::{Cost, cost_of};
@@ -15,15 +16,15 @@ use crate::sim::{EventAction, MachineTrace};
 use std::collections::BTreeSet;
 use teal_types::{Power, Span};
 
-/// What is charged for resting, by state, and how long a state may keep a faster one waiting.
+/// The charge for resting by state, and the time for which a state may keep a faster one waiting.
 pub(super) struct RestCharges {
     pub(super) powers: Vec<Power>,
-    /// By state: the longest work there, and way there. For ever where it does not serve, or none
-    /// is faster.
+    /// By state: the time of the longest work there and of the longest way there; without end if
+    /// the state does not serve, or no other is faster.
     pub(super) longest: Vec<Span>,
 }
 
-/// Returns what is charged on a trace.
+/// Returns the charges on a trace.
 pub(super) fn rest_charges(
     device: &DeviceModel,
     id: DeviceId,
@@ -40,6 +41,7 @@ pub(super) fn rest_charges(
         .state_ids()
         .filter(|state| power.serves(*state))
         .collect();
+    // States are compared from the slowest to the fastest.
     serving.sort_by_key(|state| power.state_power(*state));
     let sizes: BTreeSet<u64> = match serving.len() {
         0 | 1 => BTreeSet::new(),
@@ -70,6 +72,7 @@ pub(super) fn rest_charges(
                 .chain(burst)
                 .map(|(slow, fast)| charge_limit(&slow, &fast, base))
                 .min();
+            // The charge lies between that of the slower state and the real power.
             let least = powers[from.index()];
             let most = worth.unwrap_or(Power::ZERO).min(least + base);
             powers[to.index()] = powers[to.index()].min(most).max(least);
@@ -86,10 +89,10 @@ pub(super) fn rest_charges(
         let works = sizes
             .iter()
             .filter_map(|bytes| Some(device.read_job(*state, *bytes, false)?.total_time()));
-        let ways = power
+        let steps = power
             .state_ids()
             .filter_map(|from| Some(power.route(from, *state)?.time));
-        longest[state.index()] = works.max().unwrap_or_default() + ways.max().unwrap_or_default();
+        longest[state.index()] = works.max().unwrap_or_default() + steps.max().unwrap_or_default();
     }
     RestCharges { powers, longest }
 }
@@ -101,7 +104,7 @@ fn read_size(what: &EventAction, id: DeviceId) -> Option<u64> {
     }
 }
 
-/// Returns what resting in the faster state may be charged so that work is no dearer there.
+/// Returns the charge for resting in the faster state at which work is no dearer there.
 fn charge_limit(slow: &Job, fast: &Job, base: Power) -> Power {
     let saved = Cost::from(slow.total_time().less(fast.total_time()).get());
     if saved == 0 {
