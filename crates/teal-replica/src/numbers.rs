@@ -3,7 +3,7 @@
 use super::identity::BYTES_MAX;
 use super::{Identity, Replica};
 use teal_log::{Cost, Locked, StoreError};
-use teal_types::ObjectNo;
+use teal_types::{Incarnation, ObjectNo, ReplicaNo};
 
 impl Replica {
     /// Changes who this replica is, in a batch of its own.
@@ -14,6 +14,18 @@ impl Replica {
         let cost = Cost::note().with_note(BYTES_MAX).freeing();
         let op = self.begin(cost)?;
         self.own_identity().change(&op, change)
+    }
+
+    /// Begins another life of this replica of a volume, in a batch of its own: an incarnation and
+    /// the lease of its numbers.
+    pub(crate) fn begin_life(
+        &self,
+        replica: (u32, ReplicaNo),
+        life: (Incarnation, u32),
+    ) -> Result<(), StoreError> {
+        let cost = Cost::note().with_note(BYTES_MAX).freeing();
+        let op = self.begin(cost)?;
+        self.own_identity().begin_life(&op, replica, life)
     }
 
     /// Before the server has given it numbers, a volume that lived alone goes on with its own: they

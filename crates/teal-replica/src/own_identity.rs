@@ -17,7 +17,7 @@ use crate::seeded::{Bug, bug};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use teal_log::{Locked, Op, StoreError};
-use teal_types::{CommitSeq, LEASE, ObjectNo};
+use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ObjectNo, ReplicaNo};
 
 /// Numbers are set aside in strides: after a crash some are never used.
 const STRIDE: u64 = 1024;
@@ -58,8 +58,7 @@ impl OwnIdentity {
         CommitSeq::new(self.seen.load(Ordering::Acquire))
     }
 
-    /// Changes who this replica is, in the batch of an operation. With another incarnation it
-    /// begins to give out the numbers of its lease. Returns who it is then.
+    /// Changes who this replica is, in the batch of an operation. Returns who it is then.
     ///
     /// # Errors
     /// What changing the note met; nothing has changed then.
@@ -74,15 +73,40 @@ impl OwnIdentity {
         if changed == *identity {
             return Ok(changed);
         }
-        let is_other_life = changed.incarnation != identity.incarnation;
-        let mut next = self.next.lock();
         changed.keep(op)?;
-        if is_other_life {
-            *next = u64::from(changed.lease) * LEASE;
-        }
         *identity = changed;
         self.seen.store(changed.seen.get(), Ordering::Release);
         Ok(changed)
+    }
+
+    /// Begins another life, in the batch of an operation: batches are counted from the beginning,
+    /// and numbers given from that of the lease on. A server that was restored may give an
+    /// incarnation or a lease that it has given before.
+    ///
+    /// # Errors
+    /// What changing the note met; nothing has changed then.
+    pub(crate) fn begin_life(
+        &self,
+        op: &Op<'_>,
+        (volume, replica): (u32, ReplicaNo),
+        (incarnation, lease): (Incarnation, u32),
+    ) -> Result<(), StoreError> {
+        let mut identity = self.identity.lock();
+        let mut next = self.next.lock();
+        let first = u64::from(lease) * LEASE;
+        let changed = Identity {
+            volume,
+            replica,
+            incarnation,
+            lease,
+            reserved: first,
+            batch: BatchNo::NONE,
+            parts: 0,
+            ..*identity
+        };
+        changed.keep(op)?;
+        (*identity, *next) = (changed, first);
+        Ok(())
     }
 
     /// Writes the note as it is, in the batch of an operation: of a store that had none.
@@ -139,7 +163,6 @@ mod tests {
     use std::sync::Arc;
     use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
     use teal_log::{Cost, MkfsOptions, OpenOptions, Store};
-    use teal_types::Incarnation;
 
     fn store() -> Arc<Store> {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(32 << 11));
@@ -157,6 +180,13 @@ mod tests {
     ) -> Result<Identity, StoreError> {
         let op = store.begin(Cost::note().with_note(BYTES_MAX)).unwrap();
         own.change(&op, change)
+    }
+
+    fn begin_life(own: &OwnIdentity, store: &Store, life: (u32, u32)) {
+        let op = store.begin(Cost::note().with_note(BYTES_MAX)).unwrap();
+        let (incarnation, lease) = (Incarnation::new(life.0), life.1);
+        own.begin_life(&op, (1, ReplicaNo::new(2)), (incarnation, lease))
+            .unwrap();
     }
 
     /// Returns the number that an operation of its own takes.
@@ -194,13 +224,16 @@ mod tests {
     #[test]
     fn another_life_gives_numbers_of_its_own_lease_until_it_ends() {
         let (own, store) = (OwnIdentity::new(Identity::default()), store());
-        let other = change(&own, &store, |identity| {
-            (identity.incarnation, identity.lease) = (Incarnation::new(3), 5);
-            identity.reserved = 5 * LEASE;
-        });
-        let end = other.unwrap().lease_end();
+        begin_life(&own, &store, (3, 5));
         own.number_from(7);
         assert_eq!(number(&own, &store).unwrap().get(), 5 * LEASE);
+        // A restored server gives the incarnation that it has forgotten to another, or again.
+        begin_life(&own, &store, (3, 9));
+        assert_eq!(number(&own, &store).unwrap().get(), 9 * LEASE);
+        begin_life(&own, &store, (3, 9));
+        assert_eq!(number(&own, &store).unwrap().get(), 9 * LEASE);
+        assert_eq!(Identity::of(&store).unwrap(), Some(own.get()));
+        let end = own.get().lease_end();
         *own.next.lock() = end - 1;
         assert_eq!(number(&own, &store).unwrap().get(), end - 1);
         assert!(matches!(number(&own, &store), Err(StoreError::NoSpace)));
