@@ -10,7 +10,6 @@ use super::{Identity, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use teal_device::UpstreamError;
 use teal_proto::{Hello, RefusalCode, Reply, Request, Told, Welcome};
-use teal_types::LEASE;
 
 impl Replica {
     /// Says hello if that is due.
@@ -125,12 +124,10 @@ impl Replica {
         let Reply::Incarnated { incarnation, lease } = self.ask(&Request::Incarnate)? else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
-        let next = u64::from(lease) * LEASE;
-        self.identify(|identity| {
-            (identity.volume, identity.replica) = (welcome.volume.get(), welcome.replica);
-            (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
-            (identity.batch, identity.parts) = (0, 0);
-        })?;
+        self.begin_life(
+            (welcome.volume.get(), welcome.replica),
+            (incarnation, lease),
+        )?;
         self.state().new_life_begun();
         self.take_back_all()?;
         Ok(before)

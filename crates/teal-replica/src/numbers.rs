@@ -16,6 +16,18 @@ impl Replica {
         self.own_identity().change(&op, change)
     }
 
+    /// Begins another life of this replica of a volume, in a batch of its own: an incarnation and
+    /// the lease of its numbers.
+    pub(crate) fn begin_life(
+        &self,
+        replica: (u32, u32),
+        life: (u32, u32),
+    ) -> Result<(), StoreError> {
+        let cost = Cost::note().with_note(BYTES_MAX).freeing();
+        let op = self.begin(cost)?;
+        self.own_identity().begin_life(&op, replica, life)
+    }
+
     /// Before the server has given it numbers, a volume that lived alone goes on with its own: they
     /// are the first lease.
     pub(crate) fn number_alone(&self) {

@@ -58,8 +58,7 @@ impl OwnIdentity {
         CommitSeq::new(self.seen.load(Ordering::Acquire))
     }
 
-    /// Changes who this replica is, in the batch of an operation. With another incarnation it
-    /// begins to give out the numbers of its lease. Returns who it is then.
+    /// Changes who this replica is, in the batch of an operation. Returns who it is then.
     ///
     /// # Errors
     /// What changing the note met; nothing has changed then.
@@ -74,15 +73,40 @@ impl OwnIdentity {
         if changed == *identity {
             return Ok(changed);
         }
-        let is_other_life = changed.incarnation != identity.incarnation;
-        let mut next = self.next.lock();
         changed.keep(op)?;
-        if is_other_life {
-            *next = u64::from(changed.lease) * LEASE;
-        }
         *identity = changed;
         self.seen.store(changed.seen.get(), Ordering::Release);
         Ok(changed)
+    }
+
+    /// Begins another life, in the batch of an operation: batches are counted from the beginning,
+    /// and numbers given from that of the lease on. A server that was restored may give an
+    /// incarnation or a lease that it has given before.
+    ///
+    /// # Errors
+    /// What changing the note met; nothing has changed then.
+    pub(crate) fn begin_life(
+        &self,
+        op: &Op<'_>,
+        (volume, replica): (u32, u32),
+        (incarnation, lease): (u32, u32),
+    ) -> Result<(), StoreError> {
+        let mut identity = self.identity.lock();
+        let mut next = self.next.lock();
+        let first = u64::from(lease) * LEASE;
+        let changed = Identity {
+            volume,
+            replica,
+            incarnation,
+            lease,
+            reserved: first,
+            batch: 0,
+            parts: 0,
+            ..*identity
+        };
+        changed.keep(op)?;
+        (*identity, *next) = (changed, first);
+        Ok(())
     }
 
     /// Writes the note as it is, in the batch of an operation: of a store that had none.
@@ -158,6 +182,11 @@ mod tests {
         own.change(&op, change)
     }
 
+    fn begin_life(own: &OwnIdentity, store: &Store, life: (u32, u32)) {
+        let op = store.begin(Cost::note().with_note(BYTES_MAX)).unwrap();
+        own.begin_life(&op, (1, 2), life).unwrap();
+    }
+
     /// Returns the number that an operation of its own takes.
     fn number(own: &OwnIdentity, store: &Store) -> Result<ObjectNo, StoreError> {
         let op = store.begin(Cost::create().with_note(BYTES_MAX)).unwrap();
@@ -193,13 +222,16 @@ mod tests {
     #[test]
     fn another_life_gives_numbers_of_its_own_lease_until_it_ends() {
         let (own, store) = (OwnIdentity::new(Identity::default()), store());
-        let other = change(&own, &store, |identity| {
-            (identity.incarnation, identity.lease) = (3, 5);
-            identity.reserved = 5 * LEASE;
-        });
-        let end = other.unwrap().lease_end();
+        begin_life(&own, &store, (3, 5));
         own.number_from(7);
         assert_eq!(number(&own, &store).unwrap().get(), 5 * LEASE);
+        // A restored server gives the incarnation that it has forgotten to another, or again.
+        begin_life(&own, &store, (3, 9));
+        assert_eq!(number(&own, &store).unwrap().get(), 9 * LEASE);
+        begin_life(&own, &store, (3, 9));
+        assert_eq!(number(&own, &store).unwrap().get(), 9 * LEASE);
+        assert_eq!(Identity::of(&store).unwrap(), Some(own.get()));
+        let end = own.get().lease_end();
         *own.next.lock() = end - 1;
         assert_eq!(number(&own, &store).unwrap().get(), end - 1);
         assert!(matches!(number(&own, &store), Err(StoreError::NoSpace)));
