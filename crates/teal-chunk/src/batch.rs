@@ -16,139 +16,9 @@ use crate::packs::Pack;
 use crate::pin::Pin;
 use crate::seeded::{Bug, bug};
 use crate::store::ChunkStore;
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use crate::writer::PutOutcome;
+use std::sync::Arc;
 use teal_types::ChunkId;
-
-/// How the put of one pack has ended, once it has.
-#[derive(Debug, Default)]
-struct PutOutcome(OnceLock<Result<(), ChunkError>>);
-
-/// A pack that is not durable yet.
-struct UnstoredPack {
-    chunks: BTreeSet<ChunkIdPrefix>,
-    outcome: Arc<PutOutcome>,
-}
-
-#[derive(Default)]
-struct WriterState {
-    open: Option<(PackBuilder, UnstoredPack)>,
-    /// Being put, by the thread that has sealed it.
-    sealed: Option<UnstoredPack>,
-}
-
-impl WriterState {
-    /// The pack that this chunk is on its way in.
-    fn put_of(&self, half: &ChunkIdPrefix) -> Option<&Arc<PutOutcome>> {
-        let mut pending = self
-            .sealed
-            .iter()
-            .chain(self.open.iter().map(|(_, pending)| pending));
-        pending
-            .find(|pending| pending.chunks.contains(half))
-            .map(|pending| &pending.outcome)
-    }
-}
-
-/// The pack being filled, for all batches.
-#[derive(Default)]
-pub(crate) struct PackWriter {
-    filling: Mutex<WriterState>,
-    /// Told whenever a put has ended.
-    ended: Condvar,
-}
-
-impl PackWriter {
-    /// Takes a chunk into the open pack; `None` if the store has it already.
-    fn add_chunk(
-        &self,
-        store: &ChunkStore,
-        header: &ChunkHeader,
-        encoded: &[u8],
-    ) -> Option<Arc<PutOutcome>> {
-        let half = ChunkIdPrefix::from_id(&header.id);
-        let mut filling = self.filling.lock();
-        loop {
-            if store.0.state.read().has_chunk(&half) {
-                return None;
-            }
-            if let Some(flight) = filling.put_of(&half) {
-                return Some(Arc::clone(flight));
-            }
-            let (builder, pending) = filling.open.get_or_insert_with(|| {
-                (
-                    store.new_pack(),
-                    UnstoredPack {
-                        chunks: BTreeSet::new(),
-                        outcome: Arc::default(),
-                    },
-                )
-            });
-            if builder.has_room(encoded.len(), store.0.pack_target) {
-                builder.append(header, encoded);
-                pending.chunks.insert(half);
-                return Some(Arc::clone(&pending.outcome));
-            }
-            self.put_or_wait(store, &mut filling);
-        }
-    }
-
-    /// Waits until this pack is durable, putting it if nobody does.
-    fn wait_until_durable(
-        &self,
-        store: &ChunkStore,
-        flight: &PutOutcome,
-    ) -> Result<(), ChunkError> {
-        let mut filling = self.filling.lock();
-        loop {
-            if let Some(outcome) = flight.0.get() {
-                return outcome.clone();
-            }
-            self.put_or_wait(store, &mut filling);
-        }
-    }
-
-    /// Puts the open pack, or waits for the end of the put that is going on.
-    fn put_or_wait(&self, store: &ChunkStore, filling: &mut MutexGuard<'_, WriterState>) {
-        if filling.sealed.is_some() {
-            self.ended.wait(filling);
-            return;
-        }
-        let Some((builder, pending)) = filling.open.take() else {
-            return;
-        };
-        let flight = Arc::clone(&pending.outcome);
-        filling.sealed = Some(pending);
-        let outcome = MutexGuard::unlocked(filling, || put_and_register(store, builder));
-        filling.sealed = None;
-        flight.0.set(outcome).expect("a pack is put once");
-        self.ended.notify_all();
-    }
-}
-
-fn put_and_register(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
-    if bug(Bug::HadTooEarly) || bug(Bug::FailedPutForgotten) {
-        let id = builder.pack_id();
-        let (bytes, entries) = builder.clone().finish();
-        let pack = Pack {
-            id,
-            bytes: bytes.len() as u64,
-            seen: store.now(),
-            whole: true,
-        };
-        store.0.state.write().register_pack(pack, &entries);
-        let outcome = store.put_pack(builder).map(drop);
-        return if bug(Bug::FailedPutForgotten) {
-            Ok(())
-        } else {
-            outcome
-        };
-    }
-    let (pack, entries) = store.put_pack(builder)?;
-    store.0.state.write().register_pack(pack, &entries);
-    Ok(())
-}
 
 /// Chunks that become durable together. Dropped without [`commit`](Self::commit), it promises
 /// nothing; its chunks may be stored or not.
@@ -167,6 +37,50 @@ impl std::fmt::Debug for ChunkBatch {
 }
 
 impl ChunkStore {
+    /// Takes a chunk into the open pack; `None` if the store has it already.
+    fn add_chunk(&self, header: &ChunkHeader, encoded: &[u8]) -> Option<Arc<PutOutcome>> {
+        let chunk = ChunkIdPrefix::from_id(&header.id);
+        let mut filling = self.0.writer.lock();
+        loop {
+            if self.0.state.read().has_chunk(&chunk) {
+                return None;
+            }
+            if let Some(outcome) = filling.put_of(&chunk) {
+                return Some(Arc::clone(outcome));
+            }
+            let appended = filling.append(header, encoded, self.0.pack_target, || self.new_pack());
+            if appended.is_some() {
+                return appended;
+            }
+            self.0
+                .writer
+                .put_or_wait(&mut filling, |pack| self.put_and_register(pack));
+        }
+    }
+
+    fn put_and_register(&self, builder: PackBuilder) -> Result<(), ChunkError> {
+        if bug(Bug::HadTooEarly) || bug(Bug::FailedPutForgotten) {
+            let id = builder.pack_id();
+            let (bytes, entries) = builder.clone().finish();
+            let pack = Pack {
+                id,
+                bytes: bytes.len() as u64,
+                seen: self.now(),
+                whole: true,
+            };
+            self.0.state.write().register_pack(pack, &entries);
+            let outcome = self.put_pack(builder).map(drop);
+            return if bug(Bug::FailedPutForgotten) {
+                Ok(())
+            } else {
+                outcome
+            };
+        }
+        let (pack, entries) = self.put_pack(builder)?;
+        self.0.state.write().register_pack(pack, &entries);
+        Ok(())
+    }
+
     /// Begins a batch.
     ///
     /// # Errors
@@ -222,10 +136,7 @@ impl ChunkBatch {
             let encoded = chunk::encode_chunk(chunk, content);
             let header =
                 ChunkHeader::decode(&encoded).expect("what was encoded just now can be read");
-            self.store
-                .0
-                .writer
-                .add_chunk(&self.store, &header, &encoded)
+            self.store.add_chunk(&header, &encoded)
         };
         match flight {
             None => self.store.0.counters.count_hit(),
@@ -248,11 +159,12 @@ impl ChunkBatch {
     /// The shelf's, if a pack could not be put: its chunks must be added again, in a new batch;
     /// nothing says they are here.
     pub fn commit(self) -> Result<Pin, ChunkError> {
-        for flight in &self.puts {
-            self.store
+        let store = &self.store;
+        for outcome in &self.puts {
+            store
                 .0
                 .writer
-                .wait_until_durable(&self.store, flight)?;
+                .wait_until_durable(outcome, |pack| store.put_and_register(pack))?;
         }
         Ok(self.pin)
     }

@@ -28,6 +28,8 @@ pub mod seeded;
 mod seeded;
 mod shelf;
 mod store;
+mod tables;
+mod writer;
 
 pub use batch::ChunkBatch;
 pub use check::{PackCheckReport, PackProblem};

@@ -7,7 +7,6 @@
 //! 3. *Unreachable is not absent*: a pack that cannot be read fails the opening; it is never passed
 //!    over.
 
-use crate::batch::PackWriter;
 use crate::counters::ChunkCounters;
 use crate::domain::DedupDomain;
 use crate::error::ChunkError;
@@ -16,11 +15,12 @@ use crate::index::{Index, KeyedHashBuilder};
 use crate::limits::{PACK_MAX, PACK_TARGET, PROBLEMS_MAX};
 use crate::pack::{self, PackTail};
 use crate::packs::{Pack, PackTable};
-use crate::pin::PinTable;
 use crate::read::read_table;
 use crate::shelf::directory::AccessMode;
 use crate::shelf::{Shelf, ShelfObject};
-use crate::store::{ChunkStore, ChunkTables, StoreParts};
+use crate::store::{ChunkStore, StoreParts};
+use crate::tables::{ChunkTables, PinTable};
+use crate::writer::PackWriter;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use teal_env::{Clock, Entropy};

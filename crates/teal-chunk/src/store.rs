@@ -12,18 +12,18 @@
 //! | `writer` | the pack being filled | `state`; never I/O: the pack is sealed, the lock let go, the pack put, the lock taken again |
 //! | `state` | index, table of packs, pins | nothing |
 
-use crate::batch::PackWriter;
 use crate::counters::{ChunkCounters, ChunkCounts};
 use crate::domain::DedupDomain;
 use crate::error::ChunkError;
 use crate::format::{PackId, TableEntry};
-use crate::index::{ChunkIdPrefix, Index, IndexEntry};
+use crate::index::ChunkIdPrefix;
 use crate::pack::PackBuilder;
-use crate::packs::{Pack, PackTable};
-use crate::pin::PinTable;
+use crate::packs::Pack;
 use crate::seeded::{Bug, bug};
 use crate::shelf::Shelf;
 use crate::shelf::directory::AccessMode;
+use crate::tables::ChunkTables;
+use crate::writer::PackWriter;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,45 +44,6 @@ pub(crate) struct StoreParts {
     pub(crate) state: RwLock<ChunkTables>,
     pub(crate) writer: PackWriter,
     pub(crate) counters: ChunkCounters,
-}
-
-/// What is where, and what must stay.
-pub(crate) struct ChunkTables {
-    pub(crate) index: Index,
-    pub(crate) packs: PackTable,
-    pub(crate) pins: PinTable,
-    /// A collection runs: whatever is pinned or stored meanwhile is marked.
-    pub(crate) collecting: bool,
-}
-
-impl ChunkTables {
-    /// The chunks of a pack that is on the shelf can be had from now on. A good copy known before
-    /// stays where it is.
-    pub(crate) fn register_pack(&mut self, pack: Pack, entries: &[TableEntry]) {
-        let slot = self.packs.insert(pack);
-        for entry in entries {
-            let half = ChunkIdPrefix::from_id(&entry.id);
-            let place = entry.place_in(slot);
-            let mut known = IndexEntry::new(place);
-            match self.index.get_mut(&half) {
-                Some(known) if known.is_damaged() => known.set_place(place),
-                Some(_) => {}
-                None => {
-                    if self.collecting {
-                        known.mark();
-                    }
-                    self.index.insert(half, known);
-                }
-            }
-        }
-    }
-
-    /// Returns whether the chunk can be had, as far as is known.
-    pub(crate) fn has_chunk(&self, half: &ChunkIdPrefix) -> bool {
-        self.index
-            .get(half)
-            .is_some_and(|known| !known.is_damaged())
-    }
 }
 
 /// What a store holds.

@@ -1,6 +1,7 @@
 //! Content and attributes of objects in the model.
 
-use super::{Ino, Inode, InodeKind, ReferenceModel};
+use super::bytes::SparseBytes;
+use super::inodes::{Ino, Inode, InodeKind, ReferenceModel};
 use rustix::io::Errno;
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, Timestamp};
@@ -163,7 +164,7 @@ impl ReferenceModel {
     fn change_content(
         &mut self,
         ino: Ino,
-        how: impl FnOnce(&mut super::SparseBytes),
+        how: impl FnOnce(&mut SparseBytes),
     ) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         match &mut inode.kind {

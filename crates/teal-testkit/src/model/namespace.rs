@@ -1,6 +1,7 @@
 //! Names in the model: making, linking, removing and moving them.
 
-use super::{Ino, Inode, InodeKind, ROOT, ReferenceModel, SparseBytes};
+use super::bytes::SparseBytes;
+use super::inodes::{Ino, Inode, InodeKind, ROOT, ReferenceModel};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use teal_types::limits::TARGET_MAX;

@@ -24,9 +24,9 @@
 //!    ends with the completion for the same device, sector and direction. Requests without a
 //!    completion have no outcome.
 
+use super::outcome::{ImportError, ImportSummary, TraceOrigin};
 use super::records::{RecordReader, packed_form};
 use super::window::{SortingWindow, TooLate, WINDOW};
-use super::{ImportError, ImportSummary, TraceOrigin};
 use crate::event::{
     Action, EventOutcome, Level, Text, TraceEvent, TraceHeader, TraceItem, TracedProcess,
 };

@@ -10,8 +10,8 @@
 //! Little-endian, without a header. The last field is checked, so that a foreign file is noticed,
 //! and not kept: it follows from the rest.
 
+use super::outcome::{ImportError, ImportSummary, TraceOrigin};
 use super::records::{RecordReader, packed_form};
-use super::{ImportError, ImportSummary, TraceOrigin};
 use crate::event::{Action, EventOutcome, Level, TraceEvent, TraceHeader, TraceItem};
 use crate::format::Take;
 use crate::write::TraceWriter;

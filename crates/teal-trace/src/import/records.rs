@@ -1,6 +1,6 @@
 //! Reading records of a fixed size, with their numbers and places for messages.
 
-use super::ImportError;
+use super::outcome::ImportError;
 use std::io::Read;
 
 /// A file of records.

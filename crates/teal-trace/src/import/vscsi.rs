@@ -14,9 +14,9 @@
 //! Little-endian, without a header. libCacheSim does not use the response time; that it is in
 //! microseconds like the time is taken for granted.
 
+use super::outcome::{ImportError, ImportSummary, TraceOrigin};
 use super::records::{RecordReader, packed_form};
 use super::window::{SortingWindow, TooLate, WINDOW};
-use super::{ImportError, ImportSummary, TraceOrigin};
 use crate::event::{Action, EventOutcome, Level, TraceEvent, TraceHeader, TraceItem};
 use crate::format::Take;
 use crate::write::TraceWriter;
