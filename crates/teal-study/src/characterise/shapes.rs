@@ -1,4 +1,4 @@
-//! Visits that do the same kinds of things to files of the same set.
+//! Groups visits that do the same kinds of things to files of the same set.
 
 use super::VisitStep;
 use super::sets::TraceFilesets;
@@ -6,20 +6,20 @@ use super::table::SampledValue;
 use super::visits::ObservedTrace;
 use std::collections::BTreeMap;
 
-/// Shapes that a script has at most.
+/// Limits the shapes of a script.
 const SHAPES_MAX: usize = 60;
-/// A shape is left out that has less than one of so many visits, and of so many calls.
+/// A shape is left out if it has less than one in this number of visits, and of calls.
 const RARE: u64 = 1000;
-/// Sizes of calls that are kept for a distribution.
+/// Limits the sizes of calls that are kept for a distribution.
 const SIZES_MAX: usize = 20_000;
 
-/// What is done to a file.
+/// Describes one kind of call in a shape.
 #[derive(Debug)]
 pub(super) struct ShapeStep {
     pub(super) step: VisitStep,
-    /// How often in a visit.
+    /// Number of calls in a visit.
     pub(super) times: SampledValue,
-    /// Bytes of each time.
+    /// Bytes of each call.
     pub(super) sizes: SampledValue,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct VisitShape {
     pub(super) set: usize,
     pub(super) opens: bool,
     pub(super) parts: Vec<ShapeStep>,
-    /// Visits.
+    /// Number of visits.
     pub(super) count: u64,
-    /// How often in a round, and each of these times. The commonest is done once, so that rounds
-    /// are short and shapes are mixed from the beginning.
+    /// Probability of the shape in a round, and of a second draw after it. The commonest shape is
+    /// done once, so that rounds are short and shapes are mixed from the beginning.
     pub(super) times: [SampledValue; 2],
 }
 
 #[derive(Debug, Default)]
 struct ShapeSum {
     count: u64,
-    /// The first of them.
+    /// Place of the first visit of this shape.
     first: usize,
-    /// By step: times, and sizes.
+    /// Number of calls and their sizes, by step.
     parts: Vec<(u64, Vec<u64>)>,
 }
 
@@ -51,7 +51,7 @@ impl ShapeSum {
     }
 }
 
-/// The shapes of some visits, in the order in which they were first met.
+/// Returns the shapes of some visits, in the order in which they were first met.
 pub(super) fn find_shapes(
     seen: &ObservedTrace,
     sets: &TraceFilesets,
@@ -70,6 +70,7 @@ pub(super) fn find_shapes(
                 ..ShapeSum::default()
             });
         sum.count += 1;
+        // All visits of a shape have the same steps, so the lists have the same length.
         sum.parts.resize_with(visit.steps.len(), Default::default);
         for ((times, sizes), (_, done)) in sum.parts.iter_mut().zip(&visit.steps) {
             *times += done.times;
@@ -80,18 +81,24 @@ pub(super) fn find_shapes(
     }
     let all: u64 = sums.values().map(|sum| sum.count).sum();
     let calls: u64 = sums.values().map(ShapeSum::count_calls).sum();
+    // A shape with few visits can still have most of the calls.
     let is_rare = |sum: &ShapeSum| sum.count * RARE < all && sum.count_calls() * RARE < calls;
     let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| !is_rare(sum)).collect();
     sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.count));
     sums.truncate(SHAPES_MAX);
     let most = sums.first().map_or(1, |(_, sum)| sum.count) as f64;
     sums.sort_by_key(|(_, sum)| sum.first);
+    debug_assert!(
+        most >= 1.0 || sums.is_empty(),
+        "a shape has at least one visit"
+    );
     let shape = |((set, opens, steps), sum): ((usize, bool, Vec<VisitStep>), ShapeSum)| {
         let part = |(step, (times, mut sizes)): (VisitStep, (u64, Vec<u64>))| ShapeStep {
             step,
             times: SampledValue::with_mean(times as f64 / sum.count as f64),
             sizes: match step {
-                // One size that is asked for, and one that every place has room for.
+                // A whole file is asked for with one size, and a random place must have room for
+                // one.
                 VisitStep::ReadWhole => {
                     SampledValue::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1))
                 }
