@@ -52,9 +52,8 @@ pub fn compose_day(sessions: &[RecordedSession], length: Duration, seed: u64) ->
 }
 
 /// Puts one session at `begin` and returns the time of its end. Events after the end of the day are
-/// left out.
+/// left out. The instance tells this session from all others of its kind.
 fn append_session(
-    // The instance tells this session from all others of its kind.
     items: &mut Vec<TraceItem>,
     session: &RecordedSession,
     begin: Duration,

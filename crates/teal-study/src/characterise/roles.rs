@@ -60,8 +60,8 @@ fn total_variation(one: &CallMix, other: &CallMix) -> f64 {
     1.0 - same.sum::<f64>()
 }
 
-/// Returns the roles, the one first that the others can follow at the least cost.
-pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<ThreadRole> {
+/// Returns visits and calls of each thread.
+fn visits_by_thread(seen: &ObservedTrace, sets: &TraceFilesets) -> HashMap<u32, ThreadVisits> {
     let mut threads: HashMap<u32, ThreadVisits> = HashMap::new();
     for (at, visit) in seen.visits.iter().enumerate() {
         let Some(set) = sets.set_of(visit) else {
@@ -74,6 +74,32 @@ pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<Th
             *thread.mix.entry((set, *step)).or_default() += done.times;
         }
     }
+    threads
+}
+
+/// Sorts the roles, the one first that the others can follow at the least cost.
+fn sort_roles(seen: &ObservedTrace, mut roles: Vec<ThreadRole>) -> Vec<ThreadRole> {
+    // The first tells every thread of the others to go on after each of its rounds: that costs
+    // least where it has few rounds, or they have few threads.
+    let all: u64 = roles.iter().map(|role| role.threads).sum();
+    debug_assert!(
+        roles.len() <= ROLES_MAX,
+        "a role is founded only below the limit"
+    );
+    roles.sort_by_key(|role| role.visits.len() as u64 * (all - role.threads));
+    roles
+        .iter_mut()
+        .for_each(|role| role.visits.sort_unstable());
+    // A single role stands for all threads, so it takes the mean concurrency.
+    if let [one] = &mut roles[..] {
+        one.threads = seen.threads;
+    }
+    roles
+}
+
+/// Returns the roles, the one first that the others can follow at the least cost.
+pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<ThreadRole> {
+    let threads = visits_by_thread(seen, sets);
     let lasts = |process: &u32| {
         seen.lives
             .get(process)
@@ -86,7 +112,7 @@ pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<Th
             .map(|(_, thread)| count_calls(&thread.mix))
             .sum()
     };
-    // Where threads come and go, no single thread has calls enough to tell a role by.
+    // If threads come and go, no single thread has calls enough to tell a role by.
     let all_alike = (of(&lasts) as f64) < of(&|_| true) as f64 * LASTING_PART;
     // The busiest come first, because they make the most reliable founders of roles. The thread's
     // number breaks ties, so that the result is repeatable.
@@ -126,21 +152,6 @@ pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<Th
             .into_iter()
             .for_each(|(kind, n)| *mix.entry(kind).or_default() += n);
     }
-    let mut roles: Vec<ThreadRole> = roles.into_iter().map(|(_, role)| role).collect();
-    // The first tells every thread of the others to go on after each of its rounds: that costs
-    // least where it has few rounds, or they have few threads.
-    let all: u64 = roles.iter().map(|role| role.threads).sum();
-    debug_assert!(
-        roles.len() <= ROLES_MAX,
-        "a role is founded only below the limit"
-    );
-    roles.sort_by_key(|role| role.visits.len() as u64 * (all - role.threads));
-    roles
-        .iter_mut()
-        .for_each(|role| role.visits.sort_unstable());
-    // A single role stands for all threads, so it takes the mean concurrency.
-    if let [one] = &mut roles[..] {
-        one.threads = seen.threads;
-    }
-    roles
+    let roles = roles.into_iter().map(|(_, role)| role).collect();
+    sort_roles(seen, roles)
 }

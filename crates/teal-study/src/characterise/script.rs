@@ -32,19 +32,7 @@ pub(super) fn write_script(
     let shapes = || roles.iter().flat_map(|(_, shapes)| shapes);
     let kept: u64 = shapes().map(|shape| shape.count).sum();
     out.write_header(seen, about, kept);
-    // Numbers of threads are variables, so that a run can change them from the command line.
-    for (role, (threads, shapes)) in roles.iter().enumerate() {
-        let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
-        if roles.len() > 1 {
-            let _ = writeln!(out.text, "# Threads of role {role}: {visits} visits");
-        }
-        let _ = writeln!(
-            out.text,
-            "set {}={}",
-            threads_of(role),
-            (*threads).clamp(1, THREADS_MAX)
-        );
-    }
+    out.write_thread_counts(roles);
     let _ = writeln!(
         out.text,
         "# Visits a second, as they were met; 0: as fast as it goes"
@@ -90,6 +78,14 @@ pub(super) fn write_script(
         );
         let _ = writeln!(calls, "    flowop seldom{at} name=v{at},iters={now}");
     }
+    add_pacing(roles, &mut calls);
+    out.write_process(&calls);
+    out.text
+}
+
+/// Adds the calls by which the first role paces the others.
+fn add_pacing(roles: &[(u64, Vec<VisitShape>)], calls: &mut [String]) {
+    debug_assert_eq!(roles.len(), calls.len(), "each role has its calls");
     let (first, others) = calls.split_first_mut().expect("there is one role at least");
     // The first role paces the others through one semaphore each: they keep their parts of the
     // work, however fast each of them could be.
@@ -106,22 +102,6 @@ pub(super) fn write_script(
         *calls =
             format!("    flowop semblock name=turn{role},value={taken},highwater={ahead}\n{calls}");
     }
-    out.text
-        .push_str("define process name=recorded,instances=1 {\n");
-    for (role, calls) in calls.iter().enumerate() {
-        let name = if role == 0 {
-            "worker".to_owned()
-        } else {
-            format!("worker{role}")
-        };
-        let _ = writeln!(
-            out.text,
-            "  thread name={name},instances={} {{\n{calls}  }}",
-            threads_of(role)
-        );
-    }
-    let _ = writeln!(out.text, "}}\n\nrun $seconds");
-    out.text
 }
 
 /// Returns the variable with the number of a role's threads.
@@ -182,6 +162,42 @@ struct ScriptWriter {
 }
 
 impl ScriptWriter {
+    /// Writes the number of threads of each role.
+    fn write_thread_counts(&mut self, roles: &[(u64, Vec<VisitShape>)]) {
+        // Numbers of threads are variables, so that a run can change them from the command line.
+        for (role, (threads, shapes)) in roles.iter().enumerate() {
+            let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
+            if roles.len() > 1 {
+                let _ = writeln!(self.text, "# Threads of role {role}: {visits} visits");
+            }
+            let _ = writeln!(
+                self.text,
+                "set {}={}",
+                threads_of(role),
+                (*threads).clamp(1, THREADS_MAX)
+            );
+        }
+    }
+
+    /// Writes the process with a thread of each role, and the run.
+    fn write_process(&mut self, calls: &[String]) {
+        self.text
+            .push_str("define process name=recorded,instances=1 {\n");
+        for (role, calls) in calls.iter().enumerate() {
+            let name = if role == 0 {
+                "worker".to_owned()
+            } else {
+                format!("worker{role}")
+            };
+            let _ = writeln!(
+                self.text,
+                "  thread name={name},instances={} {{\n{calls}  }}",
+                threads_of(role)
+            );
+        }
+        let _ = writeln!(self.text, "}}\n\nrun $seconds");
+    }
+
     fn write_header(&mut self, seen: &ObservedTrace, about: &str, kept: u64) {
         let _ = writeln!(
             self.text,

@@ -51,13 +51,16 @@ impl ShapeSum {
     }
 }
 
-/// Returns the shapes of some visits, in the order in which they were first met.
-pub(super) fn find_shapes(
+/// Identifies a shape: its set, whether its visits open the file, and their steps.
+type ShapeKey = (usize, bool, Vec<VisitStep>);
+
+/// Sums up the visits of each shape.
+fn sum_by_shape(
     seen: &ObservedTrace,
     sets: &TraceFilesets,
     visits: &[usize],
-) -> Vec<VisitShape> {
-    let mut sums: BTreeMap<(usize, bool, Vec<VisitStep>), ShapeSum> = BTreeMap::new();
+) -> BTreeMap<ShapeKey, ShapeSum> {
+    let mut sums: BTreeMap<ShapeKey, ShapeSum> = BTreeMap::new();
     for (at, visit) in visits.iter().map(|at| (*at, &seen.visits[*at])) {
         let Some(set) = sets.set_of(visit) else {
             continue;
@@ -79,6 +82,50 @@ pub(super) fn find_shapes(
             }
         }
     }
+    sums
+}
+
+/// Makes a shape of the sum of its visits; `most` is the count of the commonest shape.
+fn make_shape((set, opens, steps): ShapeKey, sum: ShapeSum, most: f64) -> VisitShape {
+    let count = sum.count;
+    let parts = steps.into_iter().zip(sum.parts);
+    VisitShape {
+        set,
+        opens,
+        parts: parts
+            .map(|(step, (times, sizes))| make_step(step, times as f64 / count as f64, sizes))
+            .collect(),
+        count,
+        times: SampledValue::with_probability(count as f64 / most),
+    }
+}
+
+/// Makes a step with its mean number of calls and their sizes.
+fn make_step(step: VisitStep, mean: f64, mut sizes: Vec<u64>) -> ShapeStep {
+    ShapeStep {
+        step,
+        times: SampledValue::with_mean(mean),
+        sizes: match step {
+            // A whole file is asked for with one size, and a random place must have room for one.
+            VisitStep::ReadWhole => {
+                SampledValue::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1))
+            }
+            VisitStep::ReadRandom | VisitStep::WriteRandom => {
+                let mean = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
+                SampledValue::Fixed(mean.max(1))
+            }
+            _ => SampledValue::from_sizes(&mut sizes, 1),
+        },
+    }
+}
+
+/// Returns the shapes of some visits, in the order in which they were first met.
+pub(super) fn find_shapes(
+    seen: &ObservedTrace,
+    sets: &TraceFilesets,
+    visits: &[usize],
+) -> Vec<VisitShape> {
+    let sums = sum_by_shape(seen, sets, visits);
     let all: u64 = sums.values().map(|sum| sum.count).sum();
     let calls: u64 = sums.values().map(ShapeSum::count_calls).sum();
     // A shape with few visits can still have most of the calls.
@@ -92,29 +139,8 @@ pub(super) fn find_shapes(
         most >= 1.0 || sums.is_empty(),
         "a shape has at least one visit"
     );
-    let shape = |((set, opens, steps), sum): ((usize, bool, Vec<VisitStep>), ShapeSum)| {
-        let part = |(step, (times, mut sizes)): (VisitStep, (u64, Vec<u64>))| ShapeStep {
-            step,
-            times: SampledValue::with_mean(times as f64 / sum.count as f64),
-            sizes: match step {
-                // A whole file is asked for with one size, and a random place must have room for
-                // one.
-                VisitStep::ReadWhole => {
-                    SampledValue::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1))
-                }
-                VisitStep::ReadRandom | VisitStep::WriteRandom => SampledValue::Fixed(
-                    (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1),
-                ),
-                _ => SampledValue::from_sizes(&mut sizes, 1),
-            },
-        };
-        VisitShape {
-            set,
-            opens,
-            parts: steps.into_iter().zip(sum.parts).map(part).collect(),
-            count: sum.count,
-            times: SampledValue::with_probability(sum.count as f64 / most),
-        }
-    };
-    sums.into_iter().map(shape).collect()
+    let shapes = sums.into_iter();
+    shapes
+        .map(|(key, sum)| make_shape(key, sum, most))
+        .collect()
 }

@@ -6,10 +6,13 @@
 //!    Other successful operations, except lookups of names, are counted as lost.
 
 mod calls;
+mod observed;
 
 use super::VisitStep;
 use super::survey::{TreeSurvey, top_directory};
 use calls::VisitCalls;
+use observed::mean_concurrency;
+pub(super) use observed::{FileVisit, ObservedTrace, StepCalls};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 use teal_trace::{Action, EventOutcome, PathTracker, Text, TraceEvent, TraceItem};
@@ -23,48 +26,6 @@ const RETURNS_MAX: u32 = 4;
 /// random places. Otherwise a visit could go on for hours.
 const PAUSE: Duration = Duration::from_secs(1);
 const RANDOM_MAX: u64 = 16;
-
-/// Counts the calls of one step of a visit.
-#[derive(Debug, Clone, Default)]
-pub(super) struct StepCalls {
-    /// Number of calls.
-    pub(super) times: u64,
-    /// Bytes of each call; of whole files the bytes that the call asked for.
-    pub(super) sizes: Vec<u64>,
-}
-
-/// Describes the calls of one thread on one file.
-#[derive(Debug)]
-pub(super) struct FileVisit {
-    pub(super) object: u64,
-    /// Number of the thread; 0 if it is not known.
-    pub(super) process: u32,
-    /// Is true when the visit begins with an opening and ends with a closing.
-    pub(super) opens: bool,
-    /// Steps in the order in which they began, each kind once.
-    pub(super) steps: Vec<(VisitStep, StepCalls)>,
-}
-
-/// Holds everything that is learnt from a trace.
-#[derive(Debug)]
-pub(super) struct ObservedTrace {
-    pub(super) visits: Vec<FileVisit>,
-    /// Directory at the top of each object, as far as it is known.
-    pub(super) places: HashMap<u64, Vec<u8>>,
-    /// Directory of each file.
-    pub(super) parents: HashMap<u64, u64>,
-    /// Size of each object at the beginning, as far as the trace tells it.
-    pub(super) sizes: HashMap<u64, u64>,
-    /// Objects that were made during the recording.
-    pub(super) made: HashSet<u64>,
-    pub(super) dirs: HashSet<u64>,
-    pub(super) lost: BTreeMap<&'static str, u64>,
-    pub(super) threads: u64,
-    /// First and last event of each thread.
-    pub(super) lives: HashMap<u32, [Duration; 2]>,
-    pub(super) length: Duration,
-    pub(super) tells_openings: bool,
-}
 
 /// Holds the state of a visit that goes on.
 #[derive(Debug)]
@@ -489,34 +450,5 @@ impl<'a> VisitTracker<'a> {
         seen.dirs = self.dirs;
         seen.threads = mean_concurrency(seen.lives.values().copied().collect());
         seen
-    }
-}
-
-/// Returns the mean number of threads at a time, while there was one.
-fn mean_concurrency(mut lives: Vec<[Duration; 2]>) -> u64 {
-    const LEAST: Duration = Duration::from_millis(1);
-    lives.sort_unstable();
-    let (mut all, mut any, mut until) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-    for [from, to] in lives {
-        // A thread with one event lived for a moment at least.
-        let to = to.max(from + LEAST);
-        all += to - from;
-        any += to.saturating_sub(from.max(until));
-        until = until.max(to);
-    }
-    debug_assert!(
-        any <= all,
-        "the union of the lives is no longer than their sum"
-    );
-    ((all.as_secs_f64() / any.as_secs_f64().max(1e-9)).round() as u64).clamp(1, 4096)
-}
-
-impl VisitStep {
-    /// Returns whether the step needs an open file.
-    pub(super) fn needs_a_file_open(self) -> bool {
-        !matches!(
-            self,
-            Self::Stat | Self::Delete | Self::List | Self::MakeDir | Self::RemoveDir
-        )
     }
 }

@@ -48,8 +48,10 @@
 //! idle_seconds = 0
 //! ```
 
+mod fields;
+
 use super::system::{FileSystemSetup, KernelPlace};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Version of the form.
@@ -112,7 +114,7 @@ pub struct MeterSettings {
     #[serde(default)]
     pub command: Vec<String>,
     /// Milliseconds from one reading to the next.
-    #[serde(default = "default_every_ms")]
+    #[serde(default = "fields::default_every_ms")]
     pub every_ms: u64,
     /// Seconds before each run in which nothing is done. The mean watts of that time are taken off;
     /// 0 means that none are.
@@ -167,8 +169,8 @@ pub struct MatrixDevice {
     /// Size of a modelled disk in bytes.
     #[serde(
         default,
-        deserialize_with = "parse_size",
-        serialize_with = "write_size",
+        deserialize_with = "fields::parse_size",
+        serialize_with = "fields::write_size",
         skip_serializing_if = "Option::is_none"
     )]
     pub size: Option<u64>,
@@ -179,22 +181,22 @@ pub struct MatrixDevice {
 #[serde(deny_unknown_fields)]
 pub struct RunRules {
     /// Least number of blocks.
-    #[serde(default = "default_least")]
+    #[serde(default = "fields::default_least")]
     pub least: u32,
     /// Largest number of blocks.
-    #[serde(default = "default_most")]
+    #[serde(default = "fields::default_most")]
     pub most: u32,
     /// Enough blocks are run when the 95 % interval of every cell is within this part of its mean.
-    #[serde(default = "default_within")]
+    #[serde(default = "fields::default_within")]
     pub within: f64,
     /// Seed of the order and of the workloads.
-    #[serde(default = "default_seed")]
+    #[serde(default = "fields::default_seed")]
     pub seed: u64,
     /// Factor on the workloads' file sets.
-    #[serde(default = "default_scale")]
+    #[serde(default = "fields::default_scale")]
     pub scale: f64,
     /// Length of a run in seconds.
-    #[serde(default = "default_seconds")]
+    #[serde(default = "fields::default_seconds")]
     pub seconds: u64,
     /// Content of the kernel's caches when a run begins.
     #[serde(default)]
@@ -203,8 +205,8 @@ pub struct RunRules {
     /// caches. `None` means all there is.
     #[serde(
         default,
-        deserialize_with = "parse_size",
-        serialize_with = "write_size",
+        deserialize_with = "fields::parse_size",
+        serialize_with = "fields::write_size",
         skip_serializing_if = "Option::is_none"
     )]
     pub memory: Option<u64>,
@@ -213,6 +215,58 @@ pub struct RunRules {
     /// system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged: Option<u64>,
+}
+
+impl RunRules {
+    /// Checks that each figure is in the range in which it makes sense.
+    fn check_ranges(&self) -> Result<(), MatrixError> {
+        let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
+        let RunRules {
+            least,
+            most,
+            within,
+            scale,
+            seconds,
+            ..
+        } = *self;
+        // Each figure has a range in which it makes sense; the message names it.
+        if least < 1 || most < least || most > BLOCKS_MAX {
+            return wrong(
+                "runs",
+                format!("at least {least} and at most {most} blocks; 1 to {BLOCKS_MAX} make sense"),
+            );
+        }
+        if !(within > 0.0 && within < 1.0) {
+            return wrong(
+                "runs.within",
+                format!("{within} is no part of a mean; say 0.05"),
+            );
+        }
+        if !(scale > 0.0 && scale <= 1000.0) {
+            return wrong("runs.scale", format!("{scale} is no factor; say 0.02"));
+        }
+        if !(1..=86_400).contains(&seconds) {
+            return wrong(
+                "runs.seconds",
+                format!("{seconds} is no length of a run; 1 to 86400 are"),
+            );
+        }
+        if let Some(memory) = self.memory.filter(|memory| *memory < MEMORY_LEAST) {
+            let why = format!(
+                "{memory} bytes do not hold a file system's own tables and the pages that are on \
+                 their way; say \"24M\" or more"
+            );
+            return wrong("runs.memory", why);
+        }
+        if let Some(aged) = self.aged.filter(|aged| !(1..=AGED_MAX).contains(aged)) {
+            let why = format!(
+                "{aged} percent are none that a file system is aged to; say 1 to {AGED_MAX}, or \
+                 leave it out"
+            );
+            return wrong("runs.aged", why);
+        }
+        Ok(())
+    }
 }
 
 /// Sets the content of the kernel's caches when a run begins, and whether writes wait.
@@ -264,61 +318,6 @@ impl MatrixWorkload {
         }
         Ok(())
     }
-}
-
-fn default_every_ms() -> u64 {
-    100
-}
-fn default_seed() -> u64 {
-    1
-}
-fn default_least() -> u32 {
-    2
-}
-fn default_most() -> u32 {
-    10
-}
-fn default_within() -> f64 {
-    0.05
-}
-fn default_scale() -> f64 {
-    1.0
-}
-fn default_seconds() -> u64 {
-    60
-}
-
-/// Reads bytes with an optional K, M, G or T.
-fn parse_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let text = String::deserialize(from)?;
-    // The suffix is everything behind the digits.
-    let (digits, shift) = match text.trim_end_matches(char::is_alphabetic) {
-        digits if digits.len() == text.len() => (digits, 0),
-        digits => match &text[digits.len()..] {
-            "K" => (digits, 10),
-            "M" => (digits, 20),
-            "G" => (digits, 30),
-            "T" => (digits, 40),
-            _ => {
-                return Err(serde::de::Error::custom(format!(
-                    "'{text}' is no size; say \"4G\""
-                )));
-            }
-        },
-    };
-    // An overflow is as wrong as a letter.
-    let bytes = digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift));
-    bytes
-        .map(Some)
-        .ok_or_else(|| serde::de::Error::custom(format!("'{text}' is no size; say \"4G\"")))
-}
-
-/// Writes bytes as [`parse_size`] reads them.
-fn write_size<S: Serializer>(of: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-    of.map(|bytes| bytes.to_string()).serialize(to)
 }
 
 impl Matrix {
@@ -391,17 +390,9 @@ impl Matrix {
         })
     }
 
-    fn check_settings(&self) -> Result<(), MatrixError> {
+    /// Checks that there is exactly one device, with all that its kind needs.
+    fn check_device(&self) -> Result<(), MatrixError> {
         let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
-        if self.version != VERSION {
-            return wrong(
-                "version",
-                format!(
-                    "{} is not known here; this program knows {VERSION}",
-                    self.version
-                ),
-            );
-        }
         // Exactly one of a modelled disk, which has a size, and a real device, which has its own.
         match (&self.device.profile, &self.device.path, self.device.size) {
             (_, Some(path), _) if path.is_empty() => {
@@ -419,71 +410,52 @@ impl Matrix {
             }
             _ => return wrong("device", "say either profile and size, or path".into()),
         }
-        if let Some(meter) = &self.meter {
-            // The order of the arms matters: the first reason that applies is the one to tell.
-            let why = match meter.kind {
-                _ if self.device.profile.is_some() => {
-                    "a modelled disk has joules of its own, and a meter would tell those of this \
-                     machine; leave [meter] out"
-                }
-                MeterKind::Hwmon if meter.path.is_none() => {
-                    "hwmon needs path, such as /sys/class/hwmon/hwmon0/power1_input"
-                }
-                MeterKind::Command if meter.command.is_empty() => {
-                    "say the program that prints watts: command = [\"watts\"]"
-                }
-                _ if !(10..=10_000).contains(&meter.every_ms) => "every_ms is 10 to 10000",
-                _ if meter.idle_seconds > 3600 => "idle_seconds is an hour at most",
-                _ => "",
-            };
-            if !why.is_empty() {
-                return wrong("meter", why.into());
+        Ok(())
+    }
+
+    /// Checks that the meter can be one of this device.
+    fn check_meter(&self) -> Result<(), MatrixError> {
+        let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
+        let Some(meter) = &self.meter else {
+            return Ok(());
+        };
+        // The order of the arms matters: the first reason that applies is the one to tell.
+        let why = match meter.kind {
+            _ if self.device.profile.is_some() => {
+                "a modelled disk has joules of its own, and a meter would tell those of this \
+                 machine; leave [meter] out"
             }
+            MeterKind::Hwmon if meter.path.is_none() => {
+                "hwmon needs path, such as /sys/class/hwmon/hwmon0/power1_input"
+            }
+            MeterKind::Command if meter.command.is_empty() => {
+                "say the program that prints watts: command = [\"watts\"]"
+            }
+            _ if !(10..=10_000).contains(&meter.every_ms) => "every_ms is 10 to 10000",
+            _ if meter.idle_seconds > 3600 => "idle_seconds is an hour at most",
+            _ => "",
+        };
+        if why.is_empty() {
+            Ok(())
+        } else {
+            wrong("meter", why.into())
         }
-        let RunRules {
-            least,
-            most,
-            within,
-            scale,
-            seconds,
-            ..
-        } = self.runs;
-        // Each figure has a range in which it makes sense; the message names it.
-        if least < 1 || most < least || most > BLOCKS_MAX {
+    }
+
+    fn check_settings(&self) -> Result<(), MatrixError> {
+        let wrong = |at: &str, why: String| Err(MatrixError::Value { at: at.into(), why });
+        if self.version != VERSION {
             return wrong(
-                "runs",
-                format!("at least {least} and at most {most} blocks; 1 to {BLOCKS_MAX} make sense"),
+                "version",
+                format!(
+                    "{} is not known here; this program knows {VERSION}",
+                    self.version
+                ),
             );
         }
-        if !(within > 0.0 && within < 1.0) {
-            return wrong(
-                "runs.within",
-                format!("{within} is no part of a mean; say 0.05"),
-            );
-        }
-        if !(scale > 0.0 && scale <= 1000.0) {
-            return wrong("runs.scale", format!("{scale} is no factor; say 0.02"));
-        }
-        if !(1..=86_400).contains(&seconds) {
-            return wrong(
-                "runs.seconds",
-                format!("{seconds} is no length of a run; 1 to 86400 are"),
-            );
-        }
-        if let Some(memory) = self.runs.memory.filter(|memory| *memory < MEMORY_LEAST) {
-            let why = format!(
-                "{memory} bytes do not hold a file system's own tables and the pages that are on \
-                 their way; say \"24M\" or more"
-            );
-            return wrong("runs.memory", why);
-        }
-        if let Some(aged) = self.runs.aged.filter(|aged| !(1..=AGED_MAX).contains(aged)) {
-            let why = format!(
-                "{aged} percent are none that a file system is aged to; say 1 to {AGED_MAX}, or \
-                 leave it out"
-            );
-            return wrong("runs.aged", why);
-        }
+        self.check_device()?;
+        self.check_meter()?;
+        self.runs.check_ranges()?;
         // Workloads are checked one by one, so that the message can name the first wrong one.
         for workload in &self.workloads {
             workload.check_set()?;

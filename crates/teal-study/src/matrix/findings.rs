@@ -325,25 +325,7 @@ fn judge_workload(
 ) -> WorkloadVerdict {
     // Only runs of the same amount of work can be ranked.
     let alike = comparable_runs(matrix, at, by_cell);
-    let scores = |what: &dyn Fn(&CellRun) -> Option<f64>| -> Vec<CellScore> {
-        alike
-            .iter()
-            .map(|(cell, runs)| {
-                let by_block: BTreeMap<u32, f64> = runs
-                    .iter()
-                    .filter_map(|run| Some((run.block, what(run)?)))
-                    .collect();
-                let samples: Vec<f64> = by_block.values().copied().collect();
-                let system = &matrix.systems[cell.system];
-                CellScore {
-                    names: matrix.cell_names(*cell).map(str::to_owned),
-                    is_default: system.mkfs.is_empty() && system.mount.is_empty(),
-                    by_block,
-                    mean: mean(samples.iter().copied()),
-                }
-            })
-            .collect()
-    };
+    let scores = |figure: CellFigure| score_cells(matrix, &alike, figure);
     // The plane of both goals takes all cells that have both figures.
     let mine: Vec<usize> = (0..rows.len())
         .filter(|row| rows[*row].cell.workload == at)
@@ -360,20 +342,12 @@ fn judge_workload(
         .iter()
         .map(|(_, rate, per_joule)| (*rate, *per_joule))
         .collect();
-    // The range of power over all cells, as the study gives it.
-    let watts = mine.iter().filter_map(|row| rows[*row].watts).fold(
-        None,
-        |range: Option<(f64, f64)>, watts| {
-            Some(range.map_or((watts, watts), |(low, high)| {
-                (low.min(watts), high.max(watts))
-            }))
-        },
-    );
+    let watts = watts_range(mine.iter().filter_map(|row| rows[*row].watts));
     WorkloadVerdict {
         workload: matrix.workloads[at].name.clone(),
-        by_rate: choose_best(&scores(&rate_on_the_clock)),
-        by_device: choose_best(&scores(&CellRun::rate_of_device)),
-        by_joule: choose_best(&scores(&CellRun::per_joule)),
+        by_rate: choose_best(&scores(rate_on_the_clock)),
+        by_device: choose_best(&scores(CellRun::rate_of_device)),
+        by_joule: choose_best(&scores(CellRun::per_joule)),
         r: pearson_correlation(&points),
         watts,
         front: pareto_front(&points)
@@ -383,6 +357,42 @@ fn judge_workload(
         cemp: cemp_triple(&both.iter().map(|(row, ..)| &rows[*row]).collect::<Vec<_>>()),
         drift: measure_drift(at, by_cell),
     }
+}
+
+/// Gives one figure of a run.
+type CellFigure = fn(&CellRun) -> Option<f64>;
+
+/// Returns the scores of cells by a figure.
+fn score_cells(
+    matrix: &Matrix,
+    alike: &BTreeMap<MatrixCell, Vec<&CellRun>>,
+    figure: CellFigure,
+) -> Vec<CellScore> {
+    alike
+        .iter()
+        .map(|(cell, runs)| {
+            let by_block: BTreeMap<u32, f64> = runs
+                .iter()
+                .filter_map(|run| Some((run.block, figure(run)?)))
+                .collect();
+            let samples: Vec<f64> = by_block.values().copied().collect();
+            let system = &matrix.systems[cell.system];
+            CellScore {
+                names: matrix.cell_names(*cell).map(str::to_owned),
+                is_default: system.mkfs.is_empty() && system.mount.is_empty(),
+                by_block,
+                mean: mean(samples.iter().copied()),
+            }
+        })
+        .collect()
+}
+
+/// Returns the least and the largest of some powers.
+fn watts_range(all: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    all.fold(None, |range: Option<(f64, f64)>, watts| {
+        let (low, high) = range.unwrap_or((watts, watts));
+        Some((low.min(watts), high.max(watts)))
+    })
 }
 
 /// Returns the drift of the first system of a workload. Blocks that lack one of its cells are left

@@ -178,7 +178,7 @@ pub(super) fn write_verdict(
     };
     let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";
-    // The same words stand for both kinds of joules that are missing.
+    // One phrase stands for both kinds of joules that are missing.
     let _ = writeln!(
         out,
         "- Operations for each second the device worked: {}",

@@ -119,11 +119,11 @@ pub struct SearchLimits {
 /// Says why a candidate is no longer measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// It was not among the best of a block.
+    /// The candidate was not among the best of a block.
     Screened,
     /// This one beats it in every goal.
     Beaten(usize),
-    /// It is impossible here.
+    /// The candidate is impossible here.
     Impossible,
 }
 

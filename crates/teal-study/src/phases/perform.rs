@@ -329,7 +329,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
     }
 
     fn thin_out(&self, percent: u64, seed: u64) -> Result<u64, PhaseError> {
-        // The same seed gives the same order, so each thinning keeps a subset of the one before.
+        // One seed gives one order, so each thinning keeps a subset of the one before.
         let order = orders::shuffle_places(*self.filled, *self.filled, seed);
         let mut removed = 0;
         for at in &order[(*self.filled * percent / 100) as usize..] {

@@ -396,7 +396,7 @@ impl<'a> EventConverter<'a> {
             .range((object, 0)..=(object, u64::MAX))
             .map(|(key, _)| *key)
             .collect();
-        // Only devices whose age limit has not passed are still waiting for the change.
+        // Only devices within their age limit are still waiting for the change.
         for key in keys {
             let Some(piece) = self.pieces.remove(&key) else {
                 continue;

@@ -163,7 +163,7 @@ impl ModelledMachine {
         if devices.len() > DEVICES_MAX {
             return Err(MachineError::TooMany(devices.len()));
         }
-        // What the machine has decides the roles of its devices.
+        // The devices of the machine decide on their roles.
         let has = |kind| devices.iter().any(|profile| profile.kind == kind);
         let (has_flash, has_other) = (
             has(DeviceKind::Flash),
@@ -221,7 +221,7 @@ impl ModelledMachine {
     /// Returns the machine of that name, of [`NAMED_MACHINES`].
     ///
     /// # Panics
-    /// It never panics: a test makes all of them.
+    /// No name panics: a test makes all machines.
     pub fn by_name(name: &str) -> Option<Self> {
         let (name, profiles, _) = NAMED_MACHINES.iter().find(|(known, ..)| *known == name)?;
         let profiles: Vec<_> = profiles

@@ -247,7 +247,7 @@ impl<'a, T: Timer> RunState<'a, T> {
     }
 
     /// Returns operations, reads, writes, bytes and nanoseconds of everything that counts so far.
-    /// It is cheap enough for each second.
+    /// This is cheap enough for each second.
     pub(super) fn sum_figures(&self) -> [u64; 5] {
         let mut sums = [0; 5];
         // Only I/O is counted, as in the summary.

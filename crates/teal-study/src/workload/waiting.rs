@@ -289,7 +289,7 @@ mod tests {
             semaphore.wake_all();
             gate.open();
             for waited in waiting {
-                // Who came late found it open or the end set: either is no waiting.
+                // A late thread found it open or the end set: either is no waiting.
                 assert_ne!(waited.join().unwrap(), WaitOutcome::TimedOut);
             }
         });

@@ -224,7 +224,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         LeaveReason::Failed(RunError::Failed(format!("flowop '{}': {why}", op.name)))
     }
 
-    /// Handles errors of calls whose results Filebench ignores.
+    /// Handles errors of calls with results that Filebench ignores.
     fn unless_strict(
         &self,
         op: &PlannedFlowop,

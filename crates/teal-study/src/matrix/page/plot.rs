@@ -71,9 +71,8 @@ fn draw_axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) 
     out
 }
 
-/// Draws operations for each second of the device by operations for each joule. A line joins the
-/// Pareto front.
-pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> String {
+/// Returns the points of a scatter plot.
+fn cell_points<'a>(rows: &[(usize, &'a CellRow)], front: &[usize]) -> Vec<CellPoint<'a>> {
     // Only cells with both figures are points.
     let points = rows.iter().filter_map(|(at, row)| {
         let (rate, joules) = (row.rate_of_device?.mean, row.joules_per_thousand?.mean);
@@ -84,7 +83,29 @@ pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> Strin
             is_front: front.contains(at),
         })
     });
-    let points: Vec<CellPoint<'_>> = points.collect();
+    points.collect()
+}
+
+/// Draws a point with its title, which browsers show under the pointer.
+fn draw_point(point: &CellPoint<'_>, x: f64, y: f64, out: &mut String) {
+    let class = if point.is_front { "dot front" } else { "dot" };
+    let title = format!(
+        "{}: {} ops/s, {} ops/J",
+        cell_label(point.row),
+        format_short(point.rate),
+        format_short(point.per_joule)
+    );
+    let _ = writeln!(
+        out,
+        "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" \
+         r=\"4.5\"><title>{title}</title></circle>"
+    );
+}
+
+/// Draws operations for each second of the device by operations for each joule. A line joins the
+/// Pareto front.
+pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> String {
+    let points = cell_points(rows, front);
     if points.is_empty() {
         return String::new();
     }
@@ -122,30 +143,8 @@ pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> Strin
         "<polyline class=\"line\" points=\"{}\"/>",
         line.collect::<Vec<_>>().join(" ")
     );
-    // Each point has a title, which browsers show under the pointer.
-    for CellPoint {
-        row,
-        rate,
-        per_joule,
-        is_front,
-    } in &points
-    {
-        let (class, x, y) = (
-            if *is_front { "dot front" } else { "dot" },
-            x(*rate),
-            y(*per_joule),
-        );
-        let title = format!(
-            "{}: {} ops/s, {} ops/J",
-            cell_label(row),
-            format_short(*rate),
-            format_short(*per_joule)
-        );
-        let _ = writeln!(
-            out,
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" \
-             r=\"4.5\"><title>{title}</title></circle>"
-        );
+    for point in &points {
+        draw_point(point, x(point.rate), y(point.per_joule), &mut out);
     }
     // Few names fit beside the plot: the fastest six of the front.
     for (at, CellPoint { row, .. }) in best.into_iter().rev().take(6).enumerate() {

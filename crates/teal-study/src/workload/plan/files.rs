@@ -42,11 +42,11 @@ impl PlanBuilder<'_> {
     fn resolve_fileset(
         &self,
         place: SourcePosition,
-        // Attributes are read by closures, because each has a default of its own.
         kind: SetKind,
         attributes: &AttributeList,
     ) -> Result<Fileset, WmlError> {
         let (script, scope) = (self.script, Scope::global(&self.variables));
+        // Attributes are read by closures, because each has a default of its own.
         let text = |name: &str| {
             attributes
                 .get(name)
@@ -102,17 +102,8 @@ impl PlanBuilder<'_> {
             );
             return Err(script.error_at(at("dirwidth"), message));
         }
-        // A depth can only be drawn: a fixed one follows from width and number.
-        let dirdepth = match number("dirdepthrv", 0)? {
-            FixedOrDrawn::Drawn(which) => Some(which),
-            FixedOrDrawn::Fixed(0) => None,
-            FixedOrDrawn::Fixed(_) => {
-                return Err(script.error_at(
-                    at("dirdepthrv"),
-                    "'dirdepthrv' is a random variable, not a number",
-                ));
-            }
-        };
+        let dirdepth = drawn_depth(number("dirdepthrv", 0)?)
+            .map_err(|message| script.error_at(at("dirdepthrv"), message))?;
         let prealloc = self.resolve_prealloc(attributes)?;
         let access = match (is("readonly")?, is("writeonly")?) {
             (true, _) => OpenAccess::Read,
@@ -230,5 +221,15 @@ pub(super) fn scale_entries(entries: u64, scale: f64) -> (u64, f64) {
         (entries, scale)
     } else {
         (scaled_count(entries, scale), 1.0)
+    }
+}
+
+/// Returns the variable of the depth. It can only be drawn: a fixed depth follows from width and
+/// number.
+fn drawn_depth(depth: FixedOrDrawn) -> Result<Option<usize>, &'static str> {
+    match depth {
+        FixedOrDrawn::Drawn(which) => Ok(Some(which)),
+        FixedOrDrawn::Fixed(0) => Ok(None),
+        FixedOrDrawn::Fixed(_) => Err("'dirdepthrv' is a random variable, not a number"),
     }
 }

@@ -156,7 +156,7 @@ fn resolve_table(
 }
 
 /// Returns the parameters of a type, with their defaults.
-fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
+fn parameters_of(kind: &str) -> Option<&'static [ParameterDefault]> {
     Some(match kind {
         "cvar-uniform" => &[("lower", 0.0), ("upper", 1.0)],
         "cvar-normal" => &[("mean", 0.0), ("sigma", 1.0)],
@@ -192,6 +192,62 @@ fn parameter_error(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<St
     }
 }
 
+/// Names a parameter, with its default.
+type ParameterDefault = (&'static str, f64);
+
+/// Returns the values of the parameters. Those that are not given keep their defaults.
+fn read_parameters(
+    kind: &str,
+    names: &[ParameterDefault],
+    given: &[&str],
+) -> Result<Vec<f64>, String> {
+    let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
+    for parameter in given {
+        // A pair without a number is no parameter.
+        let pair = parameter
+            .split_once(':')
+            .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
+        let found = pair.and_then(|(key, value)| {
+            Some((names.iter().position(|(name, _)| *name == key)?, value))
+        });
+        let Some((at, value)) = found.filter(|(_, value)| value.is_finite()) else {
+            let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            return Err(format!(
+                "'{parameter}' is no parameter of {kind}; write name:number with {}",
+                known.join(", ")
+            ));
+        };
+        values[at] = value;
+    }
+    Ok(values)
+}
+
+/// Checks the values of the parameters, each alone and all together.
+fn check_parameters(
+    kind: &str,
+    variable: &str,
+    names: &[ParameterDefault],
+    values: &[f64],
+) -> Result<(), String> {
+    debug_assert_eq!(names.len(), values.len(), "each parameter has a value");
+    // These parameters divide, or are exponents.
+    let positive = ["shape", "rate", "gamma", "scale"];
+    for ((name, _), value) in names.iter().zip(values) {
+        if positive.contains(name) && *value <= 0.0 {
+            return Err(format!("'{name}' of {kind} is {value}; it must be above 0"));
+        }
+    }
+    // The other checks read the parameters by name.
+    let named = |wanted: &str| {
+        let at = names.iter().position(|(name, _)| *name == wanted)?;
+        Some(values[at])
+    };
+    match parameter_error(kind, named) {
+        Some(nonsense) => Err(format!("${variable}, a {kind}: {nonsense}")),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn resolve_cvar(
     script: &WorkloadScript,
     scope: &Scope<'_>,
@@ -223,57 +279,9 @@ pub(super) fn resolve_cvar(
             ),
         ));
     };
-    // Parameters that are not given keep their defaults.
-    let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
-    for parameter in given {
-        let known = || {
-            names
-                .iter()
-                .map(|(name, _)| *name)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        // A pair without a number is no parameter.
-        let pair = parameter
-            .split_once(':')
-            .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
-        let found = pair.and_then(|(key, value)| {
-            Some((names.iter().position(|(name, _)| *name == key)?, value))
-        });
-        match found.filter(|(_, value)| value.is_finite()) {
-            Some((at, value)) => values[at] = value,
-            None => {
-                let message = format!(
-                    "'{parameter}' is no parameter of {kind}; write name:number with {}",
-                    known()
-                );
-                return Err(script.error_at(at_parameters, message));
-            }
-        }
-    }
-    // These parameters divide, or are exponents.
-    let positive = ["shape", "rate", "gamma", "scale"];
-    let wrong = names
-        .iter()
-        .zip(&values)
-        .find(|((name, _), value)| positive.contains(name) && **value <= 0.0);
-    if let Some(((name, _), value)) = wrong {
-        return Err(script.error_at(
-            at_parameters,
-            format!("'{name}' of {kind} is {value}; it must be above 0"),
-        ));
-    }
-    // Checks read the parameters by name.
-    let named = |wanted: &str| {
-        names
-            .iter()
-            .zip(&values)
-            .find(|((name, _), _)| *name == wanted)
-            .map(|(_, value)| *value)
-    };
-    if let Some(nonsense) = parameter_error(&kind, named) {
-        return Err(script.error_at(at_parameters, format!("${name}, a {kind}: {nonsense}")));
-    }
+    let values = read_parameters(&kind, names, &given)
+        .and_then(|values| check_parameters(&kind, name, names, &values).map(|()| values))
+        .map_err(|message| script.error_at(at_parameters, message))?;
     // The order of the values is that of `parameters_of`.
     let spread = match kind.as_str() {
         "cvar-uniform" => Distribution::Between(values[0], values[1]),
