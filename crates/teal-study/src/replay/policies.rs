@@ -1,7 +1,7 @@
-//! Policies by their names.
+//! Names policies.
 //!
 //! # Guarantees
-//! 1. Every name that is printed can be given back.
+//! 1. Every printed name can be parsed again.
 
 use super::PreparedReplay;
 use std::fmt;
@@ -17,30 +17,31 @@ use teal_energy::policy::timeout::FixedTimeout;
 use teal_energy::profile::DeviceKind;
 use teal_types::Span;
 
-/// A policy.
+/// Names a policy, with its setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamedPolicy {
     /// Nothing ever sleeps.
     AlwaysOn,
     /// Every device sleeps after this time.
     TimeOut(Span),
-    /// The fixed time-out that costs least on the trace, of ten: nobody knows it beforehand.
+    /// The fixed time-out of ten that costs least on the trace; no policy knows it beforehand.
     BestTimeOut,
-    /// Coda's static hierarchy, as BlueFS measured it; its disk sleeps after this time, its radio
-    /// saves power always.
+    /// Coda's static hierarchy, as BlueFS measured it. Its disk sleeps after this time, and its
+    /// radio saves power always.
     Coda(Span),
-    /// BlueFS.
+    /// The policy of BlueFS.
     BlueFs,
-    /// GreenFS.
+    /// The policy of GreenFS.
     GreenFs,
-    /// Ours.
+    /// The policy of TealFS.
     Teal,
 }
 
-/// No policy is called so.
+/// No policy has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, greenfs, teal, all"
+    "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, \
+     greenfs, teal, all"
 )]
 pub struct UnknownPolicy(pub String);
 
@@ -57,8 +58,7 @@ pub const TIME_OUTS: [Span; 10] = [
     Span::secs(64),
     Span::secs(128),
 ];
-/// When Coda's disk sleeps, if nothing is said: the drive's own management is adaptive and
-/// unpublished.
+/// Default time-out of Coda's disk: the drive's own management is adaptive and unpublished.
 const CODA: Span = Span::secs(2);
 
 fn write_with_time(f: &mut fmt::Formatter<'_>, name: &str, time: Span) -> fmt::Result {
@@ -82,7 +82,7 @@ fn parse_time(text: &str) -> Option<Span> {
 }
 
 impl NamedPolicy {
-    /// All of them, ours last.
+    /// All policies, teal last.
     pub const ALL: [Self; 6] = [
         Self::AlwaysOn,
         Self::BestTimeOut,
@@ -101,6 +101,7 @@ impl NamedPolicy {
                 Box::new(FixedTimeout::new(vec![Some(TIME_OUTS[0]); devices.len()]))
             }
             Self::Coda(disk) => {
+                // Coda's radio always saves power, without a time-out.
                 let time = |kind| {
                     if kind == DeviceKind::Link {
                         Span::ZERO

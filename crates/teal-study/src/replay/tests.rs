@@ -49,9 +49,10 @@ const HEAD: &str = "teal-trace 1 file\nstart 1763769600.000000000\ncalled 1 0 \"
 #[test]
 fn what_is_read_elsewhere_is_read_once_and_copied_to_flash() {
     let text = format!(
-        "{HEAD}10 7 20 read offset=0 length=8192 = 8192\n11 7 20 read offset=8192 length=4096 = 1000\n\
-         20 7 20 read offset=0 length=131072 = 9192\n21 7 21 read offset=0 length=10 ! 5\n22 7 21 stat = 0\n\
-         23 7 21 stat = 0\n24 7 1 lookup name=\"x\" ! 2\n"
+        "{HEAD}10 7 20 read offset=0 length=8192 = 8192\n11 7 20 read offset=8192 length=4096 = \
+         1000\n\
+         20 7 20 read offset=0 length=131072 = 9192\n21 7 21 read offset=0 length=10 ! 5\n22 7 21 \
+         stat = 0\n23 7 21 stat = 0\n24 7 1 lookup name=\"x\" ! 2\n"
     );
     let scene = scene(&text, "laptop", &ReplayAssumptions::default());
     let others = || vec![1, 2];
@@ -91,7 +92,8 @@ fn what_is_read_elsewhere_is_read_once_and_copied_to_flash() {
 #[test]
 fn changes_go_everywhere_and_what_is_removed_in_time_costs_nothing() {
     let text = format!(
-        "{HEAD}1 7 1 create name=\"a\" = 30\n2 7 30 write offset=0 length=5000 = 5000\n3 7 30 write offset=4096 length=100 = 100\n\
+        "{HEAD}1 7 1 create name=\"a\" = 30\n2 7 30 write offset=0 length=5000 = 5000\n3 7 30 \
+         write offset=4096 length=100 = 100\n\
          4 7 30 read offset=0 length=5000 = 5000\n50 7 1 unlink name=\"a\" = 0\n"
     );
     let scene = scene(&text, "laptop", &ReplayAssumptions::default());
@@ -167,7 +169,8 @@ fn what_cannot_be_replayed_is_refused() {
     assert!(said("teal-trace 1 block\n1 0 0 bflush\n").contains("only traces of files"));
     assert!(said("teal-trace 1 file\n").contains("no event"));
     let long = said(
-        "teal-trace 1 file\n1 0 1 read offset=0 length=1\n2 0 3 write offset=0 length=99999999999\n",
+        "teal-trace 1 file\n1 0 1 read offset=0 length=1\n2 0 3 write offset=0 \
+         length=99999999999\n",
     );
     assert!(
         long.contains("event 2 at 0:00:02.000 moves 99999999999"),
@@ -188,7 +191,8 @@ fn what_cannot_be_replayed_is_refused() {
 #[test]
 fn a_decision_is_explained_and_watching_changes_nothing() {
     let text = format!(
-        "{HEAD}10 7 20 read offset=0 length=4096 = 4096\n400 7 21 read offset=0 length=4096 = 4096\n"
+        "{HEAD}10 7 20 read offset=0 length=4096 = 4096\n400 7 21 read offset=0 length=4096 = \
+         4096\n"
     );
     let scene = scene(&text, "handheld", &ReplayAssumptions::default());
     for named in NamedPolicy::ALL {
