@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use table::UndoTable;
 use teal_types::{
-    Author, BatchId, BatchNo, CommitSeq, Incarnation, Link, Name, ObjectNo, ReplicaNo, VolumeId,
+    Author, BatchId, BatchNo, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo, VolumeId,
 };
 
 /// The keys of one volume.
@@ -40,17 +40,17 @@ struct MemoryTables {
     settings: UndoTable<InVolume<String>, Vec<u8>>,
     volumes: UndoTable<InVolume<()>, VolumeRow>,
     objects: UndoTable<InVolume<ObjectNo>, ObjectRow>,
-    entries: UndoTable<InVolume<Link>, EntryRow>,
-    links: UndoTable<InVolume<(ObjectNo, Link)>, ()>,
+    entries: UndoTable<InVolume<HardLink>, EntryRow>,
+    links: UndoTable<InVolume<(ObjectNo, HardLink)>, ()>,
     xattrs: UndoTable<InVolume<(ObjectNo, Vec<u8>)>, XattrRow>,
     extents: UndoTable<InVolume<(ObjectNo, u64)>, ExtentRow>,
     past_objects: UndoTable<InVolume<(ObjectNo, CommitSeq)>, Option<ObjectRow>>,
-    past_entries: UndoTable<InVolume<(Link, CommitSeq)>, Option<ObjectNo>>,
+    past_entries: UndoTable<InVolume<(HardLink, CommitSeq)>, Option<ObjectNo>>,
     /// The rows of `past_entries` by commit.
     past_names: UndoTable<InVolume<(ObjectNo, CommitSeq, Name)>, Option<ObjectNo>>,
     snapshots: UndoTable<InVolume<(ObjectNo, CommitSeq)>, SnapshotNames>,
     tallies: UndoTable<InVolume<ObjectNo>, NameTally>,
-    past_links: UndoTable<InVolume<(ObjectNo, CommitSeq, Link)>, ()>,
+    past_links: UndoTable<InVolume<(ObjectNo, CommitSeq, HardLink)>, ()>,
     past_xattrs: UndoTable<InVolume<XattrKey>, Option<Vec<u8>>>,
     past_extents: UndoTable<InVolume<(ObjectNo, CommitSeq, u64)>, PastExtent>,
     commits: UndoTable<InVolume<CommitSeq>, CommitRow>,

@@ -14,7 +14,7 @@ use crate::row::{
 };
 use std::ops::Range;
 use teal_types::{
-    Author, BatchId, BatchNo, ChunkId, CommitSeq, Link, Name, ObjectNo, ReplicaNo, VolumeId,
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo, VolumeId,
 };
 
 /// The moment at which a transaction must be durable.
@@ -126,7 +126,7 @@ pub trait ReadTransaction {
     /// Returns live objects behind `after`, at most `limit`.
     fn objects_after(&self, after: ObjectNo, limit: usize) -> Result<Vec<ObjectNo>>;
     /// Returns the object that a live name leads to.
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>>;
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>>;
     /// Returns live names of a directory behind `after`, at most `limit`.
     fn entries_after(
         &self,
@@ -135,7 +135,7 @@ pub trait ReadTransaction {
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>>;
     /// Returns all live names of an object, with the commits that put them there.
-    fn links_of(&self, object: ObjectNo) -> Result<Vec<(Link, CommitSeq)>>;
+    fn links_of(&self, object: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>>;
     /// Returns all live extended attributes of an object.
     fn xattrs(&self, object: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>>;
     /// Returns the live extents of an object that overlap the range, whole.
@@ -156,10 +156,13 @@ pub trait ReadTransaction {
         limit: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>>;
     /// Returns the newest row of a name's history at or before `at`: the object it led to, or none.
-    fn entry_at(&self, link: &Link, at: CommitSeq)
-    -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
+    fn entry_at(
+        &self,
+        link: &HardLink,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
     /// Returns every name the object has ever had up to `at`, each once.
-    fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<Link>>;
+    fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>>;
     /// Returns the names of a directory after the commit `at`: those of its newest snapshot at or
     /// before that, with the changes since.
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames>;
@@ -228,7 +231,7 @@ pub trait WriteTransaction: ReadTransaction {
     /// Sets a live object's row, or removes it.
     fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()>;
     /// Sets the object that a live name leads to, or removes the name.
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()>;
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()>;
     /// Sets a live extended attribute, or removes it.
     fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()>;
     /// Sets a live extent; none overlaps it.
@@ -248,7 +251,7 @@ pub trait WriteTransaction: ReadTransaction {
     /// Adds a row to a name's history.
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()>;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use teal_proto::ConflictKind;
 use teal_types::{
-    Attributes, BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Name, ObjectNo,
-    ReplicaNo, ServerIncarnation, Timestamp,
+    BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Name, ObjectNo, ReplicaNo,
+    ReplicatedAttributes, ServerIncarnation, Timestamp,
 };
 
 /// The ranges in which content has changed, as (offset, length), ascending; `None` if it may be
@@ -40,7 +40,7 @@ pub struct ObjectRow {
     /// Its type.
     pub kind: FileType,
     /// Its attributes; a directory's modification time is derived.
-    pub attributes: Attributes,
+    pub attributes: ReplicatedAttributes,
     /// The commit that changed the attributes last.
     pub attr_seq: CommitSeq,
     /// Bytes of content.

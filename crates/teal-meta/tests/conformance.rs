@@ -8,8 +8,8 @@ use teal_meta::{
 };
 use teal_proto::ConflictKind;
 use teal_types::{
-    Attributes, BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Link, Name, ObjectNo,
-    ReplicaNo, ServerIncarnation, Timestamp, VolumeId,
+    BatchId, BatchNo, ChunkId, CommitSeq, FileType, HardLink, Incarnation, Name, ObjectNo,
+    ReplicaNo, ReplicatedAttributes, ServerIncarnation, Timestamp, VolumeId,
 };
 
 macro_rules! conforms {
@@ -57,8 +57,8 @@ fn seq(raw: u64) -> CommitSeq {
     CommitSeq::new(raw)
 }
 
-fn link(dir: u64, name: &[u8]) -> Link {
-    Link {
+fn link(dir: u64, name: &[u8]) -> HardLink {
+    HardLink {
         dir: ObjectNo::new(dir),
         name: Name::new(name).unwrap(),
     }
@@ -71,10 +71,10 @@ fn chunk(n: u8) -> ChunkId {
 fn object(size: u64) -> ObjectRow {
     ObjectRow {
         kind: FileType::File,
-        attributes: Attributes {
+        attributes: ReplicatedAttributes {
             perm: 0o640,
             mtime: Timestamp::new(-5, 6),
-            ..Attributes::default()
+            ..ReplicatedAttributes::default()
         },
         attr_seq: seq(1),
         size,

@@ -16,9 +16,9 @@ use std::time::Duration;
 use teal_meta::{
     CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, WriteTransaction,
 };
-use teal_proto::{DEVICE_NAME_MAX, Refused, is_device_name};
+use teal_proto::{DEVICE_NAME_MAX, RefusalReply, is_device_name};
 use teal_types::{
-    Attributes, BatchId, BatchNo, CommitSeq, FileType, Incarnation, ObjectNo, ReplicaNo,
+    BatchId, BatchNo, CommitSeq, FileType, Incarnation, ObjectNo, ReplicaNo, ReplicatedAttributes,
     ServerIncarnation, Timestamp, VolumeId,
 };
 
@@ -80,7 +80,7 @@ pub enum EnrolError {
     },
     /// The server cannot now.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RefusalReply),
 }
 
 impl From<RequestRefusal> for EnrolError {
@@ -119,7 +119,7 @@ impl Server {
     ///
     /// # Errors
     /// In words, if the metadata cannot be written.
-    pub fn create_volume(&self, label: &str) -> Result<VolumeId, Refused> {
+    pub fn create_volume(&self, label: &str) -> Result<VolumeId, RefusalReply> {
         let now = self.clock().civil_time();
         // Numbers of volumes are drawn at random; the loop ends with the first one that is free.
         loop {
@@ -144,7 +144,7 @@ impl Server {
     ///
     /// # Errors
     /// In words, if the metadata cannot be read.
-    pub fn volumes(&self) -> Result<Vec<VolumeNote>, Refused> {
+    pub fn volumes(&self) -> Result<Vec<VolumeNote>, RefusalReply> {
         let volumes = self
             .meta()
             .volumes()
@@ -165,7 +165,7 @@ impl Server {
     ///
     /// # Errors
     /// In words: no such volume, or the metadata cannot be written.
-    pub fn make_token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, Refused> {
+    pub fn make_token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, RefusalReply> {
         let secret = self.entropy().random_id();
         let now = self.clock().civil_time();
         let secs = now
@@ -242,7 +242,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, Refused> {
+    pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, RefusalReply> {
         let now = self.clock().civil_time();
         let replica = self.write(volume, |txn| {
             volume_of(txn)?;
@@ -279,7 +279,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn revoke(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), Refused> {
+    pub fn revoke(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), RefusalReply> {
         let revoked = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
                 return bad_request(format!(
@@ -304,7 +304,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn readmit(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), Refused> {
+    pub fn readmit(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), RefusalReply> {
         let readmitted = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
                 return bad_request(format!(
@@ -323,7 +323,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, Refused> {
+    pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, RefusalReply> {
         let rows = self
             .read(volume, |txn| Ok(txn.replicas()?))
             .map_err(|refusal| refusal.0)?;
@@ -348,12 +348,12 @@ impl Server {
 /// Makes the first commit of a volume: its root, which every replica may set the attributes of.
 fn begin_volume(txn: &mut dyn WriteTransaction, label: &str, now: Timestamp) -> Outcome<()> {
     let (seq, none) = (CommitSeq::new(1), CommitSeq::new(0));
-    let attributes = Attributes {
+    let attributes = ReplicatedAttributes {
         perm: 0o755,
         mtime: now,
         ctime: now,
         btime: now,
-        ..Attributes::default()
+        ..ReplicatedAttributes::default()
     };
     let root = ObjectRow {
         kind: FileType::Dir,

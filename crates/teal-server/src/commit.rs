@@ -34,9 +34,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use teal_chunk::ChunkStore;
 use teal_meta::{BatchRow, CommitRow, ReadTransaction, WriteTransaction};
-use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
+use teal_proto::{RefusalCode, ServerReply, batch_digest, decode_ops, encode_ops};
 use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
-use teal_types::{BatchId, ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Timestamp};
+use teal_types::{BatchId, ChunkId, CommitSeq, FileType, ObjectNo, Op, PieceSource, Timestamp};
 
 /// A batch as its author names it.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ impl Server {
         batch: BatchId,
         part: u32,
         ops: &[Op],
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         let no = batch.batch;
         if part >= BATCH_PARTS_MAX || no.is_none() || i64::try_from(no.get()).is_err() {
             return bad_request(format!(
@@ -103,13 +103,13 @@ impl Server {
             }
             Ok(txn.stage_part(batch, part, &bytes)?)
         })?;
-        Ok(Reply::Done)
+        Ok(ServerReply::Done)
     }
 
-    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
+    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<ServerReply> {
         // A batch that was committed before is answered without its parts, which are gone by then.
         if let Some(seq) = self.read(peer.volume, |txn| committed_seq(txn, peer, &named))? {
-            return Ok(Reply::Committed { seq });
+            return Ok(ServerReply::Committed { seq });
         }
         let ops = self.read(peer.volume, |txn| staged_ops(txn, &named))?;
         let chunks: Vec<ChunkId> = ops
@@ -156,7 +156,7 @@ impl Server {
         if let Some(concern) = &done.concern {
             self.presence.lock().notify_of_commit(peer.volume, concern);
         }
-        Ok(Reply::Committed { seq: done.seq })
+        Ok(ServerReply::Committed { seq: done.seq })
     }
 }
 
@@ -243,8 +243,8 @@ fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
         _ => &[],
     };
     pieces.iter().filter_map(|piece| match piece.source {
-        Source::Chunk { id, .. } => Some(id),
-        Source::Hole => None,
+        PieceSource::Chunk { id, .. } => Some(id),
+        PieceSource::Hole => None,
     })
 }
 

@@ -27,7 +27,8 @@ use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use teal_meta::{ReadTransaction, WriteTransaction};
 use teal_proto::{
-    DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
+    DEVICE_NAME_MAX, DEVICES_MAX, DeviceNote, DeviceRequest, RefusalCode, ServerReply,
+    is_device_name,
 };
 use teal_types::ReplicaNo;
 
@@ -189,9 +190,9 @@ fn device_note(txn: &dyn ReadTransaction, row: &DriveRow, is_copy: bool) -> Outc
 }
 
 impl Server {
-    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
+    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceRequest) -> Outcome<ServerReply> {
         // A list needs no transaction that writes.
-        if ask == DeviceAsk::List {
+        if ask == DeviceRequest::List {
             let notes = self.read(peer.volume, |txn| {
                 DriveTable::load(txn)?
                     .rows
@@ -199,15 +200,15 @@ impl Server {
                     .map(|row| device_note(txn, row, false))
                     .collect::<Outcome<Vec<_>>>()
             });
-            return Ok(Reply::Devices(notes?));
+            return Ok(ServerReply::Devices(notes?));
         }
         let done = self.write(peer.volume, |txn| {
             // Refuses a peer that was shut out since the request was admitted.
             replica_of(txn, peer)?;
             let mut rows = DriveTable::load(txn)?;
             let (row, is_copy) = match ask {
-                DeviceAsk::List => return Ok(None),
-                DeviceAsk::Add {
+                DeviceRequest::List => return Ok(None),
+                DeviceRequest::Add {
                     name,
                     bytes,
                     portable,
@@ -217,18 +218,18 @@ impl Server {
                     rows.add_drive(peer, (name, profile), bytes, portable, nonce)?,
                     false,
                 ),
-                DeviceAsk::Attach {
+                DeviceRequest::Attach {
                     device,
                     nonces,
                     next,
                 } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
-                DeviceAsk::Detach { device } => {
+                DeviceRequest::Detach { device } => {
                     let row = rows.find_drive(device)?;
                     // Only the machine that has the drive can end its attachment.
                     row.is_attached &= row.replica != peer.replica;
                     (row.clone(), false)
                 }
-                DeviceAsk::Remove { device } => {
+                DeviceRequest::Remove { device } => {
                     rows.find_drive(device)?;
                     // The number stays used, because the highest number given is kept.
                     rows.rows.retain(|row| row.device != device);
@@ -239,7 +240,7 @@ impl Server {
             rows.save(txn)?;
             device_note(txn, &row, is_copy).map(Some)
         });
-        Ok(Reply::Devices(done?.into_iter().collect()))
+        Ok(ServerReply::Devices(done?.into_iter().collect()))
     }
 
     fn attach_drive(

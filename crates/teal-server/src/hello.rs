@@ -14,11 +14,11 @@ use crate::refusal::{Outcome, bad_request, refuse_stranger};
 use crate::server::Server;
 use crate::volume::volume_of;
 use teal_meta::{ReadTransaction, ReplicaRow, VolumeRow};
-use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
+use teal_proto::{EARLIER_MAX, Hello, HistoryVerdict, ServerReply, Welcome};
 use teal_types::{BatchNo, CommitSeq, ServerIncarnation};
 
 impl Server {
-    pub(crate) fn answer_hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
+    pub(crate) fn answer_hello(&self, peer: Peer, hello: &Hello) -> Outcome<ServerReply> {
         let now = self.clock().civil_time();
         if hello.earlier.len() > EARLIER_MAX {
             return bad_request(format!(
@@ -30,7 +30,7 @@ impl Server {
         let (volume, told) = self.write_soon(peer.volume, |txn| {
             let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
             let told = greeting_for(txn, &volume, &replica, hello)?;
-            if !matches!(told, Told::Lost { .. }) {
+            if !matches!(told, HistoryVerdict::Lost { .. }) {
                 replica.position = hello.seen;
             } else if self.presence.lock().record_restored_history(peer.volume) {
                 // Drawn, not counted: the database may be put back again, to before this.
@@ -51,10 +51,10 @@ impl Server {
         })?;
         // Comes after the transaction, so that history is open only to a client with a known past.
         self.presence.lock().record_greeting(peer);
-        Ok(Reply::Welcome(self.welcome_for(peer, volume, told)))
+        Ok(ServerReply::Welcome(self.welcome_for(peer, volume, told)))
     }
 
-    fn welcome_for(&self, peer: Peer, volume: VolumeRow, told: Told) -> Welcome {
+    fn welcome_for(&self, peer: Peer, volume: VolumeRow, told: HistoryVerdict) -> Welcome {
         Welcome {
             volume: peer.volume,
             label: volume.label,
@@ -62,7 +62,7 @@ impl Server {
             replica: peer.replica,
             domain: self.domain_key(),
             head: volume.head,
-            told,
+            verdict: told,
         }
     }
 
@@ -70,15 +70,19 @@ impl Server {
     ///
     /// # Errors
     /// As any request.
-    pub fn welcome_enrolled(&self, peer: Peer) -> Result<Welcome, teal_proto::Refused> {
+    pub fn welcome_enrolled(&self, peer: Peer) -> Result<Welcome, teal_proto::RefusalReply> {
         let volume = self.read(peer.volume, |txn| {
             replica_of(txn, peer)?;
             volume_of(txn)
         });
-        Ok(self.welcome_for(peer, volume.map_err(|refusal| refusal.0)?, Told::Incarnate))
+        Ok(self.welcome_for(
+            peer,
+            volume.map_err(|refusal| refusal.0)?,
+            HistoryVerdict::Incarnate,
+        ))
     }
 
-    pub(crate) fn answer_incarnate(&self, peer: Peer) -> Outcome<Reply> {
+    pub(crate) fn answer_incarnate(&self, peer: Peer) -> Outcome<ServerReply> {
         let draw = self.draw_number();
         self.write(peer.volume, |txn| {
             let mut replica = replica_of(txn, peer)?;
@@ -93,7 +97,7 @@ impl Server {
             txn.put_replica(peer.replica, &replica)?;
             // Parts that earlier incarnations have staged are of no use any more.
             txn.drop_staged(peer.author(incarnation).batch(BatchNo::NONE))?;
-            Ok(Reply::Incarnated { incarnation, lease })
+            Ok(ServerReply::Incarnated { incarnation, lease })
         })
     }
 }
@@ -129,7 +133,7 @@ fn greeting_for(
     volume: &VolumeRow,
     replica: &ReplicaRow,
     hello: &Hello,
-) -> Outcome<Told> {
+) -> Outcome<HistoryVerdict> {
     // The beginning belongs to every history.
     let is_ours = hello.seen == CommitSeq::new(0)
         || (hello.seen <= volume.head
@@ -138,15 +142,15 @@ fn greeting_for(
                 .is_some_and(|commit| commit.digest == hello.seen_digest));
     Ok(if !is_ours {
         let (common, digest) = newest_common_commit(txn, hello)?;
-        Told::Lost { common, digest }
+        HistoryVerdict::Lost { common, digest }
     } else if hello.incarnation.is_none()
         || (volume.incarnation > ServerIncarnation::FIRST
             && hello.server_incarnation != volume.incarnation)
         || hello.incarnation != replica.incarnation
         || hello.last_batch < replica.last_batch
     {
-        Told::Incarnate
+        HistoryVerdict::Incarnate
     } else {
-        Told::Known
+        HistoryVerdict::Known
     })
 }

@@ -30,7 +30,7 @@ impl Lsn {
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
-pub struct Stamp {
+pub struct UpdateId {
     /// The replica that made the update.
     pub replica: ReplicaNo,
     /// Which life of that replica; a store restored from a copy starts a new one.

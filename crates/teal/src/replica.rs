@@ -20,7 +20,7 @@ use teal_env::{Clock, ExistingFile, replace_file};
 use teal_net::{Channel, ClientIdentity, TransportLimits};
 use teal_posix::FileSystem;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
-use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
+use teal_replica::{PinStatus, ServerConnection, StuckDirection, StuckObject, UpstreamStatus};
 use teal_server::{ReplicaNote, ServerCounts};
 use tokio::runtime::Runtime;
 
@@ -272,10 +272,10 @@ pub(crate) fn upstream_shown(
         status.stuck_objects.1.len() <= status.stuck_objects.0,
         "some of all are shown"
     );
-    let (trouble, denied) = match &status.link {
-        Link::Up => (None, false),
-        Link::Down { why, .. } => (Some(why.clone()), false),
-        Link::Denied { why } => (Some(why.clone()), true),
+    let (trouble, denied) = match &status.connection {
+        ServerConnection::Up => (None, false),
+        ServerConnection::Down { why, .. } => (Some(why.clone()), false),
+        ServerConnection::Denied { why } => (Some(why.clone()), true),
     };
     // Only the server knows its machines; a failure to list them must not hide the rest.
     let machines = serving
@@ -298,10 +298,10 @@ pub(crate) fn upstream_shown(
         announcing: status.announcing,
         pinned: status.pins.paths.clone(),
         pinned_missing: match &status.pins {
-            PinsShown {
+            PinStatus {
                 trouble: Some(why), ..
             } => Some(why.clone()),
-            PinsShown {
+            PinStatus {
                 is_coming: true, ..
             } => Some("it is on its way".to_owned()),
             _ => None,
@@ -316,9 +316,9 @@ pub(crate) fn upstream_shown(
 }
 
 fn stuck_shown(object: &StuckObject) -> StuckShown {
-    let way = match object.way {
-        StuckWay::Sending => "sending",
-        StuckWay::Installing => "installing",
+    let way = match object.direction {
+        StuckDirection::Sending => "sending",
+        StuckDirection::Installing => "installing",
     };
     StuckShown {
         path: object.path.clone(),
@@ -378,7 +378,7 @@ pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> 
     let Some(replica) = client.replica() else {
         return Ok(Vec::new());
     };
-    let found = replica.conflicts()?;
+    let found = replica.unresolved_conflicts()?;
     Ok(found
         .into_iter()
         .map(|note| ConflictShown {

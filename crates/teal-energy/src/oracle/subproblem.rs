@@ -37,7 +37,7 @@ use crate::ledger::Femtojoules;
 use crate::profile::StateId;
 use crate::service::Job;
 use crate::sim::{MachineTrace, SimulatedMachine};
-use teal_types::{Power, Span, Time};
+use teal_types::{Power, Time, TimeSpan};
 
 /// Femtojoules, which may be negative.
 pub(super) type Cost = i128;
@@ -112,7 +112,7 @@ struct WriteLoad {
 /// The transition from one power state to another.
 #[derive(Debug, Clone, Copy)]
 struct TransitionRoute {
-    time: Span,
+    time: TimeSpan,
     /// Its energy less the cost of resting in the state it leads to meanwhile.
     more: Cost,
     takes_token: bool,
@@ -120,7 +120,7 @@ struct TransitionRoute {
 
 /// A way to serve a read: the state, the cost beyond resting with the machine's while it works, and
 /// the time.
-pub(super) type ServingChoice = (u8, Cost, Span);
+pub(super) type ServingChoice = (u8, Cost, TimeSpan);
 
 /// A point at which the device has something to do or to be told.
 #[derive(Debug, Clone, Default)]
@@ -149,7 +149,7 @@ pub(super) struct DeviceSubproblem<'a> {
     bursts: Vec<(u8, BurstTime, Cost)>,
     /// By state: the longest time that it works at once for a waiting program, if it can go up from
     /// there meanwhile.
-    longest: Vec<Span>,
+    longest: Vec<TimeSpan>,
     /// By from and to.
     routes: Vec<Vec<Option<TransitionRoute>>>,
     /// The greatest power it is charged at rest in a state that serves.
@@ -171,7 +171,7 @@ fn cost_of(job: &Job) -> Cost {
     Cost::try_from(exact).unwrap_or(Cost::MAX)
 }
 
-fn energy_over(power: Power, span: Span) -> Cost {
+fn energy_over(power: Power, span: TimeSpan) -> Cost {
     Cost::from(power.get()) * Cost::from(span.get())
 }
 
@@ -181,8 +181,8 @@ fn time_between(from: Time, to: Time) -> Cost {
 }
 
 /// Returns a time that much earlier, at the earliest the beginning.
-fn time_before(time: Time, span: Span) -> Time {
-    Time::after_start(time.since(Time::ZERO).less(span))
+fn time_before(time: Time, span: TimeSpan) -> Time {
+    Time::after_start(time.since(Time::ZERO).saturating_sub(span))
 }
 
 impl<'a> DeviceSubproblem<'a> {
@@ -191,7 +191,7 @@ impl<'a> DeviceSubproblem<'a> {
         trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) -> Self {
         let device = &world.devices[id.index()];
         let power = &device.power;

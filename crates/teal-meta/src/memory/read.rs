@@ -11,7 +11,9 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
-use teal_types::{Author, BatchId, BatchNo, ChunkId, CommitSeq, Link, Name, ObjectNo, ReplicaNo};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo,
+};
 
 /// The position before the first commit.
 const ZERO: CommitSeq = CommitSeq::new(0);
@@ -52,7 +54,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         Ok(ours.map(|((_, object), _)| *object).take(limit).collect())
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         Ok(self
             .state
             .borrow()
@@ -68,7 +70,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>> {
         let name = after.cloned().unwrap_or_else(first_name);
-        let first = (self.volume, Link { dir, name });
+        let first = (self.volume, HardLink { dir, name });
         // Without `after` the shortest name itself belongs to the list.
         let first = if after.is_some() {
             Excluded(first)
@@ -83,13 +85,13 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .collect())
     }
 
-    fn links_of(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
         let state = self.state.borrow();
         let first = (
             self.volume,
             (
                 of,
-                Link {
+                HardLink {
                     dir: ObjectNo::new(0),
                     name: first_name(),
                 },
@@ -162,7 +164,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let range = (self.volume, (link.clone(), ZERO))..=(self.volume, (link.clone(), at));
@@ -172,8 +174,8 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .next_back())
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
-        let none = Link {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
+        let none = HardLink {
             dir: ObjectNo::new(0),
             name: first_name(),
         };
@@ -185,7 +187,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         let ours = rows.take_while(|((volume, (object, seq, _)), ())| {
             *volume == self.volume && *object == of && *seq <= at
         });
-        let mut links: Vec<Link> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
+        let mut links: Vec<HardLink> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
         links.sort_unstable();
         links.dedup();
         Ok(links)

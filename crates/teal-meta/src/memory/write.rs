@@ -7,7 +7,7 @@ use crate::row::{
     BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
-use teal_types::{BatchId, CommitSeq, Link, ObjectNo, ReplicaNo};
+use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
 
 impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -31,7 +31,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
         Ok(())
     }
 
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()> {
         let key = (self.volume, link.clone());
         // The index by object follows the entries.
         if let Some(old) = self.state.entries.get(&key).copied() {
@@ -107,7 +107,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
 
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::row::{
 use rusqlite::{Row, params};
 use std::ops::Range;
 use teal_types::{
-    Author, BatchId, BatchNo, ChunkId, CommitSeq, Incarnation, Link, Name, ObjectNo, ReplicaNo,
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo,
     ServerIncarnation,
 };
 
@@ -70,7 +70,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         let sql = "SELECT object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3";
         let params = params![
             self.volume,
@@ -110,12 +110,12 @@ impl ReadTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn links_of(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
         let sql = "SELECT dir, name, seq FROM entries INDEXED BY links \
             WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
         self.select_rows(sql, params![self.volume, sql_integer(of.get())], |row| {
             Ok((
-                Link {
+                HardLink {
                     dir: column_object(row, 0)?,
                     name: column_name(row, 1)?,
                 },
@@ -195,7 +195,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let sql = "SELECT seq, object FROM past_entries
@@ -214,13 +214,13 @@ impl ReadTransaction for SqliteTransaction<'_> {
         })
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
         let sql = "SELECT DISTINCT dir, name FROM past_entries INDEXED BY past_links
             WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3
             ORDER BY dir, name";
         let params = params![self.volume, sql_integer(of.get()), sql_integer(at.get())];
         self.select_rows(sql, params, |row| {
-            Ok(Link {
+            Ok(HardLink {
                 dir: column_object(row, 0)?,
                 name: column_name(row, 1)?,
             })

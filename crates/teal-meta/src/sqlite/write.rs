@@ -10,7 +10,7 @@ use crate::row::{
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
 use rusqlite::params;
-use teal_types::{BatchId, CommitSeq, Link, ObjectNo, ReplicaNo};
+use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
 
 impl WriteTransaction for SqliteTransaction<'_> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -55,7 +55,7 @@ impl WriteTransaction for SqliteTransaction<'_> {
         }
     }
 
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()> {
         let (dir, name) = (sql_integer(link.dir.get()), link.name.as_bytes());
         match row {
             Some(row) => self.run(
@@ -153,7 +153,7 @@ impl WriteTransaction for SqliteTransaction<'_> {
 
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()> {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use teal_chunk::ChunkStore;
 use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, WriteTransaction};
 use teal_proto::ConflictKind;
-use teal_types::{Author, CommitSeq, Link, ObjectNo, Timestamp};
+use teal_types::{Author, CommitSeq, HardLink, ObjectNo, Timestamp};
 
 /// Later than any commit.
 pub(super) const END_OF_TIME: CommitSeq = CommitSeq::new(i64::MAX as u64);
@@ -42,7 +42,7 @@ pub(crate) struct BatchExecution<'a> {
     pub(super) draw: u32,
     pub(super) objects: HashMap<ObjectNo, LoadedObject>,
     /// Names that have been changed, and where they led before.
-    pub(super) entries: BTreeMap<Link, Option<ObjectNo>>,
+    pub(super) entries: BTreeMap<HardLink, Option<ObjectNo>>,
     /// Extended attributes that have been changed, with the values before.
     pub(super) xattrs: BTreeMap<(ObjectNo, Vec<u8>), Option<Vec<u8>>>,
     /// The ranges in which content has changed.
@@ -151,7 +151,12 @@ impl BatchExecution<'_> {
         Ok(false)
     }
 
-    fn set_entry(&mut self, link: &Link, object: Option<ObjectNo>, time: Timestamp) -> Outcome<()> {
+    fn set_entry(
+        &mut self,
+        link: &HardLink,
+        object: Option<ObjectNo>,
+        time: Timestamp,
+    ) -> Outcome<()> {
         let before = self.txn.entry(link)?.map(|entry| entry.object);
         self.entries.entry(link.clone()).or_insert(before);
         self.txn.put_entry(
@@ -181,7 +186,7 @@ impl BatchExecution<'_> {
     /// Puts a name there; it leads nowhere yet.
     pub(super) fn add_name(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         object: ObjectNo,
         time: Timestamp,
     ) -> Outcome<()> {
@@ -189,7 +194,7 @@ impl BatchExecution<'_> {
     }
 
     /// Takes a name away. The object lives on.
-    pub(super) fn remove_name(&mut self, link: &Link, time: Timestamp) -> Outcome<()> {
+    pub(super) fn remove_name(&mut self, link: &HardLink, time: Timestamp) -> Outcome<()> {
         // A remembered ancestor may have been found through this name.
         self.ancestors.clear();
         self.set_entry(link, None, time)
@@ -210,7 +215,7 @@ impl BatchExecution<'_> {
     }
 
     /// Returns where a name leads now.
-    pub(super) fn object_named(&self, link: &Link) -> Outcome<Option<ObjectNo>> {
+    pub(super) fn object_named(&self, link: &HardLink) -> Outcome<Option<ObjectNo>> {
         Ok(self.txn.entry(link)?.map(|entry| entry.object))
     }
 

@@ -11,14 +11,14 @@ use crate::seeded::{Bug, bug};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::limits::{XATTRS_BYTES_MAX, xattr_bytes, xattrs_bytes};
-use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo, ServerIncarnation};
+use teal_types::{CommitSeq, FileType, LEASE, ObjectNo, ReplicatedAttributes, ServerIncarnation};
 
 impl BatchExecution<'_> {
     pub(super) fn create_object(
         &mut self,
         object: ObjectNo,
         kind: FileType,
-        attributes: &Attributes,
+        attributes: &ReplicatedAttributes,
         target: &[u8],
     ) -> Outcome<()> {
         // A number that history knows is never used again.
@@ -64,7 +64,7 @@ impl BatchExecution<'_> {
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        wanted: Attributes,
+        wanted: ReplicatedAttributes,
     ) -> Outcome<()> {
         let words = describe_attributes(&wanted);
         // The object may have been removed: it lives again, or the change is dropped.
@@ -91,7 +91,7 @@ impl BatchExecution<'_> {
         }
         let have = row.attributes;
         // Another time of change is no difference by itself.
-        let is_same = Attributes {
+        let is_same = ReplicatedAttributes {
             ctime: have.ctime,
             ..wanted
         } == have;
@@ -103,7 +103,7 @@ impl BatchExecution<'_> {
             return Ok(());
         }
         if wanted != have {
-            row.attributes = Attributes {
+            row.attributes = ReplicatedAttributes {
                 ctime: wanted.ctime.max(have.ctime),
                 ..wanted
             };
@@ -190,8 +190,8 @@ fn exceeds_limit(live: &[(Vec<u8>, XattrRow)], name: &[u8], value: &[u8]) -> boo
     bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX && !bug(Bug::LimitsDiffer)
 }
 
-fn describe_attributes(attributes: &Attributes) -> String {
-    let Attributes {
+fn describe_attributes(attributes: &ReplicatedAttributes) -> String {
+    let ReplicatedAttributes {
         perm,
         uid,
         gid,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use teal_meta::{
     CommitDurability, MemoryMeta, MetaError, MetaStore, ReadTransaction, WriteTransaction,
 };
-use teal_proto::{Reply, Told};
+use teal_proto::{HistoryVerdict, ServerReply};
 use teal_types::{BatchNo, FileType, Op, VolumeId};
 
 /// Metadata with a power that fails after so many transactions: the last one happens, or does not,
@@ -93,8 +93,8 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         let mut answered = 0;
         for (n, ops) in (1..).zip(&all) {
             match world.laptop.send(BatchNo::new(n), ops) {
-                Reply::Committed { .. } => answered = n,
-                Reply::Refused(_) => break,
+                ServerReply::Committed { .. } => answered = n,
+                ServerReply::Refused(_) => break,
                 other => panic!("{other:?}"),
             }
         }
@@ -106,7 +106,7 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         };
         world.laptop.server = stores.open();
         world.laptop.batch = BatchNo::new(4);
-        assert_eq!(world.laptop.hello().told, Told::Known);
+        assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
         let pulled = world.laptop.ask_pull(world.laptop.base, None);
         assert!(
             (answered..=answered + 1).contains(&pulled.acknowledged.get()),
@@ -125,7 +125,7 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         {
             assert!(matches!(
                 world.laptop.send(BatchNo::new(n), ops),
-                Reply::Committed { .. }
+                ServerReply::Committed { .. }
             ));
         }
         for n in 0..4 {
@@ -156,5 +156,5 @@ fn an_enrolment_that_was_answered_survives() {
         server,
         ..world.laptop
     };
-    assert_eq!(laptop.hello().told, Told::Known);
+    assert_eq!(laptop.hello().verdict, HistoryVerdict::Known);
 }

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use teal_chunk::{DedupDomain, DomainId};
 use teal_proto::{
-    ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops,
+    ClientRequest, ConflictKind, ConflictNote, ContentAnswer, ServerReply, VersionNote,
+    batch_digest, encode_ops,
 };
 use teal_server::{Peer, Server};
 use teal_types::{
-    BatchId, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, ObjectNo, Op,
-    ReplicaNo, Source, Version,
+    BatchId, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, ObjectNo,
+    ObjectVersion, Op, PieceSource, ReplicaNo,
 };
 
 fn name(peer: Peer, incarnation: Incarnation, batch: BatchNo) -> BatchId {
@@ -41,12 +42,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn note(&mut self, peer: Peer, request: &Request, reply: &Reply) {
+    pub(crate) fn note(&mut self, peer: Peer, request: &ClientRequest, reply: &ServerReply) {
         match (request, reply) {
-            (_, Reply::Welcome(welcome)) => {
+            (_, ServerReply::Welcome(welcome)) => {
                 self.domain = Some(DedupDomain::new(DomainId::new([0; 16]), welcome.domain))
             }
-            (Request::Put { chunks }, Reply::Done) => {
+            (ClientRequest::Put { chunks }, ServerReply::Done) => {
                 let domain = self.domain.as_ref().expect("said hello first");
                 self.chunks.extend(
                     chunks
@@ -55,13 +56,13 @@ impl Ledger {
                 );
             }
             (
-                Request::Stage {
+                ClientRequest::Stage {
                     incarnation,
                     batch,
                     part: 0,
                     ops,
                 },
-                Reply::Done,
+                ServerReply::Done,
             ) => {
                 self.staged
                     .entry(name(peer, *incarnation, *batch))
@@ -69,13 +70,13 @@ impl Ledger {
                     .push(ops.clone());
             }
             (
-                Request::Commit {
+                ClientRequest::Commit {
                     incarnation,
                     batch,
                     parts: 1,
                     digest,
                 },
-                Reply::Committed { seq },
+                ServerReply::Committed { seq },
             ) => {
                 let id = name(peer, *incarnation, *batch);
                 let staged = self.staged.get(&id).into_iter().flatten();
@@ -188,12 +189,12 @@ impl Ledger {
             content.resize(*size as usize, unknown);
             for piece in pieces {
                 let bytes = match piece.source {
-                    Source::Chunk { id, offset } => self.chunks[&id][offset as usize..]
+                    PieceSource::Chunk { id, offset } => self.chunks[&id][offset as usize..]
                         [..piece.len as usize]
                         .iter()
                         .map(|b| Some(*b))
                         .collect(),
-                    Source::Hole => vec![Some(0); piece.len as usize],
+                    PieceSource::Hole => vec![Some(0); piece.len as usize],
                 };
                 content.splice(
                     piece.offset as usize..(piece.offset + piece.len) as usize,
@@ -251,10 +252,10 @@ impl Check<'_> {
             .content(object, CommitSeq::new(at.get() - 1))
             .unwrap_or_default();
         let tail = change.pieces.iter().flat_map(|piece| match piece.source {
-            Source::Chunk { id, offset } => {
+            PieceSource::Chunk { id, offset } => {
                 &self.ledger.chunks[&id][offset as usize..][..piece.len as usize]
             }
-            Source::Hole => panic!("a hole in what was appended"),
+            PieceSource::Hole => panic!("a hole in what was appended"),
         });
         let wanted: Vec<u8> = before.iter().chain(tail).copied().collect();
         self.eyes
@@ -297,43 +298,48 @@ pub(crate) struct Eyes<'a> {
 }
 
 impl Eyes<'_> {
-    pub(crate) fn ask(&self, request: Request) -> Reply {
+    pub(crate) fn ask(&self, request: ClientRequest) -> ServerReply {
         self.server.handle(self.peer, request)
     }
 
     pub(crate) fn conflicts(&self) -> Vec<ConflictNote> {
         let mut found: Vec<ConflictNote> = Vec::new();
         loop {
-            match self.ask(Request::Conflicts {
+            match self.ask(ClientRequest::Conflicts {
                 after: found.last().map_or(0, |note| note.id),
             }) {
-                Reply::Conflicts(more) if more.is_empty() => return found,
-                Reply::Conflicts(more) => found.extend(more),
+                ServerReply::Conflicts(more) if more.is_empty() => return found,
+                ServerReply::Conflicts(more) => found.extend(more),
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    fn read(&self, object: ObjectNo, at: CommitSeq, len: u64) -> (Option<Version>, Got) {
-        match self.ask(Request::ReadPast {
+    fn read(
+        &self,
+        object: ObjectNo,
+        at: CommitSeq,
+        len: u64,
+    ) -> (Option<ObjectVersion>, ContentAnswer) {
+        match self.ask(ClientRequest::ReadPast {
             object,
             at,
             offset: 0,
             len,
         }) {
-            Reply::Past { version, got } => (version, got),
+            ServerReply::Past { version, got } => (version, got),
             other => panic!("{object} at {at:?}: {other:?}"),
         }
     }
 
-    pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<Version> {
+    pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<ObjectVersion> {
         self.read(object, at, 0).0
     }
 
     /// Content at a commit; `None`: there was no such object.
     pub(crate) fn content(&self, object: ObjectNo, at: CommitSeq) -> Option<Vec<u8>> {
         let size = self.past(object, at)?.size;
-        let (_, Got::Is { pieces, .. }) = self.read(object, at, size) else {
+        let (_, ContentAnswer::Is { pieces, .. }) = self.read(object, at, size) else {
             panic!("{object} at {at:?} is damaged")
         };
         let mut content = vec![0; size as usize];
@@ -355,7 +361,7 @@ impl Eyes<'_> {
         after: CommitSeq,
         to: CommitSeq,
     ) -> Vec<CommitSeq> {
-        let Reply::History(notes) = self.ask(Request::History { object, after }) else {
+        let ServerReply::History(notes) = self.ask(ClientRequest::History { object, after }) else {
             panic!("no history of {object}")
         };
         let is_one = |note: &&VersionNote| {
@@ -368,11 +374,11 @@ impl Eyes<'_> {
 
     fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<ReplicaNo> {
         let before = CommitSeq::new(at.get().saturating_sub(1));
-        match self.ask(Request::History {
+        match self.ask(ClientRequest::History {
             object,
             after: before,
         }) {
-            Reply::History(notes) => notes
+            ServerReply::History(notes) => notes
                 .first()
                 .filter(|VersionNote { seq, .. }| *seq == at)
                 .map(|note| note.batch.replica),
@@ -382,7 +388,7 @@ impl Eyes<'_> {
 
     /// Returns the author that ended an object which was gone before a commit.
     fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<ReplicaNo> {
-        let Reply::History(notes) = self.ask(Request::History {
+        let ServerReply::History(notes) = self.ask(ClientRequest::History {
             object,
             after: CommitSeq::new(0),
         }) else {

@@ -13,7 +13,7 @@ use crate::tree::Tree;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use teal_proto::{Change, Hello, Reply, Request};
+use teal_proto::{ClientRequest, Hello, PulledObject, ServerReply};
 use teal_server::{Peer, Server};
 use teal_types::{BatchNo, CommitSeq, Incarnation, ObjectNo, ServerIncarnation};
 
@@ -273,11 +273,14 @@ impl Tags {
             server_incarnation: ServerIncarnation::NONE,
             device: "spy".into(),
         };
-        assert!(matches!(eyes.ask(Request::Hello(hello)), Reply::Welcome(_)));
+        assert!(matches!(
+            eyes.ask(ClientRequest::Hello(hello)),
+            ServerReply::Welcome(_)
+        ));
         let (since, digest, mut after, mut all) =
             (account.seen, account.digest, None, BTreeSet::new());
         loop {
-            let Reply::Pulled(pulled) = eyes.ask(Request::Pull {
+            let ServerReply::Pulled(pulled) = eyes.ask(ClientRequest::Pull {
                 incarnation: Incarnation::NONE,
                 since,
                 digest,
@@ -289,8 +292,8 @@ impl Tags {
             };
             for change in pulled.changes {
                 let object = match change {
-                    Change::Is { version, .. } => version.object,
-                    Change::Gone { object } => object,
+                    PulledObject::Is { version, .. } => version.object,
+                    PulledObject::Gone { object } => object,
                 };
                 // This includes tags that were changed or removed before the check could see them.
                 for at in eyes.versions(object, since, pulled.to) {

@@ -15,12 +15,12 @@
 //! was. The threads look what lies there and is absent, one after the other, until the window is
 //! full or there is nothing. Without threads, a round with the server does it.
 
-use super::ahead::Flight;
-use super::fetch::{PART, wants};
-use super::lookout::Place;
+use super::fetch::{PART, wants_for};
+use super::prefetch_target::ReadPlace;
+use super::prefetch_window::FetchClaim;
 use super::{Replica, SyncError};
-use teal_proto::Want;
-use teal_types::ranges::Ranges;
+use teal_proto::WantedRange;
+use teal_types::ranges::ByteRanges;
 
 /// Requests at the same time, beside those that somebody waits for.
 pub(super) const AT_ONCE: usize = 3;
@@ -32,18 +32,18 @@ impl Replica {
     /// One request for what should come ahead by now, if there is anything; without a thread for
     /// it.
     pub(super) fn fetch_due_ahead(&self) -> Result<(), SyncError> {
-        let place = self.lookout().place();
+        let place = self.lookout().current_place();
         let Some(place) = place else { return Ok(()) };
         if !self.fetch_ahead(place)? {
-            self.lookout().done(place);
+            self.lookout().clear_place(place);
         }
         Ok(())
     }
 
     /// One request for what lies near there, if the window has room; whether there was anything.
-    fn fetch_ahead(&self, place: Place) -> Result<bool, SyncError> {
+    fn fetch_ahead(&self, place: ReadPlace) -> Result<bool, SyncError> {
         self.try_reach()?;
-        let mut flight = self.flights().begin();
+        let mut flight = self.flights().begin_claim();
         let wants = self.wants_ahead(place, &mut flight)?;
         if wants.is_empty() {
             return Ok(false);
@@ -54,22 +54,22 @@ impl Replica {
         // it.
         self.read_content((place.0, 0), &wants)?;
         self.content_ahead()
-            .took(self.monotonic().saturating_sub(begun));
+            .note_duration(self.monotonic().saturating_sub(begun));
         Ok(true)
     }
 
     fn wants_ahead(
         &self,
-        (no, from): Place,
-        flight: &mut Flight<'_>,
-    ) -> Result<Vec<Want>, SyncError> {
+        (no, from): ReadPlace,
+        flight: &mut FetchClaim<'_>,
+    ) -> Result<Vec<WantedRange>, SyncError> {
         let _looking = self.lookout().looking.lock();
-        let (size, room) = self.content_ahead().room();
+        let (size, room) = self.content_ahead().available();
         if room == 0 || room < size / SMALL {
             return Ok(Vec::new());
         }
         let room = room.min(PART);
-        let mut range = Ranges::default();
+        let mut range = ByteRanges::default();
         range.add(from, from.saturating_add(room));
         let (note, mut absent) = self.take_absent(no, &range, flight)?;
         let near = vec![(no, note.data_seq, absent.clone())];
@@ -80,24 +80,30 @@ impl Replica {
                 .is_empty()
         {
             // A drive has it.
-            absent = Ranges::default();
+            absent = ByteRanges::default();
         }
-        self.content_ahead().came(no, from, absent.len());
-        let mut wants = wants(no, &note, &absent);
-        wants.extend(self.neighbours(no, room - absent.len().min(room), size, flight)?);
+        self.content_ahead()
+            .note_prefetched(no, from, absent.byte_count());
+        let mut wants = wants_for(no, &note, &absent);
+        wants.extend(self.neighbour_wants(
+            no,
+            room - absent.byte_count().min(room),
+            size,
+            flight,
+        )?);
         Ok(wants)
     }
 }
 
 /// A thread that has content come ahead.
 pub(super) fn run_ahead(replica: &Replica) {
-    while let Some(place) = replica.lookout().next() {
+    while let Some(place) = replica.lookout().wait_for_place() {
         match replica.fetch_ahead(place) {
             Ok(true) => {}
-            Ok(false) => replica.lookout().done(place),
+            Ok(false) => replica.lookout().clear_place(place),
             Err(e) => {
                 log::debug!("nothing comes ahead: {e}");
-                replica.lookout().done(place);
+                replica.lookout().clear_place(place);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 /// What the server has been told of what is kept here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum KeptTold {
+pub(crate) enum FilterAnnouncement {
     /// Nothing yet.
     #[default]
     Nothing,
@@ -12,9 +12,9 @@ pub(crate) enum KeptTold {
     All(u64),
 }
 
-impl KeptTold {
+impl FilterAnnouncement {
     /// The number for requests.
-    pub(crate) const fn filter(self) -> u64 {
+    pub(crate) const fn filter_number(self) -> u64 {
         match self {
             Self::All(filter) => filter,
             Self::Nothing | Self::TooMuch => 0,

@@ -15,12 +15,12 @@ pub(crate) const QUEUE_MAX: usize = 4096;
 
 /// The objects that are pinned, ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pins {
+pub(crate) struct PinSet {
     numbers: [ObjectNo; PINS_MAX],
     len: usize,
 }
 
-impl Default for Pins {
+impl Default for PinSet {
     fn default() -> Self {
         Self {
             numbers: [ObjectNo::new(0); PINS_MAX],
@@ -29,29 +29,29 @@ impl Default for Pins {
     }
 }
 
-impl Pins {
+impl PinSet {
     /// Those of a list; `None`: they are too many, or not ascending.
-    pub(crate) fn of(numbers: impl Iterator<Item = u64>) -> Option<Self> {
+    pub(crate) fn from_numbers(numbers: impl Iterator<Item = u64>) -> Option<Self> {
         let mut pins = Self::default();
         for no in numbers.map(ObjectNo::new) {
-            if pins.list().last().is_some_and(|last| *last >= no) || !pins.insert(no) {
+            if pins.as_slice().last().is_some_and(|last| *last >= no) || !pins.insert(no) {
                 return None;
             }
         }
         Some(pins)
     }
 
-    pub(crate) fn list(&self) -> &[ObjectNo] {
+    pub(crate) fn as_slice(&self) -> &[ObjectNo] {
         &self.numbers[..self.len]
     }
 
-    pub(crate) fn has(&self, no: ObjectNo) -> bool {
-        self.list().binary_search(&no).is_ok()
+    pub(crate) fn contains(&self, no: ObjectNo) -> bool {
+        self.as_slice().binary_search(&no).is_ok()
     }
 
     /// `false`: there are too many.
     pub(crate) fn insert(&mut self, no: ObjectNo) -> bool {
-        let Err(at) = self.list().binary_search(&no) else {
+        let Err(at) = self.as_slice().binary_search(&no) else {
             return true;
         };
         if self.len == PINS_MAX {
@@ -63,9 +63,9 @@ impl Pins {
         true
     }
 
-    pub(crate) fn retain(&mut self, keep: impl Fn(ObjectNo) -> bool) {
+    pub(crate) fn retain_only(&mut self, keep: impl Fn(ObjectNo) -> bool) {
         let mut kept = Self::default();
-        for no in self.list().iter().filter(|no| keep(**no)) {
+        for no in self.as_slice().iter().filter(|no| keep(**no)) {
             kept.insert(*no);
         }
         *self = kept;
@@ -89,14 +89,14 @@ pub(crate) struct PinQueue {
 
 /// See the module. `queue` guards itself.
 #[derive(Debug)]
-pub(crate) struct Pinning {
+pub(crate) struct PinWork {
     pub(crate) queue: Mutex<PinQueue>,
     pub(crate) changed: Condvar,
 }
 
 /// What a pin covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pinned {
+pub struct PinSummary {
     /// Files.
     pub files: u64,
     /// Their bytes.
@@ -107,7 +107,7 @@ pub struct Pinned {
 
 /// What was given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Freed {
+pub struct FreedContent {
     /// Files of which something was given back.
     pub files: u64,
     /// Bytes of the store.
@@ -120,7 +120,7 @@ pub struct Freed {
 
 /// How what is pinned stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PinsShown {
+pub struct PinStatus {
     /// Where it is.
     pub paths: Vec<String>,
     /// Not all of it has been looked at.
@@ -178,11 +178,11 @@ impl From<SyncError> for PinRefused {
     }
 }
 
-impl Pinning {
+impl PinWork {
     /// At the beginning nobody knows what has come while this was away.
-    pub(super) fn of(pins: &Pins) -> Self {
+    pub(super) fn for_pins(pins: &PinSet) -> Self {
         let queue = PinQueue {
-            all: !pins.list().is_empty(),
+            all: !pins.as_slice().is_empty(),
             ..PinQueue::default()
         };
         Self {
@@ -198,27 +198,32 @@ mod tests {
 
     #[test]
     fn pins_are_few_and_in_order() {
-        let list = |pins: &Pins| pins.list().iter().map(|no| no.get()).collect::<Vec<_>>();
-        let mut pins = Pins::default();
+        let list = |pins: &PinSet| {
+            pins.as_slice()
+                .iter()
+                .map(|no| no.get())
+                .collect::<Vec<_>>()
+        };
+        let mut pins = PinSet::default();
         assert!(
             [7, 3, 7, 5]
                 .into_iter()
                 .all(|no| pins.insert(ObjectNo::new(no)))
         );
         assert_eq!(list(&pins), [3, 5, 7]);
-        pins.retain(|no| no.get() != 5);
+        pins.retain_only(|no| no.get() != 5);
         assert_eq!(
             (
                 list(&pins),
-                pins.has(ObjectNo::new(5)),
-                pins.has(ObjectNo::new(7))
+                pins.contains(ObjectNo::new(5)),
+                pins.contains(ObjectNo::new(7))
             ),
             (vec![3, 7], false, true)
         );
-        assert_eq!(Pins::of([3, 7].into_iter()), Some(pins));
-        assert_eq!(Pins::of([7, 3].into_iter()), None);
-        assert_eq!(Pins::of(1..=PINS_MAX as u64 + 1), None);
-        let mut full = Pins::of(1..=PINS_MAX as u64).unwrap();
+        assert_eq!(PinSet::from_numbers([3, 7].into_iter()), Some(pins));
+        assert_eq!(PinSet::from_numbers([7, 3].into_iter()), None);
+        assert_eq!(PinSet::from_numbers(1..=PINS_MAX as u64 + 1), None);
+        let mut full = PinSet::from_numbers(1..=PINS_MAX as u64).unwrap();
         assert!(!full.insert(ObjectNo::new(1000)) && full.insert(ObjectNo::new(1)));
     }
 }

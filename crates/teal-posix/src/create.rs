@@ -10,11 +10,11 @@
 use crate::acl::{self, Acl};
 use crate::attributes::acl_of;
 use crate::{Caller, FileSystem};
-use teal_log::{Cost, Locked, NewObject, StoreError};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError};
 use teal_types::limits::{LINKS_MAX, TARGET_MAX};
 use teal_types::{Attr, FileType, ObjectNo};
 use teal_volume::FsError;
-use teal_volume::{Change, touch_directory, touch_object};
+use teal_volume::{ObjectChange, touch_directory, touch_object};
 
 /// Set-group-id, inherited from directories.
 const S_ISGID: u16 = 0o2000;
@@ -33,7 +33,7 @@ impl FileSystem {
             b"." => Ok(parent),
             b".." if !self.store().attr(parent)?.kind.is_dir() => Err(FsError::NotDir),
             b".." => Ok(self.store().parent(parent)?),
-            _ => self.find(parent, name),
+            _ => self.find_entry(parent, name),
         };
         self.volume.name_damage(parent, || {
             loop {
@@ -55,7 +55,7 @@ impl FileSystem {
     }
 
     /// The object an entry leads to.
-    pub(crate) fn find(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
+    pub(crate) fn find_entry(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
         let name = self.name_in(parent, name)?;
         Ok(self
             .store()
@@ -85,11 +85,11 @@ impl FileSystem {
             FileType::Dir | FileType::Symlink => return Err(FsError::Invalid),
         };
         let perm = (mode & 0o7777) as u16;
-        self.make(
+        self.make_object(
             caller,
             parent,
             name,
-            &New {
+            &CreationRequest {
                 kind,
                 perm,
                 rdev,
@@ -110,14 +110,14 @@ impl FileSystem {
         perm: u16,
         exclusive: bool,
     ) -> Result<Attr, FsError> {
-        let new = New {
+        let new = CreationRequest {
             kind: FileType::File,
             perm,
             rdev: 0,
             target: b"",
         };
         loop {
-            match self.make(caller, parent, name, &new) {
+            match self.make_object(caller, parent, name, &new) {
                 Err(FsError::Exists) if !exclusive => match self.lookup(parent, name) {
                     Err(FsError::NotFound) => {}
                     found => return found,
@@ -138,13 +138,13 @@ impl FileSystem {
         name: &[u8],
         perm: u16,
     ) -> Result<Attr, FsError> {
-        let new = New {
+        let new = CreationRequest {
             kind: FileType::Dir,
             perm: perm & DIR_BITS,
             rdev: 0,
             target: b"",
         };
-        self.make(caller, parent, name, &new)
+        self.make_object(caller, parent, name, &new)
     }
 
     /// Makes a symbolic link.
@@ -162,11 +162,11 @@ impl FileSystem {
         match target.len() {
             0 => Err(FsError::NotFound),
             len if len > TARGET_MAX => Err(FsError::NameTooLong),
-            _ => self.make(
+            _ => self.make_object(
                 caller,
                 parent,
                 name,
-                &New {
+                &CreationRequest {
                     kind: FileType::Symlink,
                     perm: 0o777,
                     rdev: 0,
@@ -176,12 +176,12 @@ impl FileSystem {
         }
     }
 
-    fn make(
+    fn make_object(
         &self,
         caller: &Caller,
         parent: ObjectNo,
         name: &[u8],
-        new: &New<'_>,
+        new: &CreationRequest<'_>,
     ) -> Result<Attr, FsError> {
         self.volume.name_damage(parent, || {
             let name = self.name_in(parent, name)?;
@@ -190,7 +190,7 @@ impl FileSystem {
                 return Err(FsError::Exists);
             }
             let _names = self.volume.share_namespace();
-            let op = self.begin(self.cost_of_new(parent)?)?;
+            let op = self.begin_operation(self.cost_of_new(parent)?)?;
             let mut locked = op.lock(&[parent])?;
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);
@@ -209,10 +209,10 @@ impl FileSystem {
 
     fn make_in(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         caller: &Caller,
         parent: ObjectNo,
-        new: &New<'_>,
+        new: &CreationRequest<'_>,
     ) -> Result<ObjectNo, FsError> {
         let dir = locked.attr(parent);
         if !locked.is_linked(parent) {
@@ -222,9 +222,11 @@ impl FileSystem {
             FileType::Symlink => None,
             _ => acl_of(locked, parent, acl::DEFAULT)?,
         };
-        let access = rule.as_ref().map(|rule| rule.inherited(new.perm & 0o777));
+        let access = rule
+            .as_ref()
+            .map(|rule| rule.inherited_by(new.perm & 0o777));
         let perm = match &access {
-            Some(access) => new.perm & !0o777 | access.mode(),
+            Some(access) => new.perm & !0o777 | access.permission_bits(),
             None if new.kind == FileType::Symlink => new.perm,
             None => new.perm & !caller.umask,
         };
@@ -276,12 +278,12 @@ impl FileSystem {
     /// [`FsError::NotFound`] in a removed directory, [`FsError::NotDir`], [`FsError::Stale`].
     pub fn tmpfile(&self, caller: &Caller, parent: ObjectNo, perm: u16) -> Result<Attr, FsError> {
         self.volume.name_damage(parent, || {
-            let op = self.begin(self.cost_of_new(parent)?)?;
+            let op = self.begin_operation(self.cost_of_new(parent)?)?;
             let mut locked = op.lock(&[parent])?;
             if !locked.attr(parent).kind.is_dir() {
                 return Err(FsError::NotDir);
             }
-            let new = New {
+            let new = CreationRequest {
                 kind: FileType::File,
                 perm: perm & 0o7777,
                 rdev: 0,
@@ -307,7 +309,7 @@ impl FileSystem {
             let name = self.name_in(parent, name)?;
             let cost = self.volume.cost_of_names(Cost::link(), &[parent, no])?;
             let _names = self.volume.share_namespace();
-            let op = self.begin(cost)?;
+            let op = self.begin_operation(cost)?;
             let mut locked = op.lock(&[parent, no])?;
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);
@@ -328,12 +330,12 @@ impl FileSystem {
             if attr.nlink == 0 {
                 locked.set_orphan(no, false)?;
             }
-            self.changes.record(&mut locked, no, Change::Names)?;
+            self.changes.record(&mut locked, no, ObjectChange::Names)?;
             if let Err(e) = locked.insert_entry(parent, &name, no) {
                 locked.set_orphan(no, attr.nlink == 0)?;
                 return Err(e.into());
             }
-            self.volume.references().named(no);
+            self.volume.references().note_first_name(no);
             let now = self.volume.now();
             touch_directory(&mut locked, parent, now);
             touch_object(&mut locked, no, now);
@@ -344,7 +346,7 @@ impl FileSystem {
 }
 
 /// What is to be made, before the directory has its say.
-struct New<'a> {
+struct CreationRequest<'a> {
     kind: FileType,
     perm: u16,
     rdev: u32,

@@ -16,34 +16,34 @@
 //! note (something of it is dirty, or it did not fit in) is said itself, with the directories in
 //! which the server has it.
 
-use super::kept::KeptTold;
-use super::{Note, Replica, SyncError, unexpected};
+use super::filter_announcement::FilterAnnouncement;
+use super::{ObjectNote, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use teal_log::StoreError;
-use teal_proto::{KEPT_MAX, Reply, Request};
+use teal_proto::{ClientRequest, KEPT_MAX, ServerReply};
 use teal_types::{FileType, ObjectNo};
 
 /// The most objects that are said.
-const SAID_MAX: usize = 50_000;
+const FILTER_OBJECTS_MAX: usize = 50_000;
 /// The most entries of directories that are looked at for that.
 const LOOKED_MAX: usize = 1 << 20;
 
 impl Replica {
     /// Tells the server what is kept here, if that is still to be done.
-    pub(crate) fn tell_kept(&self) -> Result<(), SyncError> {
+    pub(crate) fn announce_filter(&self) -> Result<(), SyncError> {
         if !self.news().is_untold() {
             return Ok(());
         }
-        let _applying = self.apply()?;
-        let mut filter = self.keep(0, Vec::new(), false)?;
+        let _applying = self.lock_applying()?;
+        let mut filter = self.send_filter_part(0, Vec::new(), false)?;
         // Who has nothing yet needs nothing of the past.
-        if self.seen().get() > 0 || self.store().space().objects > 1 {
+        if self.position().get() > 0 || self.store().space().objects > 1 {
             self.pull_all(None)?;
         }
-        let Some(kept) = self.kept()? else {
-            self.news().set_told(KeptTold::TooMuch);
+        let Some(kept) = self.kept_objects()? else {
+            self.news().set_told(FilterAnnouncement::TooMuch);
             return Ok(());
         };
         let parts = kept
@@ -53,48 +53,55 @@ impl Replica {
         let last = kept.len().div_ceil(KEPT_MAX);
         for (n, part) in parts.enumerate() {
             if filter != 0 {
-                filter = self.keep(filter, part, n == last)?;
+                filter = self.send_filter_part(filter, part, n == last)?;
             }
         }
         if filter != 0 {
-            self.news().set_told(KeptTold::All(filter));
+            self.news().set_told(FilterAnnouncement::All(filter));
         }
         Ok(())
     }
 
-    fn keep(&self, filter: u64, objects: Vec<ObjectNo>, is_last: bool) -> Result<u64, SyncError> {
-        match self.ask(&Request::Keep {
+    fn send_filter_part(
+        &self,
+        filter: u64,
+        objects: Vec<ObjectNo>,
+        is_last: bool,
+    ) -> Result<u64, SyncError> {
+        match self.ask_server(&ClientRequest::Keep {
             filter,
             objects,
             is_last,
         })? {
-            Reply::Kept { filter } => Ok(filter),
+            ServerReply::Kept { filter } => Ok(filter),
             _ => Err(unexpected("to what is kept").into()),
         }
     }
 
     /// Returns what is to be said; `None`: too much.
-    fn kept(&self) -> Result<Option<Vec<ObjectNo>>, SyncError> {
-        let (mut kept, mut walk) = (HashSet::new(), Walk::default());
-        if !self.walk(&mut walk, ObjectNo::ROOT, &mut kept)? {
+    fn kept_objects(&self) -> Result<Option<Vec<ObjectNo>>, SyncError> {
+        let (mut kept, mut walk) = (HashSet::new(), DirectoryWalk::default());
+        if !self.walk_directories(&mut walk, ObjectNo::ROOT, &mut kept)? {
             return Ok(None);
         }
         // Behind the walk: what moves past it is dirty.
         let mut noted = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            let summary = Note::summary(head);
+            let summary = ObjectNote::summary(head);
             noted.extend((summary.is_ours() || summary.needs_look).then_some(no));
-            if noted.len() <= SAID_MAX {
+            if noted.len() <= FILTER_OBJECTS_MAX {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         })?;
         for no in noted {
-            let note = self.note(no)?;
+            let note = self.note_of(no)?;
             let parts = [
                 Some(&note.dirty),
-                note.in_flight.as_ref().map(|in_flight| &in_flight.part),
+                note.in_flight
+                    .as_ref()
+                    .map(|in_flight| &in_flight.components),
             ];
             let links = parts
                 .into_iter()
@@ -102,7 +109,7 @@ impl Replica {
                 .filter_map(|part| part.links.as_ref())
                 .flat_map(|(_, links)| links);
             kept.extend(links.map(|link| link.dir).chain([no]));
-            if !self.walk(&mut walk, no, &mut kept)? {
+            if !self.walk_directories(&mut walk, no, &mut kept)? {
                 return Ok(None);
             }
         }
@@ -116,9 +123,9 @@ impl Replica {
 
     /// Gathers the directories from one on that are listed, or in which something is; `false`: too
     /// many.
-    fn walk(
+    fn walk_directories(
         &self,
-        walk: &mut Walk,
+        walk: &mut DirectoryWalk,
         from: ObjectNo,
         kept: &mut HashSet<ObjectNo>,
     ) -> Result<bool, SyncError> {
@@ -141,10 +148,10 @@ impl Replica {
                 Err(StoreError::NotFound(_)) => continue,
                 seen => seen?,
             }
-            if walk.looked > before || !self.note(dir)?.unlisted {
+            if walk.looked > before || !self.note_of(dir)?.unlisted {
                 kept.insert(dir);
             }
-            if kept.len() > SAID_MAX || walk.looked >= LOOKED_MAX {
+            if kept.len() > FILTER_OBJECTS_MAX || walk.looked >= LOOKED_MAX {
                 return Ok(false);
             }
         }
@@ -154,7 +161,7 @@ impl Replica {
 
 /// What has been looked at.
 #[derive(Default)]
-struct Walk {
+struct DirectoryWalk {
     known: HashSet<ObjectNo>,
     looked: usize,
 }

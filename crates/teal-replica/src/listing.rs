@@ -9,12 +9,12 @@
 //!    is below them: few when somebody looks at one, as many as a reply holds in a walk
 //!    ([`Window`](super::ahead::Window)).
 
-use super::{Note, Replica, SyncError, unexpected};
+use super::{ObjectNote, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, StoreError};
-use teal_proto::{Listing, Reply, Request};
-use teal_types::{CommitSeq, ObjectNo, Version};
+use teal_proto::{ClientRequest, DirectoryListing, ServerReply};
+use teal_types::{CommitSeq, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// How often a listing may be overtaken before the operation fails.
@@ -27,26 +27,26 @@ impl Replica {
     ///
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stale`].
-    pub(crate) fn listed(&self, dir: ObjectNo) -> Result<(), FsError> {
-        if !self.note(dir)?.unlisted {
-            self.names_ahead().uses(dir, 1);
+    pub(crate) fn ensure_listed(&self, dir: ObjectNo) -> Result<(), FsError> {
+        if !self.note_of(dir)?.unlisted {
+            self.names_ahead().note_use(dir, 1);
             return Ok(());
         }
         self.try_reach()?;
-        self.waiting(format_args!("the names in {dir}"), || {
+        self.count_waiting(format_args!("the names in {dir}"), || {
             if self.identity().incarnation.is_none() {
                 // Whoever has never been welcomed has no numbers for what may be made in it.
                 self.connect()?;
             }
-            Ok(self.greeted(|| self.list(dir))?)
+            Ok(self.retry_after_greeting(|| self.fetch_listing(dir))?)
         })
     }
 
-    pub(crate) fn list(&self, dir: ObjectNo) -> Result<(), SyncError> {
-        let _applying = self.apply()?;
-        let ahead = self.names_ahead().open();
+    pub(crate) fn fetch_listing(&self, dir: ObjectNo) -> Result<(), SyncError> {
+        let _applying = self.lock_applying()?;
+        let ahead = self.names_ahead().note_wait();
         for _ in 0..RETRIES {
-            if !self.note(dir)?.unlisted {
+            if !self.note_of(dir)?.unlisted {
                 return Ok(());
             }
             let begun = self.monotonic();
@@ -54,17 +54,18 @@ impl Replica {
                 continue;
             };
             self.names_ahead()
-                .took(self.monotonic().saturating_sub(begun));
-            if head > self.seen() {
+                .note_duration(self.monotonic().saturating_sub(begun));
+            if head > self.position() {
                 self.pull_all(None)?;
             }
-            if head != self.seen() {
+            if head != self.position() {
                 continue;
             }
             for listing in listings {
                 let entries = listing.entries.as_ref().map_or(0, Vec::len).max(1);
                 if listing.dir != dir {
-                    self.names_ahead().came(listing.dir, 0, entries as u64);
+                    self.names_ahead()
+                        .note_prefetched(listing.dir, 0, entries as u64);
                 }
                 self.install_listing(listing)?;
             }
@@ -82,14 +83,14 @@ impl Replica {
         &self,
         dir: ObjectNo,
         ahead: u64,
-    ) -> Result<Option<(CommitSeq, Vec<Listing>)>, SyncError> {
+    ) -> Result<Option<(CommitSeq, Vec<DirectoryListing>)>, SyncError> {
         let with = if ahead > 0 {
             self.unlisted_around(dir)?
         } else {
             Vec::new()
         };
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-        let mut begun: Option<(CommitSeq, Listing)> = None;
+        let mut begun: Option<(CommitSeq, DirectoryListing)> = None;
         loop {
             let last = begun
                 .as_ref()
@@ -97,7 +98,9 @@ impl Replica {
             let dirs = std::iter::once((dir, last))
                 .chain(with.iter().map(|dir| (*dir, None)))
                 .collect();
-            let Reply::Listings { head, dirs } = self.ask(&Request::List { dirs, ahead })? else {
+            let ServerReply::Listings { head, dirs } =
+                self.ask_server(&ClientRequest::List { dirs, ahead })?
+            else {
                 return Err(unexpected("to a listing").into());
             };
             let mut dirs = dirs.into_iter();
@@ -130,8 +133,8 @@ impl Replica {
     /// Directories around this one that are here without their entries.
     fn unlisted_around(&self, dir: ObjectNo) -> Result<Vec<ObjectNo>, SyncError> {
         let mut found = Vec::new();
-        self.around::<SyncError>(dir, &mut |object, kind| {
-            if kind.is_dir() && self.note(object)?.unlisted {
+        self.visit_neighbours::<SyncError>(dir, &mut |object, kind| {
+            if kind.is_dir() && self.note_of(object)?.unlisted {
                 found.push(object);
             }
             Ok(if found.len() < WITH {
@@ -145,42 +148,42 @@ impl Replica {
 
     /// Returns whether the content that is here is that of the version, read at the position: of
     /// what is here all changes have been told (`keep`).
-    fn is_followed(&self, version: &Version) -> Result<bool, SyncError> {
+    fn is_content_current(&self, version: &ObjectVersion) -> Result<bool, SyncError> {
         match self.store().attr(version.object) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             attr => drop(attr?),
         }
-        let note = self.note(version.object)?;
+        let note = self.note_of(version.object)?;
         let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
         Ok(is_of_it && !note.is_ours() && !note.needs_look && !self.listings().has_again())
     }
 
     /// Enters a listing read at the position; under `applying`.
-    fn install_listing(&self, listing: Listing) -> Result<(), SyncError> {
+    fn install_listing(&self, listing: DirectoryListing) -> Result<(), SyncError> {
         let dir = listing.dir;
         match self.store().attr(dir) {
             Err(StoreError::NotFound(_)) => return Ok(()),
             attr => drop(attr?),
         }
-        let unlisted = self.note(dir)?.unlisted;
+        let unlisted = self.note_of(dir)?.unlisted;
         // A directory that is gone there comes back with what is here, or goes with the next pull.
         let Some(entries) = listing.entries.filter(|_| unlisted) else {
             return Ok(());
         };
         let coming_in = self.listings().begin(dir);
         let entered = entries.iter().try_for_each(|(_, version)| {
-            let ranges = self.is_followed(version)?.then_some(&[][..]);
+            let ranges = self.is_content_current(version)?.then_some(&[][..]);
             self.install_listed(version, ranges)
         });
         drop(coming_in);
         entered?;
         // Only now may a name that is not there be called absent.
         let cost = Cost::note().with_note(4096);
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let locked = op.lock(&[dir])?;
-        let note = Note {
+        let note = ObjectNote {
             unlisted: false,
-            ..self.note(dir)?
+            ..self.note_of(dir)?
         };
         self.set_note(&locked, dir, &note)?;
         self.counters().listings.fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use teal_types::{FileType, ObjectNo};
 const LOOKED_MAX: usize = 2048;
 
 /// Up to [`LOOKED_MAX`] entries of directories.
-struct Search<'a> {
+struct NeighbourSearch<'a> {
     store: &'a Store,
     left: usize,
     /// The object itself, and directories that were shown.
@@ -21,12 +21,12 @@ impl Replica {
     /// Shows what lies around an object: what follows it in its directory, each directory with all
     /// that is below it, then what is before it there; then the same for its directory, and so on
     /// up to the root. Until `visit` has enough, or many were shown.
-    pub(crate) fn around<E: From<StoreError>>(
+    pub(crate) fn visit_neighbours<E: From<StoreError>>(
         &self,
         no: ObjectNo,
         visit: &mut dyn FnMut(ObjectNo, FileType) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
-        let mut search = Search {
+        let mut search = NeighbourSearch {
             store: self.store(),
             left: LOOKED_MAX,
             known: HashSet::from([no]),
@@ -43,11 +43,11 @@ impl Replica {
             };
             let behind = self
                 .store()
-                .cookie(dir, &name)?
+                .cookie_of(dir, &name)?
                 .map_or(0, |cookie| cookie + 1);
             search.known.insert(dir);
             for cookies in [behind..u64::MAX, 0..behind] {
-                if search.walk(dir, cookies, visit)?.is_break() {
+                if search.walk_below(dir, cookies, visit)?.is_break() {
                     return Ok(());
                 }
             }
@@ -57,14 +57,14 @@ impl Replica {
     }
 }
 
-impl Search<'_> {
-    fn walk<E: From<StoreError>>(
+impl NeighbourSearch<'_> {
+    fn walk_below<E: From<StoreError>>(
         &mut self,
         dir: ObjectNo,
         cookies: Range<u64>,
         visit: &mut dyn FnMut(ObjectNo, FileType) -> Result<ControlFlow<()>, E>,
     ) -> Result<ControlFlow<()>, E> {
-        let mut path = vec![self.entries(dir, cookies)?];
+        let mut path = vec![self.read_entries(dir, cookies)?];
         while let Some(entries) = path.last_mut() {
             let Some((child, kind)) = entries.next() else {
                 path.pop();
@@ -79,14 +79,14 @@ impl Search<'_> {
             self.left -= 1;
             if kind.is_dir() {
                 self.known.insert(child);
-                path.push(self.entries(child, 0..u64::MAX)?);
+                path.push(self.read_entries(child, 0..u64::MAX)?);
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
     /// As many entries of a directory as may still be shown.
-    fn entries(
+    fn read_entries(
         &self,
         dir: ObjectNo,
         cookies: Range<u64>,

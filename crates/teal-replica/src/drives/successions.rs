@@ -4,7 +4,7 @@ use teal_types::ObjectNo;
 
 /// What has happened to what may have affinity, until the drive is told.
 #[derive(Debug, Default)]
-pub(super) struct Heirs {
+pub(super) struct AffinitySuccessions {
     /// What takes over the affinity of what.
     pub(super) successors: Vec<(ObjectNo, ObjectNo)>,
     /// What is no more.

@@ -1,13 +1,13 @@
 //! Changing the content of a locked file.
 
 use crate::error::StoreError;
-use crate::object::state::{Content, State};
-use crate::store::locked::Locked;
-use crate::tree::freed::Freed;
+use crate::object::state::{ObjectContent, ObjectState};
+use crate::store::locked::LockedObjects;
+use crate::tree::freed::FreedSpace;
 use teal_types::ObjectNo;
 use teal_types::limits::FILE_MAX;
 
-impl Locked<'_> {
+impl LockedObjects<'_> {
     /// Writes into a file, growing it if needed.
     ///
     /// # Errors
@@ -21,22 +21,22 @@ impl Locked<'_> {
             return Err(StoreError::TooBig("a file"));
         }
         let (reader, stamp) = (&self.objects().reader, self.stamp());
-        self.state(no).write(reader, no, offset, data)?;
-        self.mark(no).core.data_stamp = stamp;
+        self.state_mut(no).write(reader, no, offset, data)?;
+        self.mark_changed(no).core.data_stamp = stamp;
         self.account_freed_pages(no);
         Ok(())
     }
 
-    fn change(
+    fn change_content(
         &mut self,
         no: ObjectNo,
-        change: impl FnOnce(&mut State, &mut Vec<Freed>) -> Result<(), StoreError>,
+        change: impl FnOnce(&mut ObjectState, &mut Vec<FreedSpace>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let stamp = self.stamp();
         let mut freed = Vec::new();
-        let done = change(self.state(no), &mut freed);
-        self.mark(no).core.data_stamp = stamp;
-        self.objects().account(&freed);
+        let done = change(self.state_mut(no), &mut freed);
+        self.mark_changed(no).core.data_stamp = stamp;
+        self.objects().account_freed(&freed);
         self.account_freed_pages(no);
         done
     }
@@ -50,7 +50,7 @@ impl Locked<'_> {
             return Err(StoreError::TooBig("a file"));
         }
         let objects = self.objects();
-        self.change(no, |state, freed| {
+        self.change_content(no, |state, freed| {
             state.set_size(&objects.reader, no, size, freed)
         })
     }
@@ -61,15 +61,15 @@ impl Locked<'_> {
     /// What reading its map met.
     pub fn punch(&mut self, no: ObjectNo, offset: u64, end: u64) -> Result<(), StoreError> {
         let objects = self.objects();
-        self.change(no, |state, freed| {
-            state.punch(&objects.reader, no, offset, end, freed)
+        self.change_content(no, |state, freed| {
+            state.punch_hole(&objects.reader, no, offset, end, freed)
         })
     }
 
     /// Sets a symlink's target, at most [`TARGET_MAX`](teal_types::limits::TARGET_MAX) bytes.
     pub fn set_target(&mut self, no: ObjectNo, target: &[u8]) {
-        let state = self.mark(no);
-        state.content = Content::Inline(target.to_vec());
+        let state = self.mark_changed(no);
+        state.content = ObjectContent::Inline(target.to_vec());
         state.core.size = target.len() as u64;
     }
 }

@@ -10,7 +10,7 @@
 //!    something else is written.
 
 use std::time::Duration;
-use teal_log::{Counts, Space};
+use teal_log::{Counts, SpaceStatus};
 
 /// Cleaning starts when less than this part of the segments can be written before somebody must
 /// wait.
@@ -28,8 +28,8 @@ const WORTH_PERCENT: u32 = 90;
 
 /// What the background sees.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
-    pub(crate) space: Space,
+pub(crate) struct CleaningInputs {
+    pub(crate) space: SpaceStatus,
     pub(crate) counts: Counts,
     /// Bytes written by others so far.
     pub(crate) written: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Look {
 
 /// What it does about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum CleaningDecision {
     Rest,
     /// Looks again after this time, if nothing happens before.
     Later(Duration),
@@ -55,25 +55,25 @@ pub(crate) enum Pace {
 
 /// What is remembered from round to round.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Rounds {
+pub(crate) struct RoundHistory {
     /// What had been written when the last round was over.
     written: u64,
     /// What had been written when a round set nothing free.
     futile_at: Option<u64>,
 }
 
-impl Rounds {
+impl RoundHistory {
     /// Returns what to do now.
-    pub(crate) fn pace(&self, look: &Look) -> Pace {
+    pub(crate) fn decide(&self, look: &CleaningInputs) -> CleaningDecision {
         let space = &look.space;
         if self.futile_at == Some(look.written) {
-            return Pace::Rest;
+            return CleaningDecision::Rest;
         }
         let low = (space.segments / LOW_PART).max(LOW_SEGMENTS);
         let most = (space.segments / ROUND_PART).max(LOW_SEGMENTS);
         if space.before_waiting < low * space.segment_bytes && look.quiet < QUIET {
             let since = look.written.saturating_sub(self.written) / space.segment_bytes;
-            return Pace::Clean {
+            return CleaningDecision::Clean {
                 segments: (low + since).min(most),
                 fullest_percent: WORTH_PERCENT,
             };
@@ -81,9 +81,9 @@ impl Rounds {
         let few =
             (space.free_segments + space.ripening) * 100 < space.segments * u64::from(look.percent);
         match QUIET.checked_sub(look.quiet) {
-            _ if !few || !look.powered => Pace::Rest,
-            Some(time) if !time.is_zero() => Pace::Later(time),
-            _ => Pace::Clean {
+            _ if !few || !look.powered => CleaningDecision::Rest,
+            Some(time) if !time.is_zero() => CleaningDecision::Later(time),
+            _ => CleaningDecision::Clean {
                 segments: most,
                 fullest_percent: CHEAP_PERCENT,
             },
@@ -91,7 +91,7 @@ impl Rounds {
     }
 
     /// Notes what a round has done, from what was seen before and after it.
-    pub(crate) fn after(before: &Look, after: &Look) -> Self {
+    pub(crate) fn after_round(before: &CleaningInputs, after: &CleaningInputs) -> Self {
         let gained = after.space.free_segments > before.space.free_segments
             || after.counts.segments_cleaned > before.counts.segments_cleaned
                 && before.quiet < QUIET;
@@ -108,8 +108,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn look(before_waiting: u64, free_segments: u64, quiet: u64) -> Look {
-        let space = Space {
+    fn look(before_waiting: u64, free_segments: u64, quiet: u64) -> CleaningInputs {
+        let space = SpaceStatus {
             total: 900 * MIB,
             free: 200 * MIB,
             free_of_capacity: 200 * MIB,
@@ -122,7 +122,7 @@ mod tests {
             before_waiting,
         };
         let (counts, quiet) = (Counts::default(), Duration::from_secs(quiet));
-        Look {
+        CleaningInputs {
             space,
             counts,
             written: 500 * MIB,
@@ -134,22 +134,22 @@ mod tests {
 
     #[test]
     fn under_load_it_begins_late_and_gains_what_was_written() {
-        let rounds = Rounds {
+        let rounds = RoundHistory {
             written: 480 * MIB,
             futile_at: None,
         };
         assert_eq!(
-            rounds.pace(&look(11 * MIB, 60, 0)),
-            Pace::Later(QUIET),
+            rounds.decide(&look(11 * MIB, 60, 0)),
+            CleaningDecision::Later(QUIET),
             "not before it is idle"
         );
-        let clean = |segments| Pace::Clean {
+        let clean = |segments| CleaningDecision::Clean {
             segments,
             fullest_percent: WORTH_PERCENT,
         };
-        assert_eq!(rounds.pace(&look(9 * MIB, 60, 0)), clean(30));
+        assert_eq!(rounds.decide(&look(9 * MIB, 60, 0)), clean(30));
         assert_eq!(
-            Rounds::default().pace(&look(9 * MIB, 60, 0)),
+            RoundHistory::default().decide(&look(9 * MIB, 60, 0)),
             clean(50),
             "a round has its bounds"
         );
@@ -157,47 +157,57 @@ mod tests {
 
     #[test]
     fn idle_it_cleans_ahead_of_what_is_cheap_until_enough_is_free() {
-        let cheap = Pace::Clean {
+        let cheap = CleaningDecision::Clean {
             segments: 50,
             fullest_percent: CHEAP_PERCENT,
         };
-        assert_eq!(Rounds::default().pace(&look(60 * MIB, 99, 10)), cheap);
-        assert_eq!(Rounds::default().pace(&look(60 * MIB, 100, 10)), Pace::Rest);
         assert_eq!(
-            Rounds::default().pace(&look(60 * MIB, 99, 9)),
-            Pace::Later(Duration::from_secs(1)),
+            RoundHistory::default().decide(&look(60 * MIB, 99, 10)),
+            cheap
+        );
+        assert_eq!(
+            RoundHistory::default().decide(&look(60 * MIB, 100, 10)),
+            CleaningDecision::Rest
+        );
+        assert_eq!(
+            RoundHistory::default().decide(&look(60 * MIB, 99, 9)),
+            CleaningDecision::Later(Duration::from_secs(1)),
             "not idle yet"
         );
         assert_eq!(
-            Rounds::default().pace(&Look {
+            RoundHistory::default().decide(&CleaningInputs {
                 powered: false,
                 ..look(60 * MIB, 99, 10)
             }),
-            Pace::Rest
+            CleaningDecision::Rest
         );
     }
 
     #[test]
     fn an_idle_store_becomes_silent() {
         let before = look(60 * MIB, 50, 20);
-        let rounds = Rounds::after(&before, &look(60 * MIB, 50, 21));
+        let rounds = RoundHistory::after_round(&before, &look(60 * MIB, 50, 21));
         assert_eq!(
-            rounds.pace(&look(60 * MIB, 50, 3600)),
-            Pace::Rest,
+            rounds.decide(&look(60 * MIB, 50, 3600)),
+            CleaningDecision::Rest,
             "a futile round is not repeated"
         );
-        let later = Look {
+        let later = CleaningInputs {
             written: 501 * MIB,
             ..look(60 * MIB, 50, 20)
         };
         assert_ne!(
-            rounds.pace(&later),
-            Pace::Rest,
+            rounds.decide(&later),
+            CleaningDecision::Rest,
             "until something was written"
         );
         assert_ne!(
-            Rounds::after(&before, &look(60 * MIB, 51, 21)).pace(&look(60 * MIB, 51, 22)),
-            Pace::Rest
+            RoundHistory::after_round(&before, &look(60 * MIB, 51, 21)).decide(&look(
+                60 * MIB,
+                51,
+                22
+            )),
+            CleaningDecision::Rest
         );
     }
 }

@@ -1,8 +1,8 @@
 //! Drives that are not there any more, and what people choose about sources.
 
 use super::super::Replica;
-use super::attached::Attached;
-use super::set::Told;
+use super::attached::AttachedDrive;
+use super::attached_drives::LossListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use teal_log::StoreError;
@@ -22,26 +22,26 @@ impl Replica {
     /// Has this called whenever a drive is lost, from the thread that has found out: who attaches
     /// what comes looks again. The first caller is kept.
     pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
-        let _ = self.drive_set().lost.set(Told(Box::new(told)));
+        let _ = self.drive_set().lost.set(LossListener(Box::new(told)));
     }
 
     /// Drives whose file was deleted, or cut short, are not used any more, as if they had been
     /// pulled out: their names, where they were, and what has become of them.
     pub fn lose_absent_drives(&self) -> Vec<(String, String, String)> {
-        let absent = |attached: Arc<Attached>| {
+        let absent = |attached: Arc<AttachedDrive>| {
             let why = attached.drive.check_present().err()?.to_string();
-            self.lose(&attached, &why);
+            self.drop_lost_drive(&attached, &why);
             Some((attached.name.clone(), attached.place.clone(), why))
         };
         self.drive_set()
-            .all()
+            .attached_drives()
             .into_iter()
             .filter_map(absent)
             .collect()
     }
 
     /// A drive is not used any more.
-    pub(super) fn lose(&self, attached: &Arc<Attached>, why: &str) {
+    pub(super) fn drop_lost_drive(&self, attached: &Arc<AttachedDrive>, why: &str) {
         if !attached.is_gone.swap(true, Ordering::AcqRel) {
             log::warn!(
                 "the drive {} is gone ({why}); nothing is lost with it",
@@ -61,13 +61,13 @@ impl Replica {
     }
 
     /// A drive that cannot be read or written any more is not used any more.
-    pub(super) fn lose_if(&self, attached: &Arc<Attached>, why: &StoreError) {
+    pub(super) fn drop_if_failed(&self, attached: &Arc<AttachedDrive>, why: &StoreError) {
         match why {
             StoreError::Io { .. } | StoreError::Poisoned => {
                 let source = std::error::Error::source(why)
                     .map(|e| format!(": {e}"))
                     .unwrap_or_default();
-                self.lose(attached, &format!("{why}{source}"));
+                self.drop_lost_drive(attached, &format!("{why}{source}"));
             }
             why => log::warn!("{}: {why}", attached.name),
         }

@@ -10,12 +10,12 @@ const USED_MAX: usize = 100_000;
 /// Where the search goes on, and what was used since. `used` is a leaf lock; `hand` is held for a
 /// whole search, which another one does not wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Recency {
+pub(crate) struct EvictionClock {
     hand: Mutex<u64>,
     used: Mutex<HashSet<ObjectNo>>,
 }
 
-impl Recency {
+impl EvictionClock {
     /// Notes that an object is used.
     pub(crate) fn note_used(&self, no: ObjectNo) {
         let mut used = self.used.lock();
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn what_was_used_is_passed_over_once_and_one_search_goes_on_at_a_time() {
-        let (recency, no) = (Recency::default(), ObjectNo::new(70));
+        let (recency, no) = (EvictionClock::default(), ObjectNo::new(70));
         recency.note_used(no);
         assert!(recency.take_used(no) && !recency.take_used(no));
         *recency.try_search().unwrap() = 5;

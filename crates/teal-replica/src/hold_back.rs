@@ -22,42 +22,44 @@
 //!    (`Note::behind`): what is changed in it from then on was made without having seen what came
 //!    since, and meets the rules of conflicts.
 
-use super::acknowledge::acknowledge;
+use super::acknowledge::acknowledge_components;
 use super::committed::CommittedBatch;
-use super::install::is_number;
-use super::stuck::{OBJECTS_MAX, Said, StuckWay};
+use super::install::is_replicated_number;
+use super::stuck::{OBJECTS_MAX, RefusalOrigin, StuckDirection};
 use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
 use teal_device::UpstreamError;
 use teal_log::{Cost, StoreError};
 use teal_proto::RefusalCode;
-use teal_types::{Link, ObjectNo, Version};
+use teal_types::{HardLink, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// What a failure of a batch says of the objects in it.
-enum Blame {
+enum FailureCause {
     /// Nothing: the server cannot be asked, or takes nothing at all now.
-    Nobody,
+    NotContent,
     /// Nothing: the server has forgotten what it was sent before, and is sent it again.
-    Again,
+    SendAgain,
     /// One of them.
-    Some,
+    OneObject,
     /// Those with the most content: the server's disk is full.
-    Large,
+    LargeContent,
 }
 
-fn blame(e: &SyncError) -> Blame {
+fn cause_of(e: &SyncError) -> FailureCause {
     match e {
         SyncError::Upstream(UpstreamError::Refused(refused)) => match refused.code {
-            RefusalCode::NoSpace => Blame::Large,
-            RefusalCode::NeedsChunks | RefusalCode::NeedsParts => Blame::Again,
-            RefusalCode::BadRequest | RefusalCode::Damaged => Blame::Some,
-            _ => Blame::Nobody,
+            RefusalCode::NoSpace => FailureCause::LargeContent,
+            RefusalCode::NeedsChunks | RefusalCode::NeedsParts => FailureCause::SendAgain,
+            RefusalCode::BadRequest | RefusalCode::Damaged => FailureCause::OneObject,
+            _ => FailureCause::NotContent,
         },
-        SyncError::Upstream(UpstreamError::Protocol(_)) | SyncError::TooLarge => Blame::Some,
-        SyncError::Fs(e) if is_of_object(e) => Blame::Some,
-        _ => Blame::Nobody,
+        SyncError::Upstream(UpstreamError::Protocol(_)) | SyncError::TooLarge => {
+            FailureCause::OneObject
+        }
+        SyncError::Fs(e) if is_of_object(e) => FailureCause::OneObject,
+        _ => FailureCause::NotContent,
     }
 }
 
@@ -78,13 +80,14 @@ impl Replica {
     /// After a batch of these objects was refused and taken back: makes the next one smaller, or
     /// holds back what is refused by itself. Fails as the batch did where it is not about what was
     /// in it.
-    pub(crate) fn narrow(&self, objects: &[ObjectNo], e: SyncError) -> Result<(), SyncError> {
-        let blame = blame(&e);
-        if matches!(blame, Blame::Nobody) || objects.is_empty() || bug(Bug::OneStopsAll) {
+    pub(crate) fn narrow_batch(&self, objects: &[ObjectNo], e: SyncError) -> Result<(), SyncError> {
+        let blame = cause_of(&e);
+        if matches!(blame, FailureCause::NotContent) || objects.is_empty() || bug(Bug::OneStopsAll)
+        {
             return Err(e);
         }
-        if matches!(blame, Blame::Again) {
-            return self.stuck().fails(e);
+        if matches!(blame, FailureCause::SendAgain) {
+            return self.stuck().count_failure(e);
         }
         {
             let mut held = self.stuck();
@@ -99,32 +102,33 @@ impl Replica {
         }
         let why = e.to_string();
         let said = if matches!(e, SyncError::Upstream(_)) {
-            Said::ByServer
+            RefusalOrigin::Server
         } else {
-            Said::Here
+            RefusalOrigin::Local
         };
         self.hold_all(objects, (said, &why));
-        if matches!(blame, Blame::Large) {
+        if matches!(blame, FailureCause::LargeContent) {
             let mut least = u64::MAX;
             for no in objects {
-                least = least.min(self.unsent(*no).unwrap_or(0));
+                least = least.min(self.unsent_bytes(*no).unwrap_or(0));
             }
             let mut larger = Vec::new();
             for no in self.dirty_objects()? {
-                if self.unsent(no).unwrap_or(0) >= least.max(1) || least == 0 {
+                if self.unsent_bytes(no).unwrap_or(0) >= least.max(1) || least == 0 {
                     larger.push(no);
                 }
             }
             self.hold_all(&larger, (said, &why));
         }
-        self.stuck().fails(e)
+        self.stuck().count_failure(e)
     }
 
-    fn hold_all(&self, objects: &[ObjectNo], why: (Said, &str)) {
+    fn hold_all(&self, objects: &[ObjectNo], why: (RefusalOrigin, &str)) {
         let now = self.monotonic();
         for no in objects {
             let path = self.path_for_people(*no);
-            self.stuck().hold((StuckWay::Sending, *no), path, why, now);
+            self.stuck()
+                .hold_back((StuckDirection::Sending, *no), path, why, now);
         }
     }
 
@@ -134,7 +138,10 @@ impl Replica {
             SyncError::Fs(of) if is_of_object(&of) && !bug(Bug::OneStopsAll) => {
                 self.hold_all(
                     &[no],
-                    (Said::Here, &format!("it cannot be read here: {of}")),
+                    (
+                        RefusalOrigin::Local,
+                        &format!("it cannot be read here: {of}"),
+                    ),
                 );
                 Ok(())
             }
@@ -145,14 +152,14 @@ impl Replica {
     /// Returns where an object lies, or lay for the server.
     fn path_for_people(&self, no: ObjectNo) -> String {
         let is_here = self.store().names(no).is_ok_and(|names| !names.is_empty());
-        let had = || self.note(no).ok()?.dirty.links?.1.into_iter().next();
+        let had = || self.note_of(no).ok()?.dirty.links?.1.into_iter().next();
         match had().filter(|_| !is_here) {
             Some(link) => self.path_of_link(&link),
             None => self.store().path_of(no),
         }
     }
 
-    fn path_of_link(&self, link: &Link) -> String {
+    fn path_of_link(&self, link: &HardLink) -> String {
         match self.store().path_of(link.dir) {
             root if root == "/" => format!("/{}", link.name),
             dir => format!("{dir}/{}", link.name),
@@ -165,16 +172,16 @@ impl Replica {
             let mut held = self.stuck();
             held.is_retry = false;
             let there: BTreeSet<ObjectNo> = dirty.iter().copied().collect();
-            held.keep(StuckWay::Sending, |no| there.contains(&no));
-            held.of(StuckWay::Sending)
+            held.retain_objects(StuckDirection::Sending, |no| there.contains(&no));
+            held.objects_held(StuckDirection::Sending)
         };
         if held.is_empty() {
             return Ok(dirty);
         }
-        let before = self.before(&dirty)?;
+        let before = self.names_at_server(&dirty)?;
         let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
         for no in &dirty {
-            match self.needs(*no, &before.had) {
+            match self.required_objects(*no, &before.had) {
                 Ok(needs) => needs
                     .into_iter()
                     .for_each(|needed| needed_by.entry(needed).or_default().push(*no)),
@@ -189,7 +196,7 @@ impl Replica {
         while let Some(no) = next.pop() {
             if blocked.insert(no) {
                 next.extend(needed_by.get(&no).into_iter().flatten());
-                let part = self.note(no)?.dirty;
+                let part = self.note_of(no)?.dirty;
                 leaves_something |= part.links.is_some() && !part.created;
             }
         }
@@ -214,14 +221,14 @@ impl Replica {
         let due: Vec<ObjectNo> = {
             let mut held = self.stuck();
             held.is_retry = true;
-            let all = held.of(StuckWay::Sending);
+            let all = held.objects_held(StuckDirection::Sending);
             all.into_iter()
-                .filter(|no| !held.waits(StuckWay::Sending, *no, now))
+                .filter(|no| !held.is_waiting(StuckDirection::Sending, *no, now))
                 .collect()
         };
         let mut least = None;
         for no in due {
-            let bytes = self.unsent(no).unwrap_or(0);
+            let bytes = self.unsent_bytes(no).unwrap_or(0);
             if least.is_none_or(|(known, _)| bytes < known) {
                 least = Some((bytes, no));
             }
@@ -232,12 +239,12 @@ impl Replica {
     /// Installs a state, or holds the object back if that cannot be done here.
     pub(crate) fn install_or_hold(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         ranges: Option<&[(u64, u64)]>,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let done = match version.beyond_limits() {
-            Some(why) if is_number(version.object) => Err(why),
+            Some(why) if is_replicated_number(version.object) => Err(why),
             _ => match self.install_version(version, ranges, committed) {
                 Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => {
                     Err(e.to_string())
@@ -247,7 +254,8 @@ impl Replica {
             },
         };
         let Err(why) = done else {
-            self.stuck().ends(StuckWay::Installing, version.object);
+            self.stuck()
+                .release(StuckDirection::Installing, version.object);
             return Ok(());
         };
         let path = match version.links.first() {
@@ -257,10 +265,10 @@ impl Replica {
         self.stays_behind(version.object, Some(version), committed)
             .inspect_err(|e| log::warn!("{path}: {e}"))?;
         let now = self.monotonic();
-        self.stuck().hold(
-            (StuckWay::Installing, version.object),
+        self.stuck().hold_back(
+            (StuckDirection::Installing, version.object),
             path,
-            (Said::Here, &why),
+            (RefusalOrigin::Local, &why),
             now,
         );
         Ok(())
@@ -270,7 +278,7 @@ impl Replica {
     /// can hold is held back, and all else fails.
     pub(crate) fn install_listed(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         ranges: Option<&[(u64, u64)]>,
     ) -> Result<(), SyncError> {
         match version.beyond_limits() {
@@ -290,17 +298,17 @@ impl Replica {
             Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => e.to_string(),
             done => {
                 if done.is_ok() {
-                    self.stuck().ends(StuckWay::Installing, no);
+                    self.stuck().release(StuckDirection::Installing, no);
                 }
                 return done;
             }
         };
         let path = self.path_for_people(no);
         self.stays_behind(no, None, committed)?;
-        self.stuck().hold(
-            (StuckWay::Installing, no),
+        self.stuck().hold_back(
+            (StuckDirection::Installing, no),
             path,
-            (Said::Here, &why),
+            (RefusalOrigin::Local, &why),
             self.monotonic(),
         );
         Ok(true)
@@ -311,7 +319,7 @@ impl Replica {
     fn stays_behind(
         &self,
         no: ObjectNo,
-        version: Option<&Version>,
+        version: Option<&ObjectVersion>,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let past = match version {
@@ -319,40 +327,40 @@ impl Replica {
             None => None,
         };
         let cost = Cost::note()
-            .with_note(self.note(no)?.encode().len() + 4096)
+            .with_note(self.note_of(no)?.encode().len() + 4096)
             .freeing();
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let locked = op.lock(&[no]).ok();
-        let mut note = self.note(no)?;
+        let mut note = self.note_of(no)?;
         let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
         let is_committed = note
             .in_flight
             .as_ref()
-            .is_some_and(|in_flight| in_flight.is_of(committed));
+            .is_some_and(|in_flight| in_flight.was_committed_in(committed));
         match version {
             Some(version) if is_committed => {
                 let _what_it_became =
-                    acknowledge(&mut note, version, committed, past.as_ref(), size);
+                    acknowledge_components(&mut note, version, committed, past.as_ref(), size);
             }
             None if is_committed => note.in_flight = None,
             _ => {}
         }
         note.needs_look = true;
-        note.behind.get_or_insert(self.seen());
+        note.behind_since.get_or_insert(self.position());
         op.set_note(no, Some(&note.encode()))?;
         Ok(())
     }
 
     /// Returns what must be at the server before an object, or go there with it: the new
     /// directories it lies in, and who had its names.
-    pub(crate) fn needs(
+    pub(crate) fn required_objects(
         &self,
         no: ObjectNo,
-        had: &HashMap<Link, ObjectNo>,
+        had: &HashMap<HardLink, ObjectNo>,
     ) -> Result<Vec<ObjectNo>, SyncError> {
         let mut needs = Vec::new();
         for link in self.links_here(no)? {
-            if self.note(link.dir)?.dirty.created {
+            if self.note_of(link.dir)?.dirty.created {
                 needs.push(link.dir);
             }
             needs.extend(had.get(&link).filter(|of| **of != no));

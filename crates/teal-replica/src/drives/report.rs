@@ -3,9 +3,9 @@
 use super::super::Replica;
 use super::KnownDrive;
 use super::affinity::tree_below;
-use super::attached::Attached;
-use super::choice::Meter;
-use super::set::Source;
+use super::attached::AttachedDrive;
+use super::attached_drives::ContentSource;
+use super::choice::LatencyModel;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use teal_energy::policy::choice::CostWeights;
@@ -15,7 +15,7 @@ use teal_volume::Volume;
 
 /// How a drive that is attached stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DriveShown {
+pub struct DriveStatus {
     /// Its number in the volume.
     pub device: u32,
     /// Its name.
@@ -45,7 +45,7 @@ pub struct DriveShown {
 
 /// What reading a block costs, as predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Price {
+pub struct ReadPrice {
     /// How long it takes.
     pub latency: Duration,
     /// Whether that was measured; otherwise it is of the drive's profile.
@@ -56,9 +56,9 @@ pub struct Price {
     pub cost: u128,
 }
 
-impl Price {
-    fn of(meter: &Meter, weights: CostWeights) -> Option<Self> {
-        let predicted = meter.predicted(BLOCK)?;
+impl ReadPrice {
+    fn predict(meter: &LatencyModel, weights: CostWeights) -> Option<Self> {
+        let predicted = meter.predict_read(BLOCK)?;
         Some(Self {
             latency: Duration::from_nanos(predicted.latency.get()),
             is_measured: meter.is_measured(),
@@ -70,7 +70,7 @@ impl Price {
 
 /// What a source has of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceShown {
+pub struct SourceStatus {
     /// Its name.
     pub name: String,
     /// The commit whose content it has, if it has any.
@@ -78,14 +78,14 @@ pub struct SourceShown {
     /// How many bytes of it.
     pub bytes: u64,
     /// What reading its first block would cost, as far as known.
-    pub price: Option<Price>,
+    pub price: Option<ReadPrice>,
     /// Why it is not, or is, read now.
     pub why: &'static str,
 }
 
 /// Where an object's content is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Whereabouts {
+pub struct ContentLocations {
     /// Its path.
     pub path: String,
     /// Bytes; of a directory those of all files below it that are known here.
@@ -93,16 +93,16 @@ pub struct Whereabouts {
     /// It is always here, because this is pinned.
     pub pinned: Option<String>,
     /// Sources, in the order in which they would be asked.
-    pub sources: Vec<SourceShown>,
+    pub sources: Vec<SourceStatus>,
 }
 
-impl Attached {
-    fn shown(&self) -> DriveShown {
+impl AttachedDrive {
+    fn status(&self) -> DriveStatus {
         let (room, label) = (self.drive.capacity(), self.drive.label());
         let (objects, bytes) = {
             let queue = self.queue.lock();
             (
-                queue.objects.len() as u64 + self.ahead.load(Relaxed),
+                queue.objects.len() as u64 + self.burst_left.load(Relaxed),
                 queue.bytes,
             )
         };
@@ -120,7 +120,7 @@ impl Attached {
             ("spoiled", &counters.spoiled),
             ("full", &counters.full),
         ];
-        DriveShown {
+        DriveStatus {
             device: self.device,
             name: self.name.clone(),
             place: self.place.clone(),
@@ -132,9 +132,9 @@ impl Attached {
             objects: room.objects,
             seen: label.position,
             queued: (objects, bytes),
-            short: self.short_of(),
+            short: self.count_unplaced(),
             is_late: self.reader.is_late(),
-            is_told: !self.is_untold.load(Relaxed),
+            is_told: !self.is_unannounced.load(Relaxed),
             counts: counts
                 .into_iter()
                 .map(|(name, count)| (name, count.load(Relaxed)))
@@ -143,7 +143,7 @@ impl Attached {
     }
 }
 
-impl Whereabouts {
+impl ContentLocations {
     /// Returns where the content of an object is whose volume has no server: here.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Whereabouts {
             }
             _ => return Err(FsError::Invalid),
         };
-        let here = SourceShown {
+        let here = SourceStatus {
             name: "home log".to_owned(),
             data_seq: None,
             bytes: size,
@@ -180,19 +180,24 @@ impl Whereabouts {
 impl Replica {
     /// The names of the drives that are attached here, where they are, and how many objects wait to
     /// be copied to each; asks none of them.
-    pub fn drives_here(&self) -> Vec<(String, String, u64)> {
-        let waits =
-            |drive: &Attached| drive.queue.lock().objects.len() as u64 + drive.ahead.load(Relaxed);
-        let line = |drive: std::sync::Arc<Attached>| {
+    pub fn attached_drive_names(&self) -> Vec<(String, String, u64)> {
+        let waits = |drive: &AttachedDrive| {
+            drive.queue.lock().objects.len() as u64 + drive.burst_left.load(Relaxed)
+        };
+        let line = |drive: std::sync::Arc<AttachedDrive>| {
             (drive.name.clone(), drive.place.clone(), waits(&drive))
         };
-        self.drive_set().all().into_iter().map(line).collect()
+        self.drive_set()
+            .attached_drives()
+            .into_iter()
+            .map(line)
+            .collect()
     }
 
     /// The drives that are attached here.
-    pub fn drives(&self) -> Vec<DriveShown> {
-        let all = self.drive_set().all();
-        all.iter().map(|attached| attached.shown()).collect()
+    pub fn drive_statuses(&self) -> Vec<DriveStatus> {
+        let all = self.drive_set().attached_drives();
+        all.iter().map(|attached| attached.status()).collect()
     }
 
     /// Returns where the content of an object is, and where it would be read from; of a directory,
@@ -200,23 +205,23 @@ impl Replica {
     ///
     /// # Errors
     /// [`FsError::Stale`], [`FsError::Invalid`].
-    pub fn whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
+    pub fn locate_content(&self, no: ObjectNo) -> Result<ContentLocations, FsError> {
         let attr = self.store().attr(no)?;
         match attr.kind {
             FileType::File => {}
-            FileType::Dir => return self.tree_whereabouts(no),
+            FileType::Dir => return self.locate_tree(no),
             _ => return Err(FsError::Invalid),
         }
-        let (note, mut sources) = (self.note(no)?, Vec::new());
+        let (note, mut sources) = (self.note_of(no)?, Vec::new());
         let absent: u64 = note
             .absent
-            .within(0, attr.size)
+            .clipped_to(0, attr.size)
             .iter()
             .map(|(from, to)| to - from)
             .sum();
         let here = attr.size - absent;
         let mut shown = |name: &str, data_seq, bytes, price, why| {
-            sources.push(SourceShown {
+            sources.push(SourceStatus {
                 name: name.to_owned(),
                 data_seq,
                 bytes,
@@ -234,19 +239,22 @@ impl Replica {
         let weights = self.drive_set().weights();
         let is_up = self.state().is_up();
         let mut is_first = absent > 0;
-        let mut ordered =
-            self.drive_set()
-                .order((no, note.data_seq), BLOCK, is_up, (self.clock(), false));
+        let mut ordered = self.drive_set().ordered_sources(
+            (no, note.data_seq),
+            BLOCK,
+            is_up,
+            (self.clock(), false),
+        );
         if !ordered
             .iter()
-            .any(|source| matches!(source, Source::Server))
+            .any(|source| matches!(source, ContentSource::Server))
         {
-            ordered.push(Source::Server);
+            ordered.push(ContentSource::Server);
         }
         for source in ordered {
             match source {
-                Source::Server => {
-                    let meter = self.drive_set().server_metered();
+                ContentSource::Server => {
+                    let meter = self.drive_set().server_latency();
                     let why = match (is_up, is_first) {
                         (false, _) => "out of reach",
                         (_, true) => "read next: it costs least",
@@ -254,10 +262,16 @@ impl Replica {
                     };
                     is_first &= !is_up;
                     let known = (!note.absent.is_empty()).then_some(note.data_seq);
-                    shown("server", known, attr.size, Price::of(&meter, weights), why);
+                    shown(
+                        "server",
+                        known,
+                        attr.size,
+                        ReadPrice::predict(&meter, weights),
+                        why,
+                    );
                 }
-                Source::Drive(drive) => {
-                    let meter = drive.metered();
+                ContentSource::Drive(drive) => {
+                    let meter = drive.current_latency();
                     let asked = std::sync::Arc::clone(&drive.drive);
                     let held = drive
                         .reader
@@ -283,11 +297,17 @@ impl Replica {
                     };
                     is_first &= !has_it;
                     let seq = content.map(|content| content.data_seq);
-                    shown(&drive.name, seq, bytes, Price::of(&meter, weights), why);
+                    shown(
+                        &drive.name,
+                        seq,
+                        bytes,
+                        ReadPrice::predict(&meter, weights),
+                        why,
+                    );
                 }
             }
         }
-        Ok(Whereabouts {
+        Ok(ContentLocations {
             path: self.store().path_of(no),
             size: attr.size,
             pinned,
@@ -295,17 +315,17 @@ impl Replica {
         })
     }
 
-    fn tree_whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
+    fn locate_tree(&self, no: ObjectNo) -> Result<ContentLocations, FsError> {
         let (mut size, mut absent) = (0, 0);
         for (file, kind, bytes) in self.subtree(no, false)? {
             if kind == FileType::File {
                 size += bytes;
-                absent += self.note(file)?.absent.within(0, bytes).len();
+                absent += self.note_of(file)?.absent.clipped_to(0, bytes).byte_count();
             }
         }
         let shown = |name: &str, bytes, why| {
             let name = name.to_owned();
-            SourceShown {
+            SourceStatus {
                 name,
                 data_seq: None,
                 bytes,
@@ -324,7 +344,7 @@ impl Replica {
             sources.push(shown("elsewhere", absent, "not here"));
         }
         let pinned = pinned.map(|above| self.store().path_of(above));
-        Ok(Whereabouts {
+        Ok(ContentLocations {
             path: self.store().path_of(no),
             size,
             pinned,

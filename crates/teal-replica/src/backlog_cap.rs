@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 impl Replica {
     /// So much was written.
-    pub(crate) fn queued(&self, len: u64) {
+    pub(crate) fn count_queued(&self, len: u64) {
         let Some(cap) = self.options().queue else {
             return;
         };
@@ -30,7 +30,7 @@ impl Replica {
     }
 
     /// Some of it may have gone.
-    pub(crate) fn unqueued(&self) {
+    pub(crate) fn mark_backlog_rough(&self) {
         self.backlog().set_rough();
     }
 

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_types::ObjectNo;
-use teal_types::ranges::Ranges;
+use teal_types::ranges::ByteRanges;
 
 /// Entries that come ahead when nothing is known of a walk.
 pub(super) const NAMES_LEAST: u64 = 512;
@@ -27,26 +27,26 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// How much comes ahead, in bytes or in entries.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct PrefetchWindow {
     least: u64,
     most: u64,
     /// Whether something has come that was not used yet.
     has_unused: AtomicBool,
     /// Guards itself.
-    state: Mutex<Open>,
+    state: Mutex<WindowState>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct WindowState {
     size: u64,
     /// What came ahead and was not used yet.
-    unused: HashMap<ObjectNo, Unused>,
+    unused: HashMap<ObjectNo, UnusedPrefetch>,
     /// The sizes of those of them that are not old.
     fresh: u64,
 }
 
 #[derive(Debug)]
-struct Unused {
+struct UnusedPrefetch {
     /// It is used when the object is, beyond this.
     from: u64,
     size: u64,
@@ -54,7 +54,7 @@ struct Unused {
     is_old: bool,
 }
 
-impl Window {
+impl PrefetchWindow {
     /// From `least` up to `most`; never more than `most`.
     pub(super) fn new(least: u64, most: u64) -> Self {
         let (least, has_unused) = (least.min(most), AtomicBool::new(false));
@@ -62,7 +62,7 @@ impl Window {
             least,
             most,
             has_unused,
-            state: Mutex::new(Open {
+            state: Mutex::new(WindowState {
                 size: least,
                 unused: HashMap::new(),
                 fresh: 0,
@@ -72,7 +72,7 @@ impl Window {
 
     /// An object is used up to `end`. Whether more should come now: that had come ahead, and half
     /// of the window has room again.
-    pub(super) fn uses(&self, no: ObjectNo, end: u64) -> bool {
+    pub(super) fn note_use(&self, no: ObjectNo, end: u64) -> bool {
         if !self.has_unused.load(Ordering::Relaxed) {
             return false;
         }
@@ -80,7 +80,7 @@ impl Window {
         if open.unused.get(&no).is_none_or(|unused| unused.from >= end) {
             return false;
         }
-        open.size = (open.size + open.forget(no)).min(self.most);
+        open.size = (open.size + open.forget_object(no)).min(self.most);
         self.has_unused
             .store(!open.unused.is_empty(), Ordering::Relaxed);
         open.fresh <= open.size / 2
@@ -88,13 +88,13 @@ impl Window {
 
     /// The size, and how much more may come now: what came since somebody had to wait and was not
     /// used takes room.
-    pub(super) fn room(&self) -> (u64, u64) {
+    pub(super) fn available(&self) -> (u64, u64) {
         let open = self.state.lock();
         (open.size, open.size.saturating_sub(open.fresh))
     }
 
     /// Somebody must wait: how much may come with what he needs.
-    pub(super) fn open(&self) -> u64 {
+    pub(super) fn note_wait(&self) -> u64 {
         let mut open = self.state.lock();
         if open.unused.len() > UNUSED_MAX {
             open.unused.clear();
@@ -108,13 +108,13 @@ impl Window {
     }
 
     /// So much has come ahead, and is used when the object is used beyond `from`.
-    pub(super) fn came(&self, no: ObjectNo, from: u64, size: u64) {
+    pub(super) fn note_prefetched(&self, no: ObjectNo, from: u64, size: u64) {
         if size > 0 {
             let mut open = self.state.lock();
-            open.forget(no);
+            open.forget_object(no);
             open.unused.insert(
                 no,
-                Unused {
+                UnusedPrefetch {
                     from,
                     size,
                     is_old: false,
@@ -126,7 +126,7 @@ impl Window {
     }
 
     /// It took this time to come.
-    pub(super) fn took(&self, time: Duration) {
+    pub(super) fn note_duration(&self, time: Duration) {
         if time > LONG {
             let mut open = self.state.lock();
             open.size = (open.size / 2).max(self.least);
@@ -134,10 +134,10 @@ impl Window {
     }
 }
 
-impl Open {
+impl WindowState {
     /// The size of what came ahead of an object, which is not unused any more.
-    fn forget(&mut self, no: ObjectNo) -> u64 {
-        let Some(Unused { size, is_old, .. }) = self.unused.remove(&no) else {
+    fn forget_object(&mut self, no: ObjectNo) -> u64 {
+        let Some(UnusedPrefetch { size, is_old, .. }) = self.unused.remove(&no) else {
             return 0;
         };
         self.fresh -= if is_old { 0 } else { size };
@@ -147,32 +147,32 @@ impl Open {
 
 /// Content that is being fetched.
 #[derive(Debug, Default)]
-pub(super) struct Flights {
+pub(super) struct FetchesInFlight {
     /// Guards itself.
-    in_flight: Mutex<HashMap<ObjectNo, Ranges>>,
+    in_flight: Mutex<HashMap<ObjectNo, ByteRanges>>,
     landed: Condvar,
 }
 
 /// What one thread is fetching, for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Flight<'a> {
-    of: &'a Flights,
-    taken: Vec<(ObjectNo, Ranges)>,
+pub(super) struct FetchClaim<'a> {
+    fetches: &'a FetchesInFlight,
+    taken: Vec<(ObjectNo, ByteRanges)>,
 }
 
-impl Flights {
-    pub(super) fn begin(&self) -> Flight<'_> {
-        Flight {
-            of: self,
+impl FetchesInFlight {
+    pub(super) fn begin_claim(&self) -> FetchClaim<'_> {
+        FetchClaim {
+            fetches: self,
             taken: Vec::new(),
         }
     }
 
     /// Waits as long as others fetch any of these bytes; `false`: nobody does.
-    pub(super) fn wait(&self, no: ObjectNo, from: u64, to: u64) -> bool {
+    pub(super) fn wait_for_others(&self, no: ObjectNo, from: u64, to: u64) -> bool {
         let mut in_flight = self.in_flight.lock();
-        let is_flying = |in_flight: &mut HashMap<_, Ranges>| {
-            in_flight.get(&no).is_some_and(|all| all.touches(from, to))
+        let is_flying = |in_flight: &mut HashMap<_, ByteRanges>| {
+            in_flight.get(&no).is_some_and(|all| all.overlaps(from, to))
         };
         let waits = is_flying(&mut in_flight);
         self.landed.wait_while(&mut in_flight, is_flying);
@@ -180,31 +180,31 @@ impl Flights {
     }
 }
 
-impl Flight<'_> {
+impl FetchClaim<'_> {
     /// Takes those of `wanted` that nobody is fetching yet.
-    pub(super) fn take(&mut self, no: ObjectNo, wanted: &Ranges) -> Ranges {
-        let mut in_flight = self.of.in_flight.lock();
+    pub(super) fn claim_ranges(&mut self, no: ObjectNo, wanted: &ByteRanges) -> ByteRanges {
+        let mut in_flight = self.fetches.in_flight.lock();
         let all = in_flight.entry(no).or_default();
-        let free = wanted.without(all);
-        all.join(&free);
+        let free = wanted.difference(all);
+        all.add_all(&free);
         self.taken.push((no, free.clone()));
         free
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for FetchClaim<'_> {
     fn drop(&mut self) {
-        let mut in_flight = self.of.in_flight.lock();
+        let mut in_flight = self.fetches.in_flight.lock();
         for (no, taken) in self.taken.drain(..) {
             if let Some(all) = in_flight.get_mut(&no) {
-                *all = all.without(&taken);
+                *all = all.difference(&taken);
                 if all.is_empty() {
                     in_flight.remove(&no);
                 }
             }
         }
         drop(in_flight);
-        self.of.landed.notify_all();
+        self.fetches.landed.notify_all();
     }
 }
 

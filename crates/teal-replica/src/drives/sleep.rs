@@ -9,18 +9,18 @@
 //!    which sleeping paid does not count.
 //! 3. Nothing here waits: who reads is served by somebody else meanwhile.
 
-use super::choice::span;
+use super::choice::to_span;
 use std::time::Duration;
 use teal_energy::Profile;
 use teal_energy::device::DeviceModel;
 use teal_energy::policy::choice::{CostWeights, PredictedRead, WeightedCost};
-use teal_types::{Energy, Span};
+use teal_types::{Energy, TimeSpan};
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(super) struct Rest {
+pub(super) struct SleepTracker {
     /// It sleeps after so long.
-    after: Span,
+    after: TimeSpan,
     /// Going down and up.
     trip: Energy,
     used: Duration,
@@ -28,9 +28,9 @@ pub(super) struct Rest {
     last: Duration,
 }
 
-impl Rest {
+impl SleepTracker {
     /// Of a drive of this profile, used `now`; `None`: it never sleeps.
-    pub(super) fn of(profile: &Profile, now: Duration) -> Option<Self> {
+    pub(super) fn for_profile(profile: &Profile, now: Duration) -> Option<Self> {
         let power = DeviceModel::new(profile).ok()?.power;
         let asleep = power
             .state_ids()
@@ -47,7 +47,7 @@ impl Rest {
         })
     }
 
-    pub(super) fn uses(&mut self, now: Duration) {
+    pub(super) fn note_use(&mut self, now: Duration) {
         self.used = self.used.max(now);
     }
 
@@ -55,22 +55,22 @@ impl Rest {
     #[cfg(test)]
     pub(super) fn sleep_long_ago(&mut self) {
         self.used = Duration::ZERO;
-        self.after = self.after.min(Span::secs(1));
+        self.after = self.after.min(TimeSpan::from_secs(1));
     }
 
     pub(super) fn is_asleep(&self, now: Duration) -> bool {
-        span(now.saturating_sub(self.used)) > self.after
+        to_span(now.saturating_sub(self.used)) > self.after
     }
 
     /// Something else has served at this cost what would have cost `ideal` here; whether it is to
     /// be woken.
-    pub(super) fn loses(
+    pub(super) fn count_loss(
         &mut self,
         (served, ideal): (WeightedCost, WeightedCost),
         weights: CostWeights,
         now: Duration,
     ) -> bool {
-        if span(now.saturating_sub(self.last)) > self.after {
+        if to_span(now.saturating_sub(self.last)) > self.after {
             self.lost = WeightedCost::default();
         }
         self.last = now;
@@ -79,7 +79,7 @@ impl Rest {
             && self.lost.0
                 >= weights
                     .weighted_cost(PredictedRead {
-                        latency: Span::ZERO,
+                        latency: TimeSpan::ZERO,
                         energy: self.trip,
                     })
                     .0;
