@@ -105,7 +105,7 @@ pub(super) fn solve_subproblem(
         is_new: true,
     }];
     let mut search = DeviceSearch {
-        subproblem: subproblem,
+        subproblem,
         task,
         front,
         next: Vec::new(),

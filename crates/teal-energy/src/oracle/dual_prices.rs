@@ -217,7 +217,7 @@ impl<'p, 'a> DualProblem<'p, 'a> {
             schedules.push(best);
         }
         Some(DualIterate {
-            schedules: schedules,
+            schedules,
             takers,
             tokens_taken: taken,
         })

@@ -116,7 +116,7 @@ impl<'a> SchedulingProblem<'a> {
             .collect();
         Self {
             points,
-            subproblems: subproblems,
+            subproblems,
         }
     }
 }
