@@ -194,6 +194,7 @@ impl VolumeMount {
             max_read: None,
         };
         let config = init_config(settings.uring);
+        // Only root may mount on a block device.
         let on_device = if is_root && settings.syncfs {
             mount_on_device(point, &settings, &options, &config)
         } else {
@@ -257,7 +258,7 @@ impl VolumeMount {
         served
     }
 
-    /// From now on shows every request to `watcher`, until another or none takes its place. Without
+    /// Shows every request from now on to `watcher`, until another or none takes its place. Without
     /// one this costs a request one branch.
     pub fn set_watcher(&self, watcher: Option<Arc<dyn RequestWatcher>>) {
         self.watch.set(watcher);
