@@ -47,7 +47,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use teal_env::{Clock, Disk, Entropy};
-use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError};
+use teal_log::{Cost, MkfsError, MkfsOptions, OpenOptions, Store, StoreError, StoreOpenError};
 use teal_types::{ObjectNo, Sector};
 
 /// The number of the object with the label as its note.
@@ -59,7 +59,7 @@ const SHARDS: u64 = 64;
 pub enum DriveError {
     /// The disk holds no store at all, or a damaged one.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] StoreOpenError),
     /// The disk holds a store that is no drive's.
     #[error("this is a store, but not a drive; make a drive with `teal device add`")]
     NotADrive,

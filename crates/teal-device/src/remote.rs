@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Clock;
 use teal_net::{Channel, ClientIdentity, NetError};
-use teal_proto::{CodecError, Reply, Request, decode_reply, encode_request};
+use teal_proto::{ClientRequest, CodecError, ServerReply, decode_reply, encode_request};
 
 /// The time between two checks of the certificate.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
@@ -80,7 +80,10 @@ impl RemoteServer {
     }
 
     /// Turns the transport's errors into those of an upstream, and decodes the reply.
-    fn interpret_answer(&self, answer: Result<Vec<u8>, NetError>) -> Result<Reply, UpstreamError> {
+    fn interpret_answer(
+        &self,
+        answer: Result<Vec<u8>, NetError>,
+    ) -> Result<ServerReply, UpstreamError> {
         let answer = answer.map_err(|error| match error {
             NetError::Unreachable { .. } | NetError::Busy(_) => {
                 UpstreamError::Unreachable(error.to_string())
@@ -98,7 +101,11 @@ impl RemoteServer {
 }
 
 impl Upstream for RemoteServer {
-    fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError> {
+    fn call(
+        &self,
+        request: &ClientRequest,
+        deadline: Duration,
+    ) -> Result<ServerReply, UpstreamError> {
         let bytes = encode_request(request)?;
         let answer = match self.channel.call(&bytes, deadline) {
             // This machine was off for so long that its certificate ended. The request has had no
@@ -113,9 +120,9 @@ impl Upstream for RemoteServer {
 
     fn call_all(
         &self,
-        requests: &[Request],
+        requests: &[ClientRequest],
         deadline: Duration,
-    ) -> Vec<Result<Reply, UpstreamError>> {
+    ) -> Vec<Result<ServerReply, UpstreamError>> {
         // One that cannot be encoded fails by itself: then each is sent alone.
         let encoded: Result<Vec<_>, _> = requests.iter().map(encode_request).collect();
         let Ok(encoded) = encoded else {

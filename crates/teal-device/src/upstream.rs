@@ -1,7 +1,7 @@
 //! The server, as a client sees it.
 
 use std::time::Duration;
-use teal_proto::{CodecError, Refused, Reply, Request};
+use teal_proto::{ClientRequest, CodecError, RefusalReply, ServerReply};
 
 /// The reason for which a call has no reply.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum UpstreamError {
     Denied(String),
     /// The server has refused.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RefusalReply),
     /// One side does not understand the bytes of the other.
     #[error(transparent)]
     Protocol(#[from] CodecError),
@@ -26,7 +26,11 @@ pub trait Upstream: Send + Sync {
     ///
     /// # Errors
     /// [`UpstreamError`].
-    fn call(&self, request: &Request, deadline: Duration) -> Result<Reply, UpstreamError>;
+    fn call(
+        &self,
+        request: &ClientRequest,
+        deadline: Duration,
+    ) -> Result<ServerReply, UpstreamError>;
 
     /// Sends all of these, at the same time where that is possible, and waits for their answers, in
     /// their order.
@@ -35,9 +39,9 @@ pub trait Upstream: Send + Sync {
     /// As [`call`](Self::call), for each.
     fn call_all(
         &self,
-        requests: &[Request],
+        requests: &[ClientRequest],
         deadline: Duration,
-    ) -> Vec<Result<Reply, UpstreamError>> {
+    ) -> Vec<Result<ServerReply, UpstreamError>> {
         // One after the other: an implementation that can do better has its own.
         let mut replies = Vec::with_capacity(requests.len());
         for request in requests {

@@ -2,7 +2,7 @@
 
 use crate::log::DiskEventKind;
 use teal_energy::ledger::{EnergyLedger, EnergyUse};
-use teal_types::{Energy, Span};
+use teal_types::{Energy, TimeSpan};
 
 /// Requests counted by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +57,10 @@ impl DriveAccount {
     /// Returns the difference to an earlier state of the same account: each use with its count,
     /// time
     /// and energy.
-    pub fn since(&self, earlier: &Self) -> (RequestCounts, Vec<(EnergyUse, u64, Span, Energy)>) {
+    pub fn since(
+        &self,
+        earlier: &Self,
+    ) -> (RequestCounts, Vec<(EnergyUse, u64, TimeSpan, Energy)>) {
         // Counters only grow, so that an earlier state of the same account is never greater.
         let (now, then) = (&self.requests, &earlier.requests);
         let requests = RequestCounts {
@@ -72,11 +75,11 @@ impl DriveAccount {
         let uses = self.ledger.entries().map(|(used, entry)| {
             // A use that the earlier state does not have counts from zero.
             let before = earlier.ledger.entry(used);
-            let energy = entry.energy().less(before.energy());
+            let energy = entry.energy().saturating_sub(before.energy());
             (
                 used,
                 entry.count - before.count,
-                entry.time.less(before.time),
+                entry.time.saturating_sub(before.time),
                 energy,
             )
         });

@@ -18,7 +18,7 @@ use std::io::{self, IoSlice};
 use teal_energy::mechanics::SectorRequest;
 use teal_energy::power::PowerModel;
 use teal_env::{Disk, DiskShape};
-use teal_types::{Energy, SECTOR, Sector, Span, Time};
+use teal_types::{Energy, SECTOR, Sector, Time, TimeSpan};
 
 /// A request that was modelled, and the time when its answer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +223,7 @@ impl<D: Disk> EmulatedDisk<D> {
     }
 
     /// Lets virtual time pass without requests; real time passes by itself.
-    pub fn pass_idle_time(&self, span: Span) {
+    pub fn pass_idle_time(&self, span: TimeSpan) {
         let state = &mut *self.state.lock();
         // Real time passes by itself.
         if let EmulationPace::Virtual(clock) = &self.pace {

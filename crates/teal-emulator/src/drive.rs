@@ -20,7 +20,7 @@ use teal_energy::mechanics::{Mechanics, SectorRequest};
 use teal_energy::power::{MissingFigure, PowerModel};
 use teal_energy::profile::StateId;
 use teal_energy::service::Job;
-use teal_types::{Energy, Span, Time};
+use teal_types::{Energy, Time, TimeSpan};
 
 /// The state in which a drive rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct ModelledDrive {
     mechanics: Mechanics,
     ready: StateId,
     lowest: StateId,
-    spin_down: Option<Span>,
+    spin_down: Option<TimeSpan>,
     power: RestState,
     accounted: Time,
     /// The time when it last had something to do.
@@ -88,7 +88,11 @@ impl ModelledDrive {
         let lowest = model.lowest_state();
         let ready = model.nearest_serving(lowest);
         let mut ledger = EnergyLedger::default();
-        ledger.book_power(EnergyUse::Rest(ready), model.state_power(ready), Span::ZERO);
+        ledger.book_power(
+            EnergyUse::Rest(ready),
+            model.state_power(ready),
+            TimeSpan::ZERO,
+        );
         Ok(Self {
             mechanics: Mechanics::new(setup.profile())?,
             model,
@@ -213,7 +217,7 @@ impl ModelledDrive {
         }
         self.accounted = self.accounted + job.total_time();
         // A job without time, such as an empty flush, does not put off the spin-down.
-        if job.total_time() > Span::ZERO {
+        if job.total_time() > TimeSpan::ZERO {
             self.last_busy = self.accounted;
         }
         self.check_accounted();
@@ -282,8 +286,11 @@ impl ModelledDrive {
         debug_assert!(here == to, "each state can be reached");
         self.power = power;
         // Notes the state in the ledger, so that the rest to come extends it.
-        self.ledger
-            .book_power(EnergyUse::Rest(to), self.model.state_power(to), Span::ZERO);
+        self.ledger.book_power(
+            EnergyUse::Rest(to),
+            self.model.state_power(to),
+            TimeSpan::ZERO,
+        );
         self.check_accounted();
         self.events.push(PowerEvent {
             at,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Clock, Timer};
-use teal_types::{Span, Time, Timestamp};
+use teal_types::{Time, TimeSpan, Timestamp};
 
 /// A clock that goes on only when work is done. Clones tell the same time.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +18,7 @@ impl VirtualClock {
     }
 
     /// Lets time pass without requests.
-    pub fn advance_by(&self, span: Span) {
+    pub fn advance_by(&self, span: TimeSpan) {
         let mut now = self.0.lock();
         *now = *now + span;
     }
@@ -84,7 +84,9 @@ impl EmulationPace {
             Self::Real { timer, origin } => {
                 // The drive's time begins with the pace, and not with the machine.
                 let nanos = timer.monotonic_time().saturating_sub(*origin).as_nanos();
-                Time::after_start(Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+                Time::after_start(TimeSpan::from_nanos(
+                    u64::try_from(nanos).unwrap_or(u64::MAX),
+                ))
             }
         }
     }

@@ -12,7 +12,7 @@
 #[cfg(test)]
 mod tests;
 
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Microwatts times nanoseconds: 10^-15 J.
 type Femtojoules = u128;
@@ -22,15 +22,15 @@ const PER_MICROJOULE: Femtojoules = 1_000_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnergySeries {
     /// The time up to which everything is in the bins.
-    passed: Span,
-    width: Span,
+    passed: TimeSpan,
+    width: TimeSpan,
     bins: Vec<Femtojoules>,
 }
 
 impl Default for EnergySeries {
     fn default() -> Self {
         Self {
-            passed: Span::ZERO,
+            passed: TimeSpan::ZERO,
             width: Self::FIRST_WIDTH,
             bins: Vec::with_capacity(Self::BINS_MAX),
         }
@@ -41,15 +41,15 @@ impl EnergySeries {
     /// The most bins.
     pub const BINS_MAX: usize = 64;
     /// The width of bins at first.
-    pub const FIRST_WIDTH: Span = Span::millis(1);
+    pub const FIRST_WIDTH: TimeSpan = TimeSpan::from_millis(1);
 
     /// Returns the width of the bins. The last ends with the time that has passed.
-    pub fn width(&self) -> Span {
+    pub fn width(&self) -> TimeSpan {
         self.width
     }
 
     /// Returns the length of the series.
-    pub fn passed(&self) -> Span {
+    pub fn passed(&self) -> TimeSpan {
         self.passed
     }
 
@@ -68,20 +68,20 @@ impl EnergySeries {
             } else {
                 rounded.min(total.get())
             };
-            bins.push(Energy::microjoules(until - before));
+            bins.push(Energy::from_microjoules(until - before));
             before = until;
         }
         bins
     }
 
     /// Books `time` at `power`, after all that was booked before.
-    pub(crate) fn add_power(&mut self, power: Power, time: Span) {
+    pub(crate) fn add_power(&mut self, power: Power, time: TimeSpan) {
         let power = Femtojoules::from(power.get());
         self.distribute(time, |part| power * Femtojoules::from(part.get()));
     }
 
     /// Books energy that is known as a whole, spent evenly over `time`.
-    pub(crate) fn add_energy(&mut self, time: Span, energy: Energy) {
+    pub(crate) fn add_energy(&mut self, time: TimeSpan, energy: Energy) {
         let all = Femtojoules::from(energy.get()) * PER_MICROJOULE;
         match Femtojoules::from(time.get()) {
             // Without time, the energy goes to the last moment that has passed.
@@ -92,7 +92,7 @@ impl EnergySeries {
 
     /// Puts energy into the bins of a time. `spent` returns the energy of so much of the time from
     /// its beginning.
-    fn distribute(&mut self, time: Span, spent: impl Fn(Span) -> Femtojoules) {
+    fn distribute(&mut self, time: TimeSpan, spent: impl Fn(TimeSpan) -> Femtojoules) {
         // In nanoseconds, as the widths of bins are.
         let (from, until) = (self.passed.get(), (self.passed + time).get());
         // Widened first: below, each bin is within the limit.
@@ -104,11 +104,11 @@ impl EnergySeries {
             let bin = at / self.width.get();
             at = until.min((bin + 1).saturating_mul(self.width.get()));
             // The difference of two sums, so that the bins together hold all of it.
-            let so_far = spent(Span::nanos(at - from));
+            let so_far = spent(TimeSpan::from_nanos(at - from));
             self.add_to_bin(bin, so_far - before);
             before = so_far;
         }
-        self.passed = Span::nanos(until);
+        self.passed = TimeSpan::from_nanos(until);
         debug_assert!(self.bins.len() <= Self::BINS_MAX);
     }
 

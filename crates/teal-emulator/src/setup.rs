@@ -8,10 +8,10 @@
 use teal_energy::Profile;
 use teal_energy::power::MissingFigure;
 use teal_energy::profile::{DeviceKind, DriveElectronics};
-use teal_types::{BLOCK, Bytes, SECTOR, Span};
+use teal_types::{BLOCK, Bytes, SECTOR, TimeSpan};
 
 /// Time to take in a command where a profile has none. Published interfaces need 0.1 to 1 ms.
-const ASSUMED_OVERHEAD: Span = Span::micros(500);
+const ASSUMED_OVERHEAD: TimeSpan = TimeSpan::from_micros(500);
 /// Track buffer and write cache where a profile has none.
 const ASSUMED_BUFFER: Bytes = Bytes::new(128 << 10);
 
@@ -52,7 +52,7 @@ pub enum SetupError {
 pub struct EmulationSetup {
     profile: Profile,
     sectors: u64,
-    spin_down: Option<Span>,
+    spin_down: Option<TimeSpan>,
     assumed: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl EmulationSetup {
     /// Fills in the figures that the profile lacks, and notes them.
     fn assume_missing(&mut self) {
         let electronics = &mut self.profile.electronics;
-        if electronics.overhead == Span::ZERO {
+        if electronics.overhead == TimeSpan::ZERO {
             electronics.overhead = ASSUMED_OVERHEAD;
             self.assumed
                 .push(format!("{ASSUMED_OVERHEAD} to take in a command"));
@@ -131,7 +131,7 @@ impl EmulationSetup {
 
     /// Has it go to its lowest state after so long without work.
     #[must_use]
-    pub fn with_spin_down(mut self, after: Option<Span>) -> Self {
+    pub fn with_spin_down(mut self, after: Option<TimeSpan>) -> Self {
         self.spin_down = after;
         self
     }
@@ -147,7 +147,7 @@ impl EmulationSetup {
     }
 
     /// Returns the time without work after which it spins down; `None`: never on its own.
-    pub fn spin_down(&self) -> Option<Span> {
+    pub fn spin_down(&self) -> Option<TimeSpan> {
         self.spin_down
     }
 

@@ -118,7 +118,7 @@ impl FileDisk {
     /// Returns the descriptor for direct transfers, if this one is of whole logical blocks.
     fn direct_for(&self, at: Sector, len: usize) -> Option<&File> {
         let unit = u64::from(self.shape.logical);
-        let is_whole = at.byte().is_multiple_of(unit) && (len as u64).is_multiple_of(unit);
+        let is_whole = at.byte_offset().is_multiple_of(unit) && (len as u64).is_multiple_of(unit);
         self.direct.as_ref().filter(|_| is_whole)
     }
 }
@@ -223,11 +223,11 @@ impl FileDisk {
 
     fn read_direct(&self, direct: &File, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         if self.is_aligned(buf) {
-            return direct.read_exact_at(buf, at.byte());
+            return direct.read_exact_at(buf, at.byte_offset());
         }
         // Memory that is not aligned is read by way of a buffer.
         let mut aligned = self.buffers.lend(COPY_BUFFER_BYTES);
-        let mut at = at.byte();
+        let mut at = at.byte_offset();
         for part in buf.chunks_mut(COPY_BUFFER_BYTES) {
             let read = &mut aligned[..part.len()];
             direct.read_exact_at(read, at)?;
@@ -239,7 +239,7 @@ impl FileDisk {
 
     fn write_direct(&self, direct: &File, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let copies = self.buffers.lend(COPY_BUFFER_BYTES);
-        let mut request = GatheredWrite::new(at.byte(), copies);
+        let mut request = GatheredWrite::new(at.byte_offset(), copies);
         let unit = self.shape.logical as usize;
         for part in parts {
             // A part may only be passed on as it is where a block begins: the device takes pieces
@@ -271,7 +271,7 @@ impl Disk for FileDisk {
                 result => return result,
             }
         }
-        self.file.read_exact_at(buf, at.byte())
+        self.file.read_exact_at(buf, at.byte_offset())
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
@@ -283,7 +283,7 @@ impl Disk for FileDisk {
                 result => return result,
             }
         }
-        let mut at = at.byte();
+        let mut at = at.byte_offset();
         for part in parts {
             self.file.write_all_at(part, at)?;
             at += part.len() as u64;
@@ -301,7 +301,7 @@ impl Disk for FileDisk {
         }
         let bytes = sectors * SECTOR;
         let keep_size = FallocateFlags::KEEP_SIZE;
-        match fs::fallocate(&self.file, keep_size, at.byte(), bytes) {
+        match fs::fallocate(&self.file, keep_size, at.byte_offset(), bytes) {
             Ok(()) => Ok(()),
             // A host without fallocate: writing zeros into a range without content takes the space
             // as well.
@@ -345,7 +345,7 @@ impl Disk for FileDisk {
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let bytes = sectors * SECTOR;
-        Ok(fs::fallocate(&self.file, flags, at.byte(), bytes)?)
+        Ok(fs::fallocate(&self.file, flags, at.byte_offset(), bytes)?)
     }
 }
 

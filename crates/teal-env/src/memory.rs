@@ -54,9 +54,9 @@ impl MemDisk {
         }
         let size = self.shape.sectors * SECTOR;
         // Checked without overflow: a sector address has 48 bits, but a caller may pass any number.
-        let end = at.byte().checked_add(len);
+        let end = at.byte_offset().checked_add(len);
         match end.filter(|end| *end <= size) {
-            Some(end) => Ok(at.byte() as usize..end as usize),
+            Some(end) => Ok(at.byte_offset() as usize..end as usize),
             None => {
                 let what = "beyond the end of the disk";
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))

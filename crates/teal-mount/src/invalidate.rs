@@ -156,7 +156,7 @@ fn raise_size(
     let raised = notifier.raise_size(NodeId::new(no.get()), size);
     // The file system keeps note of the size that the kernel holds.
     if raised == Ok(true) {
-        file_system.kernel_raised(no, size);
+        file_system.note_kernel_size(no, size);
     }
     raised
 }

@@ -10,7 +10,7 @@ use teal_fuse::{
     ReplySender, RequestHandler, RequestHeader, SetattrRequest, StatfsReply, TimeSet,
 };
 use teal_posix::{
-    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange,
+    Caller, FallocateMode, FsError, Moment, RenameMode, SeekTarget, SetAttrRequest, TimeChange,
     WriteFlags, XattrMode,
 };
 use teal_types::{Attr, FileType, ObjectNo};
@@ -111,7 +111,7 @@ impl RequestHandler for VolumeMount {
         let reply = self.watch.observe(&request, reply);
         // Taken before the file system is asked: a change from elsewhere after this moment may be
         // in the answer or not, and the kernel is told of it in either case.
-        let since = self.file_system.moment();
+        let since = self.file_system.current_moment();
         let done = match request.operation {
             FuseOperation::Lookup { .. }
             | FuseOperation::Symlink { .. }
@@ -153,11 +153,15 @@ impl RequestHandler for VolumeMount {
             // it.
             FuseOperation::Read { .. } => {
                 self.serve_content(&header, &request.operation, reply);
-                return self.file_system.was_given(&[to_object(header.node)], since);
+                return self
+                    .file_system
+                    .note_given(&[to_object(header.node)], since);
             }
             FuseOperation::Getattr { .. } | FuseOperation::Statx { .. } => {
                 self.serve_attributes(&header, &request.operation, reply);
-                return self.file_system.was_given(&[to_object(header.node)], since);
+                return self
+                    .file_system
+                    .note_given(&[to_object(header.node)], since);
             }
             FuseOperation::Write { .. }
             | FuseOperation::Fallocate { .. }
@@ -211,7 +215,7 @@ impl VolumeMount {
     fn reply_entry(&self, found: Result<Attr, FsError>, since: Moment, reply: ReplySender) {
         match found {
             Ok(attr) => match reply.send_entry(&self.to_entry(&attr)) {
-                Delivery::Delivered => self.file_system.was_given(&[attr.object], since),
+                Delivery::Delivered => self.file_system.note_given(&[attr.object], since),
                 // The kernel does not hold the lookup, and will not give it back.
                 Delivery::Lost => self.file_system.release(attr.object, 1),
             },
@@ -400,7 +404,7 @@ impl VolumeMount {
             Ok(()) => reply.send_directory(&buffer),
             Err(error) => return reply.send_error(to_errno(&error)),
         }
-        self.file_system.was_given(&given, since);
+        self.file_system.note_given(&given, since);
     }
 
     /// Serves operations on content.
@@ -460,9 +464,9 @@ impl VolumeMount {
             FuseOperation::Lseek { offset, whence, .. } => {
                 // The kernel answers the other kinds of seeking itself.
                 let what = if whence == SEEK_DATA {
-                    Seek::Data
+                    SeekTarget::Data
                 } else {
-                    Seek::Hole
+                    SeekTarget::Hole
                 };
                 match file_system.seek(no, offset, what) {
                     Ok(at) => reply.send_offset(at),

@@ -1,4 +1,4 @@
-//! Object identity: 96 bits, 32 of the volume and 64 of the object.
+//! Numbers of volumes and of the objects in them.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,13 +44,4 @@ impl std::fmt::Display for ObjectNo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "#{}", self.0)
     }
-}
-
-/// The whole identity of an object, unique over all volumes a server keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ObjectId {
-    /// The volume.
-    pub volume: VolumeId,
-    /// The object inside it.
-    pub object: ObjectNo,
 }

@@ -12,7 +12,7 @@
 //! The length of a name is [`NAME_MAX`](crate::NAME_MAX), and object numbers end at
 //! [`REPLICATED_LIMIT`](crate::REPLICATED_LIMIT).
 
-use crate::{Attributes, Timestamp, Version};
+use crate::{ObjectVersion, ReplicatedAttributes, Timestamp};
 
 /// The most names of one object.
 pub const LINKS_MAX: usize = 1000;
@@ -76,7 +76,7 @@ impl Timestamp {
     }
 }
 
-impl Attributes {
+impl ReplicatedAttributes {
     /// Returns whether an object can have these.
     pub const fn are_valid(&self) -> bool {
         self.perm <= PERM_MAX
@@ -86,7 +86,7 @@ impl Attributes {
     }
 }
 
-impl Version {
+impl ObjectVersion {
     /// Returns in words which limit a state exceeds: servers of earlier versions had others.
     pub fn beyond_limits(&self) -> Option<String> {
         let excess = self.excess()?;

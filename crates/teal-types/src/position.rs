@@ -1,6 +1,7 @@
 //! Three kinds of position, never mixed: in one local log, of an update's origin, in a volume's
 //! history.
 
+use crate::{Incarnation, ReplicaNo};
 use serde::{Deserialize, Serialize};
 
 /// A position in one local log: counts operations from the store's creation.
@@ -29,11 +30,11 @@ impl Lsn {
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
-pub struct Stamp {
+pub struct UpdateId {
     /// The replica that made the update.
-    pub replica: u32,
+    pub replica: ReplicaNo,
     /// Which life of that replica; a store restored from a copy starts a new one.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// Counts the updates of that incarnation.
     pub counter: u64,
 }

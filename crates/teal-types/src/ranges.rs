@@ -4,27 +4,27 @@
 //! 1. Ranges ascend, none is empty, and there is a gap between any two.
 
 /// The end of a range that means all the rest of the content: beyond every file.
-pub const END: u64 = 1 << 62;
+pub const CONTENT_END: u64 = 1 << 62;
 
 /// A set of bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ranges(Vec<(u64, u64)>);
+pub struct ByteRanges(Vec<(u64, u64)>);
 
-impl Ranges {
+impl ByteRanges {
     /// Returns the range of a whole file.
-    pub fn all() -> Self {
-        Self(vec![(0, END)])
+    pub fn whole_file() -> Self {
+        Self(vec![(0, CONTENT_END)])
     }
 
     /// Makes a set of ranges from start to end, for decoding; `None` unless the invariant holds.
-    pub fn of(ranges: Vec<(u64, u64)>) -> Option<Self> {
+    pub fn from_sorted(ranges: Vec<(u64, u64)>) -> Option<Self> {
         let ranges = Self(ranges);
         ranges.is_sorted().then_some(ranges)
     }
 
     /// Returns whether invariant 1 holds, and no range goes beyond [`END`].
     fn is_sorted(&self) -> bool {
-        let has_bytes = |(from, to): &(u64, u64)| from < to && *to <= END;
+        let has_bytes = |(from, to): &(u64, u64)| from < to && *to <= CONTENT_END;
         let is_apart = |pair: &[(u64, u64)]| pair[0].1 < pair[1].0;
         self.0.iter().all(has_bytes) && self.0.windows(2).all(is_apart)
     }
@@ -59,7 +59,7 @@ impl Ranges {
 
     /// Takes the bytes from `from` to `to`, exclusive, away.
     pub fn remove(&mut self, from: u64, to: u64) {
-        if from >= to || !self.touches(from, to) {
+        if from >= to || !self.overlaps(from, to) {
             return;
         }
         // One range more, if the bytes lie within one.
@@ -74,18 +74,18 @@ impl Ranges {
             }
         }
         self.0 = left;
-        debug_assert!(!self.touches(from, to));
+        debug_assert!(!self.overlaps(from, to));
     }
 
     /// Returns whether any byte from `from` to `to`, exclusive, is among them.
-    pub fn touches(&self, from: u64, to: u64) -> bool {
+    pub fn overlaps(&self, from: u64, to: u64) -> bool {
         // The first range that ends behind `from`.
         let at = self.0.partition_point(|(_, end)| *end <= from);
         from < to && self.0.get(at).is_some_and(|(start, _)| *start < to)
     }
 
     /// Returns the parts that lie from `from` to `to`, exclusive.
-    pub fn within(&self, from: u64, to: u64) -> Self {
+    pub fn clipped_to(&self, from: u64, to: u64) -> Self {
         let mut clipped = Vec::new();
         for &(start, end) in &self.0 {
             let (start, end) = (start.max(from), end.min(to));
@@ -97,7 +97,7 @@ impl Ranges {
     }
 
     /// Returns the bytes that are not among `others`.
-    pub fn without(&self, others: &Self) -> Self {
+    pub fn difference(&self, others: &Self) -> Self {
         let mut left = self.clone();
         for (from, to) in others.iter() {
             left.remove(from, to);
@@ -106,28 +106,28 @@ impl Ranges {
     }
 
     /// Returns the bytes that are among `others`, too.
-    pub fn common(&self, others: &Self) -> Self {
+    pub fn intersection(&self, others: &Self) -> Self {
         let mut common = Self::default();
         for (from, to) in others.iter() {
-            common.join(&self.within(from, to));
+            common.add_all(&self.clipped_to(from, to));
         }
         common
     }
 
     /// Returns the number of bytes.
-    pub fn len(&self) -> u64 {
+    pub fn byte_count(&self) -> u64 {
         self.0.iter().map(|(from, to)| to - from).sum()
     }
 
     /// Adds all of `others`.
-    pub fn join(&mut self, others: &Self) {
+    pub fn add_all(&mut self, others: &Self) {
         for (from, to) in others.iter() {
             self.add(from, to);
         }
     }
 
     /// Reduces the set to at most `count` ranges: the smallest gaps are closed.
-    pub fn coarsen(&mut self, count: usize) {
+    pub fn coarsen_to(&mut self, count: usize) {
         while self.0.len() > count.max(1) {
             let gap = |at: &usize| self.0[at + 1].0 - self.0[*at].1;
             // Closing the smallest gap adds the fewest bytes that were not in the set.

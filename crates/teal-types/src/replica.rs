@@ -19,7 +19,7 @@ pub const REPLICATED_LIMIT: u64 = 1 << 52;
 
 /// One name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Link {
+pub struct HardLink {
     /// The directory it is in.
     pub dir: ObjectNo,
     /// The name there.
@@ -28,7 +28,7 @@ pub struct Link {
 
 /// The attributes that are the same on every replica. The access time is each replica's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct Attributes {
+pub struct ReplicatedAttributes {
     /// Permission bits with set-user-id, set-group-id and sticky.
     pub perm: u16,
     /// Owner.
@@ -47,7 +47,7 @@ pub struct Attributes {
 
 /// The source of a piece of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Source {
+pub enum PieceSource {
     /// Bytes of a chunk from this offset on.
     Chunk {
         /// The chunk's name.
@@ -61,13 +61,13 @@ pub enum Source {
 
 /// A part of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Piece {
+pub struct ContentPiece {
     /// The offset in the file, in bytes.
     pub offset: u64,
     /// Bytes, at least one.
     pub len: u64,
     /// The source of the bytes.
-    pub source: Source,
+    pub source: PieceSource,
 }
 
 /// A change of a file's content: first cut to `cut` bytes if it was longer, then `pieces`, then the
@@ -84,7 +84,7 @@ pub struct ContentChange {
     /// Modification time.
     pub mtime: Timestamp,
     /// New content, ascending, not overlapping, all below `size`.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ContentPiece>,
 }
 
 /// One operation of a batch that a client sends. `base` is the commit that its author had applied
@@ -102,7 +102,7 @@ pub enum Op {
         /// Its type.
         kind: FileType,
         /// Its attributes.
-        attributes: Attributes,
+        attributes: ReplicatedAttributes,
         /// The target of a symbolic link; empty for others.
         target: Vec<u8>,
     },
@@ -113,7 +113,7 @@ pub enum Op {
         /// The commit that the author had seen.
         base: CommitSeq,
         /// The name.
-        link: Link,
+        link: HardLink,
         /// When, by the author's clock: becomes the directory's modification time.
         time: Timestamp,
     },
@@ -124,7 +124,7 @@ pub enum Op {
         /// The commit that the author had seen.
         base: CommitSeq,
         /// The name.
-        link: Link,
+        link: HardLink,
         /// When, by the author's clock.
         time: Timestamp,
     },
@@ -135,9 +135,9 @@ pub enum Op {
         /// The commit that the author had seen.
         base: CommitSeq,
         /// The name that goes.
-        from: Link,
+        from: HardLink,
         /// The name that comes.
-        to: Link,
+        to: HardLink,
         /// When, by the author's clock.
         time: Timestamp,
     },
@@ -149,7 +149,7 @@ pub enum Op {
         /// The commit that the author had seen.
         base: CommitSeq,
         /// The new ones.
-        attributes: Attributes,
+        attributes: ReplicatedAttributes,
     },
     /// One extended attribute is set, or goes.
     SetXattr {
@@ -203,13 +203,13 @@ impl Op {
 
 /// The state of an object at the server, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Version {
+pub struct ObjectVersion {
     /// Which object.
     pub object: ObjectNo,
     /// Its type.
     pub kind: FileType,
     /// Its attributes.
-    pub attributes: Attributes,
+    pub attributes: ReplicatedAttributes,
     /// The commit that changed the attributes last.
     pub attr_seq: CommitSeq,
     /// Bytes of content.
@@ -219,7 +219,7 @@ pub struct Version {
     /// The target of a symbolic link; empty for others.
     pub target: Vec<u8>,
     /// All its names.
-    pub links: Vec<Link>,
+    pub links: Vec<HardLink>,
     /// The commit that changed the names last.
     pub link_seq: CommitSeq,
     /// All extended attributes, by name.
@@ -228,9 +228,9 @@ pub struct Version {
     pub xattr_seq: CommitSeq,
 }
 
-impl Version {
+impl ObjectVersion {
     /// Returns the commit that changed the object last.
-    pub fn seq(&self) -> CommitSeq {
+    pub fn last_change(&self) -> CommitSeq {
         self.attr_seq
             .max(self.data_seq)
             .max(self.link_seq)

@@ -24,19 +24,19 @@ impl Timestamp {
     }
 
     /// Returns the minute in universal time, for people: `2026-11-22 17:05 UTC`.
-    pub fn minute(self) -> String {
+    pub fn format_minute(self) -> String {
         // The rest of the day, also before 1970.
         let minutes = self.secs.rem_euclid(86_400) / 60;
         format!(
             "{} {:02}:{:02} UTC",
-            self.date(),
+            self.format_date(),
             minutes / 60,
             minutes % 60
         )
     }
 
     /// Returns the day in universal time, for people: `2026-11-22`.
-    pub fn date(self) -> String {
+    pub fn format_date(self) -> String {
         // Days since 0000-03-01 in eras of 400 years; the year begins in March, so that the leap
         // day is its last.
         let days = self.secs.div_euclid(86_400).saturating_add(719_468);
@@ -67,15 +67,18 @@ mod tests {
     #[test]
     fn minutes_are_shown_with_their_day() {
         assert_eq!(
-            Timestamp::new(1_700_000_000, 0).minute(),
+            Timestamp::new(1_700_000_000, 0).format_minute(),
             "2023-11-14 22:13 UTC"
         );
-        assert_eq!(Timestamp::new(-1, 0).minute(), "1969-12-31 23:59 UTC");
+        assert_eq!(
+            Timestamp::new(-1, 0).format_minute(),
+            "1969-12-31 23:59 UTC"
+        );
     }
 
     #[test]
     fn days_are_shown_as_the_calendar_has_them() {
-        let shown = |secs| Timestamp::new(secs, 0).date();
+        let shown = |secs| Timestamp::new(secs, 0).format_date();
         // As `date -u -d @N +%F` prints them.
         assert_eq!(shown(0), "1970-01-01");
         assert_eq!(shown(951_782_399), "2000-02-28");

@@ -36,7 +36,7 @@ impl Sector {
         self.0
     }
     /// Returns the byte offset on the device.
-    pub const fn byte(self) -> u64 {
+    pub const fn byte_offset(self) -> u64 {
         self.0 * SECTOR
     }
     /// Returns the sector that is `count` sectors further.
@@ -60,11 +60,11 @@ impl Block {
         self.0
     }
     /// Returns the byte offset in the file.
-    pub const fn byte(self) -> u64 {
+    pub const fn byte_offset(self) -> u64 {
         self.0 * BLOCK
     }
     /// Returns the block that holds byte `offset`.
-    pub const fn of(offset: u64) -> Self {
+    pub const fn containing(offset: u64) -> Self {
         Self(offset / BLOCK)
     }
 }

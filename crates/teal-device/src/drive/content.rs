@@ -4,8 +4,8 @@ use super::Drive;
 use super::found_content::{DataPiece, FoundContent};
 use super::object_note::{HeldContent, HeldObject, NOTE_BYTES_MAX, RANGES_MAX, block_bounds};
 use std::ops::ControlFlow;
-use teal_log::{Cost, Locked, NewObject, StoreError};
-use teal_types::{BLOCK, CommitSeq, FileType, ObjectNo, Ranges};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError};
+use teal_types::{BLOCK, ByteRanges, CommitSeq, FileType, ObjectNo};
 
 /// The bytes of one read of content; with a bad block, one such read is lost.
 const READ_STEP: u64 = 128 << 10;
@@ -41,19 +41,19 @@ fn content_to_extend(
         _ => Some(HeldContent {
             data_seq,
             size,
-            present: Ranges::default(),
+            present: ByteRanges::default(),
         }),
     }
 }
 
 /// Returns the range that an installation replaces: whole blocks, but for their parts beside it
 /// that are here. Other parts may be damaged, and go with their block.
-fn replaced_range(present: &Ranges, from: u64, to: u64) -> (u64, u64) {
+fn replaced_range(present: &ByteRanges, from: u64, to: u64) -> (u64, u64) {
     let (mut low, mut high) = block_bounds(from, to);
-    if present.touches(low, from) {
+    if present.overlaps(low, from) {
         low = from;
     }
-    if present.touches(to, high) {
+    if present.overlaps(to, high) {
         high = to;
     }
     debug_assert!(low <= from && to <= high);
@@ -98,7 +98,7 @@ impl Drive {
             return Ok(found);
         };
         self.record_use(no);
-        for (start, end) in content.present.within(from, to).iter() {
+        for (start, end) in content.present.clipped_to(from, to).iter() {
             let mut at = start;
             while at < end {
                 // Steps end at multiples, so that two reads of a damaged place give up the same
@@ -241,7 +241,7 @@ impl Drive {
         // The note is written before the space is given back, below: content that is not noted is
         // not read.
         let after = content.superseded_by(data_seq, size, changed);
-        let gone = content.present.without(&after.present);
+        let gone = content.present.difference(&after.present);
         held.content = Some(after).filter(|content| !content.present.is_empty());
         self.reduce_to(no, &held, &gone)
     }
@@ -255,7 +255,7 @@ impl Drive {
         &self,
         no: ObjectNo,
         data_seq: CommitSeq,
-        spoiled: &Ranges,
+        spoiled: &ByteRanges,
     ) -> Result<(), StoreError> {
         let _writing = self.begin_write();
         let _shard = self.shard_of(no).write();
@@ -268,12 +268,12 @@ impl Drive {
             return Ok(());
         };
         // A reader asks for a part of a block, but all of the block is damaged.
-        let mut whole = Ranges::default();
+        let mut whole = ByteRanges::default();
         spoiled
             .iter()
             .map(|(from, to)| block_bounds(from, to))
             .for_each(|(from, to)| whole.add(from, to));
-        content.present = content.present.without(&whole);
+        content.present = content.present.difference(&whole);
         held.content = Some(content).filter(|content| !content.present.is_empty());
         self.reduce_to(no, &held, &whole)
     }
@@ -285,7 +285,7 @@ impl Drive {
     pub fn remove_object(&self, no: ObjectNo) -> Result<(), StoreError> {
         let _writing = self.begin_write();
         let _shard = self.shard_of(no).write();
-        self.reduce_to(no, &HeldObject::default(), &Ranges::default())
+        self.reduce_to(no, &HeldObject::default(), &ByteRanges::default())
     }
 
     /// Sets an object's affinity: that it is always to be here, and with `sticky`, everything that
@@ -322,7 +322,7 @@ impl Drive {
         &self,
         no: ObjectNo,
         held: &HeldObject,
-        gone: &Ranges,
+        gone: &ByteRanges,
     ) -> Result<(), StoreError> {
         let size = match self.store.attr(no) {
             Ok(attr) => attr.size,
@@ -361,14 +361,14 @@ impl Drive {
             left -= RECLAIM_STEP;
             self.update_object(no, held, |locked| locked.truncate(no, left))?;
         }
-        self.update_object(no, held, |locked| locked.free(no))
+        self.update_object(no, held, |locked| locked.free_object(no))
     }
 
     fn update_object(
         &self,
         no: ObjectNo,
         held: &HeldObject,
-        change: impl FnOnce(&mut Locked<'_>) -> Result<(), StoreError>,
+        change: impl FnOnce(&mut LockedObjects<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let cost = Cost::write(4 * BLOCK).with_note(NOTE_BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;

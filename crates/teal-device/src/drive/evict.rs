@@ -9,7 +9,7 @@ use super::Drive;
 use super::object_note::HeldObject;
 use crate::seeded::{DriveBug, bug};
 use teal_log::StoreError;
-use teal_types::{ObjectNo, Ranges};
+use teal_types::{ByteRanges, ObjectNo};
 
 /// One part in so many stays free.
 const FREE_SHARE: u64 = 10;
@@ -30,7 +30,7 @@ impl Drive {
 
     /// Sees to it that there is room for so many bytes of an object.
     pub(super) fn make_room(&self, of: ObjectNo, bytes: u64) -> Result<(), StoreError> {
-        let (total, free) = self.store.room();
+        let (total, free) = self.store.total_and_free();
         let mut wanted = bytes.saturating_add(total / FREE_SHARE);
         if free >= wanted {
             return Ok(());
@@ -74,7 +74,7 @@ impl Drive {
     }
 
     fn free_bytes(&self) -> u64 {
-        let (_, free) = self.store.room();
+        let (_, free) = self.store.total_and_free();
         free
     }
 
@@ -93,6 +93,6 @@ impl Drive {
             return self.reduce_to(no, &held, &content.present);
         }
         // All of it goes, with its note: a part of an object is seldom worth its place.
-        self.reduce_to(no, &HeldObject::default(), &Ranges::default())
+        self.reduce_to(no, &HeldObject::default(), &ByteRanges::default())
     }
 }

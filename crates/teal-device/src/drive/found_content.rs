@@ -1,6 +1,6 @@
 //! The result of reading content from a drive.
 
-use teal_types::Ranges;
+use teal_types::ByteRanges;
 
 /// An offset in a file, and the bytes there.
 pub type DataPiece = (u64, Vec<u8>);
@@ -9,9 +9,9 @@ pub type DataPiece = (u64, Vec<u8>);
 #[derive(Debug, Default)]
 pub struct FoundContent {
     /// The ranges that are here and were read.
-    pub present: Ranges,
+    pub present: ByteRanges,
     /// The pieces of them that are not zeros, ascending.
     pub pieces: Vec<DataPiece>,
     /// The ranges that should be here and are damaged.
-    pub damaged: Ranges,
+    pub damaged: ByteRanges,
 }

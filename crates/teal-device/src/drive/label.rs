@@ -16,7 +16,7 @@
 //! | 32 | proof: all before, keyed with what clients of the volume know; zeros: none yet |
 
 use super::note_reader::NoteReader;
-use teal_types::CommitSeq;
+use teal_types::{CommitSeq, ServerIncarnation};
 
 const MAGIC: [u8; 4] = *b"TLdv";
 const VERSION: u16 = 2;
@@ -35,7 +35,7 @@ pub struct DriveLabel {
     /// The number of the drive there.
     pub device: u32,
     /// The incarnation of the server: the life of its history.
-    pub server_incarnation: u32,
+    pub server_incarnation: ServerIncarnation,
     /// The position of the drive: nothing on it is older than this commit.
     pub position: CommitSeq,
     /// The digest of history there.
@@ -59,7 +59,7 @@ impl Default for DriveLabel {
         Self {
             volume: 0,
             device: 0,
-            server_incarnation: 0,
+            server_incarnation: ServerIncarnation::NONE,
             position: CommitSeq::default(),
             digest: [0; 32],
             nonce: 0,
@@ -95,7 +95,7 @@ impl DriveLabel {
     pub fn signed_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend(self.version.to_le_bytes());
-        for word in [self.volume, self.device, self.server_incarnation] {
+        for word in [self.volume, self.device, self.server_incarnation.get()] {
             out.extend(word.to_le_bytes());
         }
         out.extend(self.position.get().to_le_bytes());
@@ -138,7 +138,7 @@ impl DriveLabel {
             has_affinity: version == 1,
             volume: reader.take_number(4)? as u32,
             device: reader.take_number(4)? as u32,
-            server_incarnation: reader.take_number(4)? as u32,
+            server_incarnation: ServerIncarnation::new(reader.take_number(4)? as u32),
             position: CommitSeq::new(reader.take_number(8)?),
             digest: reader.take_array()?,
             nonce: reader.take_number(8)?,
@@ -163,7 +163,7 @@ mod tests {
         let label = DriveLabel {
             volume: 1,
             device: 2,
-            server_incarnation: 3,
+            server_incarnation: ServerIncarnation::new(3),
             position: CommitSeq::new(4),
             digest: [5; 32],
             nonce: 6,

@@ -10,7 +10,7 @@
 //! *Ranges* are a count u32, each start u64, end u64: what of the content is here.
 
 use super::note_reader::NoteReader;
-use teal_types::{BLOCK, CommitSeq, Ranges};
+use teal_types::{BLOCK, ByteRanges, CommitSeq};
 
 const VERSION: u8 = 1;
 const CONTENT: u8 = 1;
@@ -29,7 +29,7 @@ pub struct HeldContent {
     /// Bytes of all of it.
     pub size: u64,
     /// The ranges that are here.
-    pub present: Ranges,
+    pub present: ByteRanges,
 }
 
 /// The note of an object. See the module.
@@ -61,7 +61,7 @@ impl HeldContent {
         changed: Option<&[(u64, u64)]>,
     ) -> Self {
         debug_assert!(data_seq > self.data_seq, "a later state follows");
-        let mut present = Ranges::default();
+        let mut present = ByteRanges::default();
         if let Some(changed) = changed {
             present = self.present.clone();
             for (offset, len) in changed {
@@ -72,7 +72,7 @@ impl HeldContent {
         if size != self.size {
             // The block at the old or new end has changed, and all behind it.
             let (from, _) = block_bounds(size.min(self.size), 0);
-            present.remove(from, teal_types::ranges::END);
+            present.remove(from, teal_types::ranges::CONTENT_END);
         }
         Self {
             data_seq,
@@ -135,7 +135,7 @@ impl HeldObject {
             content = Some(HeldContent {
                 data_seq,
                 size,
-                present: Ranges::of(ranges)?,
+                present: ByteRanges::from_sorted(ranges)?,
             });
         }
         let held = Self {
@@ -151,8 +151,8 @@ impl HeldObject {
 mod tests {
     use super::*;
 
-    fn ranges(of: &[(u64, u64)]) -> Ranges {
-        Ranges::of(of.to_vec()).unwrap()
+    fn ranges(of: &[(u64, u64)]) -> ByteRanges {
+        ByteRanges::from_sorted(of.to_vec()).unwrap()
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
                 .superseded_by(CommitSeq::new(4), size, changed)
                 .present
         };
-        assert_eq!(after(20_000, None), Ranges::default());
+        assert_eq!(after(20_000, None), ByteRanges::default());
         assert_eq!(
             after(20_000, Some(&[(5000, 1)])),
             ranges(&[(0, 4096), (8192, 20_000)])
@@ -210,6 +210,6 @@ mod tests {
         // What grew or was cut off takes its block along.
         assert_eq!(after(30_000, Some(&[])), ranges(&[(0, 16_384)]));
         assert_eq!(after(5000, Some(&[])), ranges(&[(0, 4096)]));
-        assert_eq!(after(20_000, Some(&[(0, u64::MAX)])), Ranges::default());
+        assert_eq!(after(20_000, Some(&[(0, u64::MAX)])), ByteRanges::default());
     }
 }

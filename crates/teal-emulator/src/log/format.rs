@@ -221,9 +221,10 @@ impl DiskLogRecord {
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
         let code = *bytes.first()?;
         let label = usize::from(u16_at(bytes, 2)?);
-        let time =
-            |at| u64_at(bytes, at).map(|raw| Time::after_start(teal_types::Span::nanos(raw)));
-        let energy = |at| u64_at(bytes, at).map(Energy::microjoules);
+        let time = |at| {
+            u64_at(bytes, at).map(|raw| Time::after_start(teal_types::TimeSpan::from_nanos(raw)))
+        };
+        let energy = |at| u64_at(bytes, at).map(Energy::from_microjoules);
         let this = Self {
             kind: DiskEventKind::ALL
                 .into_iter()
@@ -246,7 +247,7 @@ impl DiskLogRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_types::Span;
+    use teal_types::TimeSpan;
 
     #[test]
     fn golden_bytes() {
@@ -254,11 +255,11 @@ mod tests {
             kind: DiskEventKind::Mark,
             at: Sector::new(1),
             count: 2,
-            asked: Time::after_start(Span::nanos(3)),
-            start: Time::after_start(Span::nanos(4)),
-            done: Time::after_start(Span::nanos(0x0506)),
-            energy: Energy::microjoules(7),
-            total: Energy::microjoules(8),
+            asked: Time::after_start(TimeSpan::from_nanos(3)),
+            start: Time::after_start(TimeSpan::from_nanos(4)),
+            done: Time::after_start(TimeSpan::from_nanos(0x0506)),
+            energy: Energy::from_microjoules(7),
+            total: Energy::from_microjoules(8),
             label: "phase".to_owned(),
         };
         let mut bytes = Vec::new();

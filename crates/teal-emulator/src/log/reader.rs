@@ -163,10 +163,10 @@ mod tests {
     use super::super::{DiskEventKind, LogWriter, RecordSink};
     use super::*;
     use proptest::prelude::*;
-    use teal_types::{Energy, Sector, Span, Time};
+    use teal_types::{Energy, Sector, Time, TimeSpan};
 
     fn record(n: u64) -> DiskLogRecord {
-        let time = |by| Time::after_start(Span::micros(n * 10 + by));
+        let time = |by| Time::after_start(TimeSpan::from_micros(n * 10 + by));
         let label = if n.is_multiple_of(7) {
             format!("phase {n}")
         } else {
@@ -183,8 +183,8 @@ mod tests {
             asked: time(0),
             start: time(1),
             done: time(2),
-            energy: Energy::microjoules(n),
-            total: Energy::microjoules(n * n),
+            energy: Energy::from_microjoules(n),
+            total: Energy::from_microjoules(n * n),
             label,
         }
     }
