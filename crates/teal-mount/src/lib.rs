@@ -18,6 +18,7 @@
 //! 6. Written data goes through at once (no write-back cache): the data of a commit is never older
 //!    than the interval.
 
+mod convert;
 mod counts;
 mod invalidate;
 mod serve;
