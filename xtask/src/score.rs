@@ -264,7 +264,7 @@ fn print_row(name: &str, report: &SimulationReport, score: &DayScore) {
     let cold = format!(
         "{} {}",
         report.cold.len(),
-        report.cold.iter().copied().sum::<teal_types::Span>()
+        report.cold.iter().copied().sum::<teal_types::TimeSpan>()
     );
     let starts = count_starts(report);
     let refused: u64 = report.devices.iter().map(|device| device.refused).sum();

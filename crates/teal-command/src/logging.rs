@@ -22,7 +22,7 @@ fn format_record(at: Timestamp, record: &Record<'_>) -> String {
     let message = record.args().to_string().replace('\n', "\n    ");
     format!(
         "[{}T{hours:02}:{minutes:02}:{:02}Z {:<5}] {message}",
-        at.date(),
+        at.format_date(),
         seconds % 60,
         record.level()
     )

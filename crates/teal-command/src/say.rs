@@ -79,7 +79,12 @@ pub fn shell_quoted(word: &str) -> String {
 /// Returns a time for people: `2026-11-22 14:05`, universal time.
 pub fn date_and_time(at: teal_types::Timestamp) -> String {
     let secs = at.secs.rem_euclid(86_400);
-    format!("{} {:02}:{:02}", at.date(), secs / 3600, secs / 60 % 60)
+    format!(
+        "{} {:02}:{:02}",
+        at.format_date(),
+        secs / 3600,
+        secs / 60 % 60
+    )
 }
 
 /// Prints a line with the arguments of `format!`; see [`line()`].

@@ -8,7 +8,7 @@
 //! 3. A break-even time is never shorter than the way down and up.
 
 use crate::profile::{BurstEnergy, Profile, StateId};
-use teal_types::{Bytes, Energy, Power, Span};
+use teal_types::{Bytes, Energy, Power, TimeSpan};
 
 /// The way from a state into a deeper one and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct RoundTrip {
     /// Power of the deeper state.
     pub asleep: Power,
     /// Time of both ways.
-    pub time: Span,
+    pub time: TimeSpan,
     /// Energy of both ways.
     pub energy: Energy,
 }
@@ -44,26 +44,26 @@ impl RoundTrip {
 
     /// Returns the idle time from which sleeping pays; `None` if it never does: `T = (E_down + E_up
     /// - P_asleep (t_down + t_up)) / (P_awake - P_asleep)`, and at least both ways.
-    pub fn break_even(&self) -> Option<Span> {
+    pub fn break_even(&self) -> Option<TimeSpan> {
         // A deeper state that draws no less never pays, however long the pause.
-        let saved = self.awake.less(self.asleep);
+        let saved = self.awake.saturating_sub(self.asleep);
         if saved == Power::ZERO {
             return None;
         }
         // The round trip takes the place of resting asleep for its time; only the difference has to
         // be earned.
-        let extra = self.energy.less(self.asleep * self.time);
+        let extra = self.energy.saturating_sub(self.asleep * self.time);
         let nanos = (u128::from(extra.get()) * 1_000_000_000).div_ceil(saved.get().into());
-        Some(Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).max(self.time))
+        Some(TimeSpan::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).max(self.time))
     }
 
     /// Returns the energy of an idle time asleep; it is at least both ways long.
-    pub fn cost_asleep(&self, idle: Span) -> Energy {
-        self.energy + self.asleep * idle.less(self.time)
+    pub fn cost_asleep(&self, idle: TimeSpan) -> Energy {
+        self.energy + self.asleep * idle.saturating_sub(self.time)
     }
 
     /// Returns the energy of an idle time awake.
-    pub fn cost_awake(&self, idle: Span) -> Energy {
+    pub fn cost_awake(&self, idle: TimeSpan) -> Energy {
         self.awake * idle
     }
 }
@@ -74,7 +74,7 @@ impl BurstEnergy {
         // The division is rounded to the nearest microjoule, once.
         let rate = u128::from(self.rate.get());
         let transfer = (u128::from(self.power.get()) * u128::from(size.get()) + rate / 2) / rate;
-        self.start + Energy::microjoules(u64::try_from(transfer).unwrap_or(u64::MAX))
+        self.start + Energy::from_microjoules(u64::try_from(transfer).unwrap_or(u64::MAX))
     }
 
     /// The size from which `self` needs no more energy than `other`, both from rest; `None` if it
@@ -92,7 +92,8 @@ impl BurstEnergy {
         let (mine, its) = (u128::from(self.rate.get()), u128::from(other.rate.get()));
         // Positive, since the other one is steeper.
         let steeper = u128::from(other.power.get()) * mine - u128::from(self.power.get()) * its;
-        let size = (u128::from(self.start.less(other.start).get()) * mine * its).div_ceil(steeper);
+        let size = (u128::from(self.start.saturating_sub(other.start).get()) * mine * its)
+            .div_ceil(steeper);
         u64::try_from(size).ok().map(Bytes::new)
     }
 

@@ -8,7 +8,7 @@ use crate::power::{MissingFigure, PowerModel};
 use crate::profile::{DeviceKind, Profile, StateId};
 use crate::quantity::Rate;
 use crate::service::{Job, ServiceModel, TransferDirection};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 /// Most devices of one machine.
 pub const DEVICES_MAX: usize = 16;
@@ -74,7 +74,7 @@ impl FromIterator<DeviceId> for DeviceSet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
     /// The oldest change is flushed at this age, whatever a policy says.
-    pub age: Span,
+    pub age: TimeSpan,
     /// A queue of so many bytes is flushed, whatever a policy says.
     pub bytes: u64,
 }
@@ -82,12 +82,12 @@ pub struct QueueLimits {
 impl QueueLimits {
     /// The window of BlueFS (4.3.1): 30 s.
     pub const BLUEFS: Self = Self {
-        age: Span::secs(30),
+        age: TimeSpan::from_secs(30),
         bytes: 15 << 20,
     };
     /// A sleeping disk behind a home log: a day.
     pub const SLEEPING_DISK: Self = Self {
-        age: Span::hours(24),
+        age: TimeSpan::from_hours(24),
         bytes: 1 << 30,
     };
 }
@@ -98,7 +98,7 @@ pub struct BudgetLimits {
     /// Starts that may come at once.
     pub burst: u32,
     /// The time after which one more start is allowed.
-    pub each: Span,
+    pub each: TimeSpan,
 }
 
 /// One device.
@@ -133,7 +133,7 @@ impl DeviceModel {
         // The rating spread over the promised life gives the time for one start.
         let budget = profile.rating.map(|rating| BudgetLimits {
             burst: BURST,
-            each: Span::nanos(rating.life.get() / u64::from(rating.cycles)),
+            each: TimeSpan::from_nanos(rating.life.get() / u64::from(rating.cycles)),
         });
         let is_scattered = profile.kind == DeviceKind::Disk;
         Ok(Self {
@@ -190,14 +190,14 @@ impl DeviceModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BurstTime {
     /// The time for each place that is written.
-    place: Span,
+    place: TimeSpan,
     rate: Rate,
     is_scattered: bool,
 }
 
 impl BurstTime {
     /// Returns the time of [`DeviceModel::flush_job`].
-    pub fn time_of(&self, bytes: u64, objects: u64) -> Span {
+    pub fn time_of(&self, bytes: u64, objects: u64) -> TimeSpan {
         let places = if self.is_scattered { objects.max(1) } else { 1 };
         debug_assert!(places > 0, "a burst has at least one place");
         self.place * places + self.rate.transfer_time(bytes)

@@ -9,7 +9,7 @@
 
 use crate::profile::StateId;
 use std::collections::BTreeMap;
-use teal_types::{BLOCK, Span};
+use teal_types::{BLOCK, TimeSpan};
 
 /// Weight of a new measurement of a network device, in thousandths.
 pub const NETWORK: MeasurementWeight = MeasurementWeight(100);
@@ -40,7 +40,7 @@ pub struct MovingAverage(Option<u64>);
 
 impl MovingAverage {
     /// Adds a measurement.
-    pub fn add_measurement(&mut self, weight: MeasurementWeight, measured: Span) {
+    pub fn add_measurement(&mut self, weight: MeasurementWeight, measured: TimeSpan) {
         // Times longer than a day are clipped, so that the fixed point does not overflow.
         let new = measured.get().min(LONGEST) << FRACTION;
         // A weight above 1 would make the average jump beyond the measurement.
@@ -54,8 +54,9 @@ impl MovingAverage {
     }
 
     /// Returns the estimate; `None` before the first measurement.
-    pub fn get(self) -> Option<Span> {
-        self.0.map(|scaled| Span::nanos(scaled >> FRACTION))
+    pub fn get(self) -> Option<TimeSpan> {
+        self.0
+            .map(|scaled| TimeSpan::from_nanos(scaled >> FRACTION))
     }
 }
 
@@ -87,14 +88,20 @@ impl Estimator {
 
     /// Adds the measurement that `bytes` took `time` in `state`. A continued access follows the
     /// last one without a gap.
-    pub fn add_measurement(&mut self, state: StateId, bytes: u64, is_continued: bool, time: Span) {
+    pub fn add_measurement(
+        &mut self,
+        state: StateId,
+        bytes: u64,
+        is_continued: bool,
+        time: TimeSpan,
+    ) {
         let known = self.states.entry(state).or_default();
         let blocks = block_count(bytes);
         // A continued access has no first block: all of its time belongs to the blocks.
         if is_continued {
             known
                 .block
-                .add_measurement(self.weight, Span::nanos(time.get() / blocks));
+                .add_measurement(self.weight, TimeSpan::from_nanos(time.get() / blocks));
         } else if blocks == 1 {
             // A single block measures the time of a first block alone.
             known.first.add_measurement(self.weight, time);
@@ -104,10 +111,10 @@ impl Estimator {
             let rest = known
                 .block
                 .get()
-                .unwrap_or(Span::nanos(time.get() / (blocks + 1)));
+                .unwrap_or(TimeSpan::from_nanos(time.get() / (blocks + 1)));
             known
                 .first
-                .add_measurement(self.weight, time.less(rest * (blocks - 1)));
+                .add_measurement(self.weight, time.saturating_sub(rest * (blocks - 1)));
             // Until a continued access has been measured, this split is the only knowledge of a
             // block.
             if known.block.get().is_none() {
@@ -118,7 +125,7 @@ impl Estimator {
 
     /// Predicts the time that `bytes` will take in `state`; `None` while nothing was measured
     /// there.
-    pub fn predict_time(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Span> {
+    pub fn predict_time(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<TimeSpan> {
         let known = self.states.get(&state)?;
         let blocks = block_count(bytes);
         if is_continued {
@@ -126,7 +133,7 @@ impl Estimator {
         }
         // Without a measured first block nothing is known of this state.
         let first = known.first.get()?;
-        Some(first + known.block.get().unwrap_or(Span::ZERO) * (blocks - 1))
+        Some(first + known.block.get().unwrap_or(TimeSpan::ZERO) * (blocks - 1))
     }
 }
 
@@ -139,8 +146,8 @@ mod tests {
     fn a_network_follows_in_tens_of_measurements_and_a_disk_in_hundreds() {
         let after = |weight, n| {
             let mut average = MovingAverage::default();
-            average.add_measurement(weight, Span::millis(10));
-            (0..n).for_each(|_| average.add_measurement(weight, Span::millis(110)));
+            average.add_measurement(weight, TimeSpan::from_millis(10));
+            (0..n).for_each(|_| average.add_measurement(weight, TimeSpan::from_millis(110)));
             average.get().unwrap().get() / 1_000_000
         };
         assert_eq!(
@@ -158,20 +165,20 @@ mod tests {
     fn states_and_first_blocks_are_apart() {
         let mut estimator = Estimator::new(LOCAL);
         let (idle, standby) = (StateId(0), StateId(1));
-        estimator.add_measurement(idle, 4096, false, Span::millis(20));
-        estimator.add_measurement(idle, 8192, true, Span::millis(2));
-        estimator.add_measurement(standby, 4096, false, Span::millis(820));
+        estimator.add_measurement(idle, 4096, false, TimeSpan::from_millis(20));
+        estimator.add_measurement(idle, 8192, true, TimeSpan::from_millis(2));
+        estimator.add_measurement(standby, 4096, false, TimeSpan::from_millis(820));
         assert_eq!(
             estimator.predict_time(idle, 3 * 4096, false),
-            Some(Span::millis(22))
+            Some(TimeSpan::from_millis(22))
         );
         assert_eq!(
             estimator.predict_time(idle, 3 * 4096, true),
-            Some(Span::millis(3))
+            Some(TimeSpan::from_millis(3))
         );
         assert_eq!(
             estimator.predict_time(standby, 1, false),
-            Some(Span::millis(820))
+            Some(TimeSpan::from_millis(820))
         );
         assert_eq!(estimator.predict_time(StateId(2), 1, false), None);
     }
@@ -180,7 +187,7 @@ mod tests {
         #[test]
         fn an_estimate_lies_between_its_measurements(spans in prop::collection::vec(0_u64..u64::MAX, 1..50), weight in 0_u16..1001) {
             let mut average = MovingAverage::default();
-            spans.iter().for_each(|span| average.add_measurement(MeasurementWeight(weight), Span::nanos(*span)));
+            spans.iter().for_each(|span| average.add_measurement(MeasurementWeight(weight), TimeSpan::from_nanos(*span)));
             let clipped = spans.iter().map(|span| (*span).min(LONGEST));
             let estimate = average.get().expect("measured").get();
             // The fraction is cut off below.

@@ -7,7 +7,7 @@
 
 use crate::profile::StateId;
 use std::collections::BTreeMap;
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Microwatts times nanoseconds: 10^-15 J.
 pub(crate) type Femtojoules = u128;
@@ -67,7 +67,7 @@ pub struct LedgerEntry {
     /// The number of visits, transitions or pieces of work.
     pub count: u64,
     /// The time of all of them together.
-    pub time: Span,
+    pub time: TimeSpan,
     femtojoules: Femtojoules,
 }
 
@@ -76,7 +76,7 @@ impl LedgerEntry {
     pub fn energy(&self) -> Energy {
         // Half a microjoule is added first, so that the division rounds to the nearest.
         let microjoules = (self.femtojoules + PER_MICROJOULE / 2) / PER_MICROJOULE;
-        Energy::microjoules(u64::try_from(microjoules).unwrap_or(u64::MAX))
+        Energy::from_microjoules(u64::try_from(microjoules).unwrap_or(u64::MAX))
     }
 }
 
@@ -86,7 +86,7 @@ pub struct EnergyLedger {
     entries: BTreeMap<EnergyUse, LedgerEntry>,
 }
 
-pub(crate) fn power_over_time(power: Power, time: Span) -> Femtojoules {
+pub(crate) fn power_over_time(power: Power, time: TimeSpan) -> Femtojoules {
     u128::from(power.get()) * u128::from(time.get())
 }
 
@@ -96,17 +96,17 @@ pub(crate) fn exact_energy(energy: Energy) -> Femtojoules {
 
 impl EnergyLedger {
     /// Books `time` at `power`.
-    pub fn book_power(&mut self, used: EnergyUse, power: Power, time: Span) {
+    pub fn book_power(&mut self, used: EnergyUse, power: Power, time: TimeSpan) {
         self.book(used, 1, time, power_over_time(power, time));
     }
 
     /// Books energy that is known as a whole, such as that of a transition.
-    pub fn book_energy(&mut self, used: EnergyUse, time: Span, energy: Energy) {
+    pub fn book_energy(&mut self, used: EnergyUse, time: TimeSpan, energy: Energy) {
         self.book(used, 1, time, exact_energy(energy));
     }
 
     /// Books more time of a visit that is booked already, without counting another one.
-    pub fn extend_power(&mut self, used: EnergyUse, power: Power, time: Span) {
+    pub fn extend_power(&mut self, used: EnergyUse, power: Power, time: TimeSpan) {
         self.book(used, 0, time, power_over_time(power, time));
     }
 
@@ -114,7 +114,7 @@ impl EnergyLedger {
         &mut self,
         used: EnergyUse,
         count: u64,
-        time: Span,
+        time: TimeSpan,
         femtojoules: Femtojoules,
     ) {
         debug_assert!(
@@ -143,7 +143,7 @@ impl EnergyLedger {
     }
 
     /// Returns the time of all entries.
-    pub fn total_time(&self) -> Span {
+    pub fn total_time(&self) -> TimeSpan {
         self.entries.values().map(|entry| entry.time).sum()
     }
 
@@ -164,18 +164,20 @@ mod tests {
     fn a_million_short_uses_cost_what_one_long_one_costs() {
         let (mut short, mut long) = (EnergyLedger::default(), EnergyLedger::default());
         let used = EnergyUse::Work(WorkPhase::Read);
-        (0..1_000_000).for_each(|_| short.book_power(used, Power::milliwatts(627), Span::nanos(7)));
-        long.book_power(used, Power::milliwatts(627), Span::millis(7));
+        (0..1_000_000).for_each(|_| {
+            short.book_power(used, Power::from_milliwatts(627), TimeSpan::from_nanos(7))
+        });
+        long.book_power(used, Power::from_milliwatts(627), TimeSpan::from_millis(7));
         assert_eq!(
             (short.total_energy(), short.total_time()),
             (long.total_energy(), long.total_time())
         );
-        assert_eq!(long.total_energy(), Energy::microjoules(4389));
+        assert_eq!(long.total_energy(), Energy::from_microjoules(4389));
         assert_eq!(
             (short.entry(used).count, long.entry(used).count),
             (1_000_000, 1)
         );
         short.add(&long);
-        assert_eq!(short.total_energy(), Energy::microjoules(2 * 4389));
+        assert_eq!(short.total_energy(), Energy::from_microjoules(2 * 4389));
     }
 }

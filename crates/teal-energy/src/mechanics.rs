@@ -31,7 +31,7 @@ use cache::DirtyRuns;
 use layout::SurfaceLayout;
 use read_ahead::ReadStream;
 use seek::SeekCurve;
-use teal_types::{Power, SECTOR, Sector, Span, Time};
+use teal_types::{Power, SECTOR, Sector, Time, TimeSpan};
 
 /// A request to a disk, with the place of its sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -323,10 +323,10 @@ impl Mechanics {
         now
     }
 
-    fn interface_time(&self, count: u64) -> Span {
+    fn interface_time(&self, count: u64) -> TimeSpan {
         self.electronics
             .interface
-            .map_or(Span::ZERO, |rate| rate.transfer_time(count * SECTOR))
+            .map_or(TimeSpan::ZERO, |rate| rate.transfer_time(count * SECTOR))
     }
 
     /// Returns the power that the disk draws while it is ready and serves no request.

@@ -29,7 +29,7 @@ use crate::device::{DeviceId, DeviceModel, DeviceSet};
 use crate::power::DeviceActivity;
 use crate::profile::StateId;
 pub use flush::FlushTrigger;
-use teal_types::{Power, Span, Time};
+use teal_types::{Power, Time, TimeSpan};
 
 /// The source of the machine's power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub struct MachineView<'a> {
     /// Monotonic time.
     pub now: Time,
     /// Time since midnight.
-    pub time_of_day: Span,
+    pub time_of_day: TimeSpan,
     /// The devices.
     pub devices: &'a [DeviceView<'a>],
     /// The power that the machine draws while a program waits.
@@ -130,7 +130,7 @@ impl DeviceView<'_> {
 
     /// Returns the time since it was last asked for something; `None` while it works, moves or is
     /// wanted.
-    pub fn idle_time(&self, now: Time) -> Option<Span> {
+    pub fn idle_time(&self, now: Time) -> Option<TimeSpan> {
         match self.activity {
             DeviceActivity::Resting { since, .. } if !self.is_wanted => {
                 Some(now.since(self.last_used.max(since)))
@@ -167,7 +167,7 @@ pub struct MeasuredRead {
     /// Is true if it continued the device's last access.
     pub is_continued: bool,
     /// The time that the device worked on it, without the wait for the device.
-    pub time: Span,
+    pub time: TimeSpan,
 }
 
 /// An action that a policy wants.

@@ -19,7 +19,7 @@ use crate::ledger::{EnergyLedger, EnergyUse};
 use crate::profile::StateId;
 use crate::service::Job;
 pub use model::{MissingFigure, PowerModel, StateRoute};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The activity of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,11 @@ impl<'a> PowerStateMachine<'a> {
     /// Makes a device that rests in `state` from `now` on.
     pub fn new(model: &'a PowerModel, state: StateId, now: Time) -> Self {
         let mut ledger = EnergyLedger::default();
-        ledger.book_power(EnergyUse::Rest(state), model.state_power(state), Span::ZERO);
+        ledger.book_power(
+            EnergyUse::Rest(state),
+            model.state_power(state),
+            TimeSpan::ZERO,
+        );
         Self {
             model,
             activity: DeviceActivity::Resting { state, since: now },
@@ -139,7 +143,7 @@ impl<'a> PowerStateMachine<'a> {
             self.ledger.book_power(
                 EnergyUse::Rest(state),
                 self.model.state_power(state),
-                Span::ZERO,
+                TimeSpan::ZERO,
             );
         }
         // Rest is booked up to `now`. Work and transitions were booked whole when they began.

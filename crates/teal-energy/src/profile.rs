@@ -22,7 +22,7 @@ mod tests;
 
 use crate::quantity::{Rate, RotationSpeed};
 pub use error::ProfileError;
-use teal_types::{Bytes, Energy, Power, Span};
+use teal_types::{Bytes, Energy, Power, TimeSpan};
 
 /// The kind of thing that a profile describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct Transition {
     /// The state that is entered.
     pub to: StateId,
     /// The time it takes.
-    pub time: Span,
+    pub time: TimeSpan,
     /// The energy of all of it.
     pub energy: Energy,
     /// The number of rated cycles that it uses up.
@@ -113,9 +113,9 @@ pub struct Transition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeekTimes {
     /// The average over all pairs of places.
-    pub average: Span,
+    pub average: TimeSpan,
     /// To the next track, and over the whole surface; without them every seek takes the average.
-    pub extremes: Option<(Span, Span)>,
+    pub extremes: Option<(TimeSpan, TimeSpan)>,
 }
 
 /// A disk's surface.
@@ -146,7 +146,7 @@ pub struct ActivePower {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DriveElectronics {
     /// Time to take in a command, before anything moves.
-    pub overhead: Span,
+    pub overhead: TimeSpan,
     /// Rate to and from the host; `None`: does not hold anything up.
     pub interface: Option<Rate>,
     /// The size of the buffer for reading ahead.
@@ -170,7 +170,7 @@ pub struct ServiceFigures {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferFigures {
     /// The time before the first byte.
-    pub latency: Span,
+    pub latency: TimeSpan,
     /// The rate of the bytes after that.
     pub rate: Rate,
     /// The power while it transfers.
@@ -196,7 +196,7 @@ pub struct CycleRating {
     /// Starts and stops.
     pub cycles: u32,
     /// Within this life.
-    pub life: Span,
+    pub life: TimeSpan,
 }
 
 impl Profile {

@@ -7,7 +7,7 @@
 //!    accepted.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
-use teal_types::{Bytes, Energy, Power, Span};
+use teal_types::{Bytes, Energy, Power, TimeSpan};
 
 /// Bytes per second, never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,14 +23,14 @@ impl Rate {
         self.0
     }
     /// Returns the time that `bytes` take, rounded up.
-    pub fn transfer_time(self, bytes: u64) -> Span {
+    pub fn transfer_time(self, bytes: u64) -> TimeSpan {
         debug_assert!(self.0 > 0, "a rate is above zero");
         // Rounded up: a transfer is never faster than its rate.
         let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(self.0.into());
-        Span::nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        TimeSpan::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
     /// Returns the number of bytes that pass in `span`, rounded down.
-    pub fn bytes_within(self, span: Span) -> u64 {
+    pub fn bytes_within(self, span: TimeSpan) -> u64 {
         // Rounded down: a byte counts when all of it has passed.
         let bytes = u128::from(self.0) * u128::from(span.get()) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -47,9 +47,9 @@ impl RotationSpeed {
         if turns == 0 { None } else { Some(Self(turns)) }
     }
     /// Returns the time of one turn, rounded to the nearest nanosecond.
-    pub const fn turn_time(self) -> Span {
+    pub const fn turn_time(self) -> TimeSpan {
         debug_assert!(self.0 > 0, "a spindle that does not turn has no speed");
-        Span::nanos((60_000_000_000 + self.0 / 2) / self.0)
+        TimeSpan::from_nanos((60_000_000_000 + self.0 / 2) / self.0)
     }
 }
 
@@ -74,19 +74,19 @@ const DAY: u128 = 86_400_000_000_000;
 figure!(
     Power,
     "a power",
-    |raw| Some(Power::microwatts(raw)),
+    |raw| Some(Power::from_microwatts(raw)),
     ["uW" = 1, "mW" = 1_000, "W" = 1_000_000]
 );
 figure!(
     Energy,
     "an energy",
-    |raw| Some(Energy::microjoules(raw)),
+    |raw| Some(Energy::from_microjoules(raw)),
     ["uJ" = 1, "mJ" = 1_000, "J" = 1_000_000]
 );
 figure!(
-    Span,
+    TimeSpan,
     "a time",
-    |raw| Some(Span::nanos(raw)),
+    |raw| Some(TimeSpan::from_nanos(raw)),
     [
         "ns" = 1,
         "us" = 1_000,
@@ -193,15 +193,21 @@ mod tests {
 
     #[test]
     fn figures_are_exact() {
-        assert_eq!(parse_figure::<Power>("637 mW"), Ok(Power::milliwatts(637)));
-        assert_eq!(parse_figure::<Power>("1.19 W"), Ok(Power::milliwatts(1190)));
         assert_eq!(
-            parse_figure::<Energy>("7.64mJ"),
-            Ok(Energy::microjoules(7640))
+            parse_figure::<Power>("637 mW"),
+            Ok(Power::from_milliwatts(637))
         );
         assert_eq!(
-            parse_figure::<Span>("5 years"),
-            Ok(Span::hours(5 * 365 * 24))
+            parse_figure::<Power>("1.19 W"),
+            Ok(Power::from_milliwatts(1190))
+        );
+        assert_eq!(
+            parse_figure::<Energy>("7.64mJ"),
+            Ok(Energy::from_microjoules(7640))
+        );
+        assert_eq!(
+            parse_figure::<TimeSpan>("5 years"),
+            Ok(TimeSpan::from_hours(5 * 365 * 24))
         );
         assert_eq!(
             parse_figure::<Rate>("3300 KiB/s").map(Rate::get),
@@ -209,7 +215,7 @@ mod tests {
         );
         assert_eq!(
             parse_figure::<RotationSpeed>("3600 rpm").map(RotationSpeed::turn_time),
-            Ok(Span::nanos(16_666_667))
+            Ok(TimeSpan::from_nanos(16_666_667))
         );
     }
 
@@ -234,8 +240,8 @@ mod tests {
     #[test]
     fn transfers_round_against_us() {
         let rate = Rate::per_second(3).expect("not zero");
-        assert_eq!(rate.transfer_time(1), Span::nanos(333_333_334));
-        assert_eq!(rate.bytes_within(Span::nanos(333_333_333)), 0);
+        assert_eq!(rate.transfer_time(1), TimeSpan::from_nanos(333_333_334));
+        assert_eq!(rate.bytes_within(TimeSpan::from_nanos(333_333_333)), 0);
         assert_eq!(rate.bytes_within(rate.transfer_time(100)), 100);
     }
 }

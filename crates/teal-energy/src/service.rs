@@ -12,7 +12,7 @@ use crate::ledger::{Femtojoules, WorkPhase, power_over_time};
 use crate::power::{MissingFigure, PowerModel};
 use crate::profile::{DeviceKind, Profile, StateId, TransferFigures};
 use crate::quantity::Rate;
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Reading or writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,13 +31,13 @@ pub struct JobPart {
     /// The power that the device draws.
     pub power: Power,
     /// The time of the part.
-    pub time: Span,
+    pub time: TimeSpan,
     /// Energy for the bytes besides, in femtojoules.
     extra: Femtojoules,
 }
 
 impl JobPart {
-    pub(crate) fn new(phase: WorkPhase, power: Power, time: Span) -> Self {
+    pub(crate) fn new(phase: WorkPhase, power: Power, time: TimeSpan) -> Self {
         Self {
             phase,
             power,
@@ -60,7 +60,7 @@ impl Job {
         Self(
             parts
                 .into_iter()
-                .filter(|part| part.time > Span::ZERO || part.extra > 0)
+                .filter(|part| part.time > TimeSpan::ZERO || part.extra > 0)
                 .collect(),
         )
     }
@@ -77,7 +77,7 @@ impl Job {
                 .0
                 .iter()
                 .map(repeated)
-                .filter(|part| part.time > Span::ZERO || part.extra > 0),
+                .filter(|part| part.time > TimeSpan::ZERO || part.extra > 0),
         );
         self
     }
@@ -86,13 +86,13 @@ impl Job {
         &self.0
     }
     /// Returns the time of all parts together.
-    pub fn total_time(&self) -> Span {
+    pub fn total_time(&self) -> TimeSpan {
         self.0.iter().map(|part| part.time).sum()
     }
     /// Returns the energy of all parts together, rounded once.
     pub fn total_energy(&self) -> Energy {
         let exact: Femtojoules = self.0.iter().map(JobPart::exact_energy).sum();
-        Energy::microjoules(
+        Energy::from_microjoules(
             u64::try_from((exact + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX),
         )
     }
@@ -171,7 +171,7 @@ impl ServiceModel {
         &self,
         state: StateId,
         direction: TransferDirection,
-    ) -> Option<(Span, Rate)> {
+    ) -> Option<(TimeSpan, Rate)> {
         let way = self.direction_service(state, direction)?;
         Some((way.first.iter().map(|part| part.time).sum(), way.rate))
     }
@@ -221,7 +221,7 @@ fn disk_service(
         JobPart::new(
             WorkPhase::Rotate,
             active.rotate,
-            Span::nanos(turn.get() / 2),
+            TimeSpan::from_nanos(turn.get() / 2),
         ),
     ];
     let way = |phase, power| DirectionService {

@@ -31,7 +31,7 @@ use crate::policy::{
 use crate::profile::StateId;
 pub use report::{DeviceReport, SimulationReport};
 use simulated_device::{QueuedWork, ReadWait, SimulatedDevice};
-use teal_types::{Power, Span, Time};
+use teal_types::{Power, Time, TimeSpan};
 pub use trace::{CopyTracker, EventAction, MachineEvent, MachineTrace};
 
 /// Tells whether later events wait for earlier ones (a closed loop) or not (an open one).
@@ -53,7 +53,7 @@ pub struct SimulatedMachine {
     /// The power it draws while a program waits.
     pub base: Power,
     /// The time of day at which traces begin.
-    pub time_of_day: Span,
+    pub time_of_day: TimeSpan,
     /// Tells whether later events wait for earlier ones.
     pub pace: ReplayPace,
     /// Its supply at the beginning.
@@ -74,7 +74,7 @@ impl SimulatedMachine {
                 .unwrap_or_else(|| power.lowest_state())
         };
         let start = devices.iter().map(begin).collect();
-        let begins = Span::hours(9);
+        let begins = TimeSpan::from_hours(9);
         Self {
             devices,
             start_states: start,
@@ -92,14 +92,14 @@ struct Simulation<'a> {
     devices: Vec<SimulatedDevice<'a>>,
     now: Time,
     /// The time by which the closed pace has delayed the trace.
-    delayed_by: Span,
+    delayed_by: TimeSpan,
     outstanding: usize,
     supply: PowerSupply,
     is_user_present: bool,
-    delays: Vec<Span>,
-    sole_delay: Span,
-    added_delay: Span,
-    cold_delays: Vec<Span>,
+    delays: Vec<TimeSpan>,
+    sole_delay: TimeSpan,
+    added_delay: TimeSpan,
+    cold_delays: Vec<TimeSpan>,
     has_ended: bool,
 }
 
@@ -175,13 +175,13 @@ impl<'a> Simulation<'a> {
                 .map(start)
                 .collect(),
             now: Time::ZERO,
-            delayed_by: Span::ZERO,
+            delayed_by: TimeSpan::ZERO,
             outstanding: 0,
             supply: world.supply,
             is_user_present: world.is_user_present,
             delays: Vec::new(),
-            sole_delay: Span::ZERO,
-            added_delay: Span::ZERO,
+            sole_delay: TimeSpan::ZERO,
+            added_delay: TimeSpan::ZERO,
             cold_delays: Vec::new(),
             has_ended: false,
         }
@@ -233,7 +233,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn count_delay(&mut self, delay: Span, wait: ReadWait) {
+    fn count_delay(&mut self, delay: TimeSpan, wait: ReadWait) {
         self.delays.push(delay);
         if wait.is_sole {
             self.sole_delay += delay;
@@ -241,7 +241,7 @@ impl<'a> Simulation<'a> {
         if wait.is_cold {
             self.cold_delays.push(delay);
         } else {
-            self.added_delay += delay.less(wait.least);
+            self.added_delay += delay.saturating_sub(wait.least);
         }
     }
 
@@ -259,7 +259,7 @@ impl<'a> Simulation<'a> {
             } => {
                 // The content is in memory: no device is involved, and nothing is waited for.
                 if copies.is_empty() {
-                    self.delays.push(Span::ZERO);
+                    self.delays.push(TimeSpan::ZERO);
                 } else {
                     self.begin_read(object, offset, bytes, copies, policy);
                 }
@@ -327,7 +327,7 @@ impl<'a> Simulation<'a> {
         let wait = ReadWait {
             is_sole,
             is_cold,
-            least: least.unwrap_or(Span::ZERO),
+            least: least.unwrap_or(TimeSpan::ZERO),
         };
         self.outstanding += 1;
         self.devices[chosen.index()].enqueue_work(QueuedWork::Read {
@@ -393,10 +393,10 @@ impl<'a> Simulation<'a> {
             .iter()
             .map(|unit| unit.device_view(self.now))
             .collect();
-        let day = Span::hours(24).get();
+        let day = TimeSpan::from_hours(24).get();
         // The trace begins at a time of day; days wrap at midnight.
         let time_of_day =
-            Span::nanos((self.machine.time_of_day.get() + self.now.get() % day) % day);
+            TimeSpan::from_nanos((self.machine.time_of_day.get() + self.now.get() % day) % day);
         look(&MachineView {
             now: self.now,
             time_of_day,

@@ -16,14 +16,17 @@ use crate::row::{
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
 use parking_lot::RwLock;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use table::UndoTable;
-use teal_types::{CommitSeq, Link, Name, ObjectNo, VolumeId};
+use teal_types::{
+    Author, BatchId, BatchNo, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo, VolumeId,
+};
 
 /// The keys of one volume.
 type InVolume<K> = (VolumeId, K);
-/// A staged part: replica, incarnation, batch, part.
-type PartKey = (u32, u32, u64, u32);
+/// A staged part: its batch, and its number there.
+type PartKey = (BatchId, u32);
 
 /// A row of an extended attribute's history.
 type XattrKey = (ObjectNo, Vec<u8>, CommitSeq);
@@ -37,26 +40,26 @@ struct MemoryTables {
     settings: UndoTable<InVolume<String>, Vec<u8>>,
     volumes: UndoTable<InVolume<()>, VolumeRow>,
     objects: UndoTable<InVolume<ObjectNo>, ObjectRow>,
-    entries: UndoTable<InVolume<Link>, EntryRow>,
-    links: UndoTable<InVolume<(ObjectNo, Link)>, ()>,
+    entries: UndoTable<InVolume<HardLink>, EntryRow>,
+    links: UndoTable<InVolume<(ObjectNo, HardLink)>, ()>,
     xattrs: UndoTable<InVolume<(ObjectNo, Vec<u8>)>, XattrRow>,
     extents: UndoTable<InVolume<(ObjectNo, u64)>, ExtentRow>,
     past_objects: UndoTable<InVolume<(ObjectNo, CommitSeq)>, Option<ObjectRow>>,
-    past_entries: UndoTable<InVolume<(Link, CommitSeq)>, Option<ObjectNo>>,
+    past_entries: UndoTable<InVolume<(HardLink, CommitSeq)>, Option<ObjectNo>>,
     /// The rows of `past_entries` by commit.
     past_names: UndoTable<InVolume<(ObjectNo, CommitSeq, Name)>, Option<ObjectNo>>,
     snapshots: UndoTable<InVolume<(ObjectNo, CommitSeq)>, SnapshotNames>,
     tallies: UndoTable<InVolume<ObjectNo>, NameTally>,
-    past_links: UndoTable<InVolume<(ObjectNo, CommitSeq, Link)>, ()>,
+    past_links: UndoTable<InVolume<(ObjectNo, CommitSeq, HardLink)>, ()>,
     past_xattrs: UndoTable<InVolume<XattrKey>, Option<Vec<u8>>>,
     past_extents: UndoTable<InVolume<(ObjectNo, CommitSeq, u64)>, PastExtent>,
     commits: UndoTable<InVolume<CommitSeq>, CommitRow>,
     changes: UndoTable<InVolume<(CommitSeq, ObjectNo)>, Ranges>,
-    batches: UndoTable<InVolume<(u32, u32, u64)>, BatchRow>,
+    batches: UndoTable<InVolume<BatchId>, BatchRow>,
     staged: UndoTable<InVolume<PartKey>, Vec<u8>>,
-    replicas: UndoTable<InVolume<u32>, ReplicaRow>,
+    replicas: UndoTable<InVolume<ReplicaNo>, ReplicaRow>,
     tokens: UndoTable<InVolume<[u8; 32]>, TokenRow>,
-    leases: UndoTable<InVolume<u32>, u32>,
+    leases: UndoTable<InVolume<u32>, ReplicaNo>,
     conflicts: UndoTable<InVolume<u64>, ConflictRow>,
 }
 
@@ -98,6 +101,18 @@ impl MemoryMeta {
         each_table!(state, table => table.undo());
         Self(Arc::new(RwLock::new(state)))
     }
+}
+
+/// Returns the keys of all that a replica has staged.
+fn parts_of(volume: VolumeId, replica: ReplicaNo) -> RangeInclusive<InVolume<PartKey>> {
+    let of = |incarnation, batch, part| {
+        let author = Author {
+            replica,
+            incarnation: Incarnation::new(incarnation),
+        };
+        (volume, (author.batch(BatchNo::new(batch)), part))
+    };
+    of(0, 0, 0)..=of(u32::MAX, u64::MAX, u32::MAX)
 }
 
 impl MetaStore for MemoryMeta {

@@ -13,7 +13,9 @@ use crate::row::{
     PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, VolumeId};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo, VolumeId,
+};
 
 /// The moment at which a transaction must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +126,7 @@ pub trait ReadTransaction {
     /// Returns live objects behind `after`, at most `limit`.
     fn objects_after(&self, after: ObjectNo, limit: usize) -> Result<Vec<ObjectNo>>;
     /// Returns the object that a live name leads to.
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>>;
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>>;
     /// Returns live names of a directory behind `after`, at most `limit`.
     fn entries_after(
         &self,
@@ -133,7 +135,7 @@ pub trait ReadTransaction {
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>>;
     /// Returns all live names of an object, with the commits that put them there.
-    fn links_of(&self, object: ObjectNo) -> Result<Vec<(Link, CommitSeq)>>;
+    fn links_of(&self, object: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>>;
     /// Returns all live extended attributes of an object.
     fn xattrs(&self, object: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>>;
     /// Returns the live extents of an object that overlap the range, whole.
@@ -154,10 +156,13 @@ pub trait ReadTransaction {
         limit: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>>;
     /// Returns the newest row of a name's history at or before `at`: the object it led to, or none.
-    fn entry_at(&self, link: &Link, at: CommitSeq)
-    -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
+    fn entry_at(
+        &self,
+        link: &HardLink,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
     /// Returns every name the object has ever had up to `at`, each once.
-    fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<Link>>;
+    fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>>;
     /// Returns the names of a directory after the commit `at`: those of its newest snapshot at or
     /// before that, with the changes since.
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames>;
@@ -192,29 +197,22 @@ pub trait ReadTransaction {
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()>;
     /// Returns a committed batch.
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>>;
-    /// Returns the highest batch of an incarnation within the history up to `to`; 0 if there is
-    /// none.
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64>;
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>>;
+    /// Returns the highest batch of an author within the history up to `to`.
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo>;
     /// Returns the parts that a replica has staged.
-    fn staged_parts(&self, replica: u32) -> Result<Vec<StagedPart>>;
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>>;
     /// Returns the bytes of a staged part.
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>>;
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>>;
 
     /// Returns a replica.
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>>;
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>>;
     /// Returns all replicas.
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>>;
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>>;
     /// Returns a token by its hash.
     fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
     /// Returns the replica that has a lease.
-    fn lease(&self, lease: u32) -> Result<Option<u32>>;
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>>;
     /// Returns a conflict that is not resolved.
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>>;
     /// Returns conflicts that are not resolved, behind `after`, at most `limit`.
@@ -233,7 +231,7 @@ pub trait WriteTransaction: ReadTransaction {
     /// Sets a live object's row, or removes it.
     fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()>;
     /// Sets the object that a live name leads to, or removes the name.
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()>;
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()>;
     /// Sets a live extended attribute, or removes it.
     fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()>;
     /// Sets a live extent; none overlaps it.
@@ -253,7 +251,7 @@ pub trait WriteTransaction: ReadTransaction {
     /// Adds a row to a name's history.
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()>;
@@ -278,32 +276,19 @@ pub trait WriteTransaction: ReadTransaction {
     /// Adds an object that a commit changed.
     fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()>;
     /// Adds a committed batch.
-    fn add_batch(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        counter: u64,
-        row: &BatchRow,
-    ) -> Result<()>;
+    fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()>;
     /// Stages a part, in the place of one of the same number.
-    fn stage_part(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-        bytes: &[u8],
-    ) -> Result<()>;
-    /// Drops what a replica has staged in this incarnation up to this batch, and in every other
-    /// incarnation.
-    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()>;
+    fn stage_part(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()>;
+    /// Drops what a replica has staged in the incarnation of `batch` up to that batch, and in every
+    /// other incarnation.
+    fn drop_staged(&mut self, batch: BatchId) -> Result<()>;
 
     /// Sets a replica.
-    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()>;
+    fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()>;
     /// Sets a token.
     fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()>;
     /// Gives a lease to a replica.
-    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()>;
+    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()>;
     /// Sets a conflict, or removes it as resolved.
     fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()>;
 }

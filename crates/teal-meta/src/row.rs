@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, ChunkId, CommitSeq, FileType, Name, ObjectNo, Stamp, Timestamp};
+use teal_types::{
+    BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Name, ObjectNo, ReplicaNo,
+    ReplicatedAttributes, ServerIncarnation, Timestamp,
+};
 
 /// The ranges in which content has changed, as (offset, length), ascending; `None` if it may be
 /// anywhere.
@@ -14,7 +17,7 @@ pub struct VolumeRow {
     /// Its name, for people.
     pub label: String,
     /// The life of its history.
-    pub incarnation: u32,
+    pub incarnation: ServerIncarnation,
     /// The newest commit.
     pub head: CommitSeq,
     /// The digest of the history up to there.
@@ -22,7 +25,7 @@ pub struct VolumeRow {
     /// The time of the newest commit.
     pub time: Timestamp,
     /// The number for the next replica.
-    pub next_replica: u32,
+    pub next_replica: ReplicaNo,
     /// The number of the next conflict.
     pub next_conflict: u64,
     /// The next of the server's own object numbers.
@@ -37,7 +40,7 @@ pub struct ObjectRow {
     /// Its type.
     pub kind: FileType,
     /// Its attributes; a directory's modification time is derived.
-    pub attributes: Attributes,
+    pub attributes: ReplicatedAttributes,
     /// The commit that changed the attributes last.
     pub attr_seq: CommitSeq,
     /// Bytes of content.
@@ -157,8 +160,8 @@ pub type PastXattr = (Vec<u8>, CommitSeq, Option<Vec<u8>>);
 /// A commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitRow {
-    /// The batch: its replica, incarnation and number.
-    pub stamp: Stamp,
+    /// The batch: that it replica, incarnation and number.
+    pub batch: BatchId,
     /// The server's time.
     pub time: Timestamp,
     /// The digest of the history up to it.
@@ -178,9 +181,9 @@ pub struct BatchRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedPart {
     /// The incarnation that made it.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// Its batch.
-    pub batch: u64,
+    pub batch: BatchNo,
     /// Its number in the batch.
     pub part: u32,
     /// Its length in bytes.
@@ -193,9 +196,9 @@ pub struct ReplicaRow {
     /// Its name, for people.
     pub device: String,
     /// Its present life; 0: none yet.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// The last batch of that life.
-    pub last_batch: u64,
+    pub last_batch: BatchNo,
     /// The position it had at its last hello.
     pub position: CommitSeq,
     /// Is true if it is shut out.

@@ -139,7 +139,7 @@ impl<'a> CrashWalk<'a> {
         debug_assert!(self.point < self.trace.events.len(), "the event exists");
         self.point += 1;
         match event {
-            DiskEvent::Write { at, data } => self.apply_write(at.byte(), data),
+            DiskEvent::Write { at, data } => self.apply_write(at.byte_offset(), data),
             DiskEvent::Sync => self.apply_sync(),
             DiskEvent::SyncFailed => self
                 .pending
@@ -147,7 +147,7 @@ impl<'a> CrashWalk<'a> {
                 .for_each(|p| p.doubtful = p.versions.len()),
             DiskEvent::Allocate { at, sectors } => self.allocations.push((at.get(), *sectors)),
             DiskEvent::Discard { at, sectors } => {
-                self.apply_write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
+                self.apply_write(at.byte_offset(), &vec![JUNK; (sectors * SECTOR) as usize]);
                 self.durable.set_allocated(at.get(), *sectors, false);
             }
             DiskEvent::Mark(_) => {}

@@ -227,7 +227,8 @@ impl<D: Disk> Disk for FaultDisk<D> {
             .iter()
             .filter(|(sector, _)| range.contains(&sector.get()))
         {
-            buf[(sector.byte() - at.byte()) as usize + *bit as usize / 8] ^= 1 << (bit % 8);
+            buf[(sector.byte_offset() - at.byte_offset()) as usize + *bit as usize / 8] ^=
+                1 << (bit % 8);
         }
         Ok(())
     }

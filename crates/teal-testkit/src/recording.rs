@@ -152,10 +152,10 @@ impl RecordingDisk {
         let content = &mut self.state.lock().content;
         let mut sector = [0; SECTOR as usize];
         content
-            .read(at.byte(), &mut sector)
+            .read(at.byte_offset(), &mut sector)
             .expect("an unreadable sector has no bits");
         sector[bit as usize / 8] ^= 1 << (bit % 8);
-        content.write(at.byte(), &sector).expect("readable");
+        content.write(at.byte_offset(), &sector).expect("readable");
     }
 
     /// Makes the physical sector that holds `at` unreadable until it is written as a whole.
@@ -164,18 +164,22 @@ impl RecordingDisk {
             .lock()
             .content
             .unreadable
-            .insert(at.byte() / u64::from(self.shape.physical));
+            .insert(at.byte_offset() / u64::from(self.shape.physical));
     }
 
     fn check_range(&self, at: Sector, bytes: u64, multiple: u64) -> io::Result<()> {
-        if !bytes.is_multiple_of(multiple) || !at.byte().is_multiple_of(multiple) {
+        if !bytes.is_multiple_of(multiple) || !at.byte_offset().is_multiple_of(multiple) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not whole sectors",
             ));
         }
         let end = self.shape.sectors * SECTOR;
-        if at.byte().checked_add(bytes).is_none_or(|to| to > end) {
+        if at
+            .byte_offset()
+            .checked_add(bytes)
+            .is_none_or(|to| to > end)
+        {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "beyond the end of the disk",
@@ -201,7 +205,10 @@ impl Disk for RecordingDisk {
         state.counters.bytes_read += buf.len() as u64;
         self.check_range(at, buf.len() as u64, SECTOR)?;
         // The call is counted even if it fails.
-        state.content.read(at.byte(), buf).map_err(medium_error)
+        state
+            .content
+            .read(at.byte_offset(), buf)
+            .map_err(medium_error)
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
@@ -224,7 +231,7 @@ impl Disk for RecordingDisk {
         );
         state
             .content
-            .write(at.byte(), &data)
+            .write(at.byte_offset(), &data)
             .map_err(medium_error)?;
         // Only a write that succeeded is in the trace.
         state.events.push(DiskEvent::Write { at, data });
@@ -254,7 +261,7 @@ impl Disk for RecordingDisk {
         // An unreadable neighbour in the same unit keeps its junk: harmless, discards are hints.
         let _ = state
             .content
-            .write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
+            .write(at.byte_offset(), &vec![JUNK; (sectors * SECTOR) as usize]);
         state.content.set_allocated(at.get(), sectors, false);
         state.events.push(DiskEvent::Discard { at, sectors });
         Ok(())

@@ -8,7 +8,7 @@
 //!    without a wait.
 
 use crate::profile::DiskSurface;
-use teal_types::{SECTOR, Span, Time};
+use teal_types::{SECTOR, Time, TimeSpan};
 
 /// The number of zones on a surface with a lower rate inside than outside.
 const ZONES: u64 = 16;
@@ -40,12 +40,12 @@ pub(super) struct SurfaceLayout {
     zones: Vec<TrackZone>,
     sectors: u64,
     tracks: u64,
-    turn: Span,
-    skew: Span,
+    turn: TimeSpan,
+    skew: TimeSpan,
 }
 
 impl SurfaceLayout {
-    pub(super) fn new(media: DiskSurface, turn: Span, switch: Span) -> Self {
+    pub(super) fn new(media: DiskSurface, turn: TimeSpan, switch: TimeSpan) -> Self {
         let per_track = |rate: u64| {
             (u128::from(rate) * u128::from(turn.get()) / 1_000_000_000 / u128::from(SECTOR)).max(1)
         };
@@ -119,23 +119,23 @@ impl SurfaceLayout {
     }
 
     /// Returns the time until the sector comes under a head that is on its track at `now`.
-    pub(super) fn rotation_wait(&self, now: Time, place: SectorPlace) -> Span {
+    pub(super) fn rotation_wait(&self, now: Time, place: SectorPlace) -> TimeSpan {
         let turn = u128::from(self.turn.get());
         // Each track begins later by the skew than the one before.
         let begins = u128::from(place.track) * u128::from(self.skew.get())
             + u128::from(self.offset_on_track(place, place.sector));
         let wait = (begins % turn + turn - u128::from(now.get()) % turn) % turn;
-        Span::nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+        TimeSpan::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
     /// Returns the time that `count` sectors from this place on take to pass; they are on one
     /// track.
-    pub(super) fn transfer_time(&self, place: SectorPlace, count: u64) -> Span {
+    pub(super) fn transfer_time(&self, place: SectorPlace, count: u64) -> TimeSpan {
         debug_assert!(
             count <= place.left_on_track(),
             "the sectors are on one track"
         );
-        Span::nanos(
+        TimeSpan::from_nanos(
             self.offset_on_track(place, place.sector + count)
                 - self.offset_on_track(place, place.sector),
         )
@@ -156,7 +156,11 @@ mod tests {
             outer: rate(outer),
             inner: rate(inner),
         };
-        SurfaceLayout::new(media, Span::nanos(11_111_111), Span::millis(1))
+        SurfaceLayout::new(
+            media,
+            TimeSpan::from_nanos(11_111_111),
+            TimeSpan::from_millis(1),
+        )
     }
 
     proptest! {
@@ -178,8 +182,8 @@ mod tests {
             let layout = layout(50, 25);
             let last = layout.place_of(layout.first_sector_of(track + 1) - 1);
             let somewhen = Time::after_start(layout.turn * turns);
-            let end = somewhen + layout.rotation_wait(somewhen, last) + layout.transfer_time(last, 1) + Span::millis(1);
-            prop_assert_eq!(layout.rotation_wait(end, layout.place_of(layout.first_sector_of(track + 1))), Span::ZERO);
+            let end = somewhen + layout.rotation_wait(somewhen, last) + layout.transfer_time(last, 1) + TimeSpan::from_millis(1);
+            prop_assert_eq!(layout.rotation_wait(end, layout.place_of(layout.first_sector_of(track + 1))), TimeSpan::ZERO);
         }
     }
 }

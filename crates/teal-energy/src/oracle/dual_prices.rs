@@ -20,7 +20,7 @@ use super::plan::ClairvoyantPlan;
 use super::problem::{PointKind, SchedulingProblem, Unsolvable};
 use super::repair::repair_schedules;
 use super::subproblem::{Cost, DeviceSubproblem, StopLimit};
-use teal_types::{Energy, Span, Time};
+use teal_types::{Energy, Time, TimeSpan};
 
 /// A bound, and the plan that its prices led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl TokenWindows {
     fn divide_trace(subproblem: &DeviceSubproblem<'_>, end: Time) -> Self {
         // Windows are of equal length.
         let until = |part: u64| {
-            Time::after_start(Span::nanos(
+            Time::after_start(TimeSpan::from_nanos(
                 end.since(Time::ZERO).get() / TOKEN_WINDOWS * part,
             ))
         };

@@ -71,7 +71,9 @@ pub(super) fn closing_cost(problem: &SchedulingProblem<'_>, states: &DeviceState
 
 /// Returns a cost rounded down, so that it stays a bound.
 pub(super) fn rounded_down(cost: Cost) -> Energy {
-    Energy::microjoules(u64::try_from(cost.div_euclid(1_000_000_000).max(0)).unwrap_or(u64::MAX))
+    Energy::from_microjoules(
+        u64::try_from(cost.div_euclid(1_000_000_000).max(0)).unwrap_or(u64::MAX),
+    )
 }
 
 fn step_point(problem: &SchedulingProblem<'_>, point: usize, mut front: Front) -> Front {

@@ -11,7 +11,7 @@ use crate::policy::{
     FlushTrigger, MachineSignal, MachineView, Policy, PolicyAction, ReadRequest, earlier_time,
 };
 use crate::profile::StateId;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The device that serves each read, and the steps of each device with their times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,9 +32,9 @@ enum PlanStep {
 }
 
 /// The time after which it looks again for a token.
-const RETRY: Span = Span::secs(5);
+const RETRY: TimeSpan = TimeSpan::from_secs(5);
 /// The time behind everything that happens at one moment.
-const BEHIND: Span = Span::nanos(1);
+const BEHIND: TimeSpan = TimeSpan::from_nanos(1);
 
 impl ClairvoyantPlan {
     pub(super) fn new(
@@ -63,7 +63,7 @@ impl ClairvoyantPlan {
                     ScheduledAction::Write => PlanStep::Write,
                 };
                 let behind = if matches!(step, PlanStep::Wake(_)) {
-                    Span::ZERO
+                    TimeSpan::ZERO
                 } else {
                     BEHIND
                 };

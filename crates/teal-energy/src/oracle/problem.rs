@@ -8,7 +8,7 @@
 use super::subproblem::DeviceSubproblem;
 use crate::device::{DeviceId, QueueLimits};
 use crate::sim::{EventAction, MachineTrace, SimulatedMachine, SimulationReport};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The reason why there is no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,10 +49,12 @@ pub struct SchedulingProblem<'a> {
 
 /// Returns for each device the longest time by which any of these runs began a burst after its age,
 /// because the device was asleep or busy.
-pub fn longest_lateness<'r>(reports: impl IntoIterator<Item = &'r SimulationReport>) -> Vec<Span> {
-    let mut late: Vec<Span> = Vec::new();
+pub fn longest_lateness<'r>(
+    reports: impl IntoIterator<Item = &'r SimulationReport>,
+) -> Vec<TimeSpan> {
+    let mut late: Vec<TimeSpan> = Vec::new();
     for report in reports {
-        late.resize(late.len().max(report.devices.len()), Span::ZERO);
+        late.resize(late.len().max(report.devices.len()), TimeSpan::ZERO);
         late.iter_mut()
             .zip(&report.devices)
             .for_each(|(late, device)| *late = device.late.max(*late));
@@ -64,8 +66,8 @@ impl<'a> SchedulingProblem<'a> {
     /// Makes the problem of a machine and a trace. The machine's pace is taken as open. Changes may
     /// wait for each device longer than their age by its entry of `late` (zero without an entry):
     /// see [`longest_lateness`].
-    pub fn new(world: &'a SimulatedMachine, trace: &MachineTrace, late: &[Span]) -> Self {
-        let late = |id: DeviceId| late.get(id.index()).copied().unwrap_or(Span::ZERO);
+    pub fn new(world: &'a SimulatedMachine, trace: &MachineTrace, late: &[TimeSpan]) -> Self {
+        let late = |id: DeviceId| late.get(id.index()).copied().unwrap_or(TimeSpan::ZERO);
         let mut points = vec![TracePoint::without_event(Time::ZERO)];
         points.extend(event_points(trace));
         let devices = (0..world.devices.len()).filter_map(DeviceId::new);
@@ -128,7 +130,7 @@ fn deadline_points(
     trace: &MachineTrace,
     id: DeviceId,
     queue: Option<QueueLimits>,
-    late: Span,
+    late: TimeSpan,
 ) -> Vec<TracePoint> {
     let Some(QueueLimits { age, .. }) = queue else {
         return Vec::new();

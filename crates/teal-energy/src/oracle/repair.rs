@@ -10,12 +10,12 @@ use super::dual_prices::DualIterate;
 use super::plan::ClairvoyantPlan;
 use super::problem::SchedulingProblem;
 use super::subproblem::{Cost, StopLimit};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The greatest number of moves that are tried.
 const MOVES_MAX: usize = 160;
 /// Reads that lie closer together move together, and alone.
-const BURST_GAP: Span = Span::secs(2);
+const BURST_GAP: TimeSpan = TimeSpan::from_secs(2);
 
 struct ReadAssignment<'p, 'a> {
     problem: &'p SchedulingProblem<'a>,

@@ -37,7 +37,7 @@ use crate::ledger::Femtojoules;
 use crate::profile::StateId;
 use crate::service::Job;
 use crate::sim::{MachineTrace, SimulatedMachine};
-use teal_types::{Power, Span, Time};
+use teal_types::{Power, Time, TimeSpan};
 
 /// A microjoule in the unit of [`Cost`].
 const FEMTOJOULES_PER_MICROJOULE: Cost = 1_000_000_000;
@@ -115,7 +115,7 @@ struct WriteLoad {
 /// The transition from one power state to another.
 #[derive(Debug, Clone, Copy)]
 struct TransitionRoute {
-    time: Span,
+    time: TimeSpan,
     /// Its energy less the cost of resting in the state it leads to meanwhile.
     more: Cost,
     takes_token: bool,
@@ -123,7 +123,7 @@ struct TransitionRoute {
 
 /// A way to serve a read: the state, the cost beyond resting with the machine's while it works, and
 /// the time.
-pub(super) type ServingChoice = (u8, Cost, Span);
+pub(super) type ServingChoice = (u8, Cost, TimeSpan);
 
 /// A point at which the device has something to do or to be told.
 #[derive(Debug, Clone, Default)]
@@ -152,7 +152,7 @@ pub(super) struct DeviceSubproblem<'a> {
     bursts: Vec<(u8, BurstTime, Cost)>,
     /// By state: the longest time that it works at once for a waiting program, if it can go up from
     /// there meanwhile.
-    longest: Vec<Span>,
+    longest: Vec<TimeSpan>,
     /// By from and to.
     routes: Vec<Vec<Option<TransitionRoute>>>,
     /// The greatest power it is charged at rest in a state that serves.
@@ -174,7 +174,7 @@ fn cost_of(job: &Job) -> Cost {
     Cost::try_from(exact).unwrap_or(Cost::MAX)
 }
 
-fn energy_over(power: Power, span: Span) -> Cost {
+fn energy_over(power: Power, span: TimeSpan) -> Cost {
     Cost::from(power.get()) * Cost::from(span.get())
 }
 
@@ -210,8 +210,8 @@ fn time_between(from: Time, to: Time) -> Cost {
 }
 
 /// Returns a time that much earlier, at the earliest the beginning.
-fn time_before(time: Time, span: Span) -> Time {
-    Time::after_start(time.since(Time::ZERO).less(span))
+fn time_before(time: Time, span: TimeSpan) -> Time {
+    Time::after_start(time.since(Time::ZERO).saturating_sub(span))
 }
 
 impl<'a> DeviceSubproblem<'a> {
@@ -220,7 +220,7 @@ impl<'a> DeviceSubproblem<'a> {
         trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) -> Self {
         let device = &world.devices[id.index()];
         let power = &device.power;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::device::DeviceId;
 use crate::profile::StateId;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The policy of the paper.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl BlueFs {
 }
 
 /// Returns each device's break-even time, from the state it serves in to its lowest.
-pub(super) fn break_even_times(view: &MachineView<'_>) -> Vec<Option<Span>> {
+pub(super) fn break_even_times(view: &MachineView<'_>) -> Vec<Option<TimeSpan>> {
     let of = |(_, known): (DeviceId, &super::DeviceView<'_>)| {
         let power = &known.device.power;
         power
@@ -76,7 +76,7 @@ impl Policy for BlueFs {
     ) -> Option<Time> {
         // The window of BlueFS: 30 s, without quiet hours.
         let config = FlushConfig {
-            age: (Span::secs(30), Span::secs(30)),
+            age: (TimeSpan::from_secs(30), TimeSpan::from_secs(30)),
             quiet: None,
             is_silent: false,
             ..FlushConfig::default()

@@ -82,18 +82,18 @@ impl Budget {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use teal_types::Span;
+    use teal_types::TimeSpan;
 
     proptest! {
         #[test]
         fn no_window_sees_more_than_its_share(
             burst in 0_u32..5, each in 1_u64..1000, gaps in prop::collection::vec(0_u64..800, 1..120),
         ) {
-            let limits = BudgetLimits { burst, each: Span::nanos(each) };
+            let limits = BudgetLimits { burst, each: TimeSpan::from_nanos(each) };
             let mut budget = Budget::new(limits, Time::ZERO);
             let (mut now, mut takes) = (Time::ZERO, Vec::new());
             for gap in gaps {
-                now = now + Span::nanos(gap);
+                now = now + TimeSpan::from_nanos(gap);
                 let has = budget.has_token(now) && burst > 0;
                 prop_assert_eq!(budget.take_token(now), has);
                 if has {

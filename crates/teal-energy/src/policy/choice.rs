@@ -10,7 +10,7 @@ use crate::device::DeviceId;
 use crate::estimate::{Estimator, LOCAL, NETWORK};
 use crate::power::DeviceActivity;
 use crate::profile::{DeviceKind, StateId};
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// The weights of a second and a joule, in any common unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct WeightedCost(pub u128);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PredictedRead {
     /// The time until the data is there.
-    pub latency: Span,
+    pub latency: TimeSpan,
     /// The energy of the whole machine.
     pub energy: Energy,
 }
@@ -109,7 +109,7 @@ impl Predictor {
         let known = view.device(id);
         // A device that moves or works can serve only after that.
         let (from, wait) = match known.activity {
-            DeviceActivity::Resting { state, .. } => (state, Span::ZERO),
+            DeviceActivity::Resting { state, .. } => (state, TimeSpan::ZERO),
             DeviceActivity::Moving {
                 to: state, until, ..
             }
@@ -193,13 +193,13 @@ pub(super) fn transition_cost(
     let route = power.route(from, to).unwrap_or_default();
     let back = power.route(to, from).unwrap_or_default();
     weights.weighted_cost(PredictedRead {
-        latency: Span::ZERO,
+        latency: TimeSpan::ZERO,
         energy: route.energy + back.energy,
     })
 }
 
 /// Returns the cost of waiting on a machine with this base power.
-pub fn waiting_cost(base: Power, time: Span, weights: CostWeights) -> WeightedCost {
+pub fn waiting_cost(base: Power, time: TimeSpan, weights: CostWeights) -> WeightedCost {
     weights.weighted_cost(PredictedRead {
         latency: time,
         energy: base * time,

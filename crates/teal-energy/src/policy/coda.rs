@@ -5,18 +5,18 @@ use super::timeout::sleep_idle;
 use super::{FlushTrigger, MachineSignal, MachineView, Policy, PolicyAction, ReadRequest};
 use crate::device::DeviceId;
 use crate::profile::DeviceKind;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Reads the first device of a fixed order that has the data; local caches are written at once, the
 /// server when its queue is old enough.
 #[derive(Debug)]
 pub struct Coda {
-    timeouts: Vec<Option<Span>>,
+    timeouts: Vec<Option<TimeSpan>>,
 }
 
 impl Coda {
     /// Makes the policy with a time-out for each device.
-    pub fn new(timeouts: Vec<Option<Span>>) -> Self {
+    pub fn new(timeouts: Vec<Option<TimeSpan>>) -> Self {
         Self { timeouts }
     }
 }

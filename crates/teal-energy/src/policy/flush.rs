@@ -9,7 +9,7 @@
 use super::{MachineSignal, MachineView, PowerSupply};
 use crate::device::DeviceId;
 use crate::profile::DeviceKind;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The reason why a queue is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,14 +36,14 @@ pub enum FlushTrigger {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushConfig {
     /// The age at which a queue is written when powered, and on battery.
-    pub age: (Span, Span),
+    pub age: (TimeSpan, TimeSpan),
     /// The part of the size limit at which a queue is written, in percent (BlueFS: 75).
     pub percent: u64,
     /// The quiet hours, from and until these times of day, in which queues older than `quiet_age`
     /// are written.
-    pub quiet: Option<(Span, Span)>,
+    pub quiet: Option<(TimeSpan, TimeSpan)>,
     /// The age from which on a queue is written in quiet hours.
-    pub quiet_age: Span,
+    pub quiet_age: TimeSpan,
     /// Is true if a sleeping disk is not woken for age while a user is there.
     pub is_silent: bool,
 }
@@ -51,16 +51,16 @@ pub struct FlushConfig {
 impl Default for FlushConfig {
     fn default() -> Self {
         Self {
-            age: (Span::hours(24), Span::hours(24)),
+            age: (TimeSpan::from_hours(24), TimeSpan::from_hours(24)),
             percent: 75,
-            quiet: Some((Span::hours(3), Span::hours(5))),
-            quiet_age: Span::hours(6),
+            quiet: Some((TimeSpan::from_hours(3), TimeSpan::from_hours(5))),
+            quiet_age: TimeSpan::from_hours(6),
             is_silent: true,
         }
     }
 }
 
-fn is_within(time: Span, (from, until): (Span, Span)) -> bool {
+fn is_within(time: TimeSpan, (from, until): (TimeSpan, TimeSpan)) -> bool {
     if from <= until {
         from <= time && time < until
     } else {
@@ -127,9 +127,9 @@ fn urgent_trigger(signal: Option<MachineSignal>, is_nearly_full: bool) -> Option
 }
 
 /// Returns the time from one time of day to the next `hour`, which may be tomorrow's.
-fn time_until(time_of_day: Span, hour: Span) -> Span {
-    let day = Span::hours(24).get();
-    Span::nanos((hour.get() + day - time_of_day.get() % day) % day)
+fn time_until(time_of_day: TimeSpan, hour: TimeSpan) -> TimeSpan {
+    let day = TimeSpan::from_hours(24).get();
+    TimeSpan::from_nanos((hour.get() + day - time_of_day.get() % day) % day)
 }
 
 #[cfg(test)]
@@ -138,9 +138,12 @@ mod tests {
 
     #[test]
     fn hours_may_pass_midnight() {
-        let night = (Span::hours(23), Span::hours(5));
-        let inside = [22, 23, 0, 4, 5].map(|hour| is_within(Span::hours(hour), night));
+        let night = (TimeSpan::from_hours(23), TimeSpan::from_hours(5));
+        let inside = [22, 23, 0, 4, 5].map(|hour| is_within(TimeSpan::from_hours(hour), night));
         assert_eq!(inside, [false, true, true, true, false]);
-        assert!(is_within(Span::hours(3), (Span::hours(3), Span::hours(5))));
+        assert!(is_within(
+            TimeSpan::from_hours(3),
+            (TimeSpan::from_hours(3), TimeSpan::from_hours(5))
+        ));
     }
 }

@@ -12,7 +12,7 @@ use super::choice::{CostWeights, PredictedRead, Predictor, WeightedCost, transit
 use super::{MachineView, ReadRequest};
 use crate::device::DeviceId;
 use crate::profile::StateId;
-use teal_types::{Energy, Span, Time};
+use teal_types::{Energy, Time, TimeSpan};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct LostCost {
@@ -70,7 +70,7 @@ impl Ghosts {
         let forgets = power
             .round_trip(state, heading)
             .and_then(|trip| trip.break_even())
-            .unwrap_or(Span::MAX);
+            .unwrap_or(TimeSpan::MAX);
         let lost = &mut self.lost[id.index()];
         if view.now.since(lost.last) > forgets {
             lost.cost = WeightedCost(0);
@@ -81,7 +81,7 @@ impl Ghosts {
         // The loss is the difference to the device that serves instead.
         lost.cost.0 += served.0 - ideal.0;
         let lingers = weights.weighted_cost(PredictedRead {
-            latency: Span::ZERO,
+            latency: TimeSpan::ZERO,
             energy: lingers,
         });
         // Ski rental: wake when the losses equal the price of waking.

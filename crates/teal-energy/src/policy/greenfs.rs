@@ -13,17 +13,17 @@ use super::{
 };
 use crate::device::DeviceId;
 use crate::profile::DeviceKind;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Settings that the paper names without figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GreenFsConfig {
     /// The time that a disk keeps turning after it was last used (2.4.2).
-    pub linger: Span,
+    pub linger: TimeSpan,
     /// A disk starts when so many bytes were read ...
     pub sustained_bytes: u64,
     /// ... within this time (2.2, condition 3).
-    pub sustained: Span,
+    pub sustained: TimeSpan,
     /// Synchronising with the disk (2.2, condition 4).
     pub flush: FlushConfig,
 }
@@ -35,9 +35,9 @@ impl Default for GreenFsConfig {
             ..FlushConfig::default()
         };
         Self {
-            linger: Span::secs(600),
+            linger: TimeSpan::from_secs(600),
             sustained_bytes: 256 << 20,
-            sustained: Span::secs(60),
+            sustained: TimeSpan::from_secs(60),
             flush,
         }
     }

@@ -10,7 +10,7 @@
 use crate::breakeven::RoundTrip;
 use crate::power::PowerModel;
 use crate::profile::StateId;
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Buckets up to more than a day.
 const BUCKETS: usize = 56;
@@ -49,17 +49,19 @@ fn bucket_bound(bucket: usize) -> u64 {
 /// Returns the cost of an idle time with a time-out after which the device goes down. `lost` is the
 /// loss when it is found asleep: the way down and up, the wait for it, or the energy that others
 /// spend in its place.
-fn idle_cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
+fn idle_cost(trip: &RoundTrip, timeout: TimeSpan, idle: TimeSpan, lost: Energy) -> Energy {
     if idle <= timeout {
         // The idle time ends before the time-out: the device was awake for all of it.
         return trip.cost_awake(idle);
     }
-    trip.cost_awake(timeout) + trip.asleep * idle.less(timeout).less(trip.time) + lost
+    trip.cost_awake(timeout)
+        + trip.asleep * idle.saturating_sub(timeout).saturating_sub(trip.time)
+        + lost
 }
 
 impl IdleTimes {
     /// Adds an idle time that has ended.
-    pub fn add_idle_time(&mut self, idle: Span) {
+    pub fn add_idle_time(&mut self, idle: TimeSpan) {
         // The last bucket that begins at or below the idle time.
         let bucket = (0..BUCKETS)
             .rposition(|bucket| bucket_bound(bucket) <= idle.get())
@@ -78,21 +80,25 @@ impl IdleTimes {
 
     /// Returns the best time-out before going down this way, and its cost on the idle times seen.
     /// `lost` is the cost of finding the device asleep. It is `None` if going down never pays.
-    pub fn best_timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(Span, Energy)> {
-        let saved = trip.awake.less(trip.asleep);
+    pub fn best_timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(TimeSpan, Energy)> {
+        let saved = trip.awake.saturating_sub(trip.asleep);
         if saved == Power::ZERO {
             return None;
         }
         // Break-even of the loss: staying awake for this long costs as much as finding the device
         // asleep.
-        let extra = lost.less(trip.asleep * trip.time);
-        let even = Span::nanos(extra.get().saturating_mul(1_000_000_000) / saved.get());
-        let of = |timeout: Span| {
+        let extra = lost.saturating_sub(trip.asleep * trip.time);
+        let even = TimeSpan::from_nanos(extra.get().saturating_mul(1_000_000_000) / saved.get());
+        let of = |timeout: TimeSpan| {
             let each = |bucket: usize| {
                 // The upper bound, which is a time-out too: one that outlasts all of the bucket can
                 // be chosen.
-                idle_cost(trip, timeout, Span::nanos(bucket_bound(bucket + 1)), lost)
-                    * u64::from(self.counts[bucket])
+                idle_cost(
+                    trip,
+                    timeout,
+                    TimeSpan::from_nanos(bucket_bound(bucket + 1)),
+                    lost,
+                ) * u64::from(self.counts[bucket])
             };
             (0..BUCKETS).map(each).sum::<Energy>()
         };
@@ -104,12 +110,12 @@ impl IdleTimes {
         // A longer time-out would only pay on idle times that were never seen.
         let longest = even * 4;
         let bounds = (0..BUCKETS)
-            .map(|bucket| Span::nanos(bucket_bound(bucket)))
+            .map(|bucket| TimeSpan::from_nanos(bucket_bound(bucket)))
             .filter(|bound| *bound <= longest);
         debug_assert!(longest >= even, "four times is no less than once");
         // Between two bounds the cost on the buckets does not change, so that the bounds are all
         // candidates.
-        let candidates = [even, longest, Span::ZERO].into_iter().chain(bounds);
+        let candidates = [even, longest, TimeSpan::ZERO].into_iter().chain(bounds);
         candidates
             .map(|timeout| (of(timeout), timeout))
             .min()
@@ -123,7 +129,7 @@ impl IdleTimes {
         power: &PowerModel,
         awake: StateId,
         lost: impl Fn(StateId) -> Energy,
-    ) -> Option<(StateId, Span)> {
+    ) -> Option<(StateId, TimeSpan)> {
         let below = power
             .state_ids()
             .filter(|state| power.state_power(*state) < power.state_power(awake));
@@ -141,17 +147,17 @@ mod tests {
     use super::*;
 
     const TRIP: RoundTrip = RoundTrip {
-        awake: Power::milliwatts(1000),
+        awake: Power::from_milliwatts(1000),
         asleep: Power::ZERO,
-        time: Span::secs(1),
-        energy: Energy::joules(10),
+        time: TimeSpan::from_secs(1),
+        energy: Energy::from_joules(10),
     };
 
     fn seen(idle: &[(u64, u64)]) -> IdleTimes {
         let mut times = IdleTimes::default();
         for _ in 0..10 {
             for &(seconds, often) in idle {
-                (0..often).for_each(|_| times.add_idle_time(Span::secs(seconds)));
+                (0..often).for_each(|_| times.add_idle_time(TimeSpan::from_secs(seconds)));
             }
         }
         times
@@ -162,12 +168,12 @@ mod tests {
         let mut times = IdleTimes::default();
         assert_eq!(
             times.best_timeout(&TRIP, TRIP.energy).unwrap().0,
-            Span::secs(10)
+            TimeSpan::from_secs(10)
         );
-        (0..TRUSTED).for_each(|_| times.add_idle_time(Span::secs(1000)));
+        (0..TRUSTED).for_each(|_| times.add_idle_time(TimeSpan::from_secs(1000)));
         assert_eq!(
             times.best_timeout(&TRIP, TRIP.energy).unwrap().0,
-            Span::ZERO,
+            TimeSpan::ZERO,
             "only long ones were seen"
         );
     }
@@ -179,34 +185,34 @@ mod tests {
             .best_timeout(&TRIP, TRIP.energy)
             .unwrap();
         assert!(
-            timeout > Span::secs(1) && timeout <= Span::millis(1500),
+            timeout > TimeSpan::from_secs(1) && timeout <= TimeSpan::from_millis(1500),
             "{timeout}"
         );
         // Pauses just longer than break-even are not worth a person's wait.
-        let penalty = Energy::joules(20);
+        let penalty = Energy::from_joules(20);
         let (timeout, _) = seen(&[(12, 1)])
             .best_timeout(&TRIP, TRIP.energy + penalty)
             .unwrap();
-        assert!(timeout > Span::secs(12), "{timeout}");
+        assert!(timeout > TimeSpan::from_secs(12), "{timeout}");
     }
 
     #[test]
     fn old_habits_are_forgotten() {
         let mut times = seen(&[(1800, 10)]);
-        (0..400).for_each(|_| times.add_idle_time(Span::secs(11)));
+        (0..400).for_each(|_| times.add_idle_time(TimeSpan::from_secs(11)));
         let (timeout, _) = times
-            .best_timeout(&TRIP, TRIP.energy + Energy::joules(20))
+            .best_timeout(&TRIP, TRIP.energy + Energy::from_joules(20))
             .unwrap();
-        assert!(timeout > Span::secs(11), "{timeout}");
+        assert!(timeout > TimeSpan::from_secs(11), "{timeout}");
     }
 
     #[test]
     fn nothing_sleeps_where_it_does_not_pay() {
         let flat = RoundTrip {
-            asleep: Power::milliwatts(1000),
+            asleep: Power::from_milliwatts(1000),
             ..TRIP
         };
         assert_eq!(IdleTimes::default().best_timeout(&flat, TRIP.energy), None);
-        assert!(bucket_bound(BUCKETS) > Span::hours(24).get());
+        assert!(bucket_bound(BUCKETS) > TimeSpan::from_hours(24).get());
     }
 }

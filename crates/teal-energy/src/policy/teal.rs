@@ -18,7 +18,7 @@ use super::{
 use crate::device::DeviceId;
 use crate::power::{DeviceActivity, PowerModel};
 use crate::profile::StateId;
-use teal_types::{Energy, Power, Span, Time};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
 /// The settings of the policy: weights, and the times of bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ struct TrackedDevice {
     idle_since: Option<Time>,
     awake_value: AwakeValue,
     /// The last time-out: how long it stays awake for nothing.
-    timeout: Span,
+    timeout: TimeSpan,
     /// Is true if it was woken for a burst, or told to write before it sleeps: it goes down as soon
     /// as nothing is left.
     is_leaving: bool,
@@ -95,20 +95,25 @@ fn start_cost(power: &PowerModel, awake: StateId, state: StateId, base: Power) -
 /// Returns the least time that a device that has used tokens stays awake, so that some are left for
 /// the longest pauses: until staying awake has cost [`STARTS`] starts with the wait for them. Each
 /// token that is used is missing for a longer pause.
-fn token_patience(device: &DeviceView<'_>, awake: StateId, below: StateId, start: Energy) -> Span {
+fn token_patience(
+    device: &DeviceView<'_>,
+    awake: StateId,
+    below: StateId,
+    start: Energy,
+) -> TimeSpan {
     let used = device.device.budget.map_or(0, |limits| {
         u64::from(limits.burst).saturating_sub(device.tokens)
     });
     let power = &device.device.power;
     let saved = power
         .state_power(awake)
-        .less(power.state_power(below))
+        .saturating_sub(power.state_power(below))
         .get()
         .max(1);
     if used == 0 {
-        Span::ZERO
+        TimeSpan::ZERO
     } else {
-        Span::nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved)
+        TimeSpan::from_nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved)
     }
 }
 
@@ -162,7 +167,7 @@ impl Teal {
                 .min();
             // Without another copy the whole start is lost.
             let more = other.map_or(start, |other| {
-                other.less(self.predictor.predict_awake(view, id, request).energy)
+                other.saturating_sub(self.predictor.predict_awake(view, id, request).energy)
             });
             // While others serve, no program waits for the start.
             let trip = power
@@ -222,7 +227,9 @@ impl Teal {
         let power = &device.device.power;
         let lowest = power.lowest_state();
         let awake = power.nearest_serving(device.target_state());
-        let over = power.state_power(awake).less(power.state_power(lowest));
+        let over = power
+            .state_power(awake)
+            .saturating_sub(power.state_power(lowest));
         let timeout = self.tracked[id.index()].timeout;
         match device.activity {
             DeviceActivity::Resting { state, .. } if power.serves(state) => {
@@ -294,7 +301,7 @@ impl Teal {
         }
         // There is no token for the next start: ask again in a minute.
         if !device.may_stop {
-            return Some(view.now + Span::secs(60));
+            return Some(view.now + TimeSpan::from_secs(60));
         }
         // The queue is written before the device goes down, so that age does not wake it again
         // soon.

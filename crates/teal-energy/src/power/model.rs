@@ -9,7 +9,7 @@
 
 use crate::breakeven::RoundTrip;
 use crate::profile::{PowerState, Profile, StateId, Transition};
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// A figure that a profile lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,7 @@ impl MissingFigure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StateRoute {
     /// Time of all transitions.
-    pub time: Span,
+    pub time: TimeSpan,
     /// Energy of all transitions.
     pub energy: Energy,
     /// Rated cycles it uses up.
@@ -119,9 +119,9 @@ impl PowerModel {
 
     /// Returns the time from the beginning of that way to its first step that uses up rated cycles;
     /// `None` if no step does.
-    pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<Span> {
+    pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<TimeSpan> {
         // The route is followed step by step.
-        let (mut at, mut time) = (from, Span::ZERO);
+        let (mut at, mut time) = (from, TimeSpan::ZERO);
         loop {
             let way = self
                 .direct_transition(at, self.first_step(at, to)?)
@@ -139,7 +139,7 @@ impl PowerModel {
         serving
             .min_by_key(|to| {
                 self.route(from, *to)
-                    .map_or((Span::MAX, Energy::ZERO), |r| (r.time, r.energy))
+                    .map_or((TimeSpan::MAX, Energy::ZERO), |r| (r.time, r.energy))
             })
             .unwrap_or(from)
     }

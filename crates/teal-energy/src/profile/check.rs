@@ -6,7 +6,7 @@ use super::{
     Profile, ProfileError, SeekTimes, ServiceFigures, StateId, TransferFigures, Transition,
 };
 use std::ops::Range;
-use teal_types::{Bytes, Span};
+use teal_types::{Bytes, TimeSpan};
 use toml::Spanned;
 
 /// States of one device: a bound that a [`StateId`] holds.
@@ -88,7 +88,7 @@ fn take_active(a: &settings::ActiveSettings) -> (ActivePower, &String) {
 
 fn take_electronics(e: &settings::ElectronicsSettings) -> (DriveElectronics, &String) {
     let parts = DriveElectronics {
-        overhead: e.overhead.map_or(Span::ZERO, |g| g.0),
+        overhead: e.overhead.map_or(TimeSpan::ZERO, |g| g.0),
         interface: e.interface.map(|g| g.0),
         track_buffer: e.track_buffer.map_or(Bytes::new(0), |g| g.0),
         write_cache: e.write_cache.map_or(Bytes::new(0), |g| g.0),
@@ -417,7 +417,7 @@ impl ProfileChecker<'_> {
     ) -> Result<Option<CycleRating>, ProfileError> {
         if let Some(entry) = given {
             let rating = entry.get_ref();
-            if rating.cycles == 0 || rating.life.0 == Span::ZERO {
+            if rating.cycles == 0 || rating.life.0 == TimeSpan::ZERO {
                 return Err(
                     self.refuse(entry.span(), "a rating needs cycles and a life above zero")
                 );

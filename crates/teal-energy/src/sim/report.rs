@@ -8,7 +8,7 @@ use crate::ledger::{EnergyLedger, LedgerEntry};
 use crate::policy::FlushTrigger;
 use crate::profile::StateId;
 use std::collections::BTreeMap;
-use teal_types::{Energy, Span, Time};
+use teal_types::{Energy, Time, TimeSpan};
 
 /// One device's part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct DeviceReport {
     pub flushes: BTreeMap<FlushTrigger, u64>,
     /// The longest time by which a burst began after the age of its oldest change, because the
     /// device was asleep or busy.
-    pub late: Span,
+    pub late: TimeSpan,
 }
 
 /// The result of a simulation.
@@ -42,23 +42,23 @@ pub struct SimulationReport {
     /// The policy's name.
     pub policy: &'static str,
     /// The time from the beginning to the end of all work.
-    pub elapsed: Span,
+    pub elapsed: TimeSpan,
     /// The time in which a program waited, summed over the devices.
-    pub waiting: Span,
+    pub waiting: TimeSpan,
     /// The energy that the machine drew meanwhile.
     pub waited: Energy,
     /// The energy of all devices, had they been in their lowest states all the time.
     pub floor: Energy,
     /// The delay of each read, from request to answer, in the order of the answers.
-    pub delays: Vec<Span>,
+    pub delays: Vec<TimeSpan>,
     /// The delay of reads of data that only one device held.
-    pub sole: Span,
+    pub sole: TimeSpan,
     /// The time that reads took longer than with every device awake and free, without the cold
     /// ones.
-    pub added: Span,
+    pub added: TimeSpan,
     /// The delays of cold reads: only one device held the data, and it did not serve when it was
     /// asked.
-    pub cold: Vec<Span>,
+    pub cold: Vec<TimeSpan>,
     /// The devices.
     pub devices: Vec<DeviceReport>,
 }
@@ -84,18 +84,18 @@ impl SimulationReport {
     }
 
     /// Returns the delay of all reads together.
-    pub fn total_delay(&self) -> Span {
+    pub fn total_delay(&self) -> TimeSpan {
         self.delays.iter().copied().sum()
     }
 
     /// Returns the delay that so many reads of a thousand do not exceed.
-    pub fn delay_at(&self, thousandths: usize) -> Span {
+    pub fn delay_at(&self, thousandths: usize) -> TimeSpan {
         let mut sorted = self.delays.clone();
         sorted.sort_unstable();
         let at = (sorted.len() * thousandths)
             .div_ceil(1000)
             .saturating_sub(1);
-        sorted.get(at).copied().unwrap_or(Span::ZERO)
+        sorted.get(at).copied().unwrap_or(TimeSpan::ZERO)
     }
 
     /// Returns the number of starts of all devices.

@@ -13,7 +13,7 @@ use crate::policy::{DeviceView, FlushTrigger};
 use crate::power::{DeviceActivity, PowerStateMachine};
 use crate::profile::StateId;
 use std::collections::{BTreeMap, VecDeque};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The account of a read's wait.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ pub(super) struct ReadWait {
     /// Is true if only one device holds it, and it did not serve when it was asked.
     pub(super) is_cold: bool,
     /// The time it takes on the quickest device, were that awake and free.
-    pub(super) least: Span,
+    pub(super) least: TimeSpan,
 }
 
 /// A piece of work that has to be done.
@@ -44,9 +44,9 @@ pub(super) enum QueuedWork {
 #[derive(Debug, Default)]
 pub(super) struct FinishedWork {
     /// The time of a read from request to answer, and the account of its wait.
-    pub(super) delay: Option<(Span, ReadWait)>,
+    pub(super) delay: Option<(TimeSpan, ReadWait)>,
     /// The state it was served from, bytes, whether it was continued, and the time of the work.
-    pub(super) served: Option<(StateId, u64, bool, Span)>,
+    pub(super) served: Option<(StateId, u64, bool, TimeSpan)>,
 }
 
 #[derive(Debug)]
@@ -54,14 +54,14 @@ pub(super) struct SimulatedDevice<'a> {
     device: &'a DeviceModel,
     pub(super) machine: PowerStateMachine<'a>,
     /// The time in which a program waited for this device.
-    pub(super) waiting: Span,
+    pub(super) waiting: TimeSpan,
     queue: BTreeMap<u64, u64>,
     queued: u64,
     oldest: Option<Time>,
     /// A burst is ordered and has not begun: it takes what comes until then.
     is_flush_ordered: bool,
     /// The longest by which a burst began after its age.
-    longest_lateness: Span,
+    longest_lateness: TimeSpan,
     queued_work: VecDeque<QueuedWork>,
     current: Option<(QueuedWork, Time, bool)>,
     target_state: Option<StateId>,
@@ -81,12 +81,12 @@ impl<'a> SimulatedDevice<'a> {
         Self {
             device,
             machine: PowerStateMachine::new(&device.power, state, Time::ZERO),
-            waiting: Span::ZERO,
+            waiting: TimeSpan::ZERO,
             queue: BTreeMap::new(),
             queued: 0,
             oldest: None,
             is_flush_ordered: false,
-            longest_lateness: Span::ZERO,
+            longest_lateness: TimeSpan::ZERO,
             queued_work: VecDeque::new(),
             current: None,
             target_state: None,
@@ -130,7 +130,7 @@ impl<'a> SimulatedDevice<'a> {
 
     /// Returns the time that a read takes in the device's best state, if nothing else is to be
     /// done.
-    pub(super) fn quickest_read(&self, object: u64, offset: u64, bytes: u64) -> Option<Span> {
+    pub(super) fn quickest_read(&self, object: u64, offset: u64, bytes: u64) -> Option<TimeSpan> {
         let is_continued = self.continues_last(object, offset);
         let of = |state| {
             Some(
@@ -196,12 +196,12 @@ impl<'a> SimulatedDevice<'a> {
     /// Takes the queue for a burst that begins, and returns its bytes and objects.
     fn take_queue(&mut self, now: Time) -> (u64, u64) {
         // A device without a queue is never late.
-        let age = self.device.queue.map_or(Span::MAX, |limits| limits.age);
+        let age = self.device.queue.map_or(TimeSpan::MAX, |limits| limits.age);
         let waited = self
             .oldest
             .take()
-            .map_or(Span::ZERO, |oldest| now.since(oldest));
-        self.longest_lateness = self.longest_lateness.max(waited.less(age));
+            .map_or(TimeSpan::ZERO, |oldest| now.since(oldest));
+        self.longest_lateness = self.longest_lateness.max(waited.saturating_sub(age));
         debug_assert!(
             self.is_flush_ordered,
             "a burst was ordered before it begins"

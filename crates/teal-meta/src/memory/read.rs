@@ -1,6 +1,6 @@
 //! The reads of a transaction in memory.
 
-use super::{MemoryTables, MemoryTransaction, first_name};
+use super::{MemoryTables, MemoryTransaction, PartKey, first_name, parts_of};
 use crate::error::Result;
 use crate::meta::ReadTransaction;
 use crate::row::{
@@ -11,7 +11,9 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo,
+};
 
 /// The position before the first commit.
 const ZERO: CommitSeq = CommitSeq::new(0);
@@ -52,7 +54,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         Ok(ours.map(|((_, object), _)| *object).take(limit).collect())
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         Ok(self
             .state
             .borrow()
@@ -68,7 +70,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>> {
         let name = after.cloned().unwrap_or_else(first_name);
-        let first = (self.volume, Link { dir, name });
+        let first = (self.volume, HardLink { dir, name });
         // Without `after` the shortest name itself belongs to the list.
         let first = if after.is_some() {
             Excluded(first)
@@ -83,13 +85,13 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .collect())
     }
 
-    fn links_of(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
         let state = self.state.borrow();
         let first = (
             self.volume,
             (
                 of,
-                Link {
+                HardLink {
                     dir: ObjectNo::new(0),
                     name: first_name(),
                 },
@@ -162,7 +164,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let range = (self.volume, (link.clone(), ZERO))..=(self.volume, (link.clone(), at));
@@ -172,8 +174,8 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .next_back())
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
-        let none = Link {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
+        let none = HardLink {
             dir: ObjectNo::new(0),
             name: first_name(),
         };
@@ -185,7 +187,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         let ours = rows.take_while(|((volume, (object, seq, _)), ())| {
             *volume == self.volume && *object == of && *seq <= at
         });
-        let mut links: Vec<Link> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
+        let mut links: Vec<HardLink> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
         links.sort_unstable();
         links.dedup();
         Ok(links)
@@ -312,54 +314,51 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         Ok(())
     }
 
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>> {
         Ok(self
             .state
             .borrow()
             .batches
-            .get(&(self.volume, (replica, incarnation, counter)))
+            .get(&(self.volume, batch))
             .copied())
     }
 
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
-        let range = (self.volume, (replica, incarnation, 0))
-            ..=(self.volume, (replica, incarnation, u64::MAX));
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo> {
+        let first = author.batch(BatchNo::NONE);
+        let last = author.batch(BatchNo::new(u64::MAX));
+        let range = (self.volume, first)..=(self.volume, last);
         // Counters grow with commits: the last row within the history is the highest.
         let mut rows = self.state.borrow().batches.range(range).rev();
         Ok(rows
             .find(|(_, row)| row.seq <= to)
-            .map_or(0, |((_, (_, _, counter)), _)| *counter))
+            .map_or(BatchNo::NONE, |((_, batch), _)| batch.batch))
     }
 
-    fn staged_parts(&self, replica: u32) -> Result<Vec<StagedPart>> {
-        let range = (self.volume, (replica, 0, 0, 0))
-            ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
-        let rows = self.state.borrow().staged.range(range);
-        let part = |(_, incarnation, batch, part), bytes: &Vec<u8>| StagedPart {
-            incarnation,
-            batch,
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
+        let rows = self
+            .state
+            .borrow()
+            .staged
+            .range(parts_of(self.volume, replica));
+        let part = |(batch, part): PartKey, bytes: &Vec<u8>| StagedPart {
+            incarnation: batch.incarnation,
+            batch: batch.batch,
             part,
             len: bytes.len() as u64,
         };
         Ok(rows.map(|((_, key), bytes)| part(*key, bytes)).collect())
     }
 
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>> {
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>> {
         Ok(self
             .state
             .borrow()
             .staged
-            .get(&(self.volume, (replica, incarnation, batch, part)))
+            .get(&(self.volume, (batch, part)))
             .cloned())
     }
 
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>> {
         Ok(self
             .state
             .borrow()
@@ -368,12 +367,12 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .cloned())
     }
 
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>> {
         let rows = self
             .state
             .borrow()
             .replicas
-            .range((self.volume, 0)..=(self.volume, u32::MAX));
+            .range((self.volume, ReplicaNo::new(0))..=(self.volume, ReplicaNo::new(u32::MAX)));
         Ok(rows
             .map(|((_, replica), row)| (*replica, row.clone()))
             .collect())
@@ -388,7 +387,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .copied())
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<u32>> {
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
         Ok(self
             .state
             .borrow()

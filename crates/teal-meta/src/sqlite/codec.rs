@@ -8,7 +8,7 @@
 //! commit is the one of the data.
 
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, CommitSeq, FileType, Timestamp};
+use teal_types::{CommitSeq, FileType, ReplicatedAttributes, Timestamp};
 
 use crate::row::{ObjectRow, Ranges};
 
@@ -18,7 +18,7 @@ const APPENDED: u8 = 0x80;
 pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
     let mut out = Vec::with_capacity(99 + row.target.len());
     let is_appended = row.rewritten_seq != row.data_seq;
-    let Attributes {
+    let ReplicatedAttributes {
         perm,
         uid,
         gid,
@@ -86,7 +86,7 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
     let [code] = from.take()?;
     let mut row = ObjectRow {
         kind: FileType::from_code(code & !APPENDED)?,
-        attributes: Attributes {
+        attributes: ReplicatedAttributes {
             perm: u16::from_le_bytes(from.take()?),
             uid: from.take_u32()?,
             gid: from.take_u32()?,
@@ -161,7 +161,7 @@ mod tests {
     fn the_bytes_of_a_state_are_pinned() {
         let row = ObjectRow {
             kind: FileType::Symlink,
-            attributes: Attributes {
+            attributes: ReplicatedAttributes {
                 perm: 0o777,
                 uid: 1,
                 gid: 2,

@@ -4,7 +4,9 @@ use super::codec::{decode_state, kind_from_code};
 use crate::row::{ConflictRow, ObjectRow, ReplicaRow};
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
-use teal_types::{ChunkId, CommitSeq, Name, ObjectNo, Timestamp};
+use teal_types::{
+    BatchId, BatchNo, ChunkId, CommitSeq, Incarnation, Name, ObjectNo, ReplicaNo, Timestamp,
+};
 
 /// Returns a number as SQLite keeps it.
 pub(super) fn sql_integer(number: u64) -> i64 {
@@ -66,18 +68,36 @@ pub(super) fn column_chunk(row: &Row<'_>, at: usize) -> rusqlite::Result<ChunkId
     row.get(at).map(ChunkId::new)
 }
 
+/// Returns the values of the columns that name a batch, in their order.
+pub(super) fn batch_key(batch: BatchId) -> (u32, u32, i64) {
+    (
+        batch.replica.get(),
+        batch.incarnation.get(),
+        sql_integer(batch.batch.get()),
+    )
+}
+
+/// Reads the batch that three columns name, of which `at` is the first.
+pub(super) fn column_batch(row: &Row<'_>, at: usize) -> rusqlite::Result<BatchId> {
+    Ok(BatchId {
+        replica: row.get(at).map(ReplicaNo::new)?,
+        incarnation: row.get(at + 1).map(Incarnation::new)?,
+        batch: row.get(at + 2).map(BatchNo::new)?,
+    })
+}
+
 /// Reads a row of `replicas` with its number.
-pub(super) fn replica_row(row: &Row<'_>) -> rusqlite::Result<(u32, ReplicaRow)> {
+pub(super) fn replica_row(row: &Row<'_>) -> rusqlite::Result<(ReplicaNo, ReplicaRow)> {
     let replica = ReplicaRow {
         device: row.get(1)?,
-        incarnation: row.get(2)?,
-        last_batch: row.get(3)?,
+        incarnation: row.get(2).map(Incarnation::new)?,
+        last_batch: row.get(3).map(BatchNo::new)?,
         position: column_seq(row, 4)?,
         is_revoked: row.get(5)?,
         is_local: row.get(6)?,
         seen: column_time(row, 7)?,
     };
-    Ok((row.get(0)?, replica))
+    Ok((row.get(0).map(ReplicaNo::new)?, replica))
 }
 
 /// Reads a row of `conflicts` with its number.

@@ -3,8 +3,8 @@
 use super::SqliteTransaction;
 use super::codec::decode_ranges;
 use super::column::{
-    column_chunk, column_name, column_object, column_seq, column_state, column_state_if_any,
-    column_time, conflict_row, replica_row, sql_integer, sql_limit,
+    batch_key, column_batch, column_chunk, column_name, column_object, column_seq, column_state,
+    column_state_if_any, column_time, conflict_row, replica_row, sql_integer, sql_limit,
 };
 use crate::EXTENT_MAX;
 use crate::error::Result;
@@ -15,7 +15,10 @@ use crate::row::{
 };
 use rusqlite::{Row, params};
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, Stamp};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo,
+    ServerIncarnation,
+};
 
 /// The newest snapshot of a directory at or before a commit, its names, and what has changed since.
 const SNAPSHOT: &str = "SELECT seq FROM snapshots \
@@ -33,11 +36,11 @@ impl ReadTransaction for SqliteTransaction<'_> {
         self.select_row(sql, [self.volume], |row| {
             Ok(VolumeRow {
                 label: row.get(0)?,
-                incarnation: row.get(1)?,
+                incarnation: ServerIncarnation::new(row.get(1)?),
                 head: column_seq(row, 2)?,
                 digest: row.get(3)?,
                 time: column_time(row, 4)?,
-                next_replica: row.get(6)?,
+                next_replica: ReplicaNo::new(row.get(6)?),
                 next_conflict: row.get(7)?,
                 own_next: row.get(8)?,
                 own_end: row.get(9)?,
@@ -67,7 +70,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         let sql = "SELECT object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3";
         let params = params![
             self.volume,
@@ -107,12 +110,12 @@ impl ReadTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn links_of(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
         let sql = "SELECT dir, name, seq FROM entries INDEXED BY links \
             WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
         self.select_rows(sql, params![self.volume, sql_integer(of.get())], |row| {
             Ok((
-                Link {
+                HardLink {
                     dir: column_object(row, 0)?,
                     name: column_name(row, 1)?,
                 },
@@ -192,7 +195,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let sql = "SELECT seq, object FROM past_entries
@@ -211,13 +214,13 @@ impl ReadTransaction for SqliteTransaction<'_> {
         })
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
         let sql = "SELECT DISTINCT dir, name FROM past_entries INDEXED BY past_links
             WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3
             ORDER BY dir, name";
         let params = params![self.volume, sql_integer(of.get()), sql_integer(at.get())];
         self.select_rows(sql, params, |row| {
-            Ok(Link {
+            Ok(HardLink {
                 dir: column_object(row, 0)?,
                 name: column_name(row, 1)?,
             })
@@ -347,13 +350,8 @@ impl ReadTransaction for SqliteTransaction<'_> {
         let sql = "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits \
             WHERE volume = ?1 AND seq = ?2";
         self.select_row(sql, params![self.volume, sql_integer(of.get())], |row| {
-            let stamp = Stamp {
-                replica: row.get(0)?,
-                incarnation: row.get(1)?,
-                counter: row.get(2)?,
-            };
             Ok(CommitRow {
-                stamp,
+                batch: column_batch(row, 0)?,
                 time: column_time(row, 3)?,
                 digest: row.get(5)?,
             })
@@ -388,10 +386,11 @@ impl ReadTransaction for SqliteTransaction<'_> {
         visited().map_err(|error| self.names.classify_error(error))
     }
 
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>> {
         let sql = "SELECT digest, seq FROM batches \
             WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
-        let params = params![self.volume, replica, incarnation, sql_integer(counter)];
+        let (replica, incarnation, no) = batch_key(batch);
+        let params = params![self.volume, replica, incarnation, no];
         self.select_row(sql, params, |row| {
             Ok(BatchRow {
                 digest: row.get(0)?,
@@ -400,54 +399,48 @@ impl ReadTransaction for SqliteTransaction<'_> {
         })
     }
 
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo> {
         let sql = "SELECT counter FROM batches \
             WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND seq <= ?4
             ORDER BY counter DESC LIMIT 1";
+        let (replica, incarnation) = (author.replica.get(), author.incarnation.get());
         let params = params![self.volume, replica, incarnation, sql_integer(to.get())];
-        Ok(self.select_row(sql, params, |row| row.get(0))?.unwrap_or(0))
+        let found = self.select_row(sql, params, |row| row.get(0).map(BatchNo::new))?;
+        Ok(found.unwrap_or(BatchNo::NONE))
     }
 
-    fn staged_parts(&self, replica: u32) -> Result<Vec<StagedPart>> {
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
         let sql =
             "SELECT incarnation, batch, part, len FROM staged WHERE volume = ?1 AND replica = ?2
             ORDER BY incarnation, batch, part";
-        self.select_rows(sql, params![self.volume, replica], |row| {
+        self.select_rows(sql, params![self.volume, replica.get()], |row| {
             Ok(StagedPart {
-                incarnation: row.get(0)?,
-                batch: row.get(1)?,
+                incarnation: Incarnation::new(row.get(0)?),
+                batch: BatchNo::new(row.get(1)?),
                 part: row.get(2)?,
                 len: row.get(3)?,
             })
         })
     }
 
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>> {
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>> {
         let sql = "SELECT bytes FROM staged
             WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND batch = ?4 AND part = ?5";
-        self.select_row(
-            sql,
-            params![self.volume, replica, incarnation, sql_integer(batch), part],
-            |row| row.get(0),
-        )
+        let (replica, incarnation, no) = batch_key(batch);
+        let params = params![self.volume, replica, incarnation, no, part];
+        self.select_row(sql, params, |row| row.get(0))
     }
 
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>> {
         let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, \
             secs, nanos FROM replicas
             WHERE volume = ?1 AND replica = ?2";
         Ok(self
-            .select_row(sql, params![self.volume, replica], replica_row)?
+            .select_row(sql, params![self.volume, replica.get()], replica_row)?
             .map(|(_, row)| row))
     }
 
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>> {
         let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, \
             secs, nanos FROM replicas
             WHERE volume = ?1 ORDER BY replica";
@@ -465,9 +458,11 @@ impl ReadTransaction for SqliteTransaction<'_> {
         self.select_row(sql, params![self.volume, hash], shape)
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<u32>> {
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
         let sql = "SELECT replica FROM leases WHERE volume = ?1 AND lease = ?2";
-        self.select_row(sql, params![self.volume, lease], |row| row.get(0))
+        self.select_row(sql, params![self.volume, lease], |row| {
+            row.get(0).map(ReplicaNo::new)
+        })
     }
 
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>> {

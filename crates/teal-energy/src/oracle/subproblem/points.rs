@@ -9,7 +9,7 @@ use crate::device::DeviceId;
 use crate::oracle::problem::{PointKind, TracePoint};
 use crate::sim::{EventAction, MachineTrace};
 use std::collections::{BTreeMap, BTreeSet};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 impl DeviceSubproblem<'_> {
     pub(super) fn fill_points(
@@ -17,7 +17,7 @@ impl DeviceSubproblem<'_> {
         trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) {
         let needed = self.queue_changes(trace, points, id, late);
         self.prepay_changes(&needed);
@@ -91,7 +91,7 @@ impl DeviceSubproblem<'_> {
         trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) -> Vec<(u64, bool)> {
         let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut loads: Vec<(u64, bool)> = Vec::new();

@@ -15,14 +15,14 @@ use crate::profile::StateId;
 use crate::service::Job;
 use crate::sim::{EventAction, MachineTrace};
 use std::collections::BTreeSet;
-use teal_types::{Power, Span};
+use teal_types::{Power, TimeSpan};
 
 /// The charge for resting by state, and the time for which a state may keep a faster one waiting.
 pub(super) struct RestCharges {
     pub(super) powers: Vec<Power>,
     /// By state: the time of the longest work there and of the longest way there; without end if
     /// the state does not serve, or no other is faster.
-    pub(super) longest: Vec<Span>,
+    pub(super) longest: Vec<TimeSpan>,
 }
 
 /// Returns the charges on a trace.
@@ -123,9 +123,9 @@ fn longest_waits(
     serving: &[StateId],
     sizes: &BTreeSet<u64>,
     powers: &[Power],
-) -> Vec<Span> {
+) -> Vec<TimeSpan> {
     let power = &device.power;
-    let mut longest = vec![Span::MAX; powers.len()];
+    let mut longest = vec![TimeSpan::MAX; powers.len()];
     for pair in serving.windows(2) {
         let (state, faster) = (pair[0], pair[1]);
         // States with the same charge do not keep each other waiting.
@@ -145,12 +145,12 @@ fn longest_waits(
 
 /// Returns the charge for resting in the faster state at which work is no dearer there.
 fn charge_limit(slow: &Job, fast: &Job, base: Power) -> Power {
-    let saved = Cost::from(slow.total_time().less(fast.total_time()).get());
+    let saved = Cost::from(slow.total_time().saturating_sub(fast.total_time()).get());
     if saved == 0 {
         return Power::ZERO;
     }
     let worth = Cost::from(base.get()) + (cost_of(slow) - cost_of(fast)).div_euclid(saved);
-    Power::microwatts(u64::try_from(worth.max(0)).unwrap_or(u64::MAX))
+    Power::from_microwatts(u64::try_from(worth.max(0)).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -178,23 +178,23 @@ mod tests {
             rest_charges(
                 &device("bluefs-802.11b"),
                 id,
-                Power::milliwatts(base),
+                Power::from_milliwatts(base),
                 &trace,
             )
             .powers
         };
         // 100 ms of somebody's wait less 10 ms of listening to an answer.
-        assert_eq!(powers(1190), [Power::milliwatts(1050), Power::ZERO]);
+        assert_eq!(powers(1190), [Power::from_milliwatts(1050), Power::ZERO]);
         assert_eq!(
             powers(13_400),
-            [Power::milliwatts(1400), Power::ZERO],
+            [Power::from_milliwatts(1400), Power::ZERO],
             "and no more than it draws"
         );
         assert_eq!(powers(0), [Power::ZERO; 2]);
         let disk = rest_charges(&device("ibm-microdrive-1gb"), id, Power::ZERO, &trace);
         assert_eq!(
             disk.powers[0],
-            Power::milliwatts(222),
+            Power::from_milliwatts(222),
             "who does not serve is not waited for"
         );
     }

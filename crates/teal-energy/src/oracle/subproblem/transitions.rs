@@ -63,13 +63,13 @@ impl DeviceSubproblem<'_> {
         if self.serving.contains(&state) {
             rise
         } else {
-            rise.less(self.base)
+            rise.saturating_sub(self.base)
         }
     }
 
     /// Returns how much more it may draw in another state that serves.
     pub(super) fn power_rise(&self, state: u8) -> Power {
-        self.top_rest_power.less(self.rest_power(state))
+        self.top_rest_power.saturating_sub(self.rest_power(state))
     }
 
     /// Returns the two times at which it may begin to go to a state that serves and draws no less,

@@ -2,7 +2,7 @@
 
 use super::{CandidateStep, DeviceState, DeviceSubproblem, ServingChoice, StopLimit, WriteLoad};
 use crate::oracle::device_search::ScheduledAction;
-use teal_types::{Power, Span};
+use teal_types::{Power, TimeSpan};
 
 impl DeviceSubproblem<'_> {
     /// Returns the step that serves a waiting read at a point.
@@ -63,7 +63,7 @@ impl DeviceSubproblem<'_> {
             let time = if is_top {
                 time.time_of(needed.bytes, needed.objects)
             } else {
-                Span::ZERO
+                TimeSpan::ZERO
             };
             // If it has to be woken it is there before the next point, or the burst is that one's.
             // A device that arrives later begins the burst at the next point instead.
