@@ -1,4 +1,4 @@
-//! What a client and the server say to each other, and its bytes. They meet only here.
+//! The messages between a client and the server, and their bytes. The two meet only here.
 //!
 //! # Guarantees
 //! 1. *Versioned*: every message starts with [`PROTOCOL`]; another number is

@@ -39,5 +39,6 @@ pub const DEVICES_MAX: usize = 256;
 /// Returns whether a device may be called so: it is shown to people, and becomes a part of files'
 /// names.
 pub fn is_device_name(name: &str) -> bool {
+    // A slash would end a component of a path, and control characters could forge lines.
     (1..=DEVICE_NAME_MAX).contains(&name.len()) && !name.chars().any(|c| c == '/' || c.is_control())
 }

@@ -1,4 +1,4 @@
-//! What the server answers.
+//! The server's replies.
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -19,11 +19,11 @@ pub struct Welcome {
     pub domain: [u8; 32],
     /// The newest commit.
     pub head: CommitSeq,
-    /// What the server thinks of the client's position and of its life.
+    /// The server's verdict on the client's history and incarnation.
     pub told: Told,
 }
 
-/// How a client's past looks to the server.
+/// The server's verdict on the history and the incarnation that a client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
     /// All is as the client says.
@@ -41,25 +41,25 @@ pub enum Told {
     },
 }
 
-/// What has become of an object.
+/// The change of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// It is so now.
+    /// The object has this state now.
     Is {
         /// Its state.
         version: Box<Version>,
-        /// Where content has changed since the commit asked for, as (offset, length); `None`:
-        /// anywhere.
+        /// The ranges in which content has changed since the commit asked for, as (offset, length);
+        /// `None`: anywhere.
         ranges: Option<Vec<(u64, u64)>>,
     },
-    /// It is gone.
+    /// The object was removed.
     Gone {
         /// Which.
         object: ObjectNo,
     },
 }
 
-/// What has changed in a stretch of history: states, not steps.
+/// The changes in a stretch of history, as states and not as steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pulled {
     /// Up to here.
@@ -93,7 +93,7 @@ pub struct Listing {
 /// Content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// The bytes there.
     pub bytes: ByteBuf,
@@ -105,9 +105,9 @@ pub enum Got {
     /// The content of `len` bytes from the wanted offset on (perhaps less than wanted); what no
     /// piece covers is zeros.
     Is {
-        /// How much is answered.
+        /// The length of the answered range.
         len: u64,
-        /// What is not zeros, ascending.
+        /// The content that is not zeros, ascending by offset.
         pieces: Vec<Data>,
     },
     /// The file's content is another one by now: pull, then ask again.
@@ -140,23 +140,23 @@ pub enum ConflictKind {
 pub struct ConflictNote {
     /// Its number in the volume.
     pub id: u64,
-    /// What kind.
+    /// The kind of the conflict.
     pub kind: ConflictKind,
     /// The commit that met it.
     pub seq: CommitSeq,
     /// The server's time then.
     pub time: Timestamp,
-    /// The device whose operation came later.
+    /// The device that sent the later operation.
     pub device: String,
-    /// What it is about.
+    /// The object that both changed.
     pub object: ObjectNo,
-    /// Where that lies now, as far as it has a name.
+    /// The present path of the object; empty if it has no name.
     pub path: String,
     /// The object that has the later state, if it is another one.
     pub copy: Option<ObjectNo>,
     /// And where that lies.
     pub copy_path: String,
-    /// What was not done, in words.
+    /// The change that was not made, in words.
     pub lost: String,
 }
 
@@ -173,7 +173,7 @@ pub struct VersionNote {
     pub version: Option<Version>,
 }
 
-/// What a refusal means for whoever asked.
+/// The meaning of a refusal for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RefusalCode {
     /// The request makes no sense: a bug, or another program.
@@ -203,7 +203,7 @@ pub enum RefusalCode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the server refuses: {words}")]
 pub struct Refused {
-    /// What it means.
+    /// The meaning of the refusal.
     pub code: RefusalCode,
     /// Why, and the way out.
     pub words: String,
@@ -273,7 +273,7 @@ pub enum Reply {
         /// Each name with the object it led to, by their bytes; `None`: there was no such
         /// directory.
         names: Option<Vec<(Name, ObjectNo)>>,
-        /// Whether there are more behind the last.
+        /// True if there are more names behind the last.
         more: bool,
     },
 }
@@ -287,7 +287,7 @@ pub struct DeviceNote {
     pub name: String,
     /// Bytes of its store.
     pub bytes: u64,
-    /// Whether it is meant to be carried around.
+    /// True if the drive is meant to be carried around.
     pub portable: bool,
     /// The name of its energy profile; empty: none.
     pub profile: String,

@@ -1,10 +1,10 @@
-//! What a client asks.
+//! The clients' requests.
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use teal_types::{ChunkId, CommitSeq, Name, ObjectNo, Op};
 
-/// What a client says of itself when it connects.
+/// The facts that a client tells of itself when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The life its object numbers and batches belong to; 0: it has none yet.
@@ -37,16 +37,16 @@ pub struct Want {
     pub len: u64,
 }
 
-/// One request. Who asks, and of which volume, the transport knows.
+/// One request. The transport knows the client that asks, and its volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// The first one of a connection: [`Reply::Welcome`](crate::Reply::Welcome).
     Hello(Hello),
-    /// A new life: a fresh lease of object numbers, batches counted from 1. For a new client, or
-    /// one whose store is a copy: [`Reply::Incarnated`](crate::Reply::Incarnated).
+    /// Asks for a new incarnation: a fresh lease of object numbers, batches counted from 1. For a
+    /// new client, or one with a copied store: [`Reply::Incarnated`](crate::Reply::Incarnated).
     Incarnate,
-    /// What has changed behind `since`; if nothing, the answer comes when something has, or after
-    /// `wait_ms`: [`Reply::Pulled`](crate::Reply::Pulled).
+    /// Asks for the changes behind `since`; if there are none, the answer comes when there are
+    /// some, or after `wait_ms`: [`Reply::Pulled`](crate::Reply::Pulled).
     Pull {
         /// The incarnation that asks; 0: none yet.
         incarnation: u32,
@@ -54,8 +54,8 @@ pub enum Request {
         since: CommitSeq,
         /// The digest of the history there.
         digest: [u8; 32],
-        /// Only what may concern whoever [keeps](Request::Keep) this is told; 0, or one that the
-        /// server does not know: everything is.
+        /// The filter of what the client [keeps](Request::Keep): only changes that may concern it
+        /// are told. With 0, or a filter that the server does not know, all changes are told.
         filter: u64,
         /// Goes on behind this object in a long answer, with the `to` it named.
         after: Option<(ObjectNo, CommitSeq)>,
@@ -105,7 +105,8 @@ pub enum Request {
         /// Directories, and the name behind which to go on; at most
         /// [`WANTS_MAX`](crate::WANTS_MAX).
         dirs: Vec<(ObjectNo, Option<Name>)>,
-        /// How many entries may come beside those of the first; an empty directory counts as one.
+        /// The number of entries that may come beside those of the first directory; an empty
+        /// directory counts as one.
         ahead: u32,
     },
     /// These objects: [`Reply::Versions`](crate::Reply::Versions).
@@ -119,7 +120,7 @@ pub enum Request {
         /// At most [`WANTS_MAX`](crate::WANTS_MAX).
         wants: Vec<Want>,
     },
-    /// Conflicts that nobody has resolved, behind this id:
+    /// Asks for the conflicts behind this id that are not resolved:
     /// [`Reply::Conflicts`](crate::Reply::Conflicts).
     Conflicts {
         /// 0: from the first.
@@ -133,7 +134,7 @@ pub enum Request {
     /// The versions of an object, oldest first, behind a commit:
     /// [`Reply::History`](crate::Reply::History).
     History {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
         /// Goes on behind this commit.
         after: CommitSeq,
@@ -153,9 +154,10 @@ pub enum Request {
     /// A polite end: its filters are forgotten, others need not wait for it:
     /// [`Reply::Done`](crate::Reply::Done).
     Bye,
-    /// What this client keeps: changes of these objects, and in these directories, are to be told,
-    /// and of whatever it is told, lists or makes from the first of these requests on; others need
-    /// not be: [`Reply::Kept`](crate::Reply::Kept).
+    /// Tells the objects and directories that this client keeps. Changes of these objects, and in
+    /// these directories, are to be told; so are changes of everything that the client is told,
+    /// lists or makes from the first of these requests on. Other changes need not be:
+    /// [`Reply::Kept`](crate::Reply::Kept).
     Keep {
         /// The filter that goes on; 0: a new one begins.
         filter: u64,
@@ -203,6 +205,7 @@ pub const REQUEST_KINDS: [&str; 18] = [
 impl Request {
     /// Its number, by which [`REQUEST_KINDS`] has its name.
     pub const fn kind(&self) -> usize {
+        // The order is that of the protocol, so that it equals the number on the wire.
         match self {
             Self::Hello(_) => 0,
             Self::Incarnate => 1,
@@ -226,7 +229,7 @@ impl Request {
     }
 }
 
-/// What is asked about the drives of a volume.
+/// A question about the drives of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceAsk {
     /// All of them.
@@ -237,28 +240,29 @@ pub enum DeviceAsk {
         name: String,
         /// Bytes of its store.
         bytes: u64,
-        /// Whether it is meant to be carried around.
+        /// True if the drive is meant to be carried around.
         portable: bool,
         /// The name of its energy profile; empty: none.
         profile: String,
-        /// What it will say of its first attachment.
+        /// The nonce by which the drive will tell of its first attachment.
         nonce: u64,
     },
-    /// It is attached to whoever asks; the answer is that one.
+    /// Attaches a drive to the client that asks; the answer is that drive.
     Attach {
         /// Which.
         device: u32,
-        /// The attachments that it tells of: the last one, and one whose answer was lost.
+        /// The attachments that the drive tells of: the last one, and one that may not have been
+        /// answered.
         nonces: [u64; 2],
-        /// What it will say of this one.
+        /// The nonce by which the drive will tell of this attachment.
         next: u64,
     },
-    /// It is not any more.
+    /// Ends the attachment of a drive.
     Detach {
         /// Which.
         device: u32,
     },
-    /// It is none of the volume's any more.
+    /// Removes a drive from the volume.
     Remove {
         /// Which.
         device: u32,
