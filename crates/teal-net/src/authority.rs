@@ -28,6 +28,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 use teal_env::{Clock, ExistingFile};
+use teal_types::ReplicaNo;
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";
@@ -218,7 +219,7 @@ fn peer_of(name: &str) -> Option<CertifiedPeer> {
     let (replica, volume) = (replica.strip_prefix('r')?, volume.strip_prefix('v')?);
     Some(CertifiedPeer {
         volume: volume.parse().ok()?,
-        replica: replica.parse().ok()?,
+        replica: ReplicaNo::new(replica.parse().ok()?),
     })
 }
 

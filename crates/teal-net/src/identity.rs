@@ -12,7 +12,7 @@ use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
 use teal_env::ExistingFile;
-use teal_types::Timestamp;
+use teal_types::{ReplicaNo, Timestamp};
 
 const FILE: &str = "client.pem";
 const TITLE: &str = "TealFS client identity 1. Whoever can read this file can act as this machine.";
@@ -97,7 +97,7 @@ impl ClientIdentity {
             fingerprint: kept.parse_field(path, "server")?,
             peer: CertifiedPeer {
                 volume: kept.parse_field(path, "volume")?,
-                replica: kept.parse_field(path, "replica")?,
+                replica: ReplicaNo::new(kept.parse_field(path, "replica")?),
             },
             validity: CertificateValidity {
                 issued: kept.parse_field(path, "issued")?,
@@ -166,7 +166,7 @@ impl NewKey {
         let identity = ClientIdentity {
             peer: CertifiedPeer {
                 volume: answer.volume,
-                replica: answer.replica,
+                replica: ReplicaNo::new(answer.replica),
             },
             fingerprint,
             validity: CertificateValidity {

@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_testkit::SimClock;
+use teal_types::ReplicaNo;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -84,7 +85,7 @@ impl PeerService for Echo {
 fn echoed(peer: CertifiedPeer, request: &[u8]) -> Vec<u8> {
     [
         &peer.volume.to_le_bytes()[..],
-        &peer.replica.to_le_bytes()[..],
+        &peer.replica.get().to_le_bytes()[..],
         request,
     ]
     .concat()
@@ -190,7 +191,13 @@ impl World {
 
     fn enrolled(&self, replica: u32) -> ClientIdentity {
         let token = format!("token of {replica}");
-        self.give_token(&token, CertifiedPeer { volume: 3, replica });
+        self.give_token(
+            &token,
+            CertifiedPeer {
+                volume: 3,
+                replica: ReplicaNo::new(replica),
+            },
+        );
         self.try_enrol(&token).unwrap()
     }
 

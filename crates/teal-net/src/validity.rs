@@ -71,7 +71,7 @@ impl CertificateValidity {
 
 /// Returns `now` as a day, for people: `2026-11-22`.
 pub(crate) fn date_text(now: u64) -> String {
-    Timestamp::new(i64::try_from(now).unwrap_or(i64::MAX), 0).date()
+    Timestamp::new(i64::try_from(now).unwrap_or(i64::MAX), 0).format_date()
 }
 
 #[cfg(test)]

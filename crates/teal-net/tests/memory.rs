@@ -13,12 +13,13 @@ use teal_env::SystemClock;
 use teal_net::{
     CertifiedPeer, Channel, ChannelOptions, PeerService, ServerIdentity, TransportLimits,
 };
+use teal_types::ReplicaNo;
 
 const LONG: Duration = Duration::from_secs(60);
 const GIB: u32 = 1 << 30;
 const PEER: CertifiedPeer = CertifiedPeer {
     volume: 1,
-    replica: 2,
+    replica: ReplicaNo::new(2),
 };
 
 struct Echo;

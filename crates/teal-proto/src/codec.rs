@@ -1,6 +1,6 @@
 //! Messages to bytes and back.
 
-use crate::{MESSAGE_MAX, Reply, Request};
+use crate::{ClientRequest, MESSAGE_MAX, ServerReply};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The protocol this program speaks.
@@ -73,7 +73,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
-pub fn encode_request(request: &Request) -> Result<Vec<u8>, CodecError> {
+pub fn encode_request(request: &ClientRequest) -> Result<Vec<u8>, CodecError> {
     encode(request)
 }
 
@@ -81,7 +81,7 @@ pub fn encode_request(request: &Request) -> Result<Vec<u8>, CodecError> {
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one request.
-pub fn decode_request(bytes: &[u8]) -> Result<Request, CodecError> {
+pub fn decode_request(bytes: &[u8]) -> Result<ClientRequest, CodecError> {
     decode(bytes)
 }
 
@@ -89,7 +89,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
-pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, CodecError> {
+pub fn encode_reply(reply: &ServerReply) -> Result<Vec<u8>, CodecError> {
     encode(reply)
 }
 
@@ -97,7 +97,7 @@ pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, CodecError> {
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one reply.
-pub fn decode_reply(bytes: &[u8]) -> Result<Reply, CodecError> {
+pub fn decode_reply(bytes: &[u8]) -> Result<ServerReply, CodecError> {
     decode(bytes)
 }
 

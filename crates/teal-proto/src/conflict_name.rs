@@ -11,23 +11,23 @@ const EXTENSION_MAX: usize = 32;
 
 /// Returns the conflict name of `name`: the first one, `number` 1, shows no number.
 pub fn conflict_name(name: &Name, device: &str, time: Timestamp, number: u32) -> Name {
-    let (stem, extension) = split(name.as_bytes());
+    let (stem, extension) = split_extension(name.as_bytes());
     // The first conflict of a day needs no number.
     let count = if number > 1 {
         format!(" {number}")
     } else {
         String::new()
     };
-    let middle = format!(" (conflict {device} {}){count}", time.date());
+    let middle = format!(" (conflict {device} {}){count}", time.format_date());
     // The extension says how to open the file, so the stem gives way.
     let room = NAME_MAX.saturating_sub(middle.len() + extension.len());
-    let bytes = [cut(stem, room), middle.as_bytes(), extension].concat();
+    let bytes = [cut_at_character(stem, room), middle.as_bytes(), extension].concat();
     // A device's name is short and has no slash, so that this is a name.
     Name::new(&bytes).unwrap_or_else(|_| name.clone())
 }
 
 /// Returns the stem of a name, and the extension with its dot.
-fn split(name: &[u8]) -> (&[u8], &[u8]) {
+fn split_extension(name: &[u8]) -> (&[u8], &[u8]) {
     match name.iter().rposition(|byte| *byte == b'.') {
         // A dot at the beginning hides a file and begins no extension.
         Some(at) if at > 0 && name.len() - at <= EXTENSION_MAX => name.split_at(at),
@@ -36,7 +36,7 @@ fn split(name: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Returns at most `room` bytes of the stem, ending where a character ends if the stem is text.
-fn cut(stem: &[u8], room: usize) -> &[u8] {
+fn cut_at_character(stem: &[u8], room: usize) -> &[u8] {
     if stem.len() <= room {
         return stem;
     }
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         let shown = [0, -1, 951_782_400, 4_107_542_400, -62_167_219_200]
-            .map(|secs| Timestamp::new(secs, 0).date());
+            .map(|secs| Timestamp::new(secs, 0).format_date());
         assert_eq!(
             shown,
             [
@@ -102,7 +102,7 @@ mod tests {
                 "0000-01-01"
             ]
         );
-        Timestamp::new(i64::MAX, 0).date();
-        Timestamp::new(i64::MIN, 0).date();
+        Timestamp::new(i64::MAX, 0).format_date();
+        Timestamp::new(i64::MIN, 0).format_date();
     }
 }

@@ -7,8 +7,8 @@
 //!    small multiple of what has arrived.
 //! 3. *Distrust*: bytes that are no message are an error, never a panic; names are checked as they
 //!    are decoded.
-//! 4. *One reader*: a client talks in [`Request`]s and each has one [`Reply`]; the server never
-//!    speaks first (a long poll carries what happens elsewhere).
+//! 4. *One reader*: a client talks in [`ClientRequest`]s and each has one [`ServerReply`]; the
+//!    server never speaks first (a long poll carries what happens elsewhere).
 //!
 //! # Bytes
 //! A message is the protocol number (two bytes, little-endian) and the message in the encoding of
@@ -29,7 +29,8 @@ pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_reply
 pub use conflict_name::conflict_name;
 pub use limits::*;
 pub use reply::{
-    Change, ConflictKind, ConflictNote, Data, DeviceNote, Got, Listing, Pulled, RefusalCode,
-    Refused, Reply, Told, VersionNote, Welcome,
+    ConflictKind, ConflictNote, ContentAnswer, DeviceNote, DirectoryListing, HistoryVerdict,
+    PulledChanges, PulledObject, RefusalCode, RefusalReply, ReplyPiece, ServerReply, VersionNote,
+    Welcome,
 };
-pub use request::{DeviceAsk, Hello, REQUEST_KINDS, Request, Want};
+pub use request::{ClientRequest, DeviceRequest, Hello, REQUEST_KINDS, WantedRange};

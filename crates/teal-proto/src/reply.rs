@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use teal_types::{CommitSeq, Name, ObjectNo, Stamp, Timestamp, Version, VolumeId};
+use teal_types::{
+    BatchId, BatchNo, CommitSeq, Incarnation, Name, ObjectNo, ObjectVersion, ReplicaNo,
+    ServerIncarnation, Timestamp, VolumeId,
+};
 
 /// The server's word on a client that has connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,20 +15,20 @@ pub struct Welcome {
     /// Its name, for people.
     pub label: String,
     /// The life of the server's history; another than last time: it was restored from a copy.
-    pub server_incarnation: u32,
-    /// Who the client is, in stamps.
-    pub replica: u32,
-    /// The key of the volume's chunk names (see `teal_chunk::Domain`).
+    pub server_incarnation: ServerIncarnation,
+    /// The number of the client.
+    pub replica: ReplicaNo,
+    /// The key of the volume's chunk names (see `teal_chunk::DedupDomain`).
     pub domain: [u8; 32],
     /// The newest commit.
     pub head: CommitSeq,
     /// The server's verdict on the client's history and incarnation.
-    pub told: Told,
+    pub verdict: HistoryVerdict,
 }
 
 /// The server's verdict on the history and the incarnation that a client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Told {
+pub enum HistoryVerdict {
     /// All is as the client says.
     Known,
     /// The client has no life yet, or its store is a copy of one that went on: it must ask for a
@@ -43,11 +46,11 @@ pub enum Told {
 
 /// The change of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Change {
+pub enum PulledObject {
     /// The object has this state now.
     Is {
         /// Its state.
-        version: Box<Version>,
+        version: Box<ObjectVersion>,
         /// The ranges in which content has changed since the commit asked for, as (offset, length);
         /// `None`: anywhere.
         ranges: Option<Vec<(u64, u64)>>,
@@ -61,18 +64,18 @@ pub enum Change {
 
 /// The changes in a stretch of history, as states and not as steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pulled {
+pub struct PulledChanges {
     /// Up to here.
     pub to: CommitSeq,
     /// The digest of the history up to there.
     pub digest: [u8; 32],
     /// The objects that have changed, ascending by number.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PulledObject>,
     /// There is more: go on behind this object.
     pub more: Option<ObjectNo>,
     /// The highest batch of the incarnation that asked within the history up to `to`.
-    pub acknowledged: u64,
-    /// Whether another client is connected.
+    pub acknowledged: BatchNo,
+    /// True while another client is connected.
     pub is_live: bool,
     /// The filter that was asked for, if the server knows it; 0: everything was told.
     pub filter: u64,
@@ -80,35 +83,35 @@ pub struct Pulled {
 
 /// One directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listing {
+pub struct DirectoryListing {
     /// Which.
     pub dir: ObjectNo,
     /// Names with the states of what they lead to, ascending by the names' bytes. `None`: there is
     /// no such directory.
-    pub entries: Option<Vec<(Name, Version)>>,
+    pub entries: Option<Vec<(Name, ObjectVersion)>>,
     /// There is more: go on behind the last name.
     pub more: bool,
 }
 
 /// Content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Data {
+pub struct ReplyPiece {
     /// The offset in the file.
     pub offset: u64,
     /// The bytes there.
     pub bytes: ByteBuf,
 }
 
-/// The answer to one [`Want`](crate::Want).
+/// The answer to one [`WantedRange`](crate::WantedRange).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Got {
+pub enum ContentAnswer {
     /// The content of `len` bytes from the wanted offset on (perhaps less than wanted); what no
     /// piece covers is zeros.
     Is {
         /// The length of the answered range.
         len: u64,
         /// The content that is not zeros, ascending by offset.
-        pieces: Vec<Data>,
+        pieces: Vec<ReplyPiece>,
     },
     /// The file's content is another one by now: pull, then ask again.
     Stale,
@@ -167,10 +170,10 @@ pub struct VersionNote {
     pub seq: CommitSeq,
     /// The server's time then.
     pub time: Timestamp,
-    /// Whose batch it was.
-    pub stamp: Stamp,
+    /// The batch that it was.
+    pub batch: BatchId,
     /// The state; `None`: the object was removed.
-    pub version: Option<Version>,
+    pub version: Option<ObjectVersion>,
 }
 
 /// The meaning of a refusal for the client.
@@ -202,7 +205,7 @@ pub enum RefusalCode {
 /// A refusal, with words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the server refuses: {words}")]
-pub struct Refused {
+pub struct RefusalReply {
     /// The meaning of the refusal.
     pub code: RefusalCode,
     /// Why, and the way out.
@@ -211,64 +214,65 @@ pub struct Refused {
 
 /// One reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
-    /// To [`Request::Hello`](crate::Request::Hello).
+pub enum ServerReply {
+    /// To [`ClientRequest::Hello`](crate::ClientRequest::Hello).
     Welcome(Welcome),
-    /// To [`Request::Incarnate`](crate::Request::Incarnate).
+    /// To [`ClientRequest::Incarnate`](crate::ClientRequest::Incarnate).
     Incarnated {
         /// The new life.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// Its object numbers: `lease * LEASE` and the following [`LEASE`](teal_types::LEASE).
         lease: u32,
     },
-    /// To [`Request::Pull`](crate::Request::Pull).
-    Pulled(Pulled),
-    /// To [`Request::Have`](crate::Request::Have): which of them, by position.
+    /// To [`ClientRequest::Pull`](crate::ClientRequest::Pull).
+    Pulled(PulledChanges),
+    /// To [`ClientRequest::Have`](crate::ClientRequest::Have): which of them, by position.
     Missing(Vec<u32>),
     /// Done.
     Done,
-    /// To [`Request::Commit`](crate::Request::Commit): it is durable.
+    /// To [`ClientRequest::Commit`](crate::ClientRequest::Commit): it is durable.
     Committed {
         /// Its place in history.
         seq: CommitSeq,
     },
-    /// To [`Request::List`](crate::Request::List).
+    /// To [`ClientRequest::List`](crate::ClientRequest::List).
     Listings {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each directory answered, in the order of the request.
-        dirs: Vec<Listing>,
+        dirs: Vec<DirectoryListing>,
     },
-    /// To [`Request::Look`](crate::Request::Look).
+    /// To [`ClientRequest::Look`](crate::ClientRequest::Look).
     Versions {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each object, in the order of the request; `None`: there is none.
-        versions: Vec<Option<Version>>,
+        versions: Vec<Option<ObjectVersion>>,
     },
-    /// To [`Request::Read`](crate::Request::Read): one for each want answered, in their order.
-    Data(Vec<Got>),
-    /// To [`Request::Conflicts`](crate::Request::Conflicts).
+    /// To [`ClientRequest::Read`](crate::ClientRequest::Read): one for each want answered, in their
+    /// order.
+    Data(Vec<ContentAnswer>),
+    /// To [`ClientRequest::Conflicts`](crate::ClientRequest::Conflicts).
     Conflicts(Vec<ConflictNote>),
-    /// To [`Request::History`](crate::Request::History).
+    /// To [`ClientRequest::History`](crate::ClientRequest::History).
     History(Vec<VersionNote>),
-    /// To [`Request::ReadPast`](crate::Request::ReadPast).
+    /// To [`ClientRequest::ReadPast`](crate::ClientRequest::ReadPast).
     Past {
         /// The state then; `None`: it was not there.
-        version: Option<Version>,
+        version: Option<ObjectVersion>,
         /// Content.
-        got: Got,
+        got: ContentAnswer,
     },
     /// To anything.
-    Refused(Refused),
-    /// To [`Request::Keep`](crate::Request::Keep).
+    Refused(RefusalReply),
+    /// To [`ClientRequest::Keep`](crate::ClientRequest::Keep).
     Kept {
         /// The filter; 0: the server does not know it any more, a new one is to begin.
         filter: u64,
     },
-    /// To [`Request::Devices`](crate::Request::Devices).
+    /// To [`ClientRequest::Devices`](crate::ClientRequest::Devices).
     Devices(Vec<DeviceNote>),
-    /// To [`Request::ListPast`](crate::Request::ListPast).
+    /// To [`ClientRequest::ListPast`](crate::ClientRequest::ListPast).
     PastNames {
         /// Each name with the object it led to, by their bytes; `None`: there was no such
         /// directory.
@@ -292,7 +296,8 @@ pub struct DeviceNote {
     /// The name of its energy profile; empty: none.
     pub profile: String,
     /// The replica it is attached to, as far as known, and the name of that machine.
-    pub attached: Option<(u32, String)>,
-    /// It does not tell of its last attachment: it is a copy, or the server was put back from one.
+    pub attached: Option<(ReplicaNo, String)>,
+    /// True if the drive does not tell of its last attachment: it is a copy, or the server was put
+    /// back from one.
     pub is_copy: bool,
 }

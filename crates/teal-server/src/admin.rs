@@ -16,8 +16,11 @@ use std::time::Duration;
 use teal_meta::{
     CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, WriteTransaction,
 };
-use teal_proto::{DEVICE_NAME_MAX, Refused, is_device_name};
-use teal_types::{Attributes, CommitSeq, FileType, ObjectNo, Stamp, Timestamp, VolumeId};
+use teal_proto::{DEVICE_NAME_MAX, RefusalReply, is_device_name};
+use teal_types::{
+    BatchId, BatchNo, CommitSeq, FileType, Incarnation, ObjectNo, ReplicaNo, ReplicatedAttributes,
+    ServerIncarnation, Timestamp, VolumeId,
+};
 
 /// A volume, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub struct VolumeNote {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaNote {
     /// Its number.
-    pub replica: u32,
+    pub replica: ReplicaNo,
     /// Its name.
     pub device: String,
     /// When it said hello last.
@@ -77,7 +80,7 @@ pub enum EnrolError {
     },
     /// The server cannot now.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RefusalReply),
 }
 
 impl From<RequestRefusal> for EnrolError {
@@ -116,7 +119,7 @@ impl Server {
     ///
     /// # Errors
     /// In words, if the metadata cannot be written.
-    pub fn create_volume(&self, label: &str) -> Result<VolumeId, Refused> {
+    pub fn create_volume(&self, label: &str) -> Result<VolumeId, RefusalReply> {
         let now = self.clock().civil_time();
         // Numbers of volumes are drawn at random; the loop ends with the first one that is free.
         loop {
@@ -141,7 +144,7 @@ impl Server {
     ///
     /// # Errors
     /// In words, if the metadata cannot be read.
-    pub fn volumes(&self) -> Result<Vec<VolumeNote>, Refused> {
+    pub fn volumes(&self) -> Result<Vec<VolumeNote>, RefusalReply> {
         let volumes = self
             .meta()
             .volumes()
@@ -163,7 +166,7 @@ impl Server {
     ///
     /// # Errors
     /// In words: no such volume, or the metadata cannot be written.
-    pub fn make_token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, Refused> {
+    pub fn make_token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, RefusalReply> {
         let secret = self.entropy().random_id();
         let now = self.clock().civil_time();
         // A lifetime beyond the calendar ends with it.
@@ -242,7 +245,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, Refused> {
+    pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, RefusalReply> {
         let now = self.clock().civil_time();
         let replica = self.write(volume, |txn| {
             volume_of(txn)?;
@@ -279,7 +282,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn revoke(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
+    pub fn revoke(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), RefusalReply> {
         let revoked = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
                 return bad_request(format!(
@@ -304,7 +307,7 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn readmit(&self, volume: VolumeId, replica: u32) -> Result<(), Refused> {
+    pub fn readmit(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), RefusalReply> {
         let readmitted = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
                 return bad_request(format!(
@@ -323,13 +326,13 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, Refused> {
+    pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, RefusalReply> {
         let rows = self
             .read(volume, |txn| Ok(txn.replicas()?))
             .map_err(|refusal| refusal.0)?;
         // One lock for all replicas, so that the list shows one moment.
         let (presence, now) = (self.presence.lock(), self.clock().monotonic_time());
-        let note = |(replica, row): (u32, ReplicaRow)| ReplicaNote {
+        let note = |(replica, row): (ReplicaNo, ReplicaRow)| ReplicaNote {
             replica,
             is_live: presence.is_live(Peer { volume, replica }, now),
             device: row.device,
@@ -348,12 +351,12 @@ impl Server {
 /// Makes the first commit of a volume: its root, which every replica may set the attributes of.
 fn begin_volume(txn: &mut dyn WriteTransaction, label: &str, now: Timestamp) -> Outcome<()> {
     let (seq, none) = (CommitSeq::new(1), CommitSeq::new(0));
-    let attributes = Attributes {
+    let attributes = ReplicatedAttributes {
         perm: 0o755,
         mtime: now,
         ctime: now,
         btime: now,
-        ..Attributes::default()
+        ..ReplicatedAttributes::default()
     };
     let root = ObjectRow {
         kind: FileType::Dir,
@@ -373,24 +376,24 @@ fn begin_volume(txn: &mut dyn WriteTransaction, label: &str, now: Timestamp) -> 
     let digest = chained_digest(
         &[0; 32],
         seq,
-        Stamp::default(),
+        BatchId::default(),
         &hash_secret(label.as_bytes()),
     );
     txn.add_commit(
         seq,
         &CommitRow {
-            stamp: Stamp::default(),
+            batch: BatchId::default(),
             time: now,
             digest,
         },
     )?;
     let volume = VolumeRow {
         label: label.to_owned(),
-        incarnation: crate::hello::FIRST_INCARNATION,
+        incarnation: ServerIncarnation::FIRST,
         head: seq,
         digest,
         time: now,
-        next_replica: 1,
+        next_replica: ReplicaNo::FIRST,
         next_conflict: 1,
         own_next: 0,
         own_end: 0,
@@ -403,17 +406,17 @@ fn add_replica(
     device: &str,
     is_local: bool,
     now: Timestamp,
-) -> Outcome<u32> {
+) -> Outcome<ReplicaNo> {
     let device = unique_device(txn, device, None)?;
     let mut volume = volume_of(txn)?;
     // The next number is stored in the same transaction, so that none is given twice.
     let replica = volume.next_replica;
-    volume.next_replica += 1;
+    volume.next_replica = replica.next();
     txn.put_volume(&volume)?;
     let row = ReplicaRow {
         device,
-        incarnation: 0,
-        last_batch: 0,
+        incarnation: Incarnation::NONE,
+        last_batch: BatchNo::NONE,
         position: CommitSeq::new(0),
         is_revoked: false,
         is_local,

@@ -34,15 +34,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use teal_chunk::ChunkStore;
 use teal_meta::{BatchRow, CommitRow, ReadTransaction, WriteTransaction};
-use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
+use teal_proto::{RefusalCode, ServerReply, batch_digest, decode_ops, encode_ops};
 use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
-use teal_types::{ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Stamp, Timestamp};
+use teal_types::{BatchId, ChunkId, CommitSeq, FileType, ObjectNo, Op, PieceSource, Timestamp};
 
 /// A batch as its author names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchName {
-    pub(crate) incarnation: u32,
-    pub(crate) batch: u64,
+    pub(crate) id: BatchId,
     pub(crate) parts: u32,
     pub(crate) digest: [u8; 32],
 }
@@ -61,14 +60,14 @@ impl Server {
     pub(crate) fn stage_part(
         &self,
         peer: Peer,
-        incarnation: u32,
-        batch: u64,
+        batch: BatchId,
         part: u32,
         ops: &[Op],
-    ) -> Outcome<Reply> {
-        if part >= BATCH_PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
+    ) -> Outcome<ServerReply> {
+        let no = batch.batch;
+        if part >= BATCH_PARTS_MAX || no.is_none() || i64::try_from(no.get()).is_err() {
             return bad_request(format!(
-                "part {part} of batch {batch}: batches count from 1, parts from 0 below \
+                "part {part} of batch {no}: batches count from 1, parts from 0 below \
                  {BATCH_PARTS_MAX}"
             ));
         }
@@ -81,15 +80,15 @@ impl Server {
         // Parts need not be durable: after a crash the commit finds them missing, and the client
         // stages them again.
         self.write_soon(peer.volume, |txn| {
-            let replica = current_replica(txn, peer, incarnation)?;
-            if batch <= replica.last_batch {
+            let replica = current_replica(txn, peer, batch.incarnation)?;
+            if batch.batch <= replica.last_batch {
                 // Committed already; the commit will say so, or that it is another one.
                 return Ok(());
             }
             let staged = txn.staged_parts(peer.replica)?;
             // A part that comes again replaces itself, and does not count twice.
             let is_other = |of: &&teal_meta::StagedPart| {
-                (of.incarnation, of.batch, of.part) != (incarnation, batch, part)
+                (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part)
             };
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
             let is_new = !staged.iter().any(|of| !is_other(&of));
@@ -102,17 +101,17 @@ impl Server {
                 );
                 return refuse(RefusalCode::Busy, words);
             }
-            Ok(txn.stage_part(peer.replica, incarnation, batch, part, &bytes)?)
+            Ok(txn.stage_part(batch, part, &bytes)?)
         })?;
-        Ok(Reply::Done)
+        Ok(ServerReply::Done)
     }
 
-    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
+    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<ServerReply> {
         // A batch that was committed before is answered without its parts, which are gone by then.
         if let Some(seq) = self.read(peer.volume, |txn| committed_seq(txn, peer, &named))? {
-            return Ok(Reply::Committed { seq });
+            return Ok(ServerReply::Committed { seq });
         }
-        let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
+        let ops = self.read(peer.volume, |txn| staged_ops(txn, &named))?;
         let chunks: Vec<ChunkId> = ops
             .iter()
             .flat_map(chunks_of)
@@ -157,7 +156,7 @@ impl Server {
         if let Some(concern) = &done.concern {
             self.presence.lock().notify_of_commit(peer.volume, concern);
         }
-        Ok(Reply::Committed { seq: done.seq })
+        Ok(ServerReply::Committed { seq: done.seq })
     }
 }
 
@@ -168,18 +167,18 @@ fn committed_seq(
     named: &BatchName,
 ) -> Outcome<Option<CommitSeq>> {
     // An old incarnation is refused before its batches are looked at.
-    let replica = current_replica(txn, peer, named.incarnation)?;
-    if named.batch > replica.last_batch || bug(Bug::BatchTwice) {
+    let replica = current_replica(txn, peer, named.id.incarnation)?;
+    if named.id.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
     }
-    match txn.batch(peer.replica, named.incarnation, named.batch)? {
+    match txn.batch(named.id)? {
         Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
         // A counter up to the last one, without a row of this digest, was used by another batch.
         _ => {
             let words = format!(
                 "batch {} of this device is known as another one: its store is a copy of one that \
                  went on; it gets a new incarnation",
-                named.batch
+                named.id.batch
             );
             refuse(RefusalCode::Cloned, words)
         }
@@ -187,7 +186,7 @@ fn committed_seq(
 }
 
 /// Returns the operations of a batch, put together from its parts.
-fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>> {
+fn staged_ops(txn: &dyn ReadTransaction, named: &BatchName) -> Outcome<Vec<Op>> {
     // Bounded before the loop, because the number comes from the client.
     if named.parts > BATCH_PARTS_MAX {
         return bad_request(format!(
@@ -197,12 +196,12 @@ fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outco
     }
     let mut parts = Vec::new();
     for part in 0..named.parts {
-        match txn.staged_part(peer.replica, named.incarnation, named.batch, part)? {
+        match txn.staged_part(named.id, part)? {
             Some(bytes) => parts.push(bytes),
             None => {
                 let words = format!(
                     "part {part} of batch {} is not here; stage the batch again",
-                    named.batch
+                    named.id.batch
                 );
                 return refuse(RefusalCode::NeedsParts, words);
             }
@@ -211,7 +210,7 @@ fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outco
     if batch_digest(parts.iter().map(|part| &part[..])) != named.digest {
         let words = format!(
             "the parts of batch {} are not those of its digest; stage the batch again",
-            named.batch
+            named.id.batch
         );
         return refuse(RefusalCode::NeedsParts, words);
     }
@@ -244,8 +243,8 @@ fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
         _ => &[],
     };
     pieces.iter().filter_map(|piece| match piece.source {
-        Source::Chunk { id, .. } => Some(id),
-        Source::Hole => None,
+        PieceSource::Chunk { id, .. } => Some(id),
+        PieceSource::Hole => None,
     })
 }
 
@@ -256,16 +255,16 @@ fn carry_out(
     ops: &[Op],
     (clock, draw): (Timestamp, u32),
 ) -> Outcome<CommitOutcome> {
-    let mut replica = current_replica(txn, peer, named.incarnation)?;
+    let mut replica = current_replica(txn, peer, named.id.incarnation)?;
     let volume = volume_of(txn)?;
     // Commits are numbered without gaps.
     let seq = CommitSeq::new(volume.head.get() + 1);
     debug_assert!(
-        named.batch > replica.last_batch || bug(Bug::BatchTwice),
+        named.id.batch > replica.last_batch || bug(Bug::BatchTwice),
         "batches are counted up"
     );
     let mut work = BatchExecution {
-        author: (peer.replica, named.incarnation),
+        author: named.id.author(),
         device: replica.device.clone(),
         seq,
         // Time in history never goes back, even if the clock does.
@@ -294,25 +293,16 @@ fn carry_out(
         ops
     })?;
     let (conflicts, ancestor_steps) = (work.conflicts.len(), work.ancestor_steps);
-    let stamp = Stamp {
-        replica: peer.replica,
-        incarnation: named.incarnation,
-        counter: named.batch,
-    };
-    let concern = Some(Arc::new(work.finish_commit(stamp, &named.digest)?));
+    let concern = Some(Arc::new(work.finish_commit(named.id, &named.digest)?));
     // The batch's row and its staged parts change in one transaction: a batch either waits or is
     // committed.
-    txn.add_batch(
-        peer.replica,
-        named.incarnation,
-        named.batch,
-        &BatchRow {
-            digest: named.digest,
-            seq,
-        },
-    )?;
-    txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
-    replica.last_batch = named.batch;
+    let row = BatchRow {
+        digest: named.digest,
+        seq,
+    };
+    txn.add_batch(named.id, &row)?;
+    txn.drop_staged(named.id)?;
+    replica.last_batch = named.id.batch;
     txn.put_replica(peer.replica, &replica)?;
     Ok(CommitOutcome {
         seq,
@@ -405,8 +395,8 @@ impl BatchExecution<'_> {
     /// Writes the history of the batch and the commit itself; what it changed.
     pub(crate) fn finish_commit(
         mut self,
-        stamp: Stamp,
-        batch: &[u8; 32],
+        batch: BatchId,
+        batch_digest: &[u8; 32],
     ) -> Outcome<CommitConcern> {
         debug_assert_eq!(
             self.seq.get(),
@@ -423,9 +413,9 @@ impl BatchExecution<'_> {
         // The chain of digests lets a client find out that a server has another history.
         self.volume.head = self.seq;
         self.volume.time = self.now;
-        self.volume.digest = chained_digest(&self.volume.digest, self.seq, stamp, batch);
+        self.volume.digest = chained_digest(&self.volume.digest, self.seq, batch, batch_digest);
         let row = CommitRow {
-            stamp,
+            batch,
             time: self.now,
             digest: self.volume.digest,
         };

@@ -5,10 +5,10 @@ use crate::peer::Peer;
 use crate::refusal::Outcome;
 use crate::server::Server;
 use crate::version::path_of;
-use teal_proto::{ConflictNote, REPLY_BYTES, Reply};
+use teal_proto::{ConflictNote, REPLY_BYTES, ServerReply};
 
 impl Server {
-    pub(crate) fn answer_conflicts(&self, peer: Peer, after: u64) -> Outcome<Reply> {
+    pub(crate) fn answer_conflicts(&self, peer: Peer, after: u64) -> Outcome<ServerReply> {
         self.read(peer.volume, |txn| {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (id, row) in txn.conflicts_after(after, NOTES_MAX)? {
@@ -37,18 +37,18 @@ impl Server {
                     lost: row.lost,
                 });
             }
-            Ok(Reply::Conflicts(notes))
+            Ok(ServerReply::Conflicts(notes))
         })
     }
 
     /// Marks a conflict as resolved. Resolving one twice is no error.
-    pub(crate) fn resolve_conflict(&self, peer: Peer, conflict: u64) -> Outcome<Reply> {
+    pub(crate) fn resolve_conflict(&self, peer: Peer, conflict: u64) -> Outcome<ServerReply> {
         self.write(peer.volume, |txn| {
             // A conflict that was resolved before is gone, which is no error.
             if txn.conflict(conflict)?.is_some() {
                 txn.put_conflict(conflict, None)?;
             }
-            Ok(Reply::Done)
+            Ok(ServerReply::Done)
         })
     }
 }

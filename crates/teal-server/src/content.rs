@@ -1,8 +1,8 @@
 //! Content put together from extents and chunks.
 //!
 //! # Guarantees
-//! 1. What is answered is the content of the version that was asked for, or [`Got::Stale`]; damage
-//!    is [`Got::Damaged`], never wrong bytes.
+//! 1. What is answered is the content of the version that was asked for, or [`ContentAnswer::Stale`]; damage
+//!    is [`ContentAnswer::Damaged`], never wrong bytes.
 //! 2. A reply has at most about `REPLY_BYTES` of content, and always goes on from where it was
 //!    asked.
 
@@ -15,7 +15,7 @@ use crate::server::Server;
 use std::ops::Range;
 use teal_chunk::ChunkError;
 use teal_meta::{ExtentRow, ReadTransaction};
-use teal_proto::{Data, Got, REPLY_BYTES, Reply, Want};
+use teal_proto::{ContentAnswer, REPLY_BYTES, ReplyPiece, ServerReply, WantedRange};
 use teal_types::ChunkId;
 
 /// Extents looked at in one go.
@@ -30,7 +30,7 @@ pub(crate) struct ReadPlan {
 }
 
 impl Server {
-    pub(crate) fn read_content(&self, peer: Peer, wants: &[Want]) -> Outcome<Reply> {
+    pub(crate) fn read_content(&self, peer: Peer, wants: &[WantedRange]) -> Outcome<ServerReply> {
         check_count(wants.len())?;
         // One transaction for all wants, so that the answer is about one state.
         let plans = self.read(peer.volume, |txn| {
@@ -47,10 +47,10 @@ impl Server {
         // Chunks never change, so they are read after the transaction.
         let mut last = None;
         let got = plans.into_iter().map(|plan| match plan {
-            None => Ok(Got::Stale),
+            None => Ok(ContentAnswer::Stale),
             Some(plan) => self.fetch_content(&plan, &mut last),
         });
-        Ok(Reply::Data(got.collect::<Outcome<_>>()?))
+        Ok(ServerReply::Data(got.collect::<Outcome<_>>()?))
     }
 
     /// Reads what a plan says. `last`: the chunk that was read last, which often has the next piece
@@ -59,7 +59,7 @@ impl Server {
         &self,
         plan: &ReadPlan,
         last: &mut Option<(ChunkId, Vec<u8>)>,
-    ) -> Outcome<Got> {
+    ) -> Outcome<ContentAnswer> {
         let mut pieces = Vec::with_capacity(plan.extents.len());
         for extent in &plan.extents {
             // Neighbouring extents often come from one chunk, which is read once.
@@ -72,7 +72,7 @@ impl Server {
                     // Damage is an answer and no refusal, because other pieces may be whole.
                     Err(error @ (ChunkError::Absent { .. } | ChunkError::Damaged { .. })) => {
                         log::warn!("{error}");
-                        return Ok(Got::Damaged);
+                        return Ok(ContentAnswer::Damaged);
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -87,16 +87,16 @@ impl Server {
                     "chunk {} is shorter than the extent that names it",
                     extent.chunk
                 );
-                return Ok(Got::Damaged);
+                return Ok(ContentAnswer::Damaged);
             };
-            pieces.push(Data {
+            pieces.push(ReplyPiece {
                 offset: extent.offset,
                 bytes: bytes.to_vec().into(),
             });
         }
         self.counters()
             .count_sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
-        Ok(Got::Is {
+        Ok(ContentAnswer::Is {
             len: plan.len,
             pieces,
         })
@@ -107,7 +107,7 @@ impl Server {
 /// content is another one by now.
 fn plan_read(
     txn: &dyn ReadTransaction,
-    want: &Want,
+    want: &WantedRange,
     room: &mut usize,
 ) -> Outcome<Option<ReadPlan>> {
     let row = txn

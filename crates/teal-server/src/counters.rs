@@ -1,7 +1,7 @@
 //! The counters of the server.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use teal_proto::{REQUEST_KINDS, Request};
+use teal_proto::{ClientRequest, REQUEST_KINDS};
 
 /// The numbers of requests, commits and bytes since a server was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct ServerCounters {
 }
 
 impl ServerCounters {
-    pub(crate) fn count_request(&self, request: &Request) {
+    pub(crate) fn count_request(&self, request: &ClientRequest) {
         self.requests[request.kind()].fetch_add(1, Relaxed);
     }
     pub(crate) fn count_refusal(&self) {

@@ -27,8 +27,10 @@ use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use teal_meta::{ReadTransaction, WriteTransaction};
 use teal_proto::{
-    DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
+    DEVICE_NAME_MAX, DEVICES_MAX, DeviceNote, DeviceRequest, RefusalCode, ServerReply,
+    is_device_name,
 };
+use teal_types::ReplicaNo;
 
 const KEY: &str = "devices";
 const VERSION: u8 = 1;
@@ -43,7 +45,7 @@ struct DriveRow {
     nonce: u64,
     portable: bool,
     is_attached: bool,
-    replica: u32,
+    replica: ReplicaNo,
     name: String,
     profile: String,
 }
@@ -83,7 +85,7 @@ impl<'a> TableReader<'a> {
         let nonce = self.number(8)?;
         // Flags that this version does not know are dropped.
         let flags = self.number(1)? as u8;
-        let replica = self.number(4)? as u32;
+        let replica = ReplicaNo::new(self.number(4)? as u32);
         let name = self.text()?;
         let profile = self.text()?;
         Some(DriveRow {
@@ -111,7 +113,7 @@ impl DriveTable {
                 if row.portable { PORTABLE } else { 0 }
                     | if row.is_attached { ATTACHED } else { 0 },
             );
-            out.extend(row.replica.to_le_bytes());
+            out.extend(row.replica.get().to_le_bytes());
             for text in [&row.name, &row.profile] {
                 debug_assert!(
                     text.len() <= usize::from(u8::MAX),
@@ -189,9 +191,9 @@ fn device_note(txn: &dyn ReadTransaction, row: &DriveRow, is_copy: bool) -> Outc
 }
 
 impl Server {
-    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
+    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceRequest) -> Outcome<ServerReply> {
         // A list needs no transaction that writes.
-        if ask == DeviceAsk::List {
+        if ask == DeviceRequest::List {
             let notes = self.read(peer.volume, |txn| {
                 DriveTable::load(txn)?
                     .rows
@@ -199,15 +201,15 @@ impl Server {
                     .map(|row| device_note(txn, row, false))
                     .collect::<Outcome<Vec<_>>>()
             });
-            return Ok(Reply::Devices(notes?));
+            return Ok(ServerReply::Devices(notes?));
         }
         let done = self.write(peer.volume, |txn| {
             // Refuses a peer that was shut out since the request was admitted.
             replica_of(txn, peer)?;
             let mut rows = DriveTable::load(txn)?;
             let (row, is_copy) = match ask {
-                DeviceAsk::List => return Ok(None),
-                DeviceAsk::Add {
+                DeviceRequest::List => return Ok(None),
+                DeviceRequest::Add {
                     name,
                     bytes,
                     portable,
@@ -217,18 +219,18 @@ impl Server {
                     rows.add_drive(peer, (name, profile), bytes, portable, nonce)?,
                     false,
                 ),
-                DeviceAsk::Attach {
+                DeviceRequest::Attach {
                     device,
                     nonces,
                     next,
                 } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
-                DeviceAsk::Detach { device } => {
+                DeviceRequest::Detach { device } => {
                     let row = rows.find_drive(device)?;
                     // Only the machine that has the drive can end its attachment.
                     row.is_attached &= row.replica != peer.replica;
                     (row.clone(), false)
                 }
-                DeviceAsk::Remove { device } => {
+                DeviceRequest::Remove { device } => {
                     rows.find_drive(device)?;
                     // The number stays used, because the highest number given is kept.
                     rows.rows.retain(|row| row.device != device);
@@ -239,7 +241,7 @@ impl Server {
             rows.save(txn)?;
             device_note(txn, &row, is_copy).map(Some)
         });
-        Ok(Reply::Devices(done?.into_iter().collect()))
+        Ok(ServerReply::Devices(done?.into_iter().collect()))
     }
 
     fn attach_drive(
@@ -327,7 +329,7 @@ mod tests {
             nonce: 4,
             portable: true,
             is_attached: false,
-            replica: 5,
+            replica: ReplicaNo::new(5),
             name: "usb".into(),
             profile: String::new(),
         };

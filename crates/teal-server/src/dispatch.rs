@@ -17,7 +17,7 @@ use crate::turns::TurnKind;
 use crate::uploads::UploadAdmission;
 use crate::volume::volume_of;
 use teal_proto::{
-    CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply,
+    CHUNKS_MAX, ClientRequest, CodecError, RefusalCode, ServerReply, decode_request, encode_reply,
 };
 
 impl Server {
@@ -39,7 +39,7 @@ impl Server {
     }
 
     /// Answers a request. Waits only in a pull, and no longer than the pull says.
-    pub fn handle(&self, peer: Peer, request: Request) -> Reply {
+    pub fn handle(&self, peer: Peer, request: ClientRequest) -> ServerReply {
         self.counters().count_request(&request);
         let outcome = self.admit_peer(peer).and_then(|()| {
             let has_turns = is_change(&request);
@@ -62,13 +62,13 @@ impl Server {
         })
     }
 
-    fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
+    fn dispatch(&self, peer: Peer, request: ClientRequest) -> Outcome<ServerReply> {
         let is_about_history = matches!(
             request,
-            Request::Pull { .. }
-                | Request::Stage { .. }
-                | Request::Commit { .. }
-                | Request::Keep { .. }
+            ClientRequest::Pull { .. }
+                | ClientRequest::Stage { .. }
+                | ClientRequest::Commit { .. }
+                | ClientRequest::Keep { .. }
         );
         if is_about_history && !bug(Bug::OtherHistory) && !self.presence.lock().has_greeted(peer) {
             // The client may have seen another history than this one, and hello is what tells.
@@ -78,9 +78,9 @@ impl Server {
             );
         }
         match request {
-            Request::Hello(hello) => self.answer_hello(peer, &hello),
-            Request::Incarnate => self.answer_incarnate(peer),
-            Request::Pull {
+            ClientRequest::Hello(hello) => self.answer_hello(peer, &hello),
+            ClientRequest::Incarnate => self.answer_incarnate(peer),
+            ClientRequest::Pull {
                 incarnation,
                 since,
                 digest,
@@ -97,17 +97,17 @@ impl Server {
                 };
                 self.answer_pull(peer, &pull, wait_ms)
             }
-            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => {
+            ClientRequest::Have { chunks } if chunks.len() > CHUNKS_MAX => {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
-            Request::Have { chunks } => {
+            ClientRequest::Have { chunks } => {
                 // A question about chunks begins an upload or goes on with it, which protects the
                 // chunks from a collection.
                 let now = self.clock().monotonic_time();
                 self.uploads.lock().touch_upload(peer, now);
                 let have = self.chunks().find_present(&chunks);
                 // The answer names the missing chunks by their places in the request.
-                Ok(Reply::Missing(
+                Ok(ServerReply::Missing(
                     (0_u32..)
                         .zip(have)
                         .filter(|(_, here)| !here)
@@ -115,20 +115,20 @@ impl Server {
                         .collect(),
                 ))
             }
-            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => {
+            ClientRequest::Put { chunks } if chunks.len() > CHUNKS_MAX => {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
-            Request::Put { chunks } => {
+            ClientRequest::Put { chunks } => {
                 let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
                 self.store_chunks(peer, &chunks)
             }
-            Request::Stage {
+            ClientRequest::Stage {
                 incarnation,
                 batch,
                 part,
                 ops,
-            } => self.stage_part(peer, incarnation, batch, part, &ops),
-            Request::Commit {
+            } => self.stage_part(peer, peer.author(incarnation).batch(batch), part, &ops),
+            ClientRequest::Commit {
                 incarnation,
                 batch,
                 parts,
@@ -136,42 +136,41 @@ impl Server {
             } => self.commit_batch(
                 peer,
                 BatchName {
-                    incarnation,
-                    batch,
+                    id: peer.author(incarnation).batch(batch),
                     parts,
                     digest,
                 },
             ),
-            Request::List { dirs, ahead } => self.answer_list(peer, &dirs, ahead),
-            Request::Look { objects } => self.answer_look(peer, &objects),
-            Request::Read { wants } => self.read_content(peer, &wants),
-            Request::Conflicts { after } => self.answer_conflicts(peer, after),
-            Request::Resolve { conflict } => self.resolve_conflict(peer, conflict),
-            Request::History { object, after } => self.answer_history(peer, object, after),
-            Request::ReadPast {
+            ClientRequest::List { dirs, ahead } => self.answer_list(peer, &dirs, ahead),
+            ClientRequest::Look { objects } => self.answer_look(peer, &objects),
+            ClientRequest::Read { wants } => self.read_content(peer, &wants),
+            ClientRequest::Conflicts { after } => self.answer_conflicts(peer, after),
+            ClientRequest::Resolve { conflict } => self.resolve_conflict(peer, conflict),
+            ClientRequest::History { object, after } => self.answer_history(peer, object, after),
+            ClientRequest::ReadPast {
                 object,
                 at,
                 offset,
                 len,
             } => self.answer_read_past(peer, object, at, offset, len),
-            Request::Bye => {
+            ClientRequest::Bye => {
                 self.presence.lock().record_goodbye(peer);
-                Ok(Reply::Done)
+                Ok(ServerReply::Done)
             }
-            Request::Keep {
+            ClientRequest::Keep {
                 filter,
                 objects,
                 is_last,
             } => self.answer_keep(peer, filter, objects, is_last),
-            Request::Devices(ask) => self.answer_devices(peer, ask),
-            Request::ListPast { dir, at, after } => {
+            ClientRequest::Devices(ask) => self.answer_devices(peer, ask),
+            ClientRequest::ListPast { dir, at, after } => {
                 self.answer_list_past(peer, dir, at, after.as_ref())
             }
         }
     }
 
     /// Stores content that a commit is going to name.
-    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
+    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<ServerReply> {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         // The lock is released before the chunks are written.
         let admission = {
@@ -217,7 +216,7 @@ impl Server {
         drop(pin);
         self.counters()
             .count_received(usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(Reply::Done)
+        Ok(ServerReply::Done)
     }
 
     /// Refuses a peer that may not ask anything, and records the request of any other.
@@ -247,26 +246,26 @@ impl Server {
 }
 
 /// Returns whether a request uses the writer of the metadata, or stores content.
-fn is_change(request: &Request) -> bool {
+fn is_change(request: &ClientRequest) -> bool {
     match request {
-        Request::Put { .. }
-        | Request::Stage { .. }
-        | Request::Commit { .. }
-        | Request::Incarnate
-        | Request::Resolve { .. }
-        | Request::Keep { .. } => true,
-        Request::Hello(_)
-        | Request::Pull { .. }
-        | Request::Have { .. }
-        | Request::List { .. }
-        | Request::Look { .. }
-        | Request::Read { .. }
-        | Request::Conflicts { .. }
-        | Request::History { .. }
-        | Request::ReadPast { .. }
-        | Request::ListPast { .. }
-        | Request::Devices(_)
-        | Request::Bye => false,
+        ClientRequest::Put { .. }
+        | ClientRequest::Stage { .. }
+        | ClientRequest::Commit { .. }
+        | ClientRequest::Incarnate
+        | ClientRequest::Resolve { .. }
+        | ClientRequest::Keep { .. } => true,
+        ClientRequest::Hello(_)
+        | ClientRequest::Pull { .. }
+        | ClientRequest::Have { .. }
+        | ClientRequest::List { .. }
+        | ClientRequest::Look { .. }
+        | ClientRequest::Read { .. }
+        | ClientRequest::Conflicts { .. }
+        | ClientRequest::History { .. }
+        | ClientRequest::ReadPast { .. }
+        | ClientRequest::ListPast { .. }
+        | ClientRequest::Devices(_)
+        | ClientRequest::Bye => false,
     }
 }
 

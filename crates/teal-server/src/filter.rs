@@ -37,7 +37,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use teal_meta::ReadTransaction;
-use teal_types::{CommitSeq, Link, ObjectNo};
+use teal_types::{CommitSeq, HardLink, ObjectNo};
 
 /// A filter of one client; see the module. Its lock guards the set, and nothing but lookups is done
 /// under it.
@@ -187,7 +187,7 @@ pub(crate) fn news_for(
     let mut objects = BTreeSet::new();
     // Every name counts that the object has had, because a client may know it from there.
     for object in changed {
-        let lies_in_filter = |name: &Link| filter.contains(name.dir);
+        let lies_in_filter = |name: &HardLink| filter.contains(name.dir);
         if filter.contains(object) || txn.names_ever(object, to)?.iter().any(lies_in_filter) {
             objects.insert(object);
         }

@@ -14,15 +14,11 @@ use crate::refusal::{Outcome, bad_request, refuse_stranger};
 use crate::server::Server;
 use crate::volume::volume_of;
 use teal_meta::{ReadTransaction, ReplicaRow, VolumeRow};
-use teal_proto::{EARLIER_MAX, Hello, Reply, Told, Welcome};
-use teal_types::CommitSeq;
-
-/// The life of a history that was never lost in part; it gets another one when the first client
-/// after an opening tells of more than there is.
-pub(crate) const FIRST_INCARNATION: u32 = 1;
+use teal_proto::{EARLIER_MAX, Hello, HistoryVerdict, ServerReply, Welcome};
+use teal_types::{BatchNo, CommitSeq, ServerIncarnation};
 
 impl Server {
-    pub(crate) fn answer_hello(&self, peer: Peer, hello: &Hello) -> Outcome<Reply> {
+    pub(crate) fn answer_hello(&self, peer: Peer, hello: &Hello) -> Outcome<ServerReply> {
         let now = self.clock().civil_time();
         if hello.earlier.len() > EARLIER_MAX {
             return bad_request(format!(
@@ -34,13 +30,14 @@ impl Server {
         let (volume, told) = self.write_soon(peer.volume, |txn| {
             let (mut volume, mut replica) = (volume_of(txn)?, replica_of(txn, peer)?);
             let told = greeting_for(txn, &volume, &replica, hello)?;
-            if !matches!(told, Told::Lost { .. }) {
+            if !matches!(told, HistoryVerdict::Lost { .. }) {
                 replica.position = hello.seen;
             } else if self.presence.lock().record_restored_history(peer.volume) {
                 // Drawn, not counted: the database may be put back again, to before this.
                 let before = volume.incarnation;
-                while volume.incarnation == before || volume.incarnation <= FIRST_INCARNATION {
-                    volume.incarnation = self.draw_number();
+                while volume.incarnation == before || volume.incarnation <= ServerIncarnation::FIRST
+                {
+                    volume.incarnation = ServerIncarnation::new(self.draw_number());
                 }
                 txn.put_volume(&volume)?;
             }
@@ -54,10 +51,10 @@ impl Server {
         })?;
         // Comes after the transaction, so that history is open only to a client with a known past.
         self.presence.lock().record_greeting(peer);
-        Ok(Reply::Welcome(self.welcome_for(peer, volume, told)))
+        Ok(ServerReply::Welcome(self.welcome_for(peer, volume, told)))
     }
 
-    fn welcome_for(&self, peer: Peer, volume: VolumeRow, told: Told) -> Welcome {
+    fn welcome_for(&self, peer: Peer, volume: VolumeRow, told: HistoryVerdict) -> Welcome {
         Welcome {
             volume: peer.volume,
             label: volume.label,
@@ -65,7 +62,7 @@ impl Server {
             replica: peer.replica,
             domain: self.domain_key(),
             head: volume.head,
-            told,
+            verdict: told,
         }
     }
 
@@ -73,33 +70,34 @@ impl Server {
     ///
     /// # Errors
     /// As any request.
-    pub fn welcome_enrolled(&self, peer: Peer) -> Result<Welcome, teal_proto::Refused> {
+    pub fn welcome_enrolled(&self, peer: Peer) -> Result<Welcome, teal_proto::RefusalReply> {
         let volume = self.read(peer.volume, |txn| {
             replica_of(txn, peer)?;
             volume_of(txn)
         });
-        Ok(self.welcome_for(peer, volume.map_err(|refusal| refusal.0)?, Told::Incarnate))
+        Ok(self.welcome_for(
+            peer,
+            volume.map_err(|refusal| refusal.0)?,
+            HistoryVerdict::Incarnate,
+        ))
     }
 
-    pub(crate) fn answer_incarnate(&self, peer: Peer) -> Outcome<Reply> {
+    pub(crate) fn answer_incarnate(&self, peer: Peer) -> Outcome<ServerReply> {
         let draw = self.draw_number();
         self.write(peer.volume, |txn| {
             let mut replica = replica_of(txn, peer)?;
-            if replica.incarnation == u32::MAX {
+            let Some(incarnation) = replica.incarnation.next() else {
                 return bad_request(
                     "this device has had too many lives; enrol it with a new token",
                 );
-            }
+            };
             let lease = lease::give_lease(txn, draw, peer.replica)?;
-            replica.incarnation += 1;
-            replica.last_batch = 0;
+            replica.incarnation = incarnation;
+            replica.last_batch = BatchNo::NONE;
             txn.put_replica(peer.replica, &replica)?;
             // Parts that earlier incarnations have staged are of no use any more.
-            txn.drop_staged(peer.replica, replica.incarnation, 0)?;
-            Ok(Reply::Incarnated {
-                incarnation: replica.incarnation,
-                lease,
-            })
+            txn.drop_staged(peer.author(incarnation).batch(BatchNo::NONE))?;
+            Ok(ServerReply::Incarnated { incarnation, lease })
         })
     }
 }
@@ -135,7 +133,7 @@ fn greeting_for(
     volume: &VolumeRow,
     replica: &ReplicaRow,
     hello: &Hello,
-) -> Outcome<Told> {
+) -> Outcome<HistoryVerdict> {
     // The beginning belongs to every history.
     let is_ours = hello.seen == CommitSeq::new(0)
         || (hello.seen <= volume.head
@@ -144,15 +142,15 @@ fn greeting_for(
                 .is_some_and(|commit| commit.digest == hello.seen_digest));
     Ok(if !is_ours {
         let (common, digest) = newest_common_commit(txn, hello)?;
-        Told::Lost { common, digest }
-    } else if hello.incarnation == 0
-        || (volume.incarnation > FIRST_INCARNATION
+        HistoryVerdict::Lost { common, digest }
+    } else if hello.incarnation.is_none()
+        || (volume.incarnation > ServerIncarnation::FIRST
             && hello.server_incarnation != volume.incarnation)
         || hello.incarnation != replica.incarnation
         || hello.last_batch < replica.last_batch
     {
-        Told::Incarnate
+        HistoryVerdict::Incarnate
     } else {
-        Told::Known
+        HistoryVerdict::Known
     })
 }

@@ -8,7 +8,7 @@ use crate::rules::overlay::ContentOverlay;
 use crate::server::Server;
 use crate::version;
 use teal_meta::ExtentRow;
-use teal_proto::{Got, REPLY_BYTES, Reply, VersionNote};
+use teal_proto::{ContentAnswer, REPLY_BYTES, ServerReply, VersionNote};
 use teal_types::{CommitSeq, Name, ObjectNo};
 
 impl Server {
@@ -17,7 +17,7 @@ impl Server {
         peer: Peer,
         object: ObjectNo,
         after: CommitSeq,
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         self.read(peer.volume, |txn| {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (seq, row) in txn.object_history(object, after, NOTES_MAX)? {
@@ -35,11 +35,11 @@ impl Server {
                 notes.push(VersionNote {
                     seq,
                     time: commit.time,
-                    stamp: commit.stamp,
+                    batch: commit.batch,
                     version,
                 });
             }
-            Ok(Reply::History(notes))
+            Ok(ServerReply::History(notes))
         })
     }
 
@@ -50,14 +50,14 @@ impl Server {
         dir: ObjectNo,
         at: CommitSeq,
         after: Option<&Name>,
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         self.read(peer.volume, |txn| {
             if !txn
                 .object_at(dir, at)?
                 .and_then(|(_, row)| row)
                 .is_some_and(|row| row.kind.is_dir())
             {
-                return Ok(Reply::PastNames {
+                return Ok(ServerReply::PastNames {
                     names: None,
                     more: false,
                 });
@@ -77,7 +77,7 @@ impl Server {
             let fit = fit.count();
             let more = fit < names.len();
             names.truncate(fit);
-            Ok(Reply::PastNames {
+            Ok(ServerReply::PastNames {
                 names: Some(names),
                 more,
             })
@@ -91,7 +91,7 @@ impl Server {
         at: CommitSeq,
         offset: u64,
         len: u64,
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         // Bounded, because the content is put together in memory.
         if len > REPLY_BYTES as u64 {
             return bad_request(format!(
@@ -122,13 +122,13 @@ impl Server {
         })?;
         // No content was asked for, or the object has none there.
         let got = if plan.len == 0 {
-            Got::Is {
+            ContentAnswer::Is {
                 len: 0,
                 pieces: Vec::new(),
             }
         } else {
             self.fetch_content(&plan, &mut None)?
         };
-        Ok(Reply::Past { version, got })
+        Ok(ServerReply::Past { version, got })
     }
 }

@@ -10,7 +10,7 @@ use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use crate::volume::volume_of;
 use teal_meta::ReadTransaction;
-use teal_proto::{KEPT_MAX, Reply};
+use teal_proto::{KEPT_MAX, ServerReply};
 use teal_types::ObjectNo;
 
 impl Server {
@@ -21,7 +21,7 @@ impl Server {
         filter: u64,
         objects: Vec<ObjectNo>,
         is_last: bool,
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         if objects.len() > KEPT_MAX {
             return bad_request(format!(
                 "{} objects are kept; at most {KEPT_MAX} are allowed in one message",
@@ -39,10 +39,10 @@ impl Server {
             filter
         };
         let Some(found) = self.presence.lock().filter_to_fill(peer, filter, is_last) else {
-            return Ok(Reply::Kept { filter: 0 });
+            return Ok(ServerReply::Kept { filter: 0 });
         };
         found.add_objects(objects);
-        Ok(Reply::Kept { filter })
+        Ok(ServerReply::Kept { filter })
     }
 
     /// Reads what is told to a client, and adds to the client's filters the directories in which

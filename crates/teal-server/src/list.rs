@@ -8,7 +8,7 @@ use crate::version;
 use crate::volume::volume_of;
 use std::collections::{HashSet, VecDeque};
 use teal_meta::ReadTransaction;
-use teal_proto::{Listing, REPLY_BYTES, Reply, WANTS_MAX};
+use teal_proto::{DirectoryListing, REPLY_BYTES, ServerReply, WANTS_MAX};
 use teal_types::{Name, ObjectNo};
 
 impl Server {
@@ -19,7 +19,7 @@ impl Server {
         peer: Peer,
         dirs: &[(ObjectNo, Option<Name>)],
         ahead: u32,
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         check_count(dirs.len())?;
         self.read_for_client(peer, dirs.first().map(|(dir, _)| *dir), |txn| {
             let head = volume_of(txn)?.head;
@@ -64,7 +64,7 @@ impl Server {
                 }
             }
             let known_dirs = dirs_known_by(&listings);
-            let reply = Reply::Listings {
+            let reply = ServerReply::Listings {
                 head,
                 dirs: listings,
             };
@@ -72,7 +72,7 @@ impl Server {
         })
     }
 
-    pub(crate) fn answer_look(&self, peer: Peer, objects: &[ObjectNo]) -> Outcome<Reply> {
+    pub(crate) fn answer_look(&self, peer: Peer, objects: &[ObjectNo]) -> Outcome<ServerReply> {
         check_count(objects.len())?;
         self.read_for_client(peer, [], |txn| {
             let head = volume_of(txn)?.head;
@@ -87,13 +87,13 @@ impl Server {
             }
             // A client that was told an object knows the directories it lies in.
             let lie_in = version::parent_dirs(versions.iter().flatten());
-            Ok((Reply::Versions { head, versions }, lie_in))
+            Ok((ServerReply::Versions { head, versions }, lie_in))
         })
     }
 }
 
 /// Returns the directories that a client knows by these listings.
-fn dirs_known_by(listings: &[Listing]) -> Vec<ObjectNo> {
+fn dirs_known_by(listings: &[DirectoryListing]) -> Vec<ObjectNo> {
     let entries = listings.iter().flat_map(|listing| &listing.entries);
     let versions = entries.flatten().map(|(_, version)| version);
     let mut dirs = version::parent_dirs(versions);
@@ -120,16 +120,16 @@ fn read_listing(
     mut after: Option<Name>,
     most: usize,
     bytes: &mut usize,
-) -> Outcome<Listing> {
+) -> Outcome<DirectoryListing> {
     if !txn.object(dir)?.is_some_and(|row| row.kind.is_dir()) {
         *bytes += ITEM_BYTES;
-        return Ok(Listing {
+        return Ok(DirectoryListing {
             dir,
             entries: None,
             more: false,
         });
     }
-    let mut entries: Vec<(Name, teal_types::Version)> = Vec::new();
+    let mut entries: Vec<(Name, teal_types::ObjectVersion)> = Vec::new();
     loop {
         let page = txn.entries_after(dir, after.as_ref(), PAGE)?;
         let is_last = page.len() < PAGE;
@@ -141,7 +141,7 @@ fn read_listing(
             let weight = version::message_weight(&found) + name.as_bytes().len();
             // The first entry always goes in, so that the client gets on.
             if entries.len() == most || (*bytes > 0 && *bytes + weight > REPLY_BYTES) {
-                return Ok(Listing {
+                return Ok(DirectoryListing {
                     dir,
                     entries: Some(entries),
                     more: true,
@@ -152,7 +152,7 @@ fn read_listing(
         }
         if is_last {
             *bytes += ITEM_BYTES;
-            return Ok(Listing {
+            return Ok(DirectoryListing {
                 dir,
                 entries: Some(entries),
                 more: false,

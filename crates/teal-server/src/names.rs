@@ -4,13 +4,14 @@
 use crate::refusal::Outcome;
 use teal_meta::ReadTransaction;
 use teal_proto::DEVICE_NAME_MAX;
+use teal_types::ReplicaNo;
 
 /// Returns the name for a device that wants to be called `wanted`: that, or the first of
 /// `wanted-2`, `wanted-3`, ... that no other replica has.
 pub(crate) fn unique_device(
     txn: &dyn ReadTransaction,
     wanted: &str,
-    replica: Option<u32>,
+    replica: Option<ReplicaNo>,
 ) -> Outcome<String> {
     // A revoked replica keeps its name, because conflicts may mention it.
     let others = txn.replicas()?;

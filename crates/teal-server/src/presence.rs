@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
-use teal_types::{CommitSeq, VolumeId};
+use teal_types::{CommitSeq, ReplicaNo, VolumeId};
 
 /// A filter of a client, with the number that the client gave it.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ enum FilterState {
 /// A pull that waits for news.
 #[derive(Debug)]
 struct WaitingPull {
-    replica: u32,
+    replica: ReplicaNo,
     filter: Option<Arc<Filter>>,
     /// The number of pulls that were notified together, from the notification until the pull takes
     /// it.
@@ -90,7 +90,7 @@ impl ClientPresence {
 /// The clients of one volume.
 #[derive(Debug, Default)]
 struct VolumePresence {
-    clients: HashMap<u32, ClientPresence>,
+    clients: HashMap<ReplicaNo, ClientPresence>,
     /// The waiting pulls, by the number of their ticket.
     waiting: HashMap<u64, WaitingPull>,
     /// Becomes true when a client has seen more history than there is.

@@ -26,12 +26,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_meta::{Ranges, ReadTransaction};
-use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_proto::{PulledChanges, PulledObject, REPLY_BYTES, RefusalCode, ServerReply, WAIT_MAX};
+use teal_types::{CommitSeq, Incarnation, ObjectNo};
 
 /// The request of a pull: the history that the client has, and the end of its last answer.
 pub(crate) struct PullRequest {
-    pub(crate) incarnation: u32,
+    pub(crate) incarnation: Incarnation,
     pub(crate) since: CommitSeq,
     /// The digest of the client's history at `since`.
     pub(crate) digest: [u8; 32],
@@ -70,7 +70,7 @@ impl Server {
         peer: Peer,
         request: &PullRequest,
         wait_ms: u32,
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         let now = self.clock().monotonic_time();
         let until = now + Duration::from_millis(wait_ms.into()).min(WAIT_MAX);
         let waiter = self.enter_pull(peer, request.filter, now, until);
@@ -82,14 +82,14 @@ impl Server {
         if let Some(filter) = &waiter.filter {
             pulled.filter = request.filter;
             let told = pulled.changes.iter().filter_map(|change| match change {
-                Change::Is { version, .. } => Some(&**version),
-                Change::Gone { .. } => None,
+                PulledObject::Is { version, .. } => Some(&**version),
+                PulledObject::Gone { .. } => None,
             });
             // The client knows these directories from now on, so its filter has them before the
             // answer goes out.
             filter.add_objects(version::parent_dirs(told));
         }
-        Ok(Reply::Pulled(pulled))
+        Ok(ServerReply::Pulled(pulled))
     }
 
     fn enter_pull(&self, peer: Peer, filter: u64, now: Duration, until: Duration) -> PullWaiter {
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<Pulled> {
+    fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<PulledChanges> {
         let mut has_ended = false;
         loop {
             // The notification is taken before the state is read, so that the state includes its
@@ -176,7 +176,7 @@ impl Server {
         txn: &dyn ReadTransaction,
         waiter: &PullWaiter,
         request: &PullRequest,
-    ) -> Outcome<(Pulled, AnswerUrgency)> {
+    ) -> Outcome<(PulledChanges, AnswerUrgency)> {
         let PullRequest {
             incarnation,
             since,
@@ -226,9 +226,9 @@ impl Server {
             } => AnswerUrgency::AnswerNow,
             _ => AnswerUrgency::CanWait,
         };
-        let acknowledged = txn.last_batch(waiter.peer.replica, incarnation, to)?;
+        let acknowledged = txn.last_batch(waiter.peer.author(incarnation), to)?;
         let digest = digest.unwrap_or_default();
-        let pulled = Pulled {
+        let pulled = PulledChanges {
             to,
             digest,
             changes,
@@ -256,7 +256,7 @@ fn is_other_history(
 /// The changes of one reply.
 #[derive(Default)]
 struct ChangePage {
-    changes: Vec<Change>,
+    changes: Vec<PulledObject>,
     bytes: usize,
     last: Option<ObjectNo>,
 }
@@ -270,17 +270,17 @@ impl ChangePage {
         ranges: Ranges,
     ) -> Outcome<bool> {
         let change = match version::live_version(txn, object)? {
-            Some(version) => Change::Is {
+            Some(version) => PulledObject::Is {
                 version: Box::new(version),
                 ranges,
             },
-            None => Change::Gone { object },
+            None => PulledObject::Gone { object },
         };
         let weight = match &change {
-            Change::Is { version, ranges } => {
+            PulledObject::Is { version, ranges } => {
                 version::message_weight(version) + ranges.as_ref().map_or(0, Vec::len) * ITEM_BYTES
             }
-            Change::Gone { .. } => ITEM_BYTES,
+            PulledObject::Gone { .. } => ITEM_BYTES,
         };
         // The first change always goes in, so that the client gets on.
         if !self.changes.is_empty() && self.bytes + weight > REPLY_BYTES {
@@ -297,7 +297,7 @@ impl ChangePage {
 fn page_of_all_objects(
     txn: &dyn ReadTransaction,
     mut behind: ObjectNo,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     loop {
         // Read page by page, so that a large volume does not fill the memory.
@@ -318,7 +318,7 @@ fn page_of_all_objects(
 fn page_of_objects(
     txn: &dyn ReadTransaction,
     objects: impl IntoIterator<Item = (ObjectNo, Ranges)>,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     for (object, ranges) in objects {
         if !page.add_object(txn, object, ranges)? {
@@ -334,7 +334,7 @@ fn changed_objects(
     to: CommitSeq,
     behind: ObjectNo,
     news: &HistoryNews,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let (found, is_cut) = scan_history(txn, since, to, behind, news)?;
     // A scan that was cut has all changes up to this object, and goes on behind it.
     let last = found.keys().next_back().copied().filter(|_| is_cut);

@@ -2,11 +2,11 @@
 
 use teal_chunk::{ChunkError, PinError, ShelfError};
 use teal_meta::MetaError;
-use teal_proto::{RefusalCode, Refused, Reply};
+use teal_proto::{RefusalCode, RefusalReply, ServerReply};
 
 /// An error on its way to a client.
 #[derive(Debug)]
-pub(crate) struct RequestRefusal(pub(crate) Refused);
+pub(crate) struct RequestRefusal(pub(crate) RefusalReply);
 
 pub(crate) type Outcome<T> = Result<T, RequestRefusal>;
 
@@ -35,14 +35,14 @@ pub(crate) fn is_no_room(error: &ChunkError) -> bool {
 
 impl RequestRefusal {
     pub(crate) fn new(code: RefusalCode, words: impl Into<String>) -> Self {
-        Self(Refused {
+        Self(RefusalReply {
             code,
             words: words.into(),
         })
     }
 }
 
-impl From<RequestRefusal> for Reply {
+impl From<RequestRefusal> for ServerReply {
     fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal.0)
     }

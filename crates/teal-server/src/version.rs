@@ -3,14 +3,14 @@
 use crate::limits::{DEPTH_MAX, ITEM_BYTES};
 use crate::refusal::Outcome;
 use teal_meta::{ObjectRow, ReadTransaction};
-use teal_types::{CommitSeq, Link, ObjectNo, Version};
+use teal_types::{CommitSeq, HardLink, ObjectNo, ObjectVersion};
 
 fn assemble_version(
     object: ObjectNo,
     row: ObjectRow,
-    links: Vec<Link>,
+    links: Vec<HardLink>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-) -> Version {
+) -> ObjectVersion {
     let ObjectRow {
         kind,
         attributes,
@@ -22,7 +22,7 @@ fn assemble_version(
         xattr_seq,
         ..
     } = row;
-    Version {
+    ObjectVersion {
         object,
         kind,
         attributes,
@@ -41,7 +41,7 @@ fn assemble_version(
 pub(crate) fn live_version(
     txn: &dyn ReadTransaction,
     object: ObjectNo,
-) -> Outcome<Option<Version>> {
+) -> Outcome<Option<ObjectVersion>> {
     let Some(row) = txn.object(object)? else {
         return Ok(None);
     };
@@ -74,7 +74,7 @@ pub(crate) fn past_version(
     object: ObjectNo,
     row: ObjectRow,
     at: CommitSeq,
-) -> Outcome<Version> {
+) -> Outcome<ObjectVersion> {
     let mut links = Vec::new();
     // A name counts if it led to the object at that commit, wherever it leads now.
     for link in txn.names_ever(object, at)? {
@@ -93,7 +93,9 @@ pub(crate) fn past_version(
 }
 
 /// Returns the directories in which these versions lie.
-pub(crate) fn parent_dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<ObjectNo> {
+pub(crate) fn parent_dirs<'a>(
+    versions: impl IntoIterator<Item = &'a ObjectVersion>,
+) -> Vec<ObjectNo> {
     let mut dirs: Vec<ObjectNo> = versions
         .into_iter()
         .flat_map(|version| version.links.iter().map(|link| link.dir))
@@ -104,7 +106,7 @@ pub(crate) fn parent_dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -
 }
 
 /// Returns about how many bytes a version takes in a message.
-pub(crate) fn message_weight(version: &Version) -> usize {
+pub(crate) fn message_weight(version: &ObjectVersion) -> usize {
     let links: usize = version
         .links
         .iter()

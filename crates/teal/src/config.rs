@@ -9,10 +9,10 @@ use std::time::Duration;
 use teal_command::paths;
 use teal_command::say::say;
 use teal_command::size::parse_size;
-use teal_log::Settings;
+use teal_log::StoreSettings;
 
 /// Returns every setting by name, with its value as a number.
-pub(crate) fn list_settings(s: &Settings) -> Vec<(String, u64)> {
+pub(crate) fn list_settings(s: &StoreSettings) -> Vec<(String, u64)> {
     vec![
         ("commit-seconds".into(), s.commit_interval.as_secs()),
         ("checkpoint-seconds".into(), s.checkpoint_interval.as_secs()),
@@ -26,7 +26,11 @@ pub(crate) fn list_settings(s: &Settings) -> Vec<(String, u64)> {
 }
 
 /// Changes one setting; says what is wrong with it otherwise.
-pub(crate) fn apply_setting(settings: &mut Settings, key: &str, value: u64) -> Result<(), String> {
+pub(crate) fn apply_setting(
+    settings: &mut StoreSettings,
+    key: &str,
+    value: u64,
+) -> Result<(), String> {
     let between = |low: u64, high: u64| {
         if (low..=high).contains(&value) {
             Ok(value)
@@ -63,7 +67,7 @@ pub(crate) fn apply_setting(settings: &mut Settings, key: &str, value: u64) -> R
 /// Changes one setting, of the store or of the client.
 pub(crate) fn change_setting(
     client: &teal_posix::FileSystem,
-    settings: &mut Settings,
+    settings: &mut StoreSettings,
     key: &str,
     value: u64,
 ) -> Result<(), String> {
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_setting_is_changed_within_its_bounds_only() {
-        let mut settings = Settings::default();
+        let mut settings = StoreSettings::default();
         for (key, value) in list_settings(&settings) {
             assert_eq!(apply_setting(&mut settings, &key, value), Ok(()), "{key}");
             assert!(
@@ -161,7 +165,7 @@ mod tests {
                 "{key}"
             );
         }
-        assert_eq!(settings, Settings::default());
+        assert_eq!(settings, StoreSettings::default());
         assert!(
             apply_setting(&mut settings, "nonsense", 1)
                 .unwrap_err()

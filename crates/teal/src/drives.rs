@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
 use teal_posix::FileSystem;
-use teal_replica::{DriveRefused, DriveShown, Replica};
+use teal_replica::{DriveRefused, DriveStatus, Replica};
 use unfit::{explain_failure, is_fit};
 
 /// The places and drives that the service remembers.
@@ -89,10 +89,10 @@ impl DriveService {
     }
 
     /// Returns the drives that are attached.
-    fn attached_drives(&self) -> Vec<DriveShown> {
+    fn attached_drives(&self) -> Vec<DriveStatus> {
         self.client
             .replica()
-            .map_or_else(Vec::new, |replica| replica.drives())
+            .map_or_else(Vec::new, |replica| replica.drive_statuses())
     }
 
     /// Returns the name and the place of each attached drive, and the number of objects that wait
@@ -100,7 +100,7 @@ impl DriveService {
     pub(crate) fn attached_places(&self) -> Vec<(String, String, u64)> {
         self.client
             .replica()
-            .map_or_else(Vec::new, |replica| replica.drives_here())
+            .map_or_else(Vec::new, |replica| replica.attached_drive_names())
     }
 
     /// Lets go of the drives that are not there any more. Returns the name and the place of each,

@@ -10,7 +10,8 @@ use teal_command::say::{say, shown_path};
 use teal_device::Drive;
 use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_log::{
-    CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw,
+    CheckOptions, CheckPhase, CheckProgress, DumpWhat, OpenOptions, RawWhat, Severity, Store,
+    dump_raw,
 };
 use teal_types::ObjectNo;
 
@@ -96,12 +97,12 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn phase_name(phase: Phase) -> &'static str {
+fn phase_name(phase: CheckPhase) -> &'static str {
     match phase {
-        Phase::Fixed => "anchors",
-        Phase::Objects => "objects",
-        Phase::Names => "names",
-        Phase::Space => "space",
+        CheckPhase::Fixed => "anchors",
+        CheckPhase::Objects => "objects",
+        CheckPhase::Names => "names",
+        CheckPhase::Space => "space",
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use teal_command::paths;
 use teal_env::{Entropy as _, SystemEntropy};
-use teal_log::Owner;
+use teal_log::StoreOwner;
 
 /// The files in which systems keep the number of the machine, as 32 hexadecimal digits.
 const FILES: &[&str] = &["/etc/machine-id", "/var/lib/dbus/machine-id"];
@@ -19,7 +19,7 @@ const KEY: &[u8; 16] = b"TealFS owner v1\0";
 ///
 /// # Errors
 /// The system has no number, and none can be kept.
-pub(crate) fn this_machine() -> Result<Owner> {
+pub(crate) fn this_machine() -> Result<StoreOwner> {
     // The number of the system comes first, because other programs know the machine by it.
     let known = FILES
         .iter()
@@ -36,7 +36,7 @@ pub(crate) fn this_machine() -> Result<Owner> {
         .into_owned();
     let mut hasher = SipHasher24::new_with_key(KEY);
     hasher.write(&number);
-    Ok(Owner::new(hasher.finish128().as_bytes(), boot, &name))
+    Ok(StoreOwner::new(hasher.finish128().as_bytes(), boot, &name))
 }
 
 /// Returns the sixteen bytes that `text` says in hexadecimal digits; `None` if it says anything

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use teal_command::size::{human_size, parse_size};
-use teal_log::{OwnedElsewhere, Settings};
+use teal_log::{OwnedElsewhere, StoreSettings};
 use teal_mount::UringMode;
 
 /// Says if the kernel leaves device nodes, or setuid bits, of a mount without effect.
@@ -65,7 +65,7 @@ pub(crate) struct MountConfig {
     pub(crate) threads: NonZeroUsize,
     /// The transport of requests: io_uring or /dev/fuse.
     pub(crate) uring: UringMode,
-    pub(crate) settings: Settings,
+    pub(crate) settings: StoreSettings,
     /// The longest time for which a change waits before it is sent to the server.
     pub(crate) flush_age: Option<Duration>,
     /// The most content, in bytes, that may be here and not at the server.
@@ -227,7 +227,7 @@ impl Default for MountConfig {
             // At least two, so that one slow request does not stop all others.
             threads: processors.max(THREADS_MIN),
             uring: UringMode::default(),
-            settings: Settings::default(),
+            settings: StoreSettings::default(),
             flush_age: None,
             queue: None,
             sync_remote: false,

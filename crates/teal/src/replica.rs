@@ -20,7 +20,7 @@ use teal_env::{Clock, ExistingFile, replace_file};
 use teal_net::{Channel, ClientIdentity, TransportLimits};
 use teal_posix::FileSystem;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
-use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
+use teal_replica::{PinStatus, ServerConnection, StuckDirection, StuckObject, UpstreamStatus};
 use teal_server::{ReplicaNote, ServerCounts};
 use tokio::runtime::Runtime;
 
@@ -273,10 +273,10 @@ pub(crate) fn upstream_shown(
         status.stuck_objects.1.len() <= status.stuck_objects.0,
         "some of all are shown"
     );
-    let (trouble, denied) = match &status.link {
-        Link::Up => (None, false),
-        Link::Down { why, .. } => (Some(why.clone()), false),
-        Link::Denied { why } => (Some(why.clone()), true),
+    let (trouble, denied) = match &status.connection {
+        ServerConnection::Up => (None, false),
+        ServerConnection::Down { why, .. } => (Some(why.clone()), false),
+        ServerConnection::Denied { why } => (Some(why.clone()), true),
     };
     // Only the server knows its machines; a failure to list them must not hide the rest.
     let machines = serving
@@ -284,8 +284,8 @@ pub(crate) fn upstream_shown(
         .unwrap_or_default();
     UpstreamShown {
         served: serving.map(|serving| serving.address().to_string()),
-        replica: status.replica.0,
-        incarnation: status.replica.1,
+        replica: status.author.replica,
+        incarnation: status.author.incarnation,
         seen: status.seen.get(),
         only_here: status.only_here,
         only_here_bytes: status.only_here_bytes,
@@ -299,10 +299,10 @@ pub(crate) fn upstream_shown(
         announcing: status.announcing,
         pinned: status.pins.paths.clone(),
         pinned_missing: match &status.pins {
-            PinsShown {
+            PinStatus {
                 trouble: Some(why), ..
             } => Some(why.clone()),
-            PinsShown {
+            PinStatus {
                 is_coming: true, ..
             } => Some("it is on its way".to_owned()),
             _ => None,
@@ -317,9 +317,9 @@ pub(crate) fn upstream_shown(
 }
 
 fn stuck_shown(object: &StuckObject) -> StuckShown {
-    let way = match object.way {
-        StuckWay::Sending => "sending",
-        StuckWay::Installing => "installing",
+    let way = match object.direction {
+        StuckDirection::Sending => "sending",
+        StuckDirection::Installing => "installing",
     };
     StuckShown {
         path: object.path.clone(),
@@ -380,7 +380,7 @@ pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> 
     let Some(replica) = client.replica() else {
         return Ok(Vec::new());
     };
-    let found = replica.conflicts()?;
+    let found = replica.unresolved_conflicts()?;
     Ok(found
         .into_iter()
         .map(|note| ConflictShown {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use teal_command::paths::{self, MountPointState};
 use teal_command::say::{escape_control, say, shell_quoted};
 use teal_env::{Clock, SystemClock};
+use teal_types::ReplicaNo;
 
 /// The port of a server unless another one is named.
 pub(crate) const PORT: u16 = 4717;
@@ -26,10 +27,10 @@ const ENROLMENT: Duration = Duration::from_secs(20);
 pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
     let dir = paths::mount_point_for(args.dir.clone())?;
     if let Some(replica) = args.revoke {
-        return shut_out(&dir, replica, args.yes);
+        return shut_out(&dir, ReplicaNo::new(replica), args.yes);
     }
     if let Some(replica) = args.readmit {
-        return readmit(&dir, replica);
+        return readmit(&dir, ReplicaNo::new(replica));
     }
     let mounted = mounted_on(&dir)?;
     let store = match &mounted {
@@ -326,7 +327,7 @@ fn print_invitation(dir: &Path) -> Result<ExitCode> {
 }
 
 /// Returns the machine of this number, as the server on `dir` sees it.
-fn find_machine(dir: &Path, replica: u32) -> Result<MachineShown> {
+fn find_machine(dir: &Path, replica: ReplicaNo) -> Result<MachineShown> {
     let status = match control::ask(dir, &ControlRequest::Status)? {
         Some(ControlAnswer::Status(status)) => status,
         _ => bail!(
@@ -350,7 +351,7 @@ fn find_machine(dir: &Path, replica: u32) -> Result<MachineShown> {
         })
 }
 
-fn shut_out(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
+fn shut_out(dir: &Path, replica: ReplicaNo, is_sure: bool) -> Result<ExitCode> {
     let machine = find_machine(dir, replica)?;
     let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
     // The serving machine cannot shut itself out.
@@ -376,7 +377,7 @@ fn shut_out(dir: &Path, replica: u32, is_sure: bool) -> Result<ExitCode> {
 }
 
 /// Asks the person at the terminal.
-fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
+fn is_confirmed(name: &str, replica: ReplicaNo) -> Result<bool> {
     let stdin = std::io::stdin();
     // A script has to say that it means it.
     if !stdin.is_terminal() {
@@ -393,7 +394,7 @@ fn is_confirmed(name: &str, replica: u32) -> Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-fn readmit(dir: &Path, replica: u32) -> Result<ExitCode> {
+fn readmit(dir: &Path, replica: ReplicaNo) -> Result<ExitCode> {
     let machine = find_machine(dir, replica)?;
     let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
     if !machine.revoked {

@@ -14,7 +14,7 @@ use teal_device::{Upstream, UpstreamError};
 use teal_env::{Clock, SystemEntropy};
 use teal_meta::{MetaStore, Sqlite};
 use teal_net::{Fingerprint, ListeningServer, PeerService, TransportLimits};
-use teal_proto::{MESSAGE_MAX, Reply, Request};
+use teal_proto::{ClientRequest, MESSAGE_MAX, ServerReply};
 use teal_server::{Peer, Server};
 use teal_types::VolumeId;
 use tokio::runtime::Handle;
@@ -70,10 +70,14 @@ impl PeerService for NetworkService {
 struct LocalUpstream(Arc<Server>, Peer);
 
 impl Upstream for LocalUpstream {
-    fn call(&self, request: &Request, _deadline: Duration) -> Result<Reply, UpstreamError> {
+    fn call(
+        &self,
+        request: &ClientRequest,
+        _deadline: Duration,
+    ) -> Result<ServerReply, UpstreamError> {
         // Nothing is sent over a network, so the deadline is not needed.
         match self.0.handle(self.1, request.clone()) {
-            Reply::Refused(refused) => Err(refused.into()),
+            ServerReply::Refused(refused) => Err(refused.into()),
             reply => Ok(reply),
         }
     }

@@ -60,7 +60,7 @@ impl Ledger {
         let mut versions = history.versions(object).into_iter();
         for seed in &self.flushed {
             let bytes = Self::bytes(*seed);
-            let is_it = |version: &teal_types::Version, seq| {
+            let is_it = |version: &teal_types::ObjectVersion, seq| {
                 let value = seed.to_string().into_bytes();
                 version.size == bytes.len() as u64
                     && version.xattrs.contains(&(b"user.seed".to_vec(), value))

@@ -367,7 +367,7 @@ fn certify_peer(
     Ok(CertifiedKey {
         certificate: certificate.to_vec().into(),
         volume: peer.volume,
-        replica: peer.replica,
+        replica: peer.replica.get(),
         issued: validity.issued,
         expires: validity.expires,
     })

@@ -101,11 +101,15 @@ impl ConnectionQuota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use teal_types::ReplicaNo;
 
     const NOW: Duration = Duration::from_secs(100);
 
     fn peer(replica: u32) -> CertifiedPeer {
-        CertifiedPeer { volume: 1, replica }
+        CertifiedPeer {
+            volume: 1,
+            replica: ReplicaNo::new(replica),
+        }
     }
 
     #[test]

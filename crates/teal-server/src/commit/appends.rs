@@ -24,7 +24,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use teal_meta::ExtentRow;
 use teal_types::limits::FILE_MAX;
-use teal_types::{CommitSeq, ContentChange, FileType, ObjectNo, Op, Piece, Source};
+use teal_types::{CommitSeq, ContentChange, ContentPiece, FileType, ObjectNo, Op, PieceSource};
 
 /// The extended attribute that rules over merging.
 const MERGE_ATTRIBUTE: &[u8] = b"user.teal.merge-appends";
@@ -206,7 +206,7 @@ fn shift_tail(change: &ContentChange, end: u64) -> ContentChange {
     let pieces = change
         .pieces
         .iter()
-        .map(|piece| Piece {
+        .map(|piece| ContentPiece {
             offset: to(piece.offset),
             ..*piece
         })
@@ -219,15 +219,15 @@ fn shift_tail(change: &ContentChange, end: u64) -> ContentChange {
     }
 }
 
-fn extent_of(piece: &Piece) -> Option<ExtentRow> {
+fn extent_of(piece: &ContentPiece) -> Option<ExtentRow> {
     match piece.source {
-        Source::Chunk { id, offset } => Some(ExtentRow {
+        PieceSource::Chunk { id, offset } => Some(ExtentRow {
             offset: piece.offset,
             len: piece.len,
             chunk: id,
             start: offset,
         }),
-        Source::Hole => None,
+        PieceSource::Hole => None,
     }
 }
 

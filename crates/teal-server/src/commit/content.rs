@@ -15,7 +15,8 @@ use std::ops::Range;
 use teal_meta::{ExtentRow, ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::{
-    Attributes, CommitSeq, ContentChange, FileType, LEASE, ObjectNo, Op, Piece, Source,
+    CommitSeq, ContentChange, ContentPiece, FileType, LEASE, ObjectNo, Op, PieceSource,
+    ReplicatedAttributes,
 };
 
 /// The ways in which content changes.
@@ -136,7 +137,7 @@ impl BatchExecution<'_> {
             .pieces
             .iter()
             .for_each(|piece| changed.insert_range(piece.offset, piece.offset + piece.len));
-        for Piece {
+        for ContentPiece {
             offset,
             len,
             source,
@@ -144,7 +145,7 @@ impl BatchExecution<'_> {
         {
             // Extents never overlap, so the old content makes room first.
             self.clear_range(object, *offset..offset + len)?;
-            if let Source::Chunk { id, offset: start } = source {
+            if let PieceSource::Chunk { id, offset: start } = source {
                 let extent = ExtentRow {
                     offset: *offset,
                     len: *len,
@@ -203,7 +204,7 @@ impl BatchExecution<'_> {
         let (size, attributes) = match (seen, self.object(object)?) {
             (Some(row), _) => (row.size, row.attributes),
             (None, Some(row)) => (0, row.attributes),
-            (None, None) => (0, Attributes::default()),
+            (None, None) => (0, ReplicatedAttributes::default()),
         };
         // The attributes that come with the late content belong to the copy.
         let attributes = author_attributes(object, ops).unwrap_or(attributes);
@@ -298,7 +299,7 @@ impl BatchExecution<'_> {
 }
 
 /// Returns the attributes that the author of a batch gives an object, if any.
-fn author_attributes(object: ObjectNo, ops: &[Op]) -> Option<Attributes> {
+fn author_attributes(object: ObjectNo, ops: &[Op]) -> Option<ReplicatedAttributes> {
     // The last attributes of a batch are the ones that hold.
     ops.iter().rev().find_map(|op| match op {
         Op::SetAttributes {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use teal_chunk::ChunkStore;
 use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, WriteTransaction};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, Link, ObjectNo, Timestamp};
+use teal_types::{Author, CommitSeq, HardLink, ObjectNo, Timestamp};
 
 /// Later than any commit.
 pub(super) const END_OF_TIME: CommitSeq = CommitSeq::new(i64::MAX as u64);
@@ -32,8 +32,7 @@ pub(crate) struct BatchExecution<'a> {
     /// Content, of which merging appends looks at a little.
     pub(super) chunks: &'a ChunkStore,
     pub(super) volume: VolumeRow,
-    /// Its author: replica and incarnation.
-    pub(super) author: (u32, u32),
+    pub(super) author: Author,
     pub(super) device: String,
     /// The commit this becomes.
     pub(super) seq: CommitSeq,
@@ -43,7 +42,7 @@ pub(crate) struct BatchExecution<'a> {
     pub(super) draw: u32,
     pub(super) objects: HashMap<ObjectNo, LoadedObject>,
     /// Names that have been changed, and where they led before.
-    pub(super) entries: BTreeMap<Link, Option<ObjectNo>>,
+    pub(super) entries: BTreeMap<HardLink, Option<ObjectNo>>,
     /// Extended attributes that have been changed, with the values before.
     pub(super) xattrs: BTreeMap<(ObjectNo, Vec<u8>), Option<Vec<u8>>>,
     /// The ranges in which content has changed.
@@ -127,7 +126,7 @@ impl BatchExecution<'_> {
 
     /// Returns whether the author of this batch has sent the commit.
     pub(super) fn is_own_commit(&self, seq: CommitSeq) -> Outcome<bool> {
-        let sent_by = |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation);
+        let sent_by = |commit: CommitRow| commit.batch.author();
         Ok(self.txn.commit(seq)?.map(sent_by) == Some(self.author))
     }
 
@@ -154,7 +153,12 @@ impl BatchExecution<'_> {
         Ok(false)
     }
 
-    fn set_entry(&mut self, link: &Link, object: Option<ObjectNo>, time: Timestamp) -> Outcome<()> {
+    fn set_entry(
+        &mut self,
+        link: &HardLink,
+        object: Option<ObjectNo>,
+        time: Timestamp,
+    ) -> Outcome<()> {
         let before = self.txn.entry(link)?.map(|entry| entry.object);
         self.entries.entry(link.clone()).or_insert(before);
         self.txn.put_entry(
@@ -184,7 +188,7 @@ impl BatchExecution<'_> {
     /// Puts a name there; it leads nowhere yet.
     pub(super) fn add_name(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         object: ObjectNo,
         time: Timestamp,
     ) -> Outcome<()> {
@@ -192,7 +196,7 @@ impl BatchExecution<'_> {
     }
 
     /// Takes a name away. The object lives on.
-    pub(super) fn remove_name(&mut self, link: &Link, time: Timestamp) -> Outcome<()> {
+    pub(super) fn remove_name(&mut self, link: &HardLink, time: Timestamp) -> Outcome<()> {
         // A remembered ancestor may have been found through this name.
         self.ancestors.clear();
         self.set_entry(link, None, time)
@@ -213,7 +217,7 @@ impl BatchExecution<'_> {
     }
 
     /// Returns where a name leads now.
-    pub(super) fn object_named(&self, link: &Link) -> Outcome<Option<ObjectNo>> {
+    pub(super) fn object_named(&self, link: &HardLink) -> Outcome<Option<ObjectNo>> {
         Ok(self.txn.entry(link)?.map(|entry| entry.object))
     }
 

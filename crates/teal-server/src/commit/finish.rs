@@ -12,7 +12,7 @@ use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_meta::{ObjectRow, PastExtent};
 use teal_proto::{ConflictKind, RefusalCode};
-use teal_types::{Attributes, Link, Name, ObjectNo};
+use teal_types::{HardLink, Name, ObjectNo, ReplicatedAttributes};
 
 /// Returns a name made of the object's number, for an object that has none.
 pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
@@ -27,8 +27,8 @@ fn is_only_entered(of: &LoadedObject) -> bool {
         return false;
     };
     // Equal but for these two times means that something came or went.
-    let Attributes { mtime, ctime, .. } = now.attributes;
-    let attributes = Attributes {
+    let ReplicatedAttributes { mtime, ctime, .. } = now.attributes;
+    let attributes = ReplicatedAttributes {
         mtime,
         ctime,
         ..before.attributes
@@ -65,7 +65,7 @@ impl BatchExecution<'_> {
                 let name = number_name(object)?;
                 self.put_name(
                     object,
-                    &Link {
+                    &HardLink {
                         dir: ObjectNo::ROOT,
                         name,
                     },

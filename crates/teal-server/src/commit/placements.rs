@@ -12,7 +12,7 @@ use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_proto::{ConflictKind, conflict_name};
 use teal_types::limits::LINKS_MAX;
-use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
+use teal_types::{CommitSeq, HardLink, ObjectNo, Op, Timestamp};
 
 impl BatchExecution<'_> {
     /// Carries out the placements of a batch. `found`: the moves that have taken their old name
@@ -50,13 +50,13 @@ impl BatchExecution<'_> {
         Ok(())
     }
 
-    fn place_object(&mut self, object: ObjectNo, link: &Link, time: Timestamp) -> Outcome<()> {
+    fn place_object(&mut self, object: ObjectNo, link: &HardLink, time: Timestamp) -> Outcome<()> {
         // The name is there already, which is all that was wanted.
         if self.object_named(link)? == Some(object) {
             return Ok(());
         }
         if !self.is_live(object)? {
-            let number = Link {
+            let number = HardLink {
                 dir: ObjectNo::ROOT,
                 name: number_name(object)?,
             };
@@ -91,7 +91,7 @@ impl BatchExecution<'_> {
             // The directory is live again with its entries, so it needs some place.
             return self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir: ObjectNo::ROOT,
                     name: link.name.clone(),
                 },
@@ -100,7 +100,7 @@ impl BatchExecution<'_> {
         }
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: link.name.clone(),
             },
@@ -112,8 +112,8 @@ impl BatchExecution<'_> {
     fn finish_move(
         &mut self,
         object: ObjectNo,
-        from: &Link,
-        to: &Link,
+        from: &HardLink,
+        to: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
         // The batch came twice, or another machine has made the same move.
@@ -140,7 +140,7 @@ impl BatchExecution<'_> {
             let dir = self.live_directory(from.dir)?;
             return self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir,
                     name: from.name.clone(),
                 },
@@ -149,7 +149,7 @@ impl BatchExecution<'_> {
         }
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: to.name.clone(),
             },
@@ -162,7 +162,7 @@ impl BatchExecution<'_> {
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        to: &Link,
+        to: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
         if !self.is_live(object)? || self.object_named(to)? == Some(object) {
@@ -247,7 +247,7 @@ impl BatchExecution<'_> {
     pub(super) fn put_name(
         &mut self,
         object: ObjectNo,
-        wanted: &Link,
+        wanted: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
         let is_inside = self.is_dir(object)? && self.is_below(wanted.dir, object)?;
@@ -256,7 +256,7 @@ impl BatchExecution<'_> {
         } else {
             wanted.dir
         };
-        let wanted = &Link {
+        let wanted = &HardLink {
             dir,
             name: wanted.name.clone(),
         };
@@ -274,11 +274,11 @@ impl BatchExecution<'_> {
     }
 
     /// Returns the first conflict name of `wanted` that is free.
-    pub(super) fn free_name(&self, wanted: &Link) -> Outcome<Link> {
+    pub(super) fn free_name(&self, wanted: &HardLink) -> Outcome<HardLink> {
         // Some number is free, because a directory has fewer entries than there are numbers.
         for number in 1..=u32::MAX {
             let name = conflict_name(&wanted.name, &self.device, self.now, number);
-            let link = Link {
+            let link = HardLink {
                 dir: wanted.dir,
                 name,
             };

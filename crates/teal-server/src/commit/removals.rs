@@ -10,11 +10,11 @@ use crate::refusal::Outcome;
 use crate::seeded::{Bug, bug};
 use std::collections::{HashMap, HashSet};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
+use teal_types::{CommitSeq, HardLink, ObjectNo, Op, Timestamp};
 
 /// The removal of a directory, waiting for it to become empty.
 struct PendingRemoval<'a> {
-    link: &'a Link,
+    link: &'a HardLink,
     base: CommitSeq,
     time: Timestamp,
 }
@@ -84,7 +84,7 @@ impl BatchExecution<'_> {
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        link: &Link,
+        link: &HardLink,
         time: Timestamp,
         (named, is_kept): (&HashSet<ObjectNo>, bool),
     ) -> Outcome<()> {

@@ -21,13 +21,13 @@ use crate::rules::overlay::ContentOverlay;
 use std::collections::HashSet;
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, FileType, Link, Name, ObjectNo};
+use teal_types::{CommitSeq, FileType, HardLink, Name, ObjectNo};
 
 /// The last moment of an object.
 struct LastState {
     row: ObjectRow,
     at: CommitSeq,
-    link: Option<Link>,
+    link: Option<HardLink>,
 }
 
 impl LastState {
@@ -89,7 +89,7 @@ impl BatchExecution<'_> {
     }
 
     /// Returns the live file that took the place of a removed one, with its present name.
-    fn find_successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
+    fn find_successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, HardLink)>> {
         let mut at = object;
         // Bounded, because a damaged history might lead in a circle.
         for _ in 0..SUCCESSORS_MAX {
@@ -139,7 +139,7 @@ impl BatchExecution<'_> {
     /// Makes an object live again that was replaced elsewhere and changed by the author of this
     /// batch. The object gets the state that the author has seen, and no name yet. Returns the
     /// object that replaced it; `None` if there is none, or if the author has changed only names.
-    fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
+    fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, HardLink)>> {
         let Some(seen) = self.author_seen.get(&object).copied() else {
             return Ok(None);
         };
@@ -248,7 +248,7 @@ impl BatchExecution<'_> {
             let name = last.last_name(object)?;
             self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir: parent,
                     name: name.clone(),
                 },
@@ -302,7 +302,7 @@ impl BatchExecution<'_> {
         };
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: name.clone(),
             },

@@ -4,7 +4,6 @@
 //! 1. The first commit wins; a later change is noted as a conflict, unless both wanted the same.
 
 use super::execution::{BatchExecution, END_OF_TIME};
-use crate::hello::FIRST_INCARNATION;
 use crate::lease;
 use crate::limits::NOTES_MAX;
 use crate::refusal::{Outcome, bad_request};
@@ -12,14 +11,14 @@ use crate::seeded::{Bug, bug};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::limits::{XATTRS_BYTES_MAX, xattr_bytes, xattrs_bytes};
-use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo};
+use teal_types::{CommitSeq, FileType, LEASE, ObjectNo, ReplicatedAttributes, ServerIncarnation};
 
 impl BatchExecution<'_> {
     pub(super) fn create_object(
         &mut self,
         object: ObjectNo,
         kind: FileType,
-        attributes: &Attributes,
+        attributes: &ReplicatedAttributes,
         target: &[u8],
     ) -> Outcome<()> {
         // A number that history knows is never used again.
@@ -31,10 +30,11 @@ impl BatchExecution<'_> {
         let owner = self.txn.lease(lease)?;
         // After a restore, the replicas offer what the server has lost; the lease may be among
         // that.
-        let may_be_offered = self.volume.incarnation > FIRST_INCARNATION && lease < lease::LEASES;
+        let may_be_offered =
+            self.volume.incarnation > ServerIncarnation::FIRST && lease < lease::LEASES;
         if may_be_offered && owner.is_none() {
-            self.txn.put_lease(lease, self.author.0)?;
-        } else if owner != Some(self.author.0) && !may_be_offered {
+            self.txn.put_lease(lease, self.author.replica)?;
+        } else if owner != Some(self.author.replica) && !may_be_offered {
             return bad_request(format!(
                 "a new object {object}, whose number belongs to another device"
             ));
@@ -64,7 +64,7 @@ impl BatchExecution<'_> {
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        wanted: Attributes,
+        wanted: ReplicatedAttributes,
     ) -> Outcome<()> {
         let words = describe_attributes(&wanted);
         // The object may have been removed: it lives again, or the change is dropped.
@@ -91,7 +91,7 @@ impl BatchExecution<'_> {
         }
         let have = row.attributes;
         // Another time of change is no difference by itself.
-        let is_same = Attributes {
+        let is_same = ReplicatedAttributes {
             ctime: have.ctime,
             ..wanted
         } == have;
@@ -103,7 +103,7 @@ impl BatchExecution<'_> {
             return Ok(());
         }
         if wanted != have {
-            row.attributes = Attributes {
+            row.attributes = ReplicatedAttributes {
                 ctime: wanted.ctime.max(have.ctime),
                 ..wanted
             };
@@ -190,8 +190,8 @@ fn exceeds_limit(live: &[(Vec<u8>, XattrRow)], name: &[u8], value: &[u8]) -> boo
     bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX && !bug(Bug::LimitsDiffer)
 }
 
-fn describe_attributes(attributes: &Attributes) -> String {
-    let Attributes {
+fn describe_attributes(attributes: &ReplicatedAttributes) -> String {
+    let ReplicatedAttributes {
         perm,
         uid,
         gid,

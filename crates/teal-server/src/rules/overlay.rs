@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use teal_meta::{ExtentRow, PastExtent};
-use teal_types::{ChunkId, ContentChange, Piece, Source};
+use teal_types::{ChunkId, ContentChange, ContentPiece, PieceSource};
 
 /// The chunk that a piece comes from, and the offset in it; `None` for zeros.
 pub(crate) type OverlaySource = Option<(ChunkId, u32)>;
@@ -65,15 +65,15 @@ impl ContentOverlay {
     pub(crate) fn apply_change(&mut self, change: &ContentChange) {
         // The cut and the size work like pieces of zeros.
         self.cover_range(change.cut, u64::MAX, None);
-        for Piece {
+        for ContentPiece {
             offset,
             len,
             source,
         } in &change.pieces
         {
             let source = match source {
-                Source::Chunk { id, offset } => Some((*id, *offset)),
-                Source::Hole => None,
+                PieceSource::Chunk { id, offset } => Some((*id, *offset)),
+                PieceSource::Hole => None,
             };
             self.cover_range(*offset, offset.saturating_add(*len), source);
         }

@@ -1,14 +1,14 @@
 //! The admission of uploads, the chunks that are kept, and the times at which work is due.
 
 use super::*;
-use teal_types::VolumeId;
+use teal_types::{ReplicaNo, VolumeId};
 
 const NOW: Duration = Duration::from_secs(100_000);
 
 fn peer(replica: u32) -> Peer {
     Peer {
         volume: VolumeId::new(1),
-        replica,
+        replica: ReplicaNo::new(replica),
     }
 }
 

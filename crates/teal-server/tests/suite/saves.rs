@@ -2,7 +2,7 @@
 
 use crate::fixture::{Device, ROOT, World, link};
 use teal_proto::ConflictKind::{Content, Name, Removal};
-use teal_types::{FileType, Link, Name as FileName, ObjectNo};
+use teal_types::{FileType, HardLink, Name as FileName, ObjectNo};
 
 on_both! {
     a_change_of_a_file_that_was_saved_over_is_beside_what_replaced_it
@@ -19,7 +19,7 @@ on_both! {
 const COPY: &str = "a (conflict desk 2026-11-22)";
 
 /// Saves as editors do: a new file takes the name of the old one.
-fn save(device: &mut Device, old: ObjectNo, at: &Link, content: &[u8]) -> ObjectNo {
+fn save(device: &mut Device, old: ObjectNo, at: &HardLink, content: &[u8]) -> ObjectNo {
     let new = device.number();
     let ops = [
         device.create(new, FileType::File),
@@ -142,7 +142,7 @@ fn a_name_in_the_root_for_want_of_a_better_one_is_not_taken_up(mut world: World)
     save(&mut world.laptop, file, &link(dir, "a"), b"saved");
     let name = FileName::new(format!("object-{}", file.get()).as_bytes()).unwrap();
     let ops = [
-        world.desk.place(file, Link { dir: ROOT, name }),
+        world.desk.place(file, HardLink { dir: ROOT, name }),
         world.desk.write(file, b"changed"),
     ];
     world.desk.commit(&ops);

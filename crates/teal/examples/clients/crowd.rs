@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_net::{Channel, ClientIdentity};
-use teal_proto::{Pulled, Reply, Request};
+use teal_proto::{ClientRequest, PulledChanges, ServerReply};
 use teal_testkit::Rng;
-use teal_types::CommitSeq;
+use teal_types::{CommitSeq, Incarnation};
 use tokio::runtime::Handle;
 
 /// Files of each volume that are read.
@@ -140,9 +140,9 @@ impl Client {
         for request in requests {
             let begun = SystemClock.monotonic_time();
             let answer = self.machine.ask(&request).map_err(|e| e.to_string());
-            let is_committed = matches!(answer, Ok(Reply::Committed { .. }));
+            let is_committed = matches!(answer, Ok(ServerReply::Committed { .. }));
             let answer = answer.and_then(|reply| match reply {
-                Reply::Refused(refused) => Err(refused.to_string()),
+                ServerReply::Refused(refused) => Err(refused.to_string()),
                 _ => Ok(true),
             });
             let failed = answer.is_err();
@@ -162,8 +162,8 @@ impl Client {
 fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     let (mut since, mut digest, mut after) = (CommitSeq::new(0), [0; 32], None);
     while !stop.load(Relaxed) {
-        let request = Request::Pull {
-            incarnation: 0,
+        let request = ClientRequest::Pull {
+            incarnation: Incarnation::NONE,
             since,
             digest,
             filter,
@@ -171,7 +171,7 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
             wait_ms: PULL_MS,
         };
         match ask(channel, &request) {
-            Ok(Reply::Pulled(Pulled {
+            Ok(ServerReply::Pulled(PulledChanges {
                 to,
                 digest: at,
                 more,
@@ -278,7 +278,7 @@ impl Crowd {
             stop.store(true, Relaxed);
             // A request that waits for news is answered when its machine says goodbye.
             for (channel, _) in &channels {
-                drop(ask(channel, &Request::Bye));
+                drop(ask(channel, &ClientRequest::Bye));
             }
             Ok(met)
         })

@@ -30,6 +30,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use teal_command::place_text;
+use teal_types::{Incarnation, ReplicaNo};
 
 /// A request to the daemon of a mount.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,10 +60,10 @@ pub(crate) enum ControlRequest {
         id: u64,
     },
     Revoke {
-        replica: u32,
+        replica: ReplicaNo,
     },
     Readmit {
-        replica: u32,
+        replica: ReplicaNo,
     },
     DeviceAdd {
         #[serde(with = "place_text")]
@@ -272,8 +273,8 @@ pub(crate) struct ConflictShown {
 pub(crate) struct UpstreamShown {
     /// The address on which the server listens, if it is in this process.
     pub(crate) served: Option<String>,
-    pub(crate) replica: u32,
-    pub(crate) incarnation: u32,
+    pub(crate) replica: ReplicaNo,
+    pub(crate) incarnation: Incarnation,
     /// The commit up to which history is applied.
     pub(crate) seen: u64,
     /// Objects of which something is only here.
@@ -318,7 +319,7 @@ pub(crate) struct StuckShown {
 /// Another machine, as its server sees it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct MachineShown {
-    pub(crate) replica: u32,
+    pub(crate) replica: ReplicaNo,
     pub(crate) device: String,
     pub(crate) connected: bool,
     pub(crate) revoked: bool,

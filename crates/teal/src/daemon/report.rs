@@ -23,7 +23,7 @@ pub(super) fn mount_status(volume: &ServedVolume) -> MountStatus {
     );
     let uuid: String = superblock.uuid.iter().map(|b| format!("{b:02x}")).collect();
     let of_store = config::list_settings(&store.settings()).into_iter();
-    let counted = store.counts();
+    let counted = store.counter_values();
     let drives = volume.drives.attached_places().into_iter();
     MountStatus {
         mount_point: volume.args.dir.clone(),

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use teal_command::say::{shell_quoted, shown_path, with_causes};
 use teal_posix::{FileSystem, FsError};
-use teal_replica::{Freed, PinRefused, Pinned, Replica};
+use teal_replica::{FreedContent, PinRefused, PinSummary, Replica};
 use teal_types::ObjectNo;
 
 /// Reads the request of a connection, and answers it.
@@ -179,7 +179,7 @@ fn keeping_replica(client: &FileSystem) -> Result<&Arc<Replica>, PinRefused> {
     client.replica().ok_or(PinRefused::Alone)
 }
 
-fn pinned_answer(pinned: &Pinned) -> ControlAnswer {
+fn pinned_answer(pinned: &PinSummary) -> ControlAnswer {
     ControlAnswer::Pinned {
         files: pinned.files,
         bytes: pinned.bytes,
@@ -187,7 +187,7 @@ fn pinned_answer(pinned: &Pinned) -> ControlAnswer {
     }
 }
 
-fn freed_answer(freed: &Freed) -> ControlAnswer {
+fn freed_answer(freed: &FreedContent) -> ControlAnswer {
     ControlAnswer::Freed {
         files: freed.files,
         bytes: freed.bytes,

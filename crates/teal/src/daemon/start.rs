@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
-use teal_log::{OpenOptions, Owner, Recovery, Store};
+use teal_log::{OpenOptions, Recovery, Store, StoreOwner};
 use teal_mount::{MountSettings, VolumeMount};
 use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
@@ -140,7 +140,7 @@ fn open_store(
         salvage: options.salvage,
         // A read-only mount leaves no mark in the store, so it needs no owner.
         owner: if options.read_only {
-            Owner::default()
+            StoreOwner::default()
         } else {
             machine::this_machine()?
         },

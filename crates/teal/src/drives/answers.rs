@@ -4,11 +4,11 @@ use super::DriveService;
 use crate::control::{ControlAnswer, DeviceLine, SourceLine, WhereLine};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use teal_replica::{DriveShown, Price, SourceShown};
+use teal_replica::{DriveStatus, ReadPrice, SourceStatus};
 use teal_types::ObjectNo;
 
 /// Returns the line of a drive that is attached here, without what only its registration tells.
-fn attached_line(drive: &DriveShown) -> DeviceLine {
+fn attached_line(drive: &DriveStatus) -> DeviceLine {
     let counts = drive.counts.iter();
     DeviceLine {
         device: drive.device,
@@ -30,8 +30,8 @@ fn attached_line(drive: &DriveShown) -> DeviceLine {
     }
 }
 
-fn source_line(source: SourceShown) -> SourceLine {
-    let SourceShown {
+fn source_line(source: SourceStatus) -> SourceLine {
+    let SourceStatus {
         name,
         data_seq,
         bytes,
@@ -42,7 +42,7 @@ fn source_line(source: SourceShown) -> SourceLine {
         name,
         version: data_seq.map(|seq| seq.get()),
         bytes,
-        microseconds: price.map(|price: Price| price.latency.as_micros() as u64),
+        microseconds: price.map(|price: ReadPrice| price.latency.as_micros() as u64),
         is_measured: price.map(|price| price.is_measured),
         microjoules: price.map(|price| price.energy.get()),
         // The engine counts costs in whole units of 1e-11.
@@ -109,7 +109,7 @@ impl DriveService {
 
     /// Returns the places where the content of an object is, as they would be asked.
     pub(super) fn locate_content(&self, object: ObjectNo) -> Result<ControlAnswer> {
-        let found = self.client.whereabouts(object)?;
+        let found = self.client.locate_content(object)?;
         let whereabouts = WhereLine {
             path: found.path,
             size: found.size,

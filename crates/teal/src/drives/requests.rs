@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_command::say::shell_quoted;
 use teal_env::SystemEntropy;
-use teal_replica::{Affinity, DriveRefused, NewDrive};
+use teal_replica::{AffineObject, DriveRefused, NewDrive};
 use teal_types::ObjectNo;
 
 /// Names that other sources of content have.
@@ -55,7 +55,7 @@ impl DriveService {
                 replica.remove_affinity(ObjectNo::new(*object), drive)?;
             }
             ControlRequest::AffinityLs { drive } => {
-                let found = self.replica()?.affinities(drive)?;
+                let found = self.replica()?.list_affinities(drive)?;
                 let affinities = found.into_iter().map(affinity_line).collect();
                 return Ok(ControlAnswer::Affinities { affinities });
             }
@@ -168,8 +168,8 @@ impl DriveService {
     }
 }
 
-fn affinity_line(affinity: Affinity) -> AffinityLine {
-    let Affinity {
+fn affinity_line(affinity: AffineObject) -> AffinityLine {
+    let AffineObject {
         path,
         bytes,
         size,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use teal_command::say::{shell_quoted, shown_path};
 use teal_command::size::human_size;
 use teal_device::DriveError;
-use teal_log::{OpenError, StoreError};
+use teal_log::{StoreError, StoreOpenError};
 use teal_replica::DriveRefused;
 
 /// The error of a place that holds no drive of this volume, and will not before it has changed.
@@ -110,15 +110,15 @@ pub(super) fn explain_failure(error: Error, path: &Path) -> Error {
 /// Returns what of a store, which may be a drive, is damaged.
 pub(super) fn describe_damage(why: &DriveError) -> Option<String> {
     match why {
-        DriveError::Open(OpenError::Lost { seq, at }) => {
+        DriveError::Open(StoreOpenError::Lost { seq, at }) => {
             Some(format!("record {seq} at sector {at} cannot be read"))
         }
         DriveError::Open(
-            e @ (OpenError::Superblocks
-            | OpenError::Geometry(_)
-            | OpenError::Truncated { .. }
-            | OpenError::Anchors
-            | OpenError::Store(StoreError::Corrupt { .. })),
+            e @ (StoreOpenError::Superblocks
+            | StoreOpenError::Geometry(_)
+            | StoreOpenError::Truncated { .. }
+            | StoreOpenError::Anchors
+            | StoreOpenError::Store(StoreError::Corrupt { .. })),
         ) => Some(e.to_string()),
         DriveError::Store(e @ StoreError::Corrupt { .. }) => Some(e.to_string()),
         _ => None,
@@ -131,7 +131,7 @@ pub(super) fn is_final(error: &Error) -> bool {
     match error.downcast_ref() {
         Some(DriveRefused::Disk(e)) => !matches!(
             e,
-            DriveError::Open(OpenError::Store(StoreError::Io { .. }))
+            DriveError::Open(StoreOpenError::Store(StoreError::Io { .. }))
                 | DriveError::Store(StoreError::Io { .. })
         ),
         Some(

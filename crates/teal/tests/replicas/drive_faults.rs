@@ -21,7 +21,7 @@ use std::time::Duration;
 use teal_device::Drive;
 use teal_env::{Disk, DiskShape};
 use teal_posix::FileSystem;
-use teal_replica::{DriveShown, KnownDrives};
+use teal_replica::{DriveStatus, KnownDrives};
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::{FileType, ObjectNo, SECTOR, Sector};
 
@@ -158,7 +158,7 @@ impl Pieces for Vec<teal_device::DataPiece> {
 }
 
 fn count(client: &FileSystem, stick: &str, name: &str) -> u64 {
-    let of = |drive: &DriveShown| {
+    let of = |drive: &DriveStatus| {
         drive
             .counts
             .iter()
@@ -168,7 +168,7 @@ fn count(client: &FileSystem, stick: &str, name: &str) -> u64 {
     client
         .replica()
         .unwrap()
-        .drives()
+        .drive_statuses()
         .iter()
         .find(|drive| drive.name == stick)
         .map_or(0, of)
@@ -293,7 +293,7 @@ impl Run {
         while client
             .replica()
             .unwrap()
-            .drives()
+            .drive_statuses()
             .iter()
             .any(|drive| drive.is_late)
         {

@@ -219,7 +219,7 @@ impl Run {
         let is_told = client
             .replica()
             .unwrap()
-            .drives()
+            .drive_statuses()
             .iter()
             .any(|drive| drive.name == stick.name && drive.is_told);
         if is_there
@@ -247,7 +247,7 @@ impl Run {
     /// that the drive is in it.
     fn is_elsewhere(&self, which: usize, who: usize) -> Option<usize> {
         let name = &self.world.sticks[which].name;
-        let is_it = |drive: &teal_replica::DriveShown| drive.name == *name && drive.is_told;
+        let is_it = |drive: &teal_replica::DriveStatus| drive.name == *name && drive.is_told;
         let others = self
             .world
             .sticks
@@ -256,7 +256,7 @@ impl Run {
             .filter_map(|other| other.at);
         others.filter(|other| *other != who).find(|other| {
             let client = self.client(*other);
-            client.replica().unwrap().drives().iter().any(is_it)
+            client.replica().unwrap().drive_statuses().iter().any(is_it)
                 && client.replica().unwrap().upstream_step().is_ok()
         })
     }

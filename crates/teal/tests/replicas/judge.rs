@@ -40,7 +40,7 @@ impl Run {
             .client
             .replica()
             .unwrap()
-            .conflicts()
+            .unresolved_conflicts()
             .unwrap();
         self.counts.conflicts = conflicts.len() as u64;
         let meets_nobody = matches!(self.stage, Stage::Turns | Stage::Apart);
@@ -51,7 +51,12 @@ impl Run {
         for machine in &self.world.machines {
             let name = &machine.name;
             assert_eq!(
-                machine.client.replica().unwrap().conflicts().unwrap(),
+                machine
+                    .client
+                    .replica()
+                    .unwrap()
+                    .unresolved_conflicts()
+                    .unwrap(),
                 conflicts,
                 "{name} is told other conflicts than a fresh one"
             );

@@ -105,7 +105,7 @@ impl Kernel {
             };
             let is_cut = client.getattr(no).is_ok_and(|attr| attr.size < size);
             if !is_cut && self.extended(no, size) {
-                client.kernel_raised(no, size);
+                client.note_kernel_size(no, size);
             }
         }
     }
@@ -224,9 +224,9 @@ impl Steps<'_> {
 
     /// The size of a file, which a program has asked for: from here on it has seen what is there.
     pub(crate) fn stat(&mut self, no: ObjectNo) -> Result<u64, FsError> {
-        let since = self.client.moment();
+        let since = self.client.current_moment();
         let size = self.client.getattr(no)?.size;
-        self.client.was_given(&[no], since);
+        self.client.note_given(&[no], since);
         self.hand.kernel.give(no, size);
         Ok(size)
     }
@@ -305,7 +305,7 @@ impl Steps<'_> {
 
     /// Differs if another has changed a file in between: here, while this one waited, or elsewhere.
     fn moment(&self) -> (u64, Moment) {
-        (self.hand.kernel.changes(), self.client.moment())
+        (self.hand.kernel.changes(), self.client.current_moment())
     }
 
     /// The kernel asks for the size now and then.

@@ -65,7 +65,7 @@ impl Run {
                 }
             }
             for no in files(client, ROOT) {
-                let found = client.whereabouts(no).unwrap();
+                let found = client.locate_content(no).unwrap();
                 let is_whole = found.sources[0].bytes == found.size;
                 assert!(
                     is_whole || found.pinned.is_none(),

@@ -16,7 +16,7 @@ use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
 use teal_posix::{FileSystem, FsError, WriteFlags};
-use teal_proto::Request;
+use teal_proto::ClientRequest;
 use teal_replica::UpstreamStatus;
 use teal_testkit::Rng;
 
@@ -205,7 +205,7 @@ impl Run {
                 return;
             };
             match request {
-                Request::Read { .. } => {
+                ClientRequest::Read { .. } => {
                     if let Some(other) = rng.pick(&others).upgrade() {
                         let _ = other
                             .replica()
@@ -225,10 +225,10 @@ impl Run {
                     }
                 }
                 // Under these nothing is locked that an operation needs.
-                Request::Have { .. }
-                | Request::Put { .. }
-                | Request::Stage { .. }
-                | Request::Commit { .. } => {
+                ClientRequest::Have { .. }
+                | ClientRequest::Put { .. }
+                | ClientRequest::Stage { .. }
+                | ClientRequest::Commit { .. } => {
                     for _ in 0..1 + rng.below(3) {
                         match rng.below(3) {
                             0 => drop(client.sync()),

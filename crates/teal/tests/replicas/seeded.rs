@@ -115,7 +115,7 @@ fn every_seeded_bug_is_caught() {
         bounds::an_older_server_stops_nobody();
     }
     server::seed(None);
-    for bug in device::Bug::ALL {
+    for bug in device::DriveBug::ALL {
         device::seed(Some(bug));
         look(format!("{bug:?}"), &[Stage::Drives]);
     }

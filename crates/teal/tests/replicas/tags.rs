@@ -13,9 +13,9 @@ use crate::tree::Tree;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use teal_proto::{Change, Hello, Reply, Request};
+use teal_proto::{ClientRequest, Hello, PulledObject, ServerReply};
 use teal_server::{Peer, Server};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_types::{BatchNo, CommitSeq, Incarnation, ObjectNo, ServerIncarnation};
 
 pub(crate) const TAG: usize = 16;
 /// Each begins with this.
@@ -265,20 +265,23 @@ impl Tags {
             &mut *self.account.lock(),
         );
         let hello = Hello {
-            incarnation: 0,
-            last_batch: 0,
+            incarnation: Incarnation::NONE,
+            last_batch: BatchNo::NONE,
             seen: account.seen,
             seen_digest: account.digest,
             earlier: Vec::new(),
-            server_incarnation: 0,
+            server_incarnation: ServerIncarnation::NONE,
             device: "spy".into(),
         };
-        assert!(matches!(eyes.ask(Request::Hello(hello)), Reply::Welcome(_)));
+        assert!(matches!(
+            eyes.ask(ClientRequest::Hello(hello)),
+            ServerReply::Welcome(_)
+        ));
         let (since, digest, mut after, mut all) =
             (account.seen, account.digest, None, BTreeSet::new());
         loop {
-            let Reply::Pulled(pulled) = eyes.ask(Request::Pull {
-                incarnation: 0,
+            let ServerReply::Pulled(pulled) = eyes.ask(ClientRequest::Pull {
+                incarnation: Incarnation::NONE,
                 since,
                 digest,
                 filter: 0,
@@ -289,8 +292,8 @@ impl Tags {
             };
             for change in pulled.changes {
                 let object = match change {
-                    Change::Is { version, .. } => version.object,
-                    Change::Gone { object } => object,
+                    PulledObject::Is { version, .. } => version.object,
+                    PulledObject::Gone { object } => object,
                 };
                 // This includes tags that were changed or removed before the check could see them.
                 for at in eyes.versions(object, since, pulled.to) {

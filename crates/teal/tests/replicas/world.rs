@@ -55,7 +55,9 @@ impl Machine {
         let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| {
             no.get() >= LEASE || note[1] & (DIRTY | IN_FLIGHT) == 0
         };
-        status.replica.1 != 0 && !status.announcing && self.notes().iter().all(is_sent)
+        !status.author.incarnation.is_none()
+            && !status.announcing
+            && self.notes().iter().all(is_sent)
     }
 
     /// Returns what is noted beside objects, as bytes.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::{CertifiedPeer, ClientIdentity, ServerIdentity, enrol};
 use teal_testkit::SimClock;
+use teal_types::ReplicaNo;
 
 #[test]
 fn a_token_that_has_expired_and_guessed_ones_are_refused() {
@@ -164,7 +165,7 @@ fn certificates_of_others_are_refused() {
         ..peer
     };
     let unknown = CertifiedPeer {
-        replica: 77,
+        replica: ReplicaNo::new(77),
         ..peer
     };
     for (identity, words) in [

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use teal_net::ClientIdentity;
-use teal_proto::{PROTOCOL, Reply, Request, encode_request};
+use teal_proto::{ClientRequest, PROTOCOL, ServerReply, encode_request};
 
 #[test]
 fn another_protocol_is_named_on_both_sides() {
@@ -20,10 +20,10 @@ fn another_protocol_is_named_on_both_sides() {
         return;
     };
     let stranger = Stranger::new(&mut volume.nas);
-    let mut newer = encode_request(&Request::Incarnate).unwrap();
+    let mut newer = encode_request(&ClientRequest::Incarnate).unwrap();
     newer[0] += 1;
     match call_with(&stranger.channel(), &newer).unwrap() {
-        Reply::Refused(refused) => {
+        ServerReply::Refused(refused) => {
             let ours = format!(
                 "the other side speaks protocol {} and this program protocol {PROTOCOL}",
                 PROTOCOL + 1
