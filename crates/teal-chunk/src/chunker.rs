@@ -123,6 +123,7 @@ impl<R: Read> Iterator for ChunkStream<R> {
         }
         // The buffer holds `max` bytes or all the rest, so the cut is final.
         let cut = self.sizes.first_cut(&self.buffered);
+        debug_assert!(cut <= self.sizes.max, "guarantee 3");
         if cut == 0 {
             return None;
         }

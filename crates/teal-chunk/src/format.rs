@@ -50,7 +50,7 @@ impl PackId {
 }
 
 impl std::fmt::Display for PackId {
-    /// 32 hexadecimal digits.
+    /// Shows 32 hexadecimal digits.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }

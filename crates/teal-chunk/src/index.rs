@@ -102,7 +102,7 @@ impl IndexEntry {
 pub(crate) struct KeyedHashBuilder([u64; 2]);
 
 impl KeyedHashBuilder {
-    /// `seed` is random and kept from clients.
+    /// Takes its key from `seed`, which is random and kept from clients.
     pub(crate) fn new(seed: [u8; 16]) -> Self {
         let (keys, _) = seed.as_chunks::<8>();
         Self([u64::from_le_bytes(keys[0]), u64::from_le_bytes(keys[1])])
@@ -161,7 +161,7 @@ impl Index {
         self.parts.iter().map(HashMap::len).sum()
     }
 
-    /// In no order that means anything.
+    /// Visits all chunks, in no order that means anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ChunkIdPrefix, &IndexEntry)> {
         self.parts.iter().flatten()
     }

@@ -36,7 +36,7 @@ pub struct ChunkStoreOptions {
 }
 
 impl Default for ChunkStoreOptions {
-    /// For writing, packs of [`PACK_TARGET`](crate::PACK_TARGET).
+    /// Opens for writing, with packs of [`PACK_TARGET`](crate::PACK_TARGET).
     fn default() -> Self {
         Self {
             access: AccessMode::Write,
@@ -91,44 +91,7 @@ impl ChunkStore {
             collecting: false,
         };
         let mut report = ShelfScanReport::default();
-        let mut other_domain = None;
-        for ShelfObject { name, bytes } in shelf.list_objects()? {
-            let Some(id) = PackId::from_object_name(&name) else {
-                report.record_stranger(name, "not a pack by its name");
-                continue;
-            };
-            let (entries, whole) = match inspect_object(&*shelf, &domain, id, bytes)? {
-                PackFinding::Whole(entries) => (entries, true),
-                PackFinding::Damaged(entries) => (entries, false),
-                // Nothing of this pack could be verified, and a store that went on would store all
-                // chunks anew.
-                PackFinding::OtherKey => {
-                    return Err(ChunkError::WrongKey {
-                        pack: id,
-                        place: shelf.place(),
-                    });
-                }
-                PackFinding::Stranger(why) => {
-                    if why == OTHER_DOMAIN {
-                        other_domain.get_or_insert(id);
-                    }
-                    report.record_stranger(name, why);
-                    continue;
-                }
-            };
-            if whole {
-                report.packs += 1;
-            } else {
-                report.record_damaged(id, entries.len());
-            }
-            let pack = Pack {
-                id,
-                bytes,
-                seen: clock.monotonic_time(),
-                whole,
-            };
-            state.register_pack(pack, &entries);
-        }
+        let other_domain = scan_shelf(&*shelf, &domain, &*clock, &mut state, &mut report)?;
         // A single foreign pack beside ours is a stranger; nothing but foreign packs is a mistake.
         let has_packs = report.packs + report.damaged.len() > 0;
         if let Some(pack) = other_domain
@@ -152,6 +115,56 @@ impl ChunkStore {
         };
         Ok((Self(Arc::new(parts)), report))
     }
+}
+
+/// Reads all objects of a shelf, and takes the chunks of our packs into the tables. Returns the
+/// first pack of another domain, if there is one.
+fn scan_shelf(
+    shelf: &dyn Shelf,
+    domain: &DedupDomain,
+    clock: &dyn Clock,
+    state: &mut ChunkTables,
+    report: &mut ShelfScanReport,
+) -> Result<Option<PackId>, ChunkError> {
+    let mut other_domain = None;
+    for ShelfObject { name, bytes } in shelf.list_objects()? {
+        let Some(id) = PackId::from_object_name(&name) else {
+            report.record_stranger(name, "not a pack by its name");
+            continue;
+        };
+        let (entries, whole) = match inspect_object(shelf, domain, id, bytes)? {
+            PackFinding::Whole(entries) => (entries, true),
+            PackFinding::Damaged(entries) => (entries, false),
+            // Nothing of this pack could be verified, and a store that went on would store all
+            // chunks anew.
+            PackFinding::OtherKey => {
+                return Err(ChunkError::WrongKey {
+                    pack: id,
+                    place: shelf.place(),
+                });
+            }
+            PackFinding::Stranger(why) => {
+                if why == OTHER_DOMAIN {
+                    other_domain.get_or_insert(id);
+                }
+                report.record_stranger(name, why);
+                continue;
+            }
+        };
+        if whole {
+            report.packs += 1;
+        } else {
+            report.record_damaged(id, entries.len());
+        }
+        let pack = Pack {
+            id,
+            bytes,
+            seen: clock.monotonic_time(),
+            whole,
+        };
+        state.register_pack(pack, &entries);
+    }
+    Ok(other_domain)
 }
 
 impl ShelfScanReport {

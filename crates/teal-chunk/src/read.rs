@@ -35,6 +35,7 @@ pub(crate) fn read_table(
     // The table's length is in the footer: the first read gets both, of most packs.
     let mut wanted = FIRST_TAIL_BYTES;
     loop {
+        // A pack shorter than that is read whole.
         let tail = shelf.read(&pack.object_name(), bytes.saturating_sub(wanted)..bytes)?;
         match pack::read_tail(&tail, bytes) {
             PackTail::More(needed) if needed > wanted && needed <= bytes => wanted = needed,

@@ -22,7 +22,7 @@ pub enum UpstreamError {
 
 /// The server, as a client sees it. All methods may be called from any thread, several at a time.
 pub trait Upstream: Send + Sync {
-    /// Sends a request and waits for the answer, which is never [`Reply::Refused`].
+    /// Sends a request and waits for the answer, which is never [`ServerReply::Refused`].
     ///
     /// # Errors
     /// [`UpstreamError`].

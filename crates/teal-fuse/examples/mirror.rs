@@ -76,11 +76,9 @@ impl Node {
         if let Open::Data(fd) = &*self.open.read() {
             return Ok(Arc::clone(fd));
         }
-        let fd = Arc::new(rustix::fs::open(
-            magic(&self.path()),
-            how | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?);
+        let flags = how | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(magic(&self.path()), flags, Mode::empty())?;
+        let fd = Arc::new(fd);
         *self.open.write() = Open::Data(Arc::clone(&fd));
         Ok(fd)
     }
@@ -541,11 +539,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args: Vec<_> = std::env::args_os().skip(1).collect();
     let mut threads = std::thread::available_parallelism()?;
     if args.first().is_some_and(|arg| arg == "--threads") {
-        threads = args
-            .get(1)
-            .and_then(|n| n.to_str())
-            .ok_or("--threads needs a number")?
-            .parse()?;
+        let number = args.get(1).and_then(|number| number.to_str());
+        threads = number.ok_or("--threads needs a number")?.parse()?;
         args.drain(..2);
     }
     let rings = args.first().is_some_and(|arg| arg == "--uring");

@@ -298,6 +298,12 @@ impl CommandRing {
             qid: self.queue,
             ..Default::default()
         };
+        const {
+            assert!(
+                size_of::<fuse_uring_cmd_req>() <= 80,
+                "a command has 80 bytes"
+            )
+        };
         let mut argument = [0; 80];
         argument[..size_of_val(&request)].copy_from_slice(request.as_bytes());
         let device = types::Fd(self.device.as_raw_fd());

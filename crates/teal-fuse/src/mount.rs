@@ -64,7 +64,7 @@ impl UnmountHandle {
         self.device
     }
 
-    /// Unmounts; without effect when the mount is gone already.
+    /// Takes the mount away; without effect when it is gone already.
     ///
     /// # Errors
     /// [`UnmountError`].

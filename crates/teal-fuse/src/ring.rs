@@ -130,6 +130,7 @@ impl UringQueues {
         for number in 0..count as u16 {
             queues.push(ProcessorQueue::new(&device, number, entries_each, payload)?);
         }
+        debug_assert_eq!(queues.len(), count, "the kernel waits for each queue");
         Ok(Self(queues))
     }
 

@@ -290,6 +290,7 @@ impl FuseSession {
         pool: &WorkerPool,
         kind: WorkerKind,
     ) -> Result<(), Errno> {
+        // The kernel refuses to fill a smaller buffer than was negotiated.
         let mut buffer = vec![0; self.negotiated.buffer_size()];
         loop {
             let received = transport

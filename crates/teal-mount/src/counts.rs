@@ -46,9 +46,21 @@ const NAMES: [(u32, &str); 39] = [
     (53, "copy_file_range_64"),
 ];
 
+/// The number of counters; every code of the table is below it.
+const COUNTERS: usize = 64;
+
 /// The counters; they only grow.
 #[derive(Debug)]
-pub(crate) struct OpcodeCounters([AtomicU64; 64]);
+pub(crate) struct OpcodeCounters([AtomicU64; COUNTERS]);
+
+/// Returns the index of the counter of an operation code. The kernel may send any number: a code
+/// that is not in the table is counted at 0.
+fn counter_index(opcode: u32) -> usize {
+    let is_named = NAMES.iter().any(|(code, _)| *code == opcode);
+    let index = if is_named { opcode as usize } else { 0 };
+    debug_assert!(index < COUNTERS, "the table's codes are below {COUNTERS}");
+    index
+}
 
 impl Default for OpcodeCounters {
     fn default() -> Self {
@@ -57,15 +69,9 @@ impl Default for OpcodeCounters {
 }
 
 impl OpcodeCounters {
+    /// Counts one request with this operation code.
     pub(crate) fn count_request(&self, opcode: u32) {
-        // The kernel may send any number: only codes of the table are within the array.
-        let slot = if NAMES.iter().any(|(code, _)| *code == opcode) {
-            opcode as usize
-        } else {
-            0
-        };
-        debug_assert!(slot < self.0.len(), "the table's codes are below 64");
-        self.0[slot].fetch_add(1, Relaxed);
+        self.0[counter_index(opcode)].fetch_add(1, Relaxed);
     }
 
     /// Returns the counters that are not zero, with their names.

@@ -61,7 +61,7 @@ impl KernelInvalidator {
     /// Leaves an invalidation for the thread.
     pub(crate) fn enqueue(&self, what: Invalidation) {
         let mut queue = self.queue.lock();
-        // The same twice in a row is one: the kernel forgets it once.
+        // An object that is named twice in a row is forgotten once.
         if queue.invalidations.back() == Some(&what)
             || (queue.invalidations.len() >= QUEUE_MAX && queue.invalidations.contains(&what))
         {
@@ -95,7 +95,7 @@ impl KernelInvalidator {
     fn next_invalidation(&self) -> Option<Invalidation> {
         let mut queue = self.queue.lock();
         loop {
-            // What is left is not delivered: the mount is gone.
+            // The mount is gone, and the rest is not delivered.
             if queue.ended {
                 return None;
             }

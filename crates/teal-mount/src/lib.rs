@@ -18,6 +18,7 @@
 //! 6. Written data goes through at once (no write-back cache): the data of a commit is never older
 //!    than the interval.
 
+mod convert;
 mod counts;
 mod invalidate;
 mod serve;
@@ -194,6 +195,7 @@ impl VolumeMount {
             max_read: None,
         };
         let config = init_config(settings.uring);
+        // Only root may mount on a block device.
         let on_device = if is_root && settings.syncfs {
             mount_on_device(point, &settings, &options, &config)
         } else {
@@ -257,7 +259,7 @@ impl VolumeMount {
         served
     }
 
-    /// From now on shows every request to `watcher`, until another or none takes its place. Without
+    /// Shows every request from now on to `watcher`, until another or none takes its place. Without
     /// one this costs a request one branch.
     pub fn set_watcher(&self, watcher: Option<Arc<dyn RequestWatcher>>) {
         self.watch.set(watcher);

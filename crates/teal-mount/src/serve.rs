@@ -1,18 +1,17 @@
 //! Serves each request by calls of the file system.
 
 use crate::VolumeMount;
+use crate::convert::{
+    node_generation, to_caller, to_creator, to_errno, to_object, to_setattr_request, until_full,
+};
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
-use std::ops::ControlFlow;
 use std::time::Duration;
 use teal_fuse::{
     Delivery, DirBuffer, FuseOperation, Handle, KernelRequest, LookupEntry, NodeId, OpenFlags,
-    ReplySender, RequestHandler, RequestHeader, SetattrRequest, StatfsReply, TimeSet,
+    ReplySender, RequestHandler, RequestHeader, StatfsReply,
 };
-use teal_posix::{
-    Caller, FallocateMode, FsError, Moment, RenameMode, SeekTarget, SetAttrRequest, TimeChange,
-    WriteFlags, XattrMode,
-};
+use teal_posix::{FallocateMode, FsError, Moment, RenameMode, SeekTarget, WriteFlags, XattrMode};
 use teal_types::{Attr, FileType, ObjectNo};
 
 /// Nothing times out: only this mount changes the volume.
@@ -22,86 +21,6 @@ const NO_HANDLE: Handle = Handle::new(0);
 const SEEK_DATA: u32 = 3;
 /// Pieces the kernel takes in one answer, less the header.
 const PIECES_MAX: usize = 1023;
-
-fn to_errno(error: &FsError) -> Errno {
-    Errno::from_raw_os_error(error.errno())
-}
-
-fn to_object(node: NodeId) -> ObjectNo {
-    ObjectNo::new(node.get())
-}
-
-fn to_caller(header: &RequestHeader) -> Caller {
-    Caller {
-        uid: header.uid,
-        gid: header.gid,
-        pid: header.pid,
-        umask: 0,
-    }
-}
-
-/// Returns the caller that creates an object. The kernel leaves the umask to us (`DONT_MASK`).
-fn to_creator(header: &RequestHeader, umask: u32) -> Caller {
-    Caller {
-        umask: (umask & 0o777) as u16,
-        ..to_caller(header)
-    }
-}
-
-/// Returns the generation of an object, made of its birth. In a copied store, a number can come to
-/// mean another object, of another birth: then the kernel keeps nothing of the one before.
-fn node_generation(attr: &Attr) -> u64 {
-    if attr.object == ObjectNo::ROOT {
-        return 0;
-    }
-    let birth = attr
-        .btime
-        .secs
-        .cast_unsigned()
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(attr.btime.nanos.into());
-    // NFS handles have 32 bits for a generation.
-    birth & u64::from(u32::MAX >> 1)
-}
-
-/// Ends a listing when the buffer is full.
-fn until_full(full: bool) -> ControlFlow<()> {
-    if full {
-        ControlFlow::Break(())
-    } else {
-        ControlFlow::Continue(())
-    }
-}
-
-fn to_time_change(set: TimeSet) -> TimeChange {
-    match set {
-        TimeSet::Now => TimeChange::Now,
-        TimeSet::At(at) => TimeChange::Set(at),
-    }
-}
-
-fn to_setattr_request(set: &SetattrRequest) -> SetAttrRequest {
-    // The kernel sends an empty change for `chown(path, -1, -1)`, and does not ask for the set-id
-    // bits to be cleared as it does with other changes.
-    let is_empty = set.perm.is_none()
-        && set.uid.is_none()
-        && set.gid.is_none()
-        && set.size.is_none()
-        && set.atime.is_none()
-        && set.mtime.is_none()
-        && set.ctime.is_none();
-    SetAttrRequest {
-        perm: set.perm,
-        uid: set.uid,
-        gid: set.gid,
-        size: set.size,
-        is_held: set.handle.is_some(),
-        atime: set.atime.map(to_time_change),
-        mtime: set.mtime.map(to_time_change),
-        ctime: set.ctime,
-        kill_suidgid: set.kill_suidgid || is_empty,
-    }
-}
 
 impl RequestHandler for VolumeMount {
     fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
@@ -219,6 +138,22 @@ impl VolumeMount {
                 // The kernel does not hold the lookup, and will not give it back.
                 Delivery::Lost => self.file_system.release(attr.object, 1),
             },
+            Err(error) => reply.send_error(to_errno(&error)),
+        }
+    }
+
+    /// Answers with attributes.
+    fn reply_attr(&self, found: Result<Attr, FsError>, reply: ReplySender) {
+        match found {
+            Ok(attr) => reply.send_attr(&attr, self.attr_ttl(&attr)),
+            Err(error) => reply.send_error(to_errno(&error)),
+        }
+    }
+
+    /// Answers with bytes, such as the target of a symbolic link.
+    fn reply_data(value: Result<Vec<u8>, FsError>, reply: ReplySender) {
+        match value {
+            Ok(value) => reply.send_data(&value),
             Err(error) => reply.send_error(to_errno(&error)),
         }
     }
@@ -507,23 +442,16 @@ impl VolumeMount {
         reply: ReplySender,
     ) {
         let (file_system, no) = (&self.file_system, to_object(header.node));
-        let attr = |found: Result<Attr, FsError>, reply: ReplySender| match found {
-            Ok(attr) => reply.send_attr(&attr, self.attr_ttl(&attr)),
-            Err(error) => reply.send_error(to_errno(&error)),
-        };
         match operation {
-            FuseOperation::Getattr { .. } => attr(file_system.getattr(no), reply),
+            FuseOperation::Getattr { .. } => self.reply_attr(file_system.getattr(no), reply),
             FuseOperation::Setattr(set) => {
-                attr(file_system.setattr(no, &to_setattr_request(set)), reply)
+                self.reply_attr(file_system.setattr(no, &to_setattr_request(set)), reply)
             }
             FuseOperation::Statx { .. } => match file_system.getattr(no) {
                 Ok(attr) => reply.send_statx(&attr, self.attr_ttl(&attr)),
                 Err(error) => reply.send_error(to_errno(&error)),
             },
-            FuseOperation::Readlink => match file_system.readlink(no) {
-                Ok(target) => reply.send_data(&target),
-                Err(error) => reply.send_error(to_errno(&error)),
-            },
+            FuseOperation::Readlink => Self::reply_data(file_system.readlink(no), reply),
             // The last request of a mount on a block device: `umount` waits for its answer.
             FuseOperation::Fsync { .. }
             | FuseOperation::Fsyncdir { .. }

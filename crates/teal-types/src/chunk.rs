@@ -19,7 +19,7 @@ impl ChunkId {
 }
 
 impl std::fmt::Display for ChunkId {
-    /// 64 hexadecimal digits.
+    /// Shows 64 hexadecimal digits.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }

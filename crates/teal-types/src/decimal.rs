@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Writes `raw / unit` with that many places, rounded, halves up.
-pub(crate) fn decimal(
+pub(crate) fn write_decimal(
     f: &mut fmt::Formatter<'_>,
     raw: u128,
     unit: u128,

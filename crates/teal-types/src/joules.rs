@@ -4,7 +4,7 @@
 //! 2^64 uJ are what a gigawatt gives in five hours.
 
 use crate::TimeSpan;
-use crate::decimal::decimal;
+use crate::decimal::write_decimal;
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul};
 
@@ -65,7 +65,7 @@ impl fmt::Display for Power {
             1_000..1_000_000 => (1_000, "mW", 0),
             _ => (1_000_000, "W", 2),
         };
-        decimal(f, self.0.into(), unit, places)?;
+        write_decimal(f, self.0.into(), unit, places)?;
         write!(f, " {name}")
     }
 }
@@ -134,7 +134,7 @@ impl fmt::Display for Energy {
             1_000_000..1_000_000_000 => (1_000_000, "J", 2),
             _ => (1_000_000_000, "kJ", 2),
         };
-        decimal(f, self.0.into(), unit, places)?;
+        write_decimal(f, self.0.into(), unit, places)?;
         write!(f, " {name}")
     }
 }

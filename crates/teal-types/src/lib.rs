@@ -3,7 +3,7 @@
 //!
 //! # Guarantees
 //! 1. Nothing here reads a clock, a file or a random number.
-//! 2. Positions of different kinds ([`Lsn`], [`Stamp`], [`CommitSeq`]) are different types and
+//! 2. Positions of different kinds ([`Lsn`], [`UpdateId`], [`CommitSeq`]) are different types and
 //!    never convert into each other.
 //! 3. A [`Name`] is always 1 to 255 bytes without `/` and NUL, and is neither `.` nor `..`.
 

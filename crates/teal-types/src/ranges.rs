@@ -22,7 +22,7 @@ impl ByteRanges {
         ranges.is_sorted().then_some(ranges)
     }
 
-    /// Returns whether invariant 1 holds, and no range goes beyond [`END`].
+    /// Returns whether invariant 1 holds, and no range goes beyond [`CONTENT_END`].
     fn is_sorted(&self) -> bool {
         let has_bytes = |(from, to): &(u64, u64)| from < to && *to <= CONTENT_END;
         let is_apart = |pair: &[(u64, u64)]| pair[0].1 < pair[1].0;

@@ -4,8 +4,8 @@
 //! # Guarantees
 //! 1. An operation names the commit that its author had seen ([`Op`]: `base`), so that the server
 //!    can tell a conflict from a successor.
-//! 2. An [`Version`] is a state, not a change: installing it twice, or an older one after a newer
-//!    one, is harmless.
+//! 2. An [`ObjectVersion`] is a state, not a change: installing it twice, or an older one after a
+//!    newer one, is harmless.
 
 use crate::{ChunkId, CommitSeq, FileType, Name, ObjectNo, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -137,6 +137,7 @@ impl SweepPhase {
 
 /// Returns how many of the first entries adjoin each other and can be read at once; at least one.
 fn adjoining_count(entries: &[TableEntry]) -> usize {
+    debug_assert!(!entries.is_empty());
     let start = entries[0].byte_range().start;
     let mut count = 1;
     for pair in entries.windows(2) {

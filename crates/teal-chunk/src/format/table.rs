@@ -48,6 +48,8 @@ pub(crate) struct Footer {
 
 /// Appends table and footer to a pack. Its chunks end at the end of `out`.
 pub(crate) fn append_table(out: &mut Vec<u8>, identity: &PackIdentity, entries: &[TableEntry]) {
+    debug_assert!(entries.len() <= PACK_CHUNKS_MAX, "the builder has checked");
+    // Where the last chunk ends, the table begins.
     let table = out.len();
     for entry in entries {
         out.extend(entry.id.get());

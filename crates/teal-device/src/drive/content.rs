@@ -17,6 +17,35 @@ fn encode_note(held: &HeldObject) -> Option<Vec<u8>> {
     (!held.is_empty()).then(|| held.encode())
 }
 
+/// Returns the bytes that pieces take on the disk at most.
+fn space_of(pieces: &[DataPiece]) -> u64 {
+    let mut bytes = 0;
+    for (_, piece) in pieces {
+        // A piece may begin and end within a block.
+        bytes += piece.len() as u64 + 2 * BLOCK;
+    }
+    bytes
+}
+
+/// Returns the content that an installation extends: that of the same commit, or an empty one in
+/// place of an older one; `None` if newer content is here.
+fn content_to_extend(
+    content: Option<HeldContent>,
+    data_seq: CommitSeq,
+    size: u64,
+) -> Option<HeldContent> {
+    match content {
+        Some(content) if content.data_seq == data_seq => Some(content),
+        Some(content) if content.data_seq > data_seq => None,
+        // The changes since an older commit are not known here: nothing of that content stays.
+        _ => Some(HeldContent {
+            data_seq,
+            size,
+            present: ByteRanges::default(),
+        }),
+    }
+}
+
 /// Returns the range that an installation replaces: whole blocks, but for their parts beside it
 /// that are here. Other parts may be damaged, and go with their block.
 fn replaced_range(present: &ByteRanges, from: u64, to: u64) -> (u64, u64) {
@@ -127,11 +156,7 @@ impl Drive {
             return Ok(false);
         }
         let _writing = self.begin_write();
-        let mut bytes = 0;
-        for (_, piece) in pieces {
-            // A piece may begin and end within a block.
-            bytes += piece.len() as u64 + 2 * BLOCK;
-        }
+        let bytes = space_of(pieces);
         // Before the shard is locked: other objects make way, each under its own shard.
         self.make_room(no, bytes)?;
         let _shard = self.shard_of(no).write();
@@ -140,15 +165,8 @@ impl Drive {
             self.store.commit()?;
         }
         let mut held = self.held_object(no)?;
-        let mut content = match held.content.take() {
-            Some(content) if content.data_seq == data_seq => content,
-            Some(content) if content.data_seq > data_seq => return Ok(false),
-            // The changes since an older commit are not known here: nothing of that content stays.
-            _ => HeldContent {
-                data_seq,
-                size,
-                present: ByteRanges::default(),
-            },
+        let Some(mut content) = content_to_extend(held.content.take(), data_seq, size) else {
+            return Ok(false);
         };
         let is_fresh = content.present.is_empty();
         let (low, high) = replaced_range(&content.present, from, to);

@@ -23,7 +23,7 @@ enum WritePiece<'a> {
 
 /// A write that is being gathered.
 pub(super) struct GatheredWrite<'a> {
-    /// Where the request begins on the disk, in bytes.
+    /// The byte of the disk at which the request begins.
     at: u64,
     len: usize,
     pieces: Vec<WritePiece<'a>>,

@@ -66,6 +66,7 @@ impl EntryMemory {
     /// payload.
     pub(super) fn request_message(&mut self) -> &[u8] {
         let (headers, length) = self.request_headers();
+        debug_assert!(length <= HEADROOM, "headers fit in front of the payload");
         let start = HEADROOM - length;
         self.room[start..HEADROOM].copy_from_slice(&headers[..length]);
         let end = HEADROOM.saturating_add(self.payload_bytes());
@@ -91,6 +92,10 @@ impl EntryMemory {
     /// Puts an answer's header before a payload of `payload` bytes.
     pub(super) fn write_header(&mut self, header: &fuse_out_header, payload: usize) {
         self.header.in_out[..size_of::<fuse_out_header>()].copy_from_slice(header.as_bytes());
+        debug_assert!(
+            payload <= self.room.len() - HEADROOM,
+            "the sink has checked"
+        );
         self.header.ring_ent_in_out.payload_sz = u32::try_from(payload).unwrap_or(u32::MAX);
     }
 }

@@ -84,6 +84,7 @@ impl MemoryKernel {
         let body = parts.concat();
         let mut wire = self.0.wire.lock();
         wire.last_unique += 2; // the lowest bit marks interrupts
+        debug_assert!(wire.last_unique.is_multiple_of(2));
         let header = fuse_in_header {
             len: u32::try_from(size_of::<fuse_in_header>() + body.len()).unwrap_or(u32::MAX),
             opcode,
