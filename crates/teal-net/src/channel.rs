@@ -211,6 +211,7 @@ impl Channel {
     {
         let mut repeated = false;
         loop {
+            // Every attempt may use another connection.
             let connection = self.open_connection().await?;
             // Noted before the request is sent, because the deadline may pass at any moment.
             *used.lock() = Some((connection.clone(), connection.bytes_heard()));
@@ -268,6 +269,7 @@ impl Channel {
         {
             return Err(failure.clone());
         }
+        // The identity is copied, so that its lock is not held while connecting.
         let (config, expires) = {
             let own = self.own.lock();
             (own.identity.tls_config(), own.identity.expires())

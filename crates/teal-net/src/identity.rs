@@ -75,6 +75,7 @@ impl ClientIdentity {
             self.validity.issued.to_string(),
             self.validity.expires.to_string(),
         ];
+        // The lines stand in the order in which they are read again.
         let fields = FIELDS.into_iter().zip(values).collect();
         let kept = IdentityFile {
             fields,

@@ -116,6 +116,7 @@ impl IdentityFile {
             .iter()
             .find(|(known, _)| *known == name)
             .map_or("", |(_, value)| value);
+        // A missing line counts as an empty value, which no type accepts.
         let why = || IdentityError::Damaged {
             path: path.to_owned(),
             why: format!("no sense in the line `{name}:`"),

@@ -8,35 +8,42 @@
 use crate::CodecError;
 use teal_types::Op;
 
-/// The bytes of operations: their encodings one behind the other, without a count.
+/// Returns the bytes of operations: their encodings one behind the other, without a count.
 ///
 /// # Errors
 /// [`CodecError::Malformed`], which no operation causes.
 pub fn encode_ops<'a>(ops: impl IntoIterator<Item = &'a Op>) -> Result<Vec<u8>, CodecError> {
+    // Operations stand one behind the other without a count, so that parts can be joined.
     ops.into_iter().try_fold(Vec::new(), |bytes, op| {
         postcard::to_extend(op, bytes).map_err(|e| CodecError::Malformed(e.to_string()))
     })
 }
 
-/// The operations of some bytes.
+/// Returns the operations of some bytes.
 ///
 /// # Errors
 /// [`CodecError::Malformed`] unless they are exactly operations.
 pub fn decode_ops(mut bytes: &[u8]) -> Result<Vec<Op>, CodecError> {
     let mut ops = Vec::new();
     while !bytes.is_empty() {
+        // An operation says itself where it ends.
         let (op, rest) =
             postcard::take_from_bytes(bytes).map_err(|e| CodecError::Malformed(e.to_string()))?;
+        debug_assert!(
+            rest.len() < bytes.len(),
+            "every operation has bytes, so the loop ends"
+        );
         ops.push(op);
         bytes = rest;
     }
     Ok(ops)
 }
 
-/// The digest of a batch: BLAKE3 over the [encoded](encode_ops) operations of all its parts, in
-/// order.
+/// Returns the digest of a batch: BLAKE3 over the [encoded](encode_ops) operations of all its
+/// parts, in order.
 pub fn batch_digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
+    // The parts are hashed as one text, so that their borders do not count.
     parts.into_iter().for_each(|part| {
         hasher.update(part);
     });

@@ -11,10 +11,11 @@ pub const PROTOCOL: u16 = 3;
 pub enum CodecError {
     /// The other side is older or newer.
     #[error(
-        "the other side speaks protocol {theirs} and this program protocol {PROTOCOL}: update the older of the two"
+        "the other side speaks protocol {theirs} and this program protocol {PROTOCOL}: \
+         update the older of the two"
     )]
     Version {
-        /// What it speaks.
+        /// The protocol that the other side speaks.
         theirs: u16,
     },
     /// Longer than [`MESSAGE_MAX`].
@@ -29,27 +30,37 @@ pub enum CodecError {
 }
 
 fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, CodecError> {
+    // The version comes first, so that any version of the protocol can read it.
     let bytes = postcard::to_extend(message, PROTOCOL.to_le_bytes().to_vec())
         .map_err(|e| CodecError::Malformed(e.to_string()))?;
+    // Refused here as well, so that the sender learns of it from its own error.
     if bytes.len() > MESSAGE_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len() });
     }
+    debug_assert!(
+        bytes.starts_with(&PROTOCOL.to_le_bytes()),
+        "a message begins with its version"
+    );
     Ok(bytes)
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    // Checked before anything is decoded, so that the work is bounded.
     if bytes.len() > MESSAGE_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len() });
     }
+    // Bytes too short for a version are no message of any version.
     let (theirs, body) = bytes
         .split_first_chunk()
         .ok_or_else(|| CodecError::Malformed("it is too short".into()))?;
     let theirs = u16::from_le_bytes(*theirs);
+    // The version is judged before the body, because another version may encode the body otherwise.
     if theirs != PROTOCOL {
         return Err(CodecError::Version { theirs });
     }
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),
+        // A message with bytes behind it is damaged, or comes from another program.
         Ok((_, rest)) => Err(CodecError::Malformed(format!(
             "{} bytes follow it",
             rest.len()
@@ -58,7 +69,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     }
 }
 
-/// The bytes of a request.
+/// Returns the bytes of a request.
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
@@ -66,7 +77,7 @@ pub fn encode_request(request: &ClientRequest) -> Result<Vec<u8>, CodecError> {
     encode(request)
 }
 
-/// The request of some bytes.
+/// Returns the request of some bytes.
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one request.
@@ -74,7 +85,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<ClientRequest, CodecError> {
     decode(bytes)
 }
 
-/// The bytes of a reply.
+/// Returns the bytes of a reply.
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
@@ -82,7 +93,7 @@ pub fn encode_reply(reply: &ServerReply) -> Result<Vec<u8>, CodecError> {
     encode(reply)
 }
 
-/// The reply of some bytes.
+/// Returns the reply of some bytes.
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one reply.

@@ -9,40 +9,45 @@ use teal_types::{NAME_MAX, Name, Timestamp};
 /// A longer ending is no extension.
 const EXTENSION_MAX: usize = 32;
 
-/// The conflict name of `name`: number 1 has no number.
+/// Returns the conflict name of `name`: the first one, `number` 1, shows no number.
 pub fn conflict_name(name: &Name, device: &str, time: Timestamp, number: u32) -> Name {
     let (stem, extension) = split_extension(name.as_bytes());
+    // The first conflict of a day needs no number.
     let count = if number > 1 {
         format!(" {number}")
     } else {
         String::new()
     };
     let middle = format!(" (conflict {device} {}){count}", time.format_date());
+    // The extension says how to open the file, so the stem gives way.
     let room = NAME_MAX.saturating_sub(middle.len() + extension.len());
     let bytes = [cut_at_character(stem, room), middle.as_bytes(), extension].concat();
     // A device's name is short and has no slash, so that this is a name.
     Name::new(&bytes).unwrap_or_else(|_| name.clone())
 }
 
-/// Stem, and extension with its dot.
+/// Returns the stem of a name, and the extension with its dot.
 fn split_extension(name: &[u8]) -> (&[u8], &[u8]) {
     match name.iter().rposition(|byte| *byte == b'.') {
+        // A dot at the beginning hides a file and begins no extension.
         Some(at) if at > 0 && name.len() - at <= EXTENSION_MAX => name.split_at(at),
         _ => (name, &[]),
     }
 }
 
-/// At most `room` bytes, ending where a character ends if this is text.
+/// Returns at most `room` bytes of the stem, ending where a character ends if the stem is text.
 fn cut_at_character(stem: &[u8], room: usize) -> &[u8] {
     if stem.len() <= room {
         return stem;
     }
+    // Bytes 10xxxxxx continue a character of UTF-8.
     let is_inside = |at: &usize| stem[*at] & 0xc0 == 0x80;
     // A character has at most four bytes; what is longer is no text.
     let end = (room.saturating_sub(3)..=room)
         .rev()
         .find(|at| !is_inside(at))
         .unwrap_or(room);
+    debug_assert!(end <= room && end <= stem.len(), "a cut stem fits");
     &stem[..end]
 }
 

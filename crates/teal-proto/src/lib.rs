@@ -1,4 +1,4 @@
-//! What a client and the server say to each other, and its bytes. They meet only here.
+//! The messages between a client and the server, and their bytes. The two meet only here.
 //!
 //! # Guarantees
 //! 1. *Versioned*: every message starts with [`PROTOCOL`]; another number is
@@ -7,8 +7,8 @@
 //!    small multiple of what has arrived.
 //! 3. *Distrust*: bytes that are no message are an error, never a panic; names are checked as they
 //!    are decoded.
-//! 4. *One reader*: a client talks in [`Request`]s and each has one [`Reply`]; the server never
-//!    speaks first (a long poll carries what happens elsewhere).
+//! 4. *One reader*: a client talks in [`ClientRequest`]s and each has one [`ServerReply`]; the
+//!    server never speaks first (a long poll carries what happens elsewhere).
 //!
 //! # Bytes
 //! A message is the protocol number (two bytes, little-endian) and the message in the encoding of

@@ -1,4 +1,4 @@
-//! What the server answers.
+//! The server's replies.
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -18,15 +18,15 @@ pub struct Welcome {
     pub server_incarnation: ServerIncarnation,
     /// The number of the client.
     pub replica: ReplicaNo,
-    /// The key of the volume's chunk names (see `teal_chunk::Domain`).
+    /// The key of the volume's chunk names (see `teal_chunk::DedupDomain`).
     pub domain: [u8; 32],
     /// The newest commit.
     pub head: CommitSeq,
-    /// What the server thinks of the client's position and of its life.
+    /// The server's verdict on the client's history and incarnation.
     pub verdict: HistoryVerdict,
 }
 
-/// How a client's past looks to the server.
+/// The server's verdict on the history and the incarnation that a client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HistoryVerdict {
     /// All is as the client says.
@@ -44,25 +44,25 @@ pub enum HistoryVerdict {
     },
 }
 
-/// What has become of an object.
+/// The change of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PulledObject {
-    /// It is so now.
+    /// The object has this state now.
     Is {
         /// Its state.
         version: Box<ObjectVersion>,
-        /// Where content has changed since the commit asked for, as (offset, length); `None`:
-        /// anywhere.
+        /// The ranges in which content has changed since the commit asked for, as (offset, length);
+        /// `None`: anywhere.
         ranges: Option<Vec<(u64, u64)>>,
     },
-    /// It is gone.
+    /// The object was removed.
     Gone {
         /// Which.
         object: ObjectNo,
     },
 }
 
-/// What has changed in a stretch of history: states, not steps.
+/// The changes in a stretch of history, as states and not as steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledChanges {
     /// Up to here.
@@ -75,7 +75,7 @@ pub struct PulledChanges {
     pub more: Option<ObjectNo>,
     /// The highest batch of the incarnation that asked within the history up to `to`.
     pub acknowledged: BatchNo,
-    /// Whether another client is connected.
+    /// True while another client is connected.
     pub is_live: bool,
     /// The filter that was asked for, if the server knows it; 0: everything was told.
     pub filter: u64,
@@ -96,21 +96,21 @@ pub struct DirectoryListing {
 /// Content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyPiece {
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// The bytes there.
     pub bytes: ByteBuf,
 }
 
-/// The answer to one [`Want`](crate::Want).
+/// The answer to one [`WantedRange`](crate::WantedRange).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContentAnswer {
     /// The content of `len` bytes from the wanted offset on (perhaps less than wanted); what no
     /// piece covers is zeros.
     Is {
-        /// How much is answered.
+        /// The length of the answered range.
         len: u64,
-        /// What is not zeros, ascending.
+        /// The content that is not zeros, ascending by offset.
         pieces: Vec<ReplyPiece>,
     },
     /// The file's content is another one by now: pull, then ask again.
@@ -143,23 +143,23 @@ pub enum ConflictKind {
 pub struct ConflictNote {
     /// Its number in the volume.
     pub id: u64,
-    /// What kind.
+    /// The kind of the conflict.
     pub kind: ConflictKind,
     /// The commit that met it.
     pub seq: CommitSeq,
     /// The server's time then.
     pub time: Timestamp,
-    /// The device whose operation came later.
+    /// The device that sent the later operation.
     pub device: String,
-    /// What it is about.
+    /// The object that both changed.
     pub object: ObjectNo,
-    /// Where that lies now, as far as it has a name.
+    /// The present path of the object; empty if it has no name.
     pub path: String,
     /// The object that has the later state, if it is another one.
     pub copy: Option<ObjectNo>,
     /// And where that lies.
     pub copy_path: String,
-    /// What was not done, in words.
+    /// The change that was not made, in words.
     pub lost: String,
 }
 
@@ -176,7 +176,7 @@ pub struct VersionNote {
     pub version: Option<ObjectVersion>,
 }
 
-/// What a refusal means for whoever asked.
+/// The meaning of a refusal for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RefusalCode {
     /// The request makes no sense: a bug, or another program.
@@ -206,7 +206,7 @@ pub enum RefusalCode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the server refuses: {words}")]
 pub struct RefusalReply {
-    /// What it means.
+    /// The meaning of the refusal.
     pub code: RefusalCode,
     /// Why, and the way out.
     pub words: String,
@@ -215,47 +215,48 @@ pub struct RefusalReply {
 /// One reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServerReply {
-    /// To [`Request::Hello`](crate::Request::Hello).
+    /// To [`ClientRequest::Hello`](crate::ClientRequest::Hello).
     Welcome(Welcome),
-    /// To [`Request::Incarnate`](crate::Request::Incarnate).
+    /// To [`ClientRequest::Incarnate`](crate::ClientRequest::Incarnate).
     Incarnated {
         /// The new life.
         incarnation: Incarnation,
         /// Its object numbers: `lease * LEASE` and the following [`LEASE`](teal_types::LEASE).
         lease: u32,
     },
-    /// To [`Request::Pull`](crate::Request::Pull).
+    /// To [`ClientRequest::Pull`](crate::ClientRequest::Pull).
     Pulled(PulledChanges),
-    /// To [`Request::Have`](crate::Request::Have): which of them, by position.
+    /// To [`ClientRequest::Have`](crate::ClientRequest::Have): which of them, by position.
     Missing(Vec<u32>),
     /// Done.
     Done,
-    /// To [`Request::Commit`](crate::Request::Commit): it is durable.
+    /// To [`ClientRequest::Commit`](crate::ClientRequest::Commit): it is durable.
     Committed {
         /// Its place in history.
         seq: CommitSeq,
     },
-    /// To [`Request::List`](crate::Request::List).
+    /// To [`ClientRequest::List`](crate::ClientRequest::List).
     Listings {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each directory answered, in the order of the request.
         dirs: Vec<DirectoryListing>,
     },
-    /// To [`Request::Look`](crate::Request::Look).
+    /// To [`ClientRequest::Look`](crate::ClientRequest::Look).
     Versions {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each object, in the order of the request; `None`: there is none.
         versions: Vec<Option<ObjectVersion>>,
     },
-    /// To [`Request::Read`](crate::Request::Read): one for each want answered, in their order.
+    /// To [`ClientRequest::Read`](crate::ClientRequest::Read): one for each want answered, in their
+    /// order.
     Data(Vec<ContentAnswer>),
-    /// To [`Request::Conflicts`](crate::Request::Conflicts).
+    /// To [`ClientRequest::Conflicts`](crate::ClientRequest::Conflicts).
     Conflicts(Vec<ConflictNote>),
-    /// To [`Request::History`](crate::Request::History).
+    /// To [`ClientRequest::History`](crate::ClientRequest::History).
     History(Vec<VersionNote>),
-    /// To [`Request::ReadPast`](crate::Request::ReadPast).
+    /// To [`ClientRequest::ReadPast`](crate::ClientRequest::ReadPast).
     Past {
         /// The state then; `None`: it was not there.
         version: Option<ObjectVersion>,
@@ -264,19 +265,19 @@ pub enum ServerReply {
     },
     /// To anything.
     Refused(RefusalReply),
-    /// To [`Request::Keep`](crate::Request::Keep).
+    /// To [`ClientRequest::Keep`](crate::ClientRequest::Keep).
     Kept {
         /// The filter; 0: the server does not know it any more, a new one is to begin.
         filter: u64,
     },
-    /// To [`Request::Devices`](crate::Request::Devices).
+    /// To [`ClientRequest::Devices`](crate::ClientRequest::Devices).
     Devices(Vec<DeviceNote>),
-    /// To [`Request::ListPast`](crate::Request::ListPast).
+    /// To [`ClientRequest::ListPast`](crate::ClientRequest::ListPast).
     PastNames {
         /// Each name with the object it led to, by their bytes; `None`: there was no such
         /// directory.
         names: Option<Vec<(Name, ObjectNo)>>,
-        /// Whether there are more behind the last.
+        /// True if there are more names behind the last.
         more: bool,
     },
 }
@@ -290,12 +291,13 @@ pub struct DeviceNote {
     pub name: String,
     /// Bytes of its store.
     pub bytes: u64,
-    /// Whether it is meant to be carried around.
+    /// True if the drive is meant to be carried around.
     pub portable: bool,
     /// The name of its energy profile; empty: none.
     pub profile: String,
     /// The replica it is attached to, as far as known, and the name of that machine.
     pub attached: Option<(ReplicaNo, String)>,
-    /// It does not tell of its last attachment: it is a copy, or the server was put back from one.
+    /// True if the drive does not tell of its last attachment: it is a copy, or the server was put
+    /// back from one.
     pub is_copy: bool,
 }

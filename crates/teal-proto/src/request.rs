@@ -1,17 +1,17 @@
-//! What a client asks.
+//! The clients' requests.
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use teal_types::{BatchNo, ChunkId, CommitSeq, Incarnation, Name, ObjectNo, Op, ServerIncarnation};
 
-/// What a client says of itself when it connects.
+/// The facts that a client tells of itself when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The life its object numbers and batches belong to; 0: it has none yet.
     pub incarnation: Incarnation,
     /// Counter of the last batch that it has made, sent or not; 0: none.
     pub last_batch: BatchNo,
-    /// How far it has applied the history.
+    /// The commit up to which it has applied the history.
     pub seen: CommitSeq,
     /// The digest of the history up to there.
     pub seen_digest: [u8; 32],
@@ -29,7 +29,8 @@ pub struct Hello {
 pub struct WantedRange {
     /// Which file.
     pub object: ObjectNo,
-    /// The state of its content that is meant; another is [`Got::Stale`](crate::Got::Stale).
+    /// The state of its content that is meant; another is
+    /// [`ContentAnswer::Stale`](crate::ContentAnswer::Stale).
     pub data_seq: CommitSeq,
     /// First byte.
     pub offset: u64,
@@ -37,44 +38,46 @@ pub struct WantedRange {
     pub len: u64,
 }
 
-/// One request. Who asks, and of which volume, the transport knows.
+/// One request. The transport knows the client that asks, and its volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientRequest {
-    /// The first one of a connection: [`Reply::Welcome`](crate::Reply::Welcome).
+    /// The first one of a connection: [`ServerReply::Welcome`](crate::ServerReply::Welcome).
     Hello(Hello),
-    /// A new life: a fresh lease of object numbers, batches counted from 1. For a new client, or
-    /// one whose store is a copy: [`Reply::Incarnated`](crate::Reply::Incarnated).
+    /// Asks for a new incarnation: a fresh lease of object numbers, batches counted from 1. For a
+    /// new client, or one with a copied store:
+    /// [`ServerReply::Incarnated`](crate::ServerReply::Incarnated).
     Incarnate,
-    /// What has changed behind `since`; if nothing, the answer comes when something has, or after
-    /// `wait_ms`: [`Reply::Pulled`](crate::Reply::Pulled).
+    /// Asks for the changes behind `since`; if there are none, the answer comes when there are
+    /// some, or after `wait_ms`: [`ServerReply::Pulled`](crate::ServerReply::Pulled).
     Pull {
         /// The incarnation that asks; 0: none yet.
         incarnation: Incarnation,
-        /// How far the client has applied the history.
+        /// The commit up to which the client has applied the history.
         since: CommitSeq,
         /// The digest of the history there.
         digest: [u8; 32],
-        /// Only what may concern whoever [keeps](Request::Keep) this is told; 0, or one that the
-        /// server does not know: everything is.
+        /// The filter of what the client [keeps](ClientRequest::Keep): only changes that may
+        /// concern it are told. With 0, or a filter that the server does not know, all changes are
+        /// told.
         filter: u64,
         /// Goes on behind this object in a long answer, with the `to` it named.
         after: Option<(ObjectNo, CommitSeq)>,
         /// Milliseconds, at most [`WAIT_MAX`](crate::WAIT_MAX).
         wait_ms: u32,
     },
-    /// Which of these chunks the server does not have: [`Reply::Missing`](crate::Reply::Missing). A
-    /// hint: a commit verifies again.
+    /// Which of these chunks the server does not have:
+    /// [`ServerReply::Missing`](crate::ServerReply::Missing). A hint: a commit verifies again.
     Have {
         /// At most [`CHUNKS_MAX`](crate::CHUNKS_MAX).
         chunks: Vec<ChunkId>,
     },
-    /// Stores chunks durably: [`Reply::Done`](crate::Reply::Done). They are kept for a while, until
-    /// a commit names them.
+    /// Stores chunks durably: [`ServerReply::Done`](crate::ServerReply::Done). They are kept for a
+    /// while, until a commit names them.
     Put {
         /// Their content; the server names them itself.
         chunks: Vec<ByteBuf>,
     },
-    /// A part of a batch: [`Reply::Done`](crate::Reply::Done). Parts may be sent again.
+    /// A part of a batch: [`ServerReply::Done`](crate::ServerReply::Done). Parts may be sent again.
     Stage {
         /// The incarnation that made it.
         incarnation: Incarnation,
@@ -85,61 +88,63 @@ pub enum ClientRequest {
         /// Its operations; a batch's operations are those of all its parts.
         ops: Vec<Op>,
     },
-    /// Commits a batch: [`Reply::Committed`](crate::Reply::Committed). The same batch again is
-    /// answered as before.
+    /// Commits a batch: [`ServerReply::Committed`](crate::ServerReply::Committed). The same batch
+    /// again is answered as before.
     Commit {
         /// The incarnation that made it.
         incarnation: Incarnation,
         /// The batch's counter.
         batch: BatchNo,
-        /// How many parts it has.
+        /// The number of its parts.
         parts: u32,
         /// BLAKE3 over the encoded operations of its parts, in order:
         /// [`batch_digest`](crate::batch_digest).
         digest: [u8; 32],
     },
-    /// Directories with the versions of all in them: [`Reply::Listings`](crate::Reply::Listings).
-    /// The answer has the first, or as much of it as fits; then, whole or not at all, the
-    /// directories below it, level by level, then the others and those below them.
+    /// Directories with the versions of all in them:
+    /// [`ServerReply::Listings`](crate::ServerReply::Listings). The answer has the first, or as
+    /// much of it as fits; then, whole or not at all, the directories below it, level by level,
+    /// then the others and those below them.
     List {
         /// Directories, and the name behind which to go on; at most
         /// [`WANTS_MAX`](crate::WANTS_MAX).
         dirs: Vec<(ObjectNo, Option<Name>)>,
-        /// How many entries may come beside those of the first; an empty directory counts as one.
+        /// The number of entries that may come beside those of the first directory; an empty
+        /// directory counts as one.
         ahead: u32,
     },
-    /// These objects: [`Reply::Versions`](crate::Reply::Versions).
+    /// These objects: [`ServerReply::Versions`](crate::ServerReply::Versions).
     Look {
         /// At most [`WANTS_MAX`](crate::WANTS_MAX).
         objects: Vec<ObjectNo>,
     },
-    /// Content: [`Reply::Data`](crate::Reply::Data). The answer has at least the beginning of the
-    /// first, and as much as fits.
+    /// Content: [`ServerReply::Data`](crate::ServerReply::Data). The answer has at least the
+    /// beginning of the first, and as much as fits.
     Read {
         /// At most [`WANTS_MAX`](crate::WANTS_MAX).
         wants: Vec<WantedRange>,
     },
-    /// Conflicts that nobody has resolved, behind this id:
-    /// [`Reply::Conflicts`](crate::Reply::Conflicts).
+    /// Asks for the conflicts behind this id that are not resolved:
+    /// [`ServerReply::Conflicts`](crate::ServerReply::Conflicts).
     Conflicts {
         /// 0: from the first.
         after: u64,
     },
-    /// A conflict is settled: [`Reply::Done`](crate::Reply::Done).
+    /// A conflict is settled: [`ServerReply::Done`](crate::ServerReply::Done).
     Resolve {
         /// Which.
         conflict: u64,
     },
     /// The versions of an object, oldest first, behind a commit:
-    /// [`Reply::History`](crate::Reply::History).
+    /// [`ServerReply::History`](crate::ServerReply::History).
     History {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
         /// Goes on behind this commit.
         after: CommitSeq,
     },
     /// An object as it was after a commit, with content from `offset`:
-    /// [`Reply::Past`](crate::Reply::Past).
+    /// [`ServerReply::Past`](crate::ServerReply::Past).
     ReadPast {
         /// Which.
         object: ObjectNo,
@@ -151,11 +156,12 @@ pub enum ClientRequest {
         len: u64,
     },
     /// A polite end: its filters are forgotten, others need not wait for it:
-    /// [`Reply::Done`](crate::Reply::Done).
+    /// [`ServerReply::Done`](crate::ServerReply::Done).
     Bye,
-    /// What this client keeps: changes of these objects, and in these directories, are to be told,
-    /// and of whatever it is told, lists or makes from the first of these requests on; others need
-    /// not be: [`Reply::Kept`](crate::Reply::Kept).
+    /// Tells the objects and directories that this client keeps. Changes of these objects, and in
+    /// these directories, are to be told; so are changes of everything that the client is told,
+    /// lists or makes from the first of these requests on. Other changes need not be:
+    /// [`ServerReply::Kept`](crate::ServerReply::Kept).
     Keep {
         /// The filter that goes on; 0: a new one begins.
         filter: u64,
@@ -164,10 +170,10 @@ pub enum ClientRequest {
         /// All has been said: it can be used.
         is_last: bool,
     },
-    /// About the drives of the volume: [`Reply::Devices`](crate::Reply::Devices).
+    /// About the drives of the volume: [`ServerReply::Devices`](crate::ServerReply::Devices).
     Devices(DeviceRequest),
     /// The names of a directory as they were after a commit:
-    /// [`Reply::PastNames`](crate::Reply::PastNames).
+    /// [`ServerReply::PastNames`](crate::ServerReply::PastNames).
     ListPast {
         /// Which.
         dir: ObjectNo,
@@ -203,6 +209,7 @@ pub const REQUEST_KINDS: [&str; 18] = [
 impl ClientRequest {
     /// Its number, by which [`REQUEST_KINDS`] has its name.
     pub const fn kind(&self) -> usize {
+        // The order is that of the protocol, so that it equals the number on the wire.
         match self {
             Self::Hello(_) => 0,
             Self::Incarnate => 1,
@@ -226,7 +233,7 @@ impl ClientRequest {
     }
 }
 
-/// What is asked about the drives of a volume.
+/// A question about the drives of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceRequest {
     /// All of them.
@@ -237,28 +244,29 @@ pub enum DeviceRequest {
         name: String,
         /// Bytes of its store.
         bytes: u64,
-        /// Whether it is meant to be carried around.
+        /// True if the drive is meant to be carried around.
         portable: bool,
         /// The name of its energy profile; empty: none.
         profile: String,
-        /// What it will say of its first attachment.
+        /// The nonce by which the drive will tell of its first attachment.
         nonce: u64,
     },
-    /// It is attached to whoever asks; the answer is that one.
+    /// Attaches a drive to the client that asks; the answer is that drive.
     Attach {
         /// Which.
         device: u32,
-        /// The attachments that it tells of: the last one, and one whose answer was lost.
+        /// The attachments that the drive tells of: the last one, and one that may not have been
+        /// answered.
         nonces: [u64; 2],
-        /// What it will say of this one.
+        /// The nonce by which the drive will tell of this attachment.
         next: u64,
     },
-    /// It is not any more.
+    /// Ends the attachment of a drive.
     Detach {
         /// Which.
         device: u32,
     },
-    /// It is none of the volume's any more.
+    /// Removes a drive from the volume.
     Remove {
         /// Which.
         device: u32,

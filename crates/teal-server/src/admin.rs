@@ -149,6 +149,7 @@ impl Server {
             .meta()
             .volumes()
             .map_err(|error| RequestRefusal::from(error).0)?;
+        // Each volume is read in a transaction of its own, so the list is of no single moment.
         let note = |volume| {
             let row = self.read(volume, volume_of).map_err(|refusal| refusal.0)?;
             Ok(VolumeNote {
@@ -168,6 +169,7 @@ impl Server {
     pub fn make_token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, RefusalReply> {
         let secret = self.entropy().random_id();
         let now = self.clock().civil_time();
+        // A lifetime beyond the calendar ends with it.
         let secs = now
             .secs
             .saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
@@ -180,6 +182,7 @@ impl Server {
             Ok(txn.put_token(&hash_secret(&secret), &row)?)
         });
         put.map_err(|refusal| refusal.0)?;
+        // The token names its volume, so that enrolling needs no search.
         Ok(format!(
             "{:08x}-{:032x}",
             volume.get(),
@@ -406,6 +409,7 @@ fn add_replica(
 ) -> Outcome<ReplicaNo> {
     let device = unique_device(txn, device, None)?;
     let mut volume = volume_of(txn)?;
+    // The next number is stored in the same transaction, so that none is given twice.
     let replica = volume.next_replica;
     volume.next_replica = replica.next();
     txn.put_volume(&volume)?;

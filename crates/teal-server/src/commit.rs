@@ -404,11 +404,13 @@ impl BatchExecution<'_> {
             "commits have no gaps"
         );
         let concern = self.store_history()?;
+        // Conflicts are numbered in the order of the history.
         for note in std::mem::take(&mut self.conflicts) {
             self.txn
                 .put_conflict(self.volume.next_conflict, Some(&note))?;
             self.volume.next_conflict += 1;
         }
+        // The chain of digests lets a client find out that a server has another history.
         self.volume.head = self.seq;
         self.volume.time = self.now;
         self.volume.digest = chained_digest(&self.volume.digest, self.seq, batch, batch_digest);

@@ -1,8 +1,8 @@
 //! Content put together from extents and chunks.
 //!
 //! # Guarantees
-//! 1. What is answered is the content of the version that was asked for, or [`Got::Stale`]; damage
-//!    is [`Got::Damaged`], never wrong bytes.
+//! 1. What is answered is the content of the version that was asked for, or [`ContentAnswer::Stale`]; damage
+//!    is [`ContentAnswer::Damaged`], never wrong bytes.
 //! 2. A reply has at most about `REPLY_BYTES` of content, and always goes on from where it was
 //!    asked.
 

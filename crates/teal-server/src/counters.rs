@@ -56,6 +56,7 @@ impl ServerCounters {
         self.sent.fetch_add(bytes as u64, Relaxed);
     }
     pub(crate) fn snapshot(&self) -> ServerCounts {
+        // The counters are read one by one, so they may be of slightly different moments.
         ServerCounts {
             requests: std::array::from_fn(|kind| self.requests[kind].load(Relaxed)),
             refused: self.refused.load(Relaxed),

@@ -83,6 +83,7 @@ impl<'a> TableReader<'a> {
         let device = self.number(4)? as u32;
         let bytes = self.number(8)?;
         let nonce = self.number(8)?;
+        // Flags that this version does not know are dropped.
         let flags = self.number(1)? as u8;
         let replica = ReplicaNo::new(self.number(4)? as u32);
         let name = self.text()?;

@@ -21,6 +21,7 @@ impl Server {
         self.read(peer.volume, |txn| {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (seq, row) in txn.object_history(object, after, NOTES_MAX)? {
+                // A row without a state says that the object was removed.
                 let version = row
                     .map(|row| version::past_version(txn, object, row, seq))
                     .transpose()?;

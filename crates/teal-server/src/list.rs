@@ -85,6 +85,7 @@ impl Server {
                 }
                 versions.push(found);
             }
+            // A client that was told an object knows the directories it lies in.
             let lie_in = version::parent_dirs(versions.iter().flatten());
             Ok((ServerReply::Versions { head, versions }, lie_in))
         })

@@ -13,6 +13,7 @@ pub(crate) fn unique_device(
     wanted: &str,
     replica: Option<ReplicaNo>,
 ) -> Outcome<String> {
+    // A revoked replica keeps its name, because conflicts may mention it.
     let others = txn.replicas()?;
     let is_taken = |name: &str| {
         others

@@ -300,6 +300,7 @@ fn page_of_all_objects(
 ) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     loop {
+        // Read page by page, so that a large volume does not fill the memory.
         let objects = txn.objects_after(behind, PAGE)?;
         let Some(last) = objects.last().copied() else {
             return Ok((page.changes, None));
@@ -335,6 +336,7 @@ fn changed_objects(
     news: &HistoryNews,
 ) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let (found, is_cut) = scan_history(txn, since, to, behind, news)?;
+    // A scan that was cut has all changes up to this object, and goes on behind it.
     let last = found.keys().next_back().copied().filter(|_| is_cut);
     let ranges =
         |changed: Option<ChangedRanges>| changed.and_then(|changed| changed.bounded_list());

@@ -65,6 +65,7 @@ impl From<MetaError> for RequestRefusal {
 
 impl From<ChunkError> for RequestRefusal {
     fn from(error: ChunkError) -> Self {
+        // The code says what the client does next; the words are for people.
         let code = match &error {
             ChunkError::Absent { .. } => RefusalCode::NeedsChunks,
             ChunkError::Size { .. } => RefusalCode::BadRequest,

@@ -76,6 +76,7 @@ pub(crate) fn past_version(
     at: CommitSeq,
 ) -> Outcome<ObjectVersion> {
     let mut links = Vec::new();
+    // A name counts if it led to the object at that commit, wherever it leads now.
     for link in txn.names_ever(object, at)? {
         if txn
             .entry_at(&link, at)?

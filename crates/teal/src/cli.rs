@@ -20,7 +20,7 @@ pub(crate) struct TealCommandLine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TealCommand {
-    /// Make a store if there is none yet and mount it: the way to begin
+    /// Make a store if there is none yet, and mount it: begin here
     Up(UpArgs),
     /// Unmount, after everything is on the disk
     Down {
@@ -35,27 +35,27 @@ pub(crate) enum TealCommand {
     Check {
         /// The store: a file or block device
         path: PathBuf,
-        /// Do not read file contents, only structures
+        /// Verify the structures only, without reading the content of files
         #[arg(long)]
         quick: bool,
     },
-    /// Show the inside of a store for people
+    /// Print a structure of a store, for people
     Dump {
         /// The store: a file or block device
         path: PathBuf,
-        /// superblock, anchors, log, usage, imap, orphans, shared, notes, segment:N, object:N,
-        /// dir:N
+        /// The structure: superblock, anchors, log, usage, imap, orphans, shared, notes, segment:N,
+        /// object:N, dir:N
         what: String,
     },
     /// Show what is mounted, how full it is, and whether everything is safe
     Status {
         /// The mount point [default: all]
         dir: Option<PathBuf>,
-        /// For programs
+        /// Print JSON, for programs
         #[arg(long)]
         json: bool,
     },
-    /// Look for what is wrong with this machine's mounts, and say the way out of it
+    /// Look for troubles of this machine's mounts, and name the way out of each
     Doctor,
     /// Give a volume a server that other machines can join
     Serve(ServeArgs),
@@ -71,7 +71,8 @@ pub(crate) enum TealCommand {
         #[command(subcommand)]
         what: ConflictsCommand,
     },
-    /// Drives that hold content of the volume and can be carried from one machine to another
+    /// Make, list, attach and detach drives, which hold content of the volume and can be carried
+    /// from one machine to another
     Device {
         #[command(subcommand)]
         what: DeviceCommand,
@@ -81,15 +82,15 @@ pub(crate) enum TealCommand {
         #[command(subcommand)]
         what: AffinityCommand,
     },
-    /// Have a file, or a directory with all that is and comes below it, always on this machine
+    /// Keep a file, or a directory with all that is and comes below it, on this machine
     Pin {
-        /// On a mount
+        /// A file or directory on a mount
         path: PathBuf,
     },
-    /// Give back the room that a file, or all below a directory, takes on this machine; it comes
-    /// again when it is needed
+    /// Give back the space that a file, or all below a directory, takes on this machine; the
+    /// content comes again when it is needed
     Free {
-        /// On a mount
+        /// A file or directory on a mount
         path: PathBuf,
     },
     /// Show where the content of a file is and where it would be read from now, or how much of a
@@ -97,11 +98,11 @@ pub(crate) enum TealCommand {
     Where {
         /// A file or directory on a mount
         path: PathBuf,
-        /// For programs
+        /// Print JSON, for programs
         #[arg(long)]
         json: bool,
     },
-    /// Record and study workloads, model disks: the commands of the program teal-lab
+    /// Run the program teal-lab, which records and studies workloads and models disks
     #[command(disable_help_flag = true)]
     Lab {
         /// A command of teal-lab with its arguments
@@ -129,16 +130,16 @@ pub(crate) struct RecordingArgs {
     /// The trace, a new file anywhere but on the mount itself
     #[arg(long, required_unless_present_any = ["stop", "mark"])]
     pub(crate) out: Option<PathBuf>,
-    /// End after so many seconds [default: at Ctrl-C]
+    /// End the recording after this time [default: at Ctrl-C]
     #[arg(long)]
     pub(crate) seconds: Option<u64>,
     /// Write hashes instead of names; extensions stay
     #[arg(long)]
     pub(crate) anonymous: bool,
-    /// End the recording that is on its way
+    /// End the present recording
     #[arg(long, conflicts_with_all = ["out", "seconds", "anonymous", "mark"])]
     pub(crate) stop: bool,
-    /// Set a mark in the recording that is on its way
+    /// Set a mark in the present recording
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["out", "seconds", "anonymous"])]
     pub(crate) mark: Option<String>,
 }
@@ -157,8 +158,8 @@ pub(crate) struct UpArgs {
     /// Stay in the foreground and log to the terminal
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// Mount it even if another machine has it open or did not close it: only if that one surely
-    /// does not write to it any more
+    /// Mount the store even if another machine has it open or did not close it; do this only if
+    /// that machine surely does not write to it any more
     #[arg(long)]
     pub(crate) take_over: bool,
 }
@@ -173,7 +174,7 @@ pub(crate) struct MkfsArgs {
     /// A name for people, at most 64 bytes
     #[arg(long, default_value = "")]
     pub(crate) label: String,
-    /// Overwrite what is there
+    /// Overwrite the file or device
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -196,8 +197,8 @@ pub(crate) struct MountArgs {
     /// Tell the parent on standard output once mounted
     #[arg(long, hide = true)]
     pub(crate) tell: bool,
-    /// Mount it even if another machine has it open or did not close it: only if that one surely
-    /// does not write to it any more
+    /// Mount the store even if another machine has it open or did not close it; do this only if
+    /// that machine surely does not write to it any more
     #[arg(long)]
     pub(crate) take_over: bool,
 }
@@ -227,7 +228,7 @@ pub(crate) struct ServeArgs {
     /// Let a machine in again that was shut out, by its number in `teal status`
     #[arg(long, value_name = "REPLICA")]
     pub(crate) readmit: Option<u32>,
-    /// Shut out without asking
+    /// Shut the machine out without asking
     #[arg(long, requires = "revoke")]
     pub(crate) yes: bool,
     /// Stay in the foreground and log to the terminal
@@ -265,16 +266,16 @@ pub(crate) enum ConflictsCommand {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Show one
+    /// Show a conflict
     Show {
-        /// Its number
+        /// The number of the conflict
         id: u64,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Settle one
+    /// Mark a conflict as resolved, and choose what stays
     Resolve {
-        /// Its number
+        /// The number of the conflict
         id: u64,
         /// The state that stays
         #[arg(long, value_enum, default_value_t = ConflictKeep::Both)]
@@ -304,17 +305,17 @@ pub(crate) enum DeviceCommand {
         /// The size of a new file, such as 500M or 20G
         #[arg(long, value_parser = parse_size)]
         size: Option<u64>,
-        /// Its name [default: that of the file]
+        /// The name of the drive [default: that of the file]
         #[arg(long)]
         name: Option<String>,
         /// The name of a device profile, such as samsung-850-pro or seagate-barracuda-es, for the
         /// drive's joules and times
         #[arg(long)]
         profile: Option<String>,
-        /// The drive is meant to be carried around
+        /// Say that the drive is meant to be carried around
         #[arg(long)]
         portable: bool,
-        /// Overwrite what is there: what it holds is lost
+        /// Overwrite the file or device; its content is lost
         #[arg(long)]
         force: bool,
         /// The mount point [default: ~/Teal]
@@ -322,32 +323,32 @@ pub(crate) enum DeviceCommand {
     },
     /// List the drives of the volume
     Ls {
-        /// For programs
+        /// Print JSON, for programs
         #[arg(long)]
         json: bool,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Use a drive here; from then on it is attached whenever it is there
+    /// Attach a drive, now and whenever it is there again
     Attach {
         /// The place of the drive: its file or block device
         path: PathBuf,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Bring a drive up to date and let go of it: then it may be unplugged
+    /// Bring a drive up to date and let go of it, so that it may be unplugged
     Detach {
-        /// Its name, or where it is
+        /// The name or the place of the drive
         name: String,
-        /// Let go of it at once, without what still waits to be copied
+        /// Let go of the drive at once, without the changes that wait to be copied
         #[arg(long)]
         fast: bool,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Forget a drive; what is on it is left there, and of no use any more
+    /// Remove a drive from the volume; its file stays, but is of no use any more
     Rm {
-        /// Its name
+        /// The name of the drive
         name: String,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
@@ -356,26 +357,26 @@ pub(crate) enum DeviceCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AffinityCommand {
-    /// Have a file, or a directory with all in it, always on a drive
+    /// Keep a file, or a directory with all in it, on a drive
     Add {
-        /// On a mount
+        /// A file or directory on a mount
         path: PathBuf,
         /// The drive's name
         drive: String,
-        /// And whatever comes into the directory
+        /// Also keep whatever comes into the directory
         #[arg(long)]
         sticky: bool,
     },
-    /// List what is always on a drive
+    /// List what is kept on a drive
     Ls {
         /// The drive's name
         drive: String,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Let it make way again for what is used more
+    /// Let a file or directory make way again for files that are used more
     Rm {
-        /// On a mount
+        /// A file or directory on a mount
         path: PathBuf,
         /// The drive's name
         drive: String,
@@ -389,12 +390,13 @@ pub(crate) enum ConfigCommand {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Change one until the next unmount
+    /// Change a setting until the next unmount
     Set {
-        /// commit-seconds, checkpoint-seconds, checkpoint-bytes, batch-bytes, clean-below-percent,
-        /// priority
+        /// The setting: commit-seconds, checkpoint-seconds, checkpoint-bytes, batch-bytes,
+        /// clean-below-percent, priority
         key: String,
-        /// A number; sizes may end in K, M or G; the priority goes from 0 (joules) to 1 (speed)
+        /// The value, a number; sizes may end in K, M or G; the priority goes from 0 (joules) to 1
+        /// (speed)
         value: String,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,

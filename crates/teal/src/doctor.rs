@@ -109,6 +109,7 @@ fn fuse_device() -> Option<MountTrouble> {
             ],
         ));
     }
+    // Asked with the rights of this user, which mounting needs.
     let denied = access(DEVICE, Access::READ_OK | Access::WRITE_OK).is_err();
     denied.then(|| {
         MountTrouble::new(
@@ -157,6 +158,7 @@ fn without_socket(mount: &MountEntry) -> MountTrouble {
             )],
         );
     }
+    // A mount of this user without a socket: its daemon is dead, hidden or stuck.
     match is_dead(mount.point.clone()) {
         Some(true) => MountTrouble::new(
             format!("{point}: its daemon is gone; what was synced is in the store"),
@@ -236,6 +238,7 @@ fn from_status(status: &MountStatus) -> Vec<MountTrouble> {
     let Some(upstream) = &status.upstream else {
         return found;
     };
+    // A server that refuses and one that cannot be reached need the same first look.
     if let Some(why) = upstream.trouble.as_ref().or(upstream.stuck.as_ref()) {
         found.push(MountTrouble::new(
             format!(
@@ -268,6 +271,7 @@ fn hidden_connections(
     mounts: &[MountEntry],
     waiting: &BTreeMap<ConnectionNo, u64>,
 ) -> Vec<MountTrouble> {
+    // The kernel shows the connections of all mount namespaces, this process only its own mounts.
     let visible: BTreeSet<ConnectionNo> = mounts.iter().map(connection_of).collect();
     let hidden = waiting
         .iter()

@@ -50,6 +50,7 @@ pub(crate) fn is_inside(path: &Path) -> Result<bool> {
 /// dead.
 fn unanswered_error(mount: &MountEntry) -> Error {
     let point = shown_path(&mount.point);
+    // The order matters: another user's mount must not be touched to find out if it is dead.
     match mount.user {
         Some(user) if user != rustix::process::geteuid().as_raw() => {
             anyhow!(

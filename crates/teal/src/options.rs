@@ -133,6 +133,7 @@ fn parse_in_range(
     let number = value
         .and_then(|text| text.parse().ok())
         .filter(|number| range.contains(number));
+    // The error names the bounds, because the manual may not be at hand.
     let (low, high) = range.into_inner();
     number.ok_or_else(|| {
         anyhow!("mount option {option}: give {what} from {low} to {high}, such as {example}")
@@ -308,6 +309,7 @@ pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
             Some((key, value)) => (key, Some(value)),
             None => (option.as_str(), None),
         };
+        // `ro=no` would otherwise be taken for `ro`.
         if value.is_some() && FLAGS.contains(&key) {
             bail!("mount option {option}: {key} takes no value");
         }
@@ -315,6 +317,7 @@ pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
             parsed.set_value(option, key, value)?;
         }
     }
+    // Writing to a damaged store could destroy what is left of it.
     if parsed.salvage && !parsed.read_only {
         bail!("mount option salvage needs ro: what is left is to be copied out, not written to");
     }

@@ -21,6 +21,7 @@ pub(crate) fn pin_path(path: &Path) -> Result<ExitCode> {
     else {
         bail!("the daemon's answer is about something else");
     };
+    // The content comes in the background; the command does not wait for it.
     let coming = if missing > 0 {
         format!("; {} are on their way", human_size(missing))
     } else {

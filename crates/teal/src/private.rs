@@ -119,6 +119,7 @@ fn is_open(meta: &Metadata) -> bool {
 
 fn narrow_mode(path: &Path, meta: &Metadata, bits: u32) -> Result<()> {
     let mode = meta.permissions().mode() & 0o7777;
+    // An unchanged mode is not written, so that a read-only place is no error.
     if mode & bits == 0 {
         return Ok(());
     }

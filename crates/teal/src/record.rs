@@ -166,6 +166,7 @@ fn report_outcome(recording: &RecordingStatus) -> Result<()> {
         recording.events,
         human_size(recording.bytes)
     );
+    // Lost events do not end a recording, but a person has to know of them.
     if recording.dropped > 0 {
         say!(
             "{} more came too fast and are missing; the trace says where",

@@ -351,6 +351,7 @@ fn named_action(operation: &FuseOperation<'_>) -> Option<Action> {
         FuseOperation::Lookup { name } => Action::Lookup {
             name: Text::truncated(name),
         },
+        // The kernel makes regular files with this request; programs mean `creat`.
         FuseOperation::Mknod {
             name,
             kind: FileType::File,

@@ -225,6 +225,7 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
             .to_string_lossy()
             .into_owned(),
     };
+    // The host name of a machine may be longer than conflict names have room for.
     if !teal_proto::is_device_name(&name) {
         bail!(
             "'{name}' is no name for a device: at most {} bytes without slashes; \
@@ -375,6 +376,7 @@ pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> 
         ConflictKind::Removal => "removed and changed",
         ConflictKind::Move => "moved to two places",
     };
+    // A volume without a server has one history and no conflicts.
     let Some(replica) = client.replica() else {
         return Ok(Vec::new());
     };

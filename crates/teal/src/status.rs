@@ -28,6 +28,7 @@ pub(crate) fn show_statuses(dir: Option<PathBuf>, json: bool) -> Result<ExitCode
     } else if found.is_empty() {
         say!("nothing is mounted; `teal up` begins");
     }
+    // An empty list is valid JSON, and needs no words.
     if !json {
         for status in &found {
             show_mount(status);

@@ -104,6 +104,7 @@ impl ServerSession {
         // The certificate is judged by the clock of this moment, because a connection may last for
         // months.
         let now = self.shared.identity.current_seconds(&*self.shared.clock);
+        // A certificate is good by its age; if its peer may speak is the service's affair.
         let standing = visitor.validity.age_at(now);
         let (ended, today) = (date_text(visitor.validity.expires), date_text(now));
         match standing {
@@ -176,6 +177,7 @@ impl ServerSession {
         A: prost::Message + 'static,
         W: Future<Output = Result<Response<A>, Status>> + Send + 'static,
     {
+        // Tells a request that is slow to arrive from an answer that takes long.
         let arrived = Arc::new(AtomicBool::new(false));
         let method = UnaryMethod::new({
             let arrived = arrived.clone();
@@ -246,6 +248,7 @@ impl ServerSession {
         let ticket = self.acquire_permits(visitor).await?;
         let (shared, peer) = (self.shared.clone(), visitor.peer);
         let method = move |asked: RenewRequest| async move {
+            // Looked at before a thread is taken for the rest.
             check_key(&asked.public_key)?;
             let certified = run_blocking(ticket, move || {
                 shared
@@ -269,12 +272,14 @@ impl ServerSession {
         // Enrolments are paced for all machines together, because the ones that guess tokens have
         // no name.
         sleep(pace.ok_or_else(busy)?).await;
+        // Enrolling occupies a thread like any other request.
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
             .map_err(|_| busy())?;
         let ticket = of_all.map_err(|_| busy())?;
         let method = move |asked: EnrolRequest| async move {
             check_key(&asked.public_key)?;
+            // Bounded here, so that the service need not fear for its memory.
             if asked.token.len() > WORD_MAX || asked.device.len() > WORD_MAX {
                 return Err(refusal_status(&format!(
                     "a token or the name of a device has more than {WORD_MAX} bytes"

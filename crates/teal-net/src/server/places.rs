@@ -50,6 +50,7 @@ impl StrangerPlaces {
         if taken.by_age.len() >= self.most
             && let Some((_, oldest)) = taken.by_age.pop_first()
         {
+            // The connection closes itself when it hears this.
             oldest.notify_one();
         }
         // Numbers go up, so the order of the map is the order of age.

@@ -74,6 +74,7 @@ impl ConnectionQuotas {
         let one_of_the_peer = quota.connections.clone().try_acquire_owned();
         let one_of_the_peer = one_of_the_peer
             .map_err(|_| format!("this machine has {} connections already", self.per_peer))?;
+        // A failure here gives the permit above back by dropping it.
         let one_of_all = self.all.clone().try_acquire_owned();
         let one_of_all = one_of_all.map_err(|_| "too many machines are connected".to_owned())?;
         Ok(ConnectionQuota {

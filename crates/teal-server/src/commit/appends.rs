@@ -201,6 +201,7 @@ impl BatchExecution<'_> {
 /// Returns a change that appends the same tail behind another end.
 fn shift_tail(change: &ContentChange, end: u64) -> ContentChange {
     debug_assert!(change.cut <= change.size, "a tail has an end");
+    // Only the offsets in the file change; the pieces keep their chunks.
     let to = |at: u64| at - change.cut + end;
     let pieces = change
         .pieces

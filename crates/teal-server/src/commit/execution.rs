@@ -72,6 +72,8 @@ pub(crate) struct BatchExecution<'a> {
 impl BatchExecution<'_> {
     pub(super) fn load_object(&mut self, object: ObjectNo) -> Outcome<&mut LoadedObject> {
         if !self.objects.contains_key(&object) {
+            // The state before the batch is kept beside the present one, so that history gets one
+            // row.
             let row = self.txn.object(object)?;
             self.objects.insert(
                 object,
@@ -228,6 +230,7 @@ impl BatchExecution<'_> {
         copy: Option<ObjectNo>,
         lost: String,
     ) {
+        // The author has another state than the server now, so the object is told again.
         self.touched.insert(object);
         let device = self.device.clone();
         self.conflicts.push(ConflictRow {

@@ -167,6 +167,7 @@ impl BatchExecution<'_> {
         let Some(end) = self.last_state(object)? else {
             return Ok(());
         };
+        // Content that differs gets this commit, so that replicas fetch it.
         if end.row.data_seq != restored.row.data_seq {
             let size = end.row.size.max(restored.row.size);
             restored.row.data_seq = self.seq;
@@ -175,6 +176,7 @@ impl BatchExecution<'_> {
                 .or_default()
                 .insert_range(0, size);
         }
+        // A value that differs on either side needs a row at this commit.
         let at_end = self.txn.xattrs_at(object, end.at)?;
         let as_seen = self.txn.xattrs_at(object, restored.at)?;
         for (name, _, value) in at_end {

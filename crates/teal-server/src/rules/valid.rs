@@ -69,6 +69,7 @@ fn content_fault(change: &ContentChange) -> Option<&'static str> {
     if change.cut > change.size || change.size > FILE_MAX {
         return Some("the size is too large, or less than what it was cut to");
     }
+    // Pieces are in order and do not overlap, so that they can be laid one after the other.
     let mut end = 0;
     for piece in &change.pieces {
         let is_ordered = piece.offset >= end && piece.len > 0;

@@ -77,6 +77,7 @@ impl DriveService {
             .client
             .replica()
             .map_or_else(Vec::new, |replica| replica.superseded_places());
+        // The signature is that of now: an exchanged medium has another one.
         for place in places {
             if let Some(signature) = place_signature(&place) {
                 state.known.left.insert(place, signature);
@@ -94,6 +95,7 @@ impl DriveService {
             let done = self
                 .inspect_place(&place)
                 .and_then(|()| self.attach_from(&place));
+            // Locked only now: the attempt opens the drive and asks the server.
             let mut state = self.lock_state();
             let left = state.tries.remove(&place).unwrap_or(0);
             debug_assert!(left <= TRIES, "attempts are counted down");

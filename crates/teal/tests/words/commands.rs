@@ -206,6 +206,7 @@ const WITH_A_FILE: &[&str] = &[
 /// own tests.
 const WITHOUT_A_FILE: &[&str] = &[
     "mkfs",
+    "doctor",
     "lab generate",
     "lab reenact",
     "lab phases",
