@@ -2,10 +2,10 @@
 //! clean end.
 //!
 //! Others may use `log` ([`CommitLog`](log::CommitLog): commits, checkpoints, settings),
-//! `committer` (the state behind the committer's lock, and the kinds of batches), `layout::Chain`
-//! (where the chain stands) and `anchors` with `witness` for opening. The order inside: `layout`,
-//! `anchors`, `witness`, `committer`, `durability`, `log`, and on it `room`, `seal`, `fold`,
-//! `write`.
+//! `committer` (the state behind the committer's lock, and the kinds of batches),
+//! `layout::ChainPosition` (where the chain stands) and `anchors` with `witness` for opening. The
+//! order inside: `layout`, `anchors`, `witness`, `committer`, `durability`, `log`, and on it
+//! `room`, `seal`, `fold`, `write`.
 
 pub(crate) mod anchors;
 pub(crate) mod committer;

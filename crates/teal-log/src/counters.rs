@@ -1,4 +1,4 @@
-//! What the store has done since it was opened, counted.
+//! Counters of the store's work since it was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,26 +6,26 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Live counters; every one only grows.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+        pub(crate) struct StoreCounters { $(pub(crate) $name: AtomicU64,)* }
 
         /// The counters at one moment.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+        pub struct StoreCounts { $($(#[$doc])* pub $name: u64,)* }
 
-        impl Counters {
-            pub(crate) fn get(&self) -> Counts {
-                Counts { $($name: self.$name.load(Relaxed),)* }
+        impl StoreCounters {
+            pub(crate) fn get(&self) -> StoreCounts {
+                StoreCounts { $($name: self.$name.load(Relaxed),)* }
             }
         }
 
-        impl Counts {
+        impl StoreCounts {
             /// Returns what has been added since an earlier moment of the same opening.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($name: self.$name - before.$name,)* }
             }
 
-            /// Every counter with its name.
+            /// Returns every counter with its name.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }

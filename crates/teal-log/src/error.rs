@@ -1,14 +1,14 @@
-//! What can go wrong in a store.
+//! Errors of a store.
 //!
 //! # Guarantees
-//! 1. *Named damage*: the message of a damaged structure says where it lies and, where known, whose
-//!    it is.
+//! 1. *Named damage*: the message of a damaged structure says where it lies and, where known, to
+//!    which object it belongs.
 
 use std::{io, sync::Arc};
 
 use teal_types::ObjectNo;
 
-/// What can go wrong in a store. A variant exists because a caller branches on it.
+/// The errors of a store. A variant exists because a caller branches on it.
 ///
 /// Cloning is cheap: one failed sync answers every caller that waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -16,11 +16,11 @@ pub enum StoreError {
     /// The backing store refused a request.
     #[error("the disk failed to {doing}{}: {source}", at_sector(*.doing, *.at))]
     Io {
-        /// What it was asked for.
+        /// The request that failed.
         doing: DiskRequest,
         /// The first sector of the request; 0 for those of the whole disk.
         at: u64,
-        /// What the backing store said.
+        /// The answer of the backing store.
         #[source]
         source: Arc<io::Error>,
     },
@@ -48,7 +48,8 @@ pub enum StoreError {
     Poisoned,
     /// Another opening has written to the store since this one began; this one has written nothing.
     #[error(
-        "somebody else has written to the store since it was opened here: nothing was written to it; unmount and mount again"
+        "somebody else has written to the store since it was opened here: nothing was written to \
+         it; unmount and mount again"
     )]
     WrittenElsewhere,
     /// A named limit of the format was exceeded.
@@ -56,7 +57,7 @@ pub enum StoreError {
     TooBig(&'static str),
 }
 
-/// What a disk is asked for.
+/// A request to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskRequest {
     /// To read sectors.
@@ -67,7 +68,7 @@ pub enum DiskRequest {
     Sync,
     /// To have room for sectors in the file system below.
     Allocate,
-    /// Whether the disk as a whole is still there.
+    /// Asks whether the disk as a whole is still there.
     Find,
 }
 

@@ -1,17 +1,17 @@
-//! What a fuzzer calls: one function for each decoder of the disk format, and the mount of an
+//! The targets of a fuzzer: one function for each decoder of the disk format, and the mount of an
 //! arbitrary image.
 //!
 //! Compiled into tests and into the crate `fuzz`, never into a program.
 //!
 //! # Guarantees
-//! 1. *Quiet*: a target returns for every input. It panics exactly when a promise is broken: what
-//!    decodes encodes to the same again, whatever an image says, opening and using it ends, in
-//!    bounded work, with `Ok` or an error; and as long as checksums count, what is read from a
-//!    damaged image is what was once committed, or an error.
+//! 1. *Quiet*: a target returns for every input. It panics exactly when a promise is broken. A
+//!    structure that decodes encodes to the same bytes again. Opening and using any image ends, in
+//!    bounded work, with `Ok` or an error. As long as checksums count, a read from a damaged image
+//!    returns what was once committed, or an error.
 //! 2. *Repeatable*: an input does the same on every run.
 //!
 //! # How
-//! 1. Checksums are told to look away ([`lenient`]), else nothing would get behind them.
+//! 1. Checksums are not compared ([`with_lenient_checksums`]), else no input would get behind them.
 //!    [`image_sealed`] lets them count.
 //! 2. The input of an image target is not an image but a script: which of the images of `bases` to
 //!    start from, and what to change in which of its structures (`script`).
@@ -50,6 +50,7 @@ pub const TARGETS: [(&str, Target); 13] = [
 /// Inputs to start from.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
+        // Images are made by scripts; decoders take bytes.
         "image" | "image-sealed" => script::seeds(),
         _ => decoders::seeds(target),
     }

@@ -2,9 +2,9 @@
 //! takes them.
 //!
 //! # Invariants
-//! 1. What a [`Bytes`] or [`Parts`] shows never changes.
-//! 2. The parts of a [`Parts`] are not empty, and one does not continue the memory of the one
-//!    before it.
+//! 1. What a [`SharedBytes`] or [`ScatteredBytes`] shows never changes.
+//! 2. The parts of a [`ScatteredBytes`] are not empty, and one does not continue the memory of the
+//!    one before it.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -28,10 +28,11 @@ pub(crate) struct SharedBytes {
 }
 
 impl SharedBytes {
-    /// The bytes of `memory`, in pieces of `step`.
+    /// Returns the bytes of `memory`, in pieces of `step`.
     pub(crate) fn split_into(memory: AlignedBuffer, step: usize) -> impl Iterator<Item = Self> {
         let end = memory_len(memory.len());
         let memory = Arc::new(memory);
+        // All pieces share the same memory.
         (0..end).step_by(step).map(move |from| Self {
             memory: BackingMemory::Lent(Arc::clone(&memory)),
             from,
@@ -39,7 +40,7 @@ impl SharedBytes {
         })
     }
 
-    /// `len` bytes of it.
+    /// Returns `len` bytes of it.
     pub(crate) fn subslice(&self, from: usize, len: usize) -> Self {
         assert!(
             from + len <= self.len as usize,
@@ -56,6 +57,7 @@ impl SharedBytes {
     fn extend_with(&mut self, next: &Self) -> bool {
         let is_next = match (&self.memory, &next.memory) {
             (BackingMemory::Lent(mine), BackingMemory::Lent(other)) => {
+                // Only neighbours in the same memory become one piece.
                 Arc::ptr_eq(mine, other) && self.from + self.len == next.from
             }
             _ => false,
@@ -140,23 +142,26 @@ impl ScatteredBytes {
         self.len == 0
     }
 
-    /// The bytes, piece by piece.
+    /// Returns the bytes, piece by piece.
     pub fn pieces(&self) -> Vec<&[u8]> {
         self.parts.iter().map(|(_, bytes)| &**bytes).collect()
     }
 
-    /// A copy in one piece.
+    /// Returns a copy in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         self.pieces().concat()
     }
 
     pub(crate) fn push(&mut self, bytes: SharedBytes) {
-        let (at, len) = (self.len, bytes.len());
+        let at = self.len;
+        let len = bytes.len();
+        // Empty pieces would only lengthen the list.
         if len == 0 {
             return;
         }
         self.len += len;
         if !self
+            // Adjoining pieces become one, so that the disk gets fewer.
             .parts
             .last_mut()
             .is_some_and(|(_, last)| last.extend_with(&bytes))
@@ -166,10 +171,9 @@ impl ScatteredBytes {
     }
 
     pub(crate) fn append(&mut self, other: Self) {
-        other
-            .parts
-            .into_iter()
-            .for_each(|(_, bytes)| self.push(bytes));
+        for (_, bytes) in other.parts {
+            self.push(bytes);
+        }
     }
 
     pub(crate) fn io_slices(&self) -> Vec<IoSlice<'_>> {
@@ -182,6 +186,7 @@ impl ScatteredBytes {
     /// Copies a range that lies inside.
     pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
         let first = self
+            // The piece in which the range begins.
             .parts
             .partition_point(|(at, _)| *at <= range.start)
             .saturating_sub(1);
@@ -189,7 +194,9 @@ impl ScatteredBytes {
             .iter()
             .take_while(|(at, _)| *at < range.end)
         {
-            let (from, to) = (range.start.max(*at), range.end.min(at + bytes.len()));
+            debug_assert!(range.end <= self.len, "a range beyond the end");
+            let from = range.start.max(*at);
+            let to = range.end.min(at + bytes.len());
             if from < to {
                 out[from - range.start..to - range.start]
                     .copy_from_slice(&bytes[from - at..to - at]);

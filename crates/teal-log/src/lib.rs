@@ -38,7 +38,7 @@ mod store;
 mod tree;
 
 pub use commit::log::StoreSettings;
-pub use counters::Counts;
+pub use counters::StoreCounts;
 pub use error::{DiskRequest, StoreError};
 pub use format::inode::FIRST_COOKIE;
 pub use format::owner::StoreOwner;

@@ -9,7 +9,7 @@ teal_env::seeded_bugs! {
         TornTailRefused,
         /// No fresh epoch, and leftovers are not told apart by digest either (each guards alone).
         LeftoversLineUp,
-        /// What is known durable is not used: a flipped bit cuts silently.
+        /// Ignores the durable watermark: a flipped bit cuts the log silently.
         NoWatermark,
         /// A failed write or sync does not poison.
         FailureForgotten,
@@ -35,13 +35,13 @@ teal_env::seeded_bugs! {
         NoteNotRecorded,
         /// An entry removed is not recorded.
         RemovalNotRecorded,
-        /// What is left of a reference to a shared extent in two places counts as one.
+        /// Counts a reference to a shared extent that is left in two places as one.
         SplitNotCounted,
         /// A shared extent goes while one still refers to it.
         SharedFreedEarly,
         /// Changes of the table of shared extents are not recorded.
         SharedNotRecorded,
-        /// What is written counts as durable before its barrier.
+        /// Counts written records as durable before their barrier.
         WrittenPromised,
         /// A checkpoint forgets the changes that still wait since the store was opened.
         DeferredForgotten,
@@ -49,7 +49,7 @@ teal_env::seeded_bugs! {
         DeferredOutlived,
         /// The cleaner looks at objects for which changes wait.
         DeferredUncleaned,
-        /// What changes that wait will give back counts as in use.
+        /// Counts the space that deferred changes will give back as in use.
         DeferredCounted,
     }
 }

@@ -33,10 +33,10 @@ use teal_types::ObjectNo;
 use crate::error::StoreError;
 use crate::format::page::{Child, ExpectedPage, LEVEL_MAX, Node, NodeItems, PagePtr, TreeKind};
 
-/// Where unchanged pages come from.
+/// The source of unchanged pages.
 pub(crate) trait PageSource {
-    /// The node at `ptr`, from a cache or the device; checks the checksum ([`PagePtr::matches`])
-    /// and decodes.
+    /// Returns the node at `ptr`, from a cache or the device. Checks the checksum
+    /// ([`PagePtr::matches`]) and decodes.
     ///
     /// # Errors
     /// [`StoreError::Io`], or [`StoreError::Corrupt`] when the page is not what `ptr` and `want`
@@ -44,7 +44,8 @@ pub(crate) trait PageSource {
     fn load_page(&self, ptr: PagePtr, want: ExpectedPage) -> Result<Arc<Node>, StoreError>;
 }
 
-/// What a fold tells about a page; enough to find it in the tree again with [`Tree::touch`].
+/// The place of a page that a fold reports; enough to find it in the tree again with
+/// [`Tree::touch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageMeta {
     pub(crate) kind: TreeKind,
@@ -62,14 +63,14 @@ pub(crate) struct Tree {
     ledger: TreeChanges,
 }
 
-/// What has changed since the last fold.
+/// The changes since the last fold.
 #[derive(Debug, Default)]
 struct TreeChanges {
     /// Pages nothing refers to any more, until taken.
     freed: Vec<PagePtr>,
-    /// How many nodes are owned.
+    /// The number of owned nodes.
     mem_pages: usize,
-    /// Whether the next fold may give another root than the last.
+    /// The next fold may give another root than the last.
     dirty: bool,
 }
 
@@ -79,11 +80,11 @@ impl Tree {
         self.kind
     }
 
-    /// An empty tree.
+    /// Returns an empty tree.
     pub(crate) fn new(kind: TreeKind, owner: ObjectNo) -> Self {
         Self::with_root(kind, owner, None)
     }
-    /// The tree a fold returned `root` for.
+    /// Returns the tree that a fold returned `root` for.
     pub(crate) fn with_root(kind: TreeKind, owner: ObjectNo, root: Option<PagePtr>) -> Self {
         Self {
             kind,
@@ -92,14 +93,14 @@ impl Tree {
             ledger: TreeChanges::default(),
         }
     }
-    /// The root page; none if the tree is empty or its root is changed and not folded yet.
+    /// Returns the root page; none if the tree is empty or its root is changed and not folded yet.
     pub(crate) fn root(&self) -> Option<PagePtr> {
         match self.root {
             Some(Child::Disk(ptr)) => Some(ptr),
             _ => None,
         }
     }
-    /// Whose it is.
+    /// Returns the object that the tree belongs to.
     pub(crate) const fn owner(&self) -> ObjectNo {
         self.owner
     }
@@ -115,7 +116,7 @@ impl Tree {
     pub(crate) fn mem_pages(&self) -> usize {
         self.ledger.mem_pages
     }
-    /// Pages the tree has stopped referring to since they were last taken.
+    /// Returns the pages that the tree has stopped referring to since they were last taken.
     pub(crate) fn take_freed(&mut self) -> Vec<PagePtr> {
         std::mem::take(&mut self.ledger.freed)
     }
@@ -131,11 +132,17 @@ impl Tree {
         &mut self,
         sink: &mut dyn FnMut(PageMeta, Vec<u8>) -> PagePtr,
     ) -> Option<PagePtr> {
-        let (kind, owner) = (self.kind, self.owner);
+        let kind = self.kind;
+        let owner = self.owner;
+        // Each owned page is written exactly once.
         let mut written = 0;
         let mut counting = |meta: PageMeta, page: Vec<u8>| {
             written += 1;
             let stored = page.len();
+            debug_assert!(
+                stored.is_multiple_of(teal_types::SECTOR as usize),
+                "a page of whole sectors"
+            );
             let ptr = sink(meta, page);
             assert_eq!(
                 ptr.stored_bytes(),
@@ -173,6 +180,7 @@ fn fold_below(
         Child::Disk(ptr) => return *ptr,
         Child::Mem(node) => node,
     };
+    // Children first: their pointers are part of the parent.
     if let NodeItems::Inner(items) = &mut node.items {
         for (_, below) in items {
             fold_below(kind, owner, below, sink);
@@ -200,10 +208,11 @@ struct KeyRange {
 impl KeyRange {
     const ALL: Self = Self { low: 0, high: None };
 
-    /// The part that belongs to one item of a node.
+    /// Returns the part that belongs to one item of a node.
     fn of_item(self, items: &[(u64, Child)], at: usize) -> Self {
         Self {
             low: items[at].0,
+            // The next item's key, or the end of the parent's range.
             high: items.get(at + 1).map(|next| next.0).or(self.high),
         }
     }
@@ -236,6 +245,7 @@ fn load_checked(
 
 /// Returns which item of an interior node leads to `key`.
 fn route_to_key(items: &[(u64, Child)], key: u64) -> usize {
+    // Keys below the first item belong to it as well.
     items
         .partition_point(|(first, _)| *first <= key)
         .saturating_sub(1)

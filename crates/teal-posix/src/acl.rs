@@ -3,11 +3,12 @@
 //!
 //! # Guarantees
 //! 1. *Well-formed*: a decoded list has an owner, an owning group and others exactly once each, a
-//!    mask if it names anybody, and its entries in the order of their tags. Anything else is
-//!    refused with the error number Linux has for it.
-//! 2. *One truth*: the nine permission bits of an object are those of its list ([`Acl::mode`]); a
-//!    list that says no more than nine bits can ([`Acl::is_mode`]) is never stored.
-//! 3. Who may do what is decided by the kernel, which reads the lists.
+//!    mask if it names a user or a group, and its entries in the order of their tags. Anything else
+//!    is refused with the error number Linux has for it.
+//! 2. *One truth*: the nine permission bits of an object are those of its list
+//!    ([`Acl::permission_bits`]); a list that says no more than nine bits can ([`Acl::is_mode`]) is
+//!    never stored.
+//! 3. The kernel reads the lists and decides on every access.
 //!
 //! # Bytes
 //! As in Linux, version 2: version u32, then for each entry tag u16, permissions u16, id u32 (all
@@ -37,7 +38,7 @@ pub(crate) enum AclKind {
 }
 
 impl AclKind {
-    /// The list that an extended attribute of this name holds.
+    /// Returns the kind of the list that an extended attribute of this name holds.
     pub(crate) fn of_xattr(name: &[u8]) -> Option<Self> {
         match name {
             ACCESS => Some(Self::Access),
@@ -60,7 +61,7 @@ pub(crate) enum AclTag {
     Group(u32),
     /// The most that users and groups get, the owner excepted.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 
@@ -77,6 +78,7 @@ impl AclTag {
     }
 
     fn from_code(code: u16, id: u32) -> Option<Self> {
+        // The identifier of all ones means none.
         let named = (id != NO_ID).then_some(id);
         Some(match code {
             0x01 => Self::Owner,
@@ -112,8 +114,10 @@ impl Acl {
     /// Reads a list; `None` for one without entries, which stands for none at all.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for what is not well-formed, [`FsError::NotSupported`] for another version, [`FsError::ValueTooBig`].
+    /// [`FsError::Invalid`] for what is not well-formed, [`FsError::NotSupported`] for another
+    /// version, [`FsError::ValueTooBig`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, FsError> {
+        // An empty value takes the list away.
         if bytes.is_empty() {
             return Ok(None);
         }
@@ -126,6 +130,7 @@ impl Acl {
         if u32::from_le_bytes(*version) != VERSION {
             return Err(FsError::NotSupported);
         }
+        // A whole number of entries must follow the header.
         let (entries, []) = entries.as_chunks::<ENTRY>() else {
             return Err(FsError::Invalid);
         };
@@ -144,9 +149,10 @@ impl Acl {
         }
     }
 
-    /// A list of these entries, if it is well-formed. As in Linux, named users and groups come in
-    /// any order, even twice.
+    /// Returns a list of these entries, if it is well-formed. As in Linux, named users and groups
+    /// come in any order, even twice.
     pub(crate) fn new(entries: Vec<AclEntry>) -> Option<Self> {
+        // The order within a kind of entry is free.
         let ordered = entries.is_sorted_by(|a, b| a.tag.code() <= b.tag.code());
         let count = |tag: AclTag| {
             entries
@@ -158,12 +164,14 @@ impl Acl {
             .into_iter()
             .all(|tag| count(tag) == 1);
         let is_named = count(AclTag::User(0)) + count(AclTag::Group(0)) > 0;
+        // A list that names users or groups must have a mask.
         let masked = count(AclTag::Mask) == 1 || (count(AclTag::Mask) == 0 && !is_named);
+        // Three bits each.
         let bits = entries.iter().all(|e| e.perm <= 7);
         (ordered && once && masked && bits).then_some(Self(entries))
     }
 
-    /// The bytes of the list.
+    /// Encodes the list.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + ENTRY * self.0.len());
         out.extend(VERSION.to_le_bytes());
@@ -172,22 +180,25 @@ impl Acl {
             out.extend(perm.to_le_bytes());
             out.extend(tag.id().to_le_bytes());
         }
+        debug_assert_eq!(out.len(), HEADER + ENTRY * self.0.len());
         out
     }
 
-    /// The nine permission bits that go with the list: those of the group are the mask if there is
-    /// one.
+    /// Returns the nine permission bits that go with the list. Those of the group are the mask if
+    /// there is one.
     pub(crate) fn permission_bits(&self) -> u16 {
         let mut mode = 0;
         for AclEntry { tag, perm } in &self.0 {
             match tag {
                 AclTag::Owner => mode |= perm << 6,
                 AclTag::OwningGroup => mode |= perm << 3,
+                // The mask stands in for the group, as in `chmod` and `stat`.
                 AclTag::Mask => mode = mode & !0o070 | perm << 3,
                 AclTag::Other => mode |= perm,
                 AclTag::User(_) | AclTag::Group(_) => {}
             }
         }
+        debug_assert!(mode <= 0o777, "a permission of more than three bits");
         mode
     }
 
@@ -196,9 +207,10 @@ impl Acl {
         self.0.len() == 3
     }
 
-    /// Follows a change of the nine bits: whatever [`mode`](Self::mode) comes from becomes what
-    /// they say.
+    /// Follows a change of the nine bits: whatever [`mode`](Self::permission_bits) comes from
+    /// becomes what they say.
     pub(crate) fn set_mode(&mut self, mode: u16) {
+        // With a mask, the group's bits of the mode are the mask's.
         let is_masked = self.0.iter().any(|e| e.tag == AclTag::Mask);
         for AclEntry { tag, perm } in &mut self.0 {
             match tag {
@@ -211,10 +223,11 @@ impl Acl {
         }
     }
 
-    /// As a default list: the access list of an object made with these nine bits. They are what the
-    /// maker asks for, and nobody gets more; the umask has no say.
+    /// Returns the access list of an object made with these nine bits under this default list. The
+    /// bits are an upper bound for every entry; the umask has no say.
     pub(crate) fn inherited_by(&self, mode: u16) -> Self {
         let mut made = self.clone();
+        // Only permissions that both the list and the mode grant.
         made.set_mode(self.permission_bits() & mode);
         made
     }

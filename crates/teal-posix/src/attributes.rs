@@ -1,10 +1,10 @@
-//! What `stat` shows and how it is changed: mode, owner, times, length.
+//! Reading and changing the attributes that `stat` shows: mode, owner, times, length.
 //!
 //! # Guarantees
-//! 1. Whatever is asked to change, the time of the last change moves; a length that is set moves
-//!    the time of the content too, even when it stays the same.
+//! 1. Every change moves the time of the last change. A length that is set moves the time of the
+//!    content too, even when it stays the same.
 //! 2. A change of owner or content by someone unprivileged takes set-user-id, set-group-id and file
-//!    capabilities away. The kernel decides who that is (`FUSE_HANDLE_KILLPRIV_V2`): it says so
+//!    capabilities away. The kernel decides when that is so (`FUSE_HANDLE_KILLPRIV_V2`): it says so
 //!    with `kill_suidgid`, and a change of owner always does.
 //! 3. A change of mode changes the access control list with it.
 
@@ -21,7 +21,7 @@ const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// What to set a time to.
+/// The new value of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeChange {
     /// This time.
@@ -30,7 +30,7 @@ pub enum TimeChange {
     Now,
 }
 
-/// What to change of an object's attributes.
+/// Changes of an object's attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttrRequest {
     /// Permission bits; given together with an owner, they are taken as they are.
@@ -54,7 +54,7 @@ pub struct SetAttrRequest {
 }
 
 impl FileSystem {
-    /// The attributes of an object.
+    /// Returns the attributes of an object.
     ///
     /// # Errors
     /// [`FsError::Stale`].
@@ -65,8 +65,9 @@ impl FileSystem {
     /// Changes attributes, all or none.
     ///
     /// # Errors
-    /// [`FsError::NotSupported`] for the mode of a symbolic link; for a length [`FsError::IsDir`], [`FsError::Invalid`] on anything
-    /// else that is no file, [`FsError::FileTooBig`]; [`FsError::Stale`].
+    /// [`FsError::NotSupported`] for the mode of a symbolic link; for a length [`FsError::IsDir`],
+    /// [`FsError::Invalid`] on anything else that is no file, [`FsError::FileTooBig`];
+    /// [`FsError::Stale`].
     pub fn setattr(&self, no: ObjectNo, set: &SetAttrRequest) -> Result<Attr, FsError> {
         if set.size.is_some_and(|size| size > FILE_MAX) {
             return Err(FsError::FileTooBig);
@@ -74,6 +75,7 @@ impl FileSystem {
         self.volume.name_damage(no, || {
             let mut cost = self.cost_of_content(no, Cost::set_attributes())?;
             let old_size = self.store().attr(no)?.size;
+            // Cutting a file gives space back, so it may use the reserve.
             if let Some(size) = set.size.filter(|size| *size < old_size) {
                 cost = cost.freeing();
                 self.punch_shared_in_steps(no, size, old_size)?;
@@ -86,12 +88,13 @@ impl FileSystem {
             let has_list = locked.xattr(no, acl::ACCESS).is_some();
             let capable = locked.xattr(no, CAPABILITY).is_some();
             if set.perm.is_some() && attr.kind == FileType::Symlink {
+                // Linux has no permissions of symbolic links.
                 return Err(FsError::NotSupported);
             }
             if let Some(size) = set.size {
                 require_file(&attr)?;
-                // Who opens a file to empty it replaces what is there, whatever that is; who cuts
-                // one he holds has seen it.
+                // An opening that empties a file replaces its content, whatever that is. A cut
+                // through a handle has seen the content.
                 let base = if set.is_held {
                     self.base_of(no, size, attr.size)
                 } else {
@@ -103,9 +106,11 @@ impl FileSystem {
                 };
                 self.changes.record(&mut locked, no, truncated)?;
                 locked.truncate(no, size)?;
+                // A cut through the kernel makes the old sizes of the file known.
                 self.volume.stale_files().forget_file(no);
             }
             let owner = set.uid.is_some() || set.gid.is_some();
+            // A change of owner takes all privileges away; a cut takes capabilities only.
             if owner || set.kill_suidgid {
                 strip_privileges(&mut locked, no, true)?;
             } else if set.size.is_some() {
@@ -117,6 +122,7 @@ impl FileSystem {
                 acl.set_mode(perm & 0o777);
                 locked.set_xattr(no, acl::ACCESS, Some(&acl.encode()))?;
             }
+            // One clock reading for all times of the request.
             let now = self.volume.now();
             let time = |change: Option<TimeChange>| {
                 change.map(|change| match change {
@@ -124,8 +130,12 @@ impl FileSystem {
                     TimeChange::Now => now,
                 })
             };
+            // A cut changes the content, even where the size stays.
             let mtime = time(set.mtime).or(set.size.map(|_| now));
-            let (perm, uid, gid) = (set.perm, set.uid, set.gid);
+            let perm = set.perm;
+            let uid = set.uid;
+            let gid = set.gid;
+            // The change time moves in any case.
             let ctime = Some(set.ctime.unwrap_or(now));
             locked.set_attr(
                 no,
@@ -138,6 +148,7 @@ impl FileSystem {
                     ctime,
                 },
             );
+            // Recorded only if the server would see a difference.
             let now = locked.attr(no);
             if owner || now.perm != attr.perm || set.mtime.is_some() {
                 self.changes
@@ -161,7 +172,7 @@ impl FileSystem {
         Ok(cost.with_head(self.store().head_bytes(no)?))
     }
 
-    /// The content of a locked file changed now.
+    /// Notes that the content of a locked file has changed.
     pub(crate) fn content_changed(
         &self,
         locked: &mut LockedObjects<'_>,
@@ -170,9 +181,14 @@ impl FileSystem {
         kill_suidgid: bool,
     ) -> Result<(), StoreError> {
         // This comes first: whether it is the first change decides on its base.
+        debug_assert!(
+            locked.attr(no).kind == FileType::File,
+            "content of another kind of object"
+        );
         self.changes.record(locked, no, what)?;
         let before = (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some());
         strip_privileges(locked, no, kill_suidgid)?;
+        // Stripping privileges changes more than the content.
         if before != (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some()) {
             self.changes.record(locked, no, ObjectChange::Attributes)?;
             self.changes
@@ -193,6 +209,7 @@ impl FileSystem {
     /// Notes that an object was read, if the policy wants it.
     pub(crate) fn note_access(&self, attr: &Attr) {
         let now = self.volume.now();
+        // The access time is kept in memory, and written with the next change of the object.
         if !self.store().is_read_only()
             && self
                 .options
@@ -213,6 +230,7 @@ fn strip_privileges(
 ) -> Result<(), StoreError> {
     let attr = locked.attr(no);
     if attr.kind.is_dir() {
+        // Set-group-id of a directory is inherited by its entries, and is no privilege.
         return Ok(());
     }
     if locked.xattr(no, CAPABILITY).is_some() {
@@ -234,12 +252,13 @@ fn strip_privileges(
     Ok(())
 }
 
-/// An access control list of a locked object. Only well-formed ones are ever stored.
+/// Returns an access control list of a locked object. Only well-formed ones are ever stored.
 pub(crate) fn acl_of(
     locked: &LockedObjects<'_>,
     no: ObjectNo,
     name: &[u8],
 ) -> Result<Option<Acl>, FsError> {
+    // No list means that the mode says everything.
     let Some(bytes) = locked.xattr(no, name) else {
         return Ok(None);
     };

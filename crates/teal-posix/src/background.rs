@@ -1,11 +1,11 @@
-//! What nobody waits for: commits and checkpoints that are due, cleaning, giving back large
-//! orphans.
+//! Work that no operation waits for: commits and checkpoints that are due, cleaning, giving back
+//! large orphans.
 //!
 //! # Guarantees
-//! 1. One thread for this (and one for those who wait for durability); it sleeps until something is
-//!    due or the [`CommitSignal`](teal_volume::CommitSignal) is raised.
+//! 1. One thread for this (and one for callers that wait for durability); it sleeps until something
+//!    is due or the [`CommitSignal`](teal_volume::CommitSignal) is raised.
 //! 2. Idle means no I/O and no wake-up: when nothing is due, the first change of the next batch
-//!    rings. See `pace` for when cleaning ends.
+//!    rings. See `cleaning_pace` for when cleaning ends.
 
 use crate::FileSystem;
 use crate::cleaning_pace::{CleaningDecision, CleaningInputs, RoundHistory};
@@ -25,22 +25,26 @@ impl FileSystem {
     /// When no thread can be had.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let mut background = self.background.lock();
+        // A second start does nothing; a store that is read has nothing to commit.
         if !background.threads.is_empty() || self.store().is_read_only() {
             return Ok(());
         }
         if let Err(e) = self.volume.queue_left_orphans() {
             log::error!("objects left without names cannot be listed: {e}");
         }
+        // A weak reference: the signal must not keep the volume alive.
         let volume = Arc::downgrade(&self.volume);
         self.store().when_changed(move || {
             if let Some(volume) = volume.upgrade() {
                 volume.commit_signal().raise();
             }
         });
-        let (file_system, volume) = (Arc::downgrade(self), Arc::clone(&self.volume));
+        let file_system = Arc::downgrade(self);
+        let volume = Arc::clone(&self.volume);
         let thread = std::thread::Builder::new()
             .name("teal-commit".into())
             .spawn(move || run(&file_system, &volume))?;
+        // Joined at the end.
         background.threads.push(thread);
         background.threads.push(self.start_syncing()?);
         // Not waited for in the end: they may be waiting for the server, and a store that is closed
@@ -56,18 +60,22 @@ impl FileSystem {
     pub fn step(&self) -> Option<Duration> {
         match self.try_step() {
             Ok(wait) => wait,
+            // The store takes no changes any more: nothing will ever be due.
             Err(StoreError::Poisoned | StoreError::ReadOnly) => None,
             Err(e) => {
                 log::error!("in the background: {e}");
+                // The next attempt is at the next regular commit.
                 Some(self.store().settings().commit_interval)
             }
         }
     }
 
     fn try_step(&self) -> Result<Option<Duration>, StoreError> {
+        // Measured before this step's own work.
         let look = self.cleaning_inputs();
         self.volume.reclaim_next(&*self.changes);
         let mut wait = self.store().tick()?;
+        // Many changed pages in memory: they are folded into the log before they become too many.
         if self.store().unfolded_bytes() > UNFOLDED_MAX {
             self.store().checkpoint()?;
         }
@@ -79,6 +87,7 @@ impl FileSystem {
                 fullest_percent,
             } => {
                 self.store().clean(segments, fullest_percent)?;
+                // The result of this round decides whether another one is worth while.
                 self.background.lock().rounds =
                     RoundHistory::after_round(&look, &self.cleaning_inputs());
                 cleaned = true;
@@ -86,6 +95,7 @@ impl FileSystem {
             CleaningDecision::Later(time) => wait = Some(wait.map_or(time, |due| due.min(time))),
             CleaningDecision::Rest => {}
         }
+        // More work is waiting: at once. Otherwise when the next commit is due.
         Ok(if self.volume.has_waiting_orphans() || cleaned {
             Some(Duration::ZERO)
         } else {
@@ -95,13 +105,16 @@ impl FileSystem {
 
     fn cleaning_inputs(&self) -> CleaningInputs {
         let now = self.volume.monotonic();
+        // The counter begins anew, so each byte counts once.
         let more = self.volume.commit_signal().take_written();
         let mut background = self.background.lock();
         background.written += more;
+        // A store with uncommitted changes is not idle.
         if more > 0 || self.store().is_dirty() {
             background.since = now;
         }
-        let (written, quiet) = (background.written, now.saturating_sub(background.since));
+        let written = background.written;
+        let quiet = now.saturating_sub(background.since);
         drop(background);
         CleaningInputs {
             space: self.store().space(),
@@ -130,7 +143,10 @@ impl FileSystem {
     pub(crate) fn stop_background(&self) {
         self.volume.commit_signal().stop();
         self.syncs.stop();
-        self.replica.iter().for_each(|replica| replica.stop());
+        if let Some(replica) = &self.replica {
+            replica.stop();
+        }
+        // Taken out, so that the lock is not held while threads end.
         let threads = std::mem::take(&mut self.background.lock().threads);
         for thread in threads {
             if thread.join().is_err() {
@@ -142,15 +158,19 @@ impl FileSystem {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
+        // The threads are not joined here: the drop may run on one of them.
         self.volume.commit_signal().stop();
         self.syncs.stop();
-        self.replica.iter().for_each(|replica| replica.stop());
+        if let Some(replica) = &self.replica {
+            replica.stop();
+        }
     }
 }
 
 fn run(file_system: &Weak<FileSystem>, volume: &Volume) {
     let mut wait = Some(Duration::ZERO);
     while volume.commit_signal().wait(wait) {
+        // The file system is gone, and with it the reason for the thread.
         let Some(file_system) = file_system.upgrade() else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What the commit thread remembers from step to step.
+//! The state of the commit thread from step to step.
 
 use crate::cleaning_pace::RoundHistory;
 use std::thread::JoinHandle;

@@ -1,18 +1,18 @@
-//! How fast the background cleans: a pure function of what it sees.
+//! The pace of background cleaning: a pure function of its inputs.
 //!
 //! # Guarantees
-//! 1. *Load*: while the store is written to, cleaning begins when little can be written before
-//!    somebody must wait, and gains as much as was written since the last round: the rate follows
-//!    the load. Cleaning earlier would move what is about to die.
+//! 1. *Load*: while the store is written to, cleaning begins when little can be written before an
+//!    operation must wait, and gains as much as was written since the last round: the rate follows
+//!    the load. Cleaning earlier would move content that is about to die.
 //! 2. *Idle*: when nothing has been written for a while, on external power, it goes on until a
 //!    comfortable share is free, but moves only what gives much back.
 //! 3. *Silent*: idle rounds end: each must set at least one segment free, or there is none until
 //!    something else is written.
 
 use std::time::Duration;
-use teal_log::{Counts, SpaceStatus};
+use teal_log::{SpaceStatus, StoreCounts};
 
-/// Cleaning starts when less than this part of the segments can be written before somebody must
+/// Cleaning starts when less than this part of the segments can be written before an operation must
 /// wait.
 const LOW_PART: u64 = 100;
 /// At least so many segments.
@@ -23,14 +23,14 @@ const ROUND_PART: u64 = 20;
 const QUIET: Duration = Duration::from_secs(10);
 /// While idle, segments at most this full are moved.
 const CHEAP_PERCENT: u32 = 70;
-/// While somebody writes, segments at most this full.
+/// The fullest segments that are cleaned while the store is written to, in percent.
 const WORTH_PERCENT: u32 = 90;
 
-/// What the background sees.
+/// The inputs of a decision about cleaning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CleaningInputs {
     pub(crate) space: SpaceStatus,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StoreCounts,
     /// Bytes written by others so far.
     pub(crate) written: u64,
     /// Time since the last of them.
@@ -40,7 +40,7 @@ pub(crate) struct CleaningInputs {
     pub(crate) powered: bool,
 }
 
-/// What it does about it.
+/// A decision about cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CleaningDecision {
     Rest,
@@ -53,12 +53,12 @@ pub(crate) enum CleaningDecision {
     },
 }
 
-/// What is remembered from round to round.
+/// The state that is kept from round to round.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct RoundHistory {
-    /// What had been written when the last round was over.
+    /// The bytes that had been written when the last round was over.
     written: u64,
-    /// What had been written when a round set nothing free.
+    /// The bytes that had been written when a round set no segment free.
     futile_at: Option<u64>,
 }
 
@@ -66,12 +66,16 @@ impl RoundHistory {
     /// Returns what to do now.
     pub(crate) fn decide(&self, look: &CleaningInputs) -> CleaningDecision {
         let space = &look.space;
+        // Nothing was written since a round without gain: another one would find the same.
         if self.futile_at == Some(look.written) {
             return CleaningDecision::Rest;
         }
         let low = (space.segments / LOW_PART).max(LOW_SEGMENTS);
         let most = (space.segments / ROUND_PART).max(LOW_SEGMENTS);
+        debug_assert!(low <= most);
+        // Under load, the distance to a waiting writer decides.
         if space.before_waiting < low * space.segment_bytes && look.quiet < QUIET {
+            // As many segments as were written since the last round: the rate follows the load.
             let since = look.written.saturating_sub(self.written) / space.segment_bytes;
             return CleaningDecision::Clean {
                 segments: (low + since).min(most),
@@ -81,7 +85,9 @@ impl RoundHistory {
         let few =
             (space.free_segments + space.ripening) * 100 < space.segments * u64::from(look.percent);
         match QUIET.checked_sub(look.quiet) {
+            // On battery, or with enough free segments, nothing is cleaned ahead.
             _ if !few || !look.powered => CleaningDecision::Rest,
+            // Cleaning starts only after a quiet time.
             Some(time) if !time.is_zero() => CleaningDecision::Later(time),
             _ => CleaningDecision::Clean {
                 segments: most,
@@ -92,6 +98,7 @@ impl RoundHistory {
 
     /// Notes what a round has done, from what was seen before and after it.
     pub(crate) fn after_round(before: &CleaningInputs, after: &CleaningInputs) -> Self {
+        // A segment that was emptied counts, too, even if it is not free before two checkpoints.
         let gained = after.space.free_segments > before.space.free_segments
             || after.counts.segments_cleaned > before.counts.segments_cleaned
                 && before.quiet < QUIET;
@@ -121,7 +128,7 @@ mod tests {
             segment_bytes: MIB,
             before_waiting,
         };
-        let (counts, quiet) = (Counts::default(), Duration::from_secs(quiet));
+        let (counts, quiet) = (StoreCounts::default(), Duration::from_secs(quiet));
         CleaningInputs {
             space,
             counts,

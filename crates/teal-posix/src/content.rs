@@ -15,7 +15,7 @@ use teal_types::{ByteRanges, FileType, ObjectNo};
 use teal_volume::{ChangeBase, NearbyContent, ObjectChange, WRITE_STEP, WritePlacement};
 use teal_volume::{FsError, Invalidation, Moment};
 
-/// How to write.
+/// The options of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteFlags {
     /// At the end of the file as it stands, whatever the offset.
@@ -27,7 +27,7 @@ pub struct WriteFlags {
     pub kill_suidgid: bool,
 }
 
-/// What `fallocate` is to do.
+/// The modes of `fallocate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FallocateMode {
     /// Make sure there is room.
@@ -44,15 +44,15 @@ pub enum FallocateMode {
     },
 }
 
-/// What a read found.
+/// The content that a read found.
 enum ReadContent<'a> {
-    /// It was in the store.
+    /// The content was in the store.
     Here(ScatteredBytes),
-    /// It was read from a device nearby, and is to be kept.
+    /// The content was read from a device nearby, and is to be kept.
     Nearby(NearbyContent<'a>),
 }
 
-/// What one step of a write has done.
+/// The result of one step of a write.
 #[derive(Debug, Clone, Copy, Default)]
 struct WrittenStep {
     bytes: usize,
@@ -61,7 +61,7 @@ struct WrittenStep {
 }
 
 impl FallocateMode {
-    /// The mode of `fallocate` flags.
+    /// Returns the mode of `fallocate` flags.
     ///
     /// # Errors
     /// [`FsError::NotSupported`] for all others.
@@ -70,6 +70,7 @@ impl FallocateMode {
         const PUNCH_HOLE: u32 = 2;
         const ZERO_RANGE: u32 = 16;
         let keep_size = flags & KEEP_SIZE != 0;
+        // Linux does not punch holes that change the size.
         match flags & !KEEP_SIZE {
             0 => Ok(Self::Allocate { keep_size }),
             PUNCH_HOLE if keep_size => Ok(Self::PunchHole),
@@ -79,7 +80,7 @@ impl FallocateMode {
     }
 }
 
-/// What `lseek` looks for.
+/// The target of `lseek`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeekTarget {
     /// The next data.
@@ -97,7 +98,7 @@ impl FileSystem {
         self.read_parts(no, offset, len).map(|parts| parts.to_vec())
     }
 
-    /// The same, without a copy.
+    /// Reads as [`read`](Self::read) does, without a copy.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -107,13 +108,14 @@ impl FileSystem {
         offset: u64,
         len: usize,
     ) -> Result<ScatteredBytes, FsError> {
+        // A caller without an answer cannot arise: `answer` is called exactly once.
         let mut said = Err(FsError::Stale);
         self.read_then(no, offset, len, |parts| said = parts);
         said
     }
 
-    /// The same; what is read is given to `answer` as soon as it is known, and what it came with is
-    /// entered here after that.
+    /// Reads as [`read_parts`](Self::read_parts) does. Gives the content to `answer` as soon as it
+    /// is known, and enters content from a nearby device into the store after that.
     pub fn read_then(
         &self,
         no: ObjectNo,
@@ -124,6 +126,8 @@ impl FileSystem {
         match self.read_or_bring(no, offset, len) {
             Ok(ReadContent::Here(parts)) => answer(Ok(parts)),
             Ok(ReadContent::Nearby(NearbyContent { parts, keep })) => {
+                // The answer goes first: the reader does not wait for the store to keep the
+                // content.
                 answer(Ok(parts));
                 keep();
                 self.residency
@@ -142,6 +146,7 @@ impl FileSystem {
     ) -> Result<ReadContent<'_>, FsError> {
         let end = offset.saturating_add(len as u64);
         loop {
+            // While this lock is held, no content can become absent.
             let reading = self.residency.lock_for_reading(no);
             let attr = self.getattr(no)?;
             require_file(&attr)?;
@@ -152,21 +157,24 @@ impl FileSystem {
                 self.note_access(&attr);
                 return Ok(ReadContent::Here(parts));
             }
+            // The lock is released before anything is fetched: fetching needs it exclusively.
             drop(reading);
             if let Some(nearby) = self.residency.read_nearby(&attr, offset, end)? {
                 self.note_access(&attr);
                 return Ok(ReadContent::Nearby(nearby));
             }
+            // Fetched content may be evicted again before it is read: the loop looks once more.
             self.residency.make_present(no, offset, end)?;
         }
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for anything else, [`FsError::Stale`].
     pub fn readlink(&self, no: ObjectNo) -> Result<Vec<u8>, FsError> {
         let attr = self.getattr(no)?;
+        // Only symbolic links have a target.
         if attr.kind != FileType::Symlink {
             return Err(FsError::Invalid);
         }
@@ -187,15 +195,22 @@ impl FileSystem {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize, FsError> {
-        let (mut done, mut is_moved) = (0, false);
+        let mut done = 0;
+        let mut is_moved = false;
         let failed = loop {
+            // Each step is one operation, so that a large write does not take all space at once.
             let step = &data[done..data.len().min(done + WRITE_STEP)];
             match self.volume.name_damage(no, || {
+                // Flow control first: no lock is held while the writer waits.
                 self.residency.wait_for_queue(step.len() as u64)?;
                 self.residency.make_space(step.len() as u64);
                 self.write_step(no, offset.saturating_add(done as u64), step, flags)
             }) {
                 Ok(written) => {
+                    debug_assert!(
+                        done + written.bytes <= data.len(),
+                        "more was written than given"
+                    );
                     done += written.bytes;
                     is_moved |= written.is_moved;
                 }
@@ -205,10 +220,12 @@ impl FileSystem {
                 break None;
             }
         };
+        // The kernel put the data elsewhere in its cache.
         if is_moved && let Ok(attr) = self.store().attr(no) {
             self.volume.invalidations().content_moved(no, attr.size);
         }
         match failed {
+            // A write that did a part succeeds with that part.
             Some(e) if done == 0 => Err(e),
             _ => Ok(done),
         }
@@ -222,6 +239,7 @@ impl FileSystem {
         flags: WriteFlags,
     ) -> Result<WrittenStep, FsError> {
         let mut cost = self.cost_of_content(no, Cost::write(data.len() as u64))?;
+        // Overwriting in place takes no additional space in the end.
         if !flags.append
             && !flags.asks_for_end
             && asked.saturating_add(data.len() as u64) <= self.store().attr(no)?.size
@@ -233,6 +251,7 @@ impl FileSystem {
         let mut locked = op.lock(&[no])?;
         let attr = locked.attr(no);
         require_file(&attr)?;
+        // The size that counts is the one under the lock.
         let (flags, base) = self.place_write(no, asked, attr.size, flags);
         let offset = if flags.append && !bug(Bug::AppendedAtStaleSize) {
             attr.size
@@ -240,6 +259,7 @@ impl FileSystem {
             asked
         };
         let room = usize::try_from(FILE_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
+        // A write up to the largest size is cut there.
         let data = &data[..data.len().min(room)];
         if data.is_empty() {
             return if room == 0 {
@@ -250,10 +270,11 @@ impl FileSystem {
         }
         locked.write(no, offset, data)?;
         let end = offset + data.len() as u64;
-        // What begins at the end of a file that is open for appending was put behind its end,
-        // whoever knew where that is.
+        // A write at the end of a file that is open for appending was put there by the kernel,
+        // which may know an old end.
         let is_append = flags.append || flags.asks_for_end && offset == attr.size;
-        let (from, to) = (offset, end);
+        let from = offset;
+        let to = end;
         let changed = if is_append {
             ObjectChange::Append { from, to, base }
         } else {
@@ -277,6 +298,7 @@ impl FileSystem {
         size: u64,
         flags: WriteFlags,
     ) -> (WriteFlags, ChangeBase) {
+        // The kernel knows that the file is open for appending: the true end counts.
         if flags.append {
             return (flags, ChangeBase::Position);
         }
@@ -285,6 +307,7 @@ impl FileSystem {
             WritePlacement::Offset(given) => {
                 (flags, given.map_or(ChangeBase::Position, ChangeBase::Given))
             }
+            // The writer saw an old end: the data goes to the new one.
             WritePlacement::End => {
                 let flags = WriteFlags {
                     append: true,
@@ -312,20 +335,22 @@ impl FileSystem {
         }
     }
 
-    /// The kernel takes `end` for the end of a locked file, after its own change, if it believed it
-    /// to be before that.
+    /// Notes that the kernel takes `end` for the end of a locked file after its own change, if the
+    /// kernel took an earlier offset for it.
     pub(crate) fn note_kernel_extended(&self, locked: &LockedObjects<'_>, no: ObjectNo, end: u64) {
         let size = locked.attr(no).size;
         self.volume.stale_files().note_kernel_size(no, end, size);
     }
 
-    /// The kernel was told that a file ends no earlier than at `end`
+    /// Notes that the kernel was told that a file ends no earlier than at `end`
     /// ([`Invalidation::Grown`](crate::Invalidation::Grown)).
     pub fn note_kernel_size(&self, no: ObjectNo, end: u64) {
         let Ok(attr) = self.store().attr(no) else {
             return;
         };
         let stale = self.volume.stale_files();
+        // The kernel believes in a larger file than there is: reads behind the end must be
+        // corrected.
         if attr.size < end {
             stale.note_possible_size(no, end);
             let changed = Invalidation::Attributes(no);
@@ -334,15 +359,18 @@ impl FileSystem {
         stale.note_kernel_size(no, end, attr.size);
     }
 
-    /// The present moment: what begins now sees all content that was replaced before.
+    /// Returns the present moment. An operation that begins now sees all content that was replaced
+    /// before.
     pub fn current_moment(&self) -> Moment {
         self.volume.stale_files().current_moment()
     }
 
-    /// The kernel was given attributes or content of these objects by the answer to a request that
-    /// began at `since`.
+    /// Notes that the kernel was given attributes or content of these objects, by the answer to a
+    /// request that began at `since`.
     pub fn note_given(&self, objects: &[ObjectNo], since: Moment) {
         for no in objects {
+            // The answer was older than a replacement that the kernel has heard of: it must forget
+            // it.
             if self.volume.stale_files().note_given(*no, since)
                 && let Ok(attr) = self.store().attr(*no)
             {
@@ -354,7 +382,8 @@ impl FileSystem {
     /// Makes room, holes or zeros. Room is not set aside: there must be enough of it now.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and as [`read`](Self::read).
+    /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and
+    /// as [`read`](Self::read).
     pub fn fallocate(
         &self,
         no: ObjectNo,
@@ -367,16 +396,19 @@ impl FileSystem {
         }
         let end = offset
             .checked_add(len)
+            // Beyond the largest offset.
             .filter(|end| *end <= FILE_MAX)
             .ok_or(FsError::FileTooBig)?;
         self.volume.name_damage(no, || {
             require_file(&self.store().attr(no)?)?;
+            // Allocation promises space for all holes, though it writes nothing.
             if matches!(mode, FallocateMode::Allocate { .. })
                 && self.bytes_in_holes(no, offset, end)? > self.store().space().free
             {
                 return Err(FsError::NoSpace);
             }
             let mut cost = self.cost_of_content(no, Cost::cut().with_piece(0))?;
+            // A hole frees space.
             if mode == FallocateMode::PunchHole {
                 cost = cost.freeing();
             }
@@ -388,6 +420,7 @@ impl FileSystem {
             let mut locked = op.lock(&[no])?;
             let size = locked.attr(no).size;
             let base = self.base_of(no, offset, size);
+            // Allocation changes the size only; its content stays zeros.
             let changed = if matches!(mode, FallocateMode::Allocate { .. }) {
                 ObjectChange::Truncate { size, base }
             } else {
@@ -398,6 +431,7 @@ impl FileSystem {
                     base,
                 }
             };
+            // A hole never changes the size.
             let keep_size = match mode {
                 FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
                     keep_size
@@ -408,6 +442,7 @@ impl FileSystem {
                 locked.truncate(no, end)?;
             }
             self.content_changed(&mut locked, no, changed, false)?;
+            // The kernel raises its own idea of the size in the same way.
             if !keep_size {
                 self.note_kernel_extended(&locked, no, end);
             }
@@ -415,13 +450,17 @@ impl FileSystem {
         })
     }
 
-    /// Bytes of a range that no data fills.
+    /// Returns the bytes of a range that no data fills.
     fn bytes_in_holes(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
-        let (mut at, mut holes) = (offset, 0);
+        debug_assert!(offset <= end);
+        let mut at = offset;
+        let mut holes = 0;
         while at < end {
+            // From data to data: the distance between is a hole.
             let data = self.store().seek(no, at, false)?.unwrap_or(end).min(end);
             holes += data - at;
             at = self.store().seek(no, data, true)?.unwrap_or(end).max(data);
+            debug_assert!(data >= at && holes <= end - offset);
             if data == end {
                 break;
             }
@@ -429,15 +468,17 @@ impl FileSystem {
         Ok(holes)
     }
 
-    /// The next data or hole at or after `offset`.
+    /// Returns the next data or hole at or after `offset`.
     ///
     /// # Errors
-    /// [`FsError::BehindEnd`] behind the end of the file, or when there is no more data; otherwise as [`read`](Self::read).
+    /// [`FsError::BehindEnd`] behind the end of the file, or when there is no more data; otherwise
+    /// as [`read`](Self::read).
     pub fn seek(&self, no: ObjectNo, offset: u64, what: SeekTarget) -> Result<u64, FsError> {
         self.volume.name_damage(no, || {
             require_file(&self.store().attr(no)?)?;
             let absent = self.residency.absent_ranges(no)?;
             let found = self.store().seek(no, offset, what == SeekTarget::Hole)?;
+            // All content is here: the store's own map is the answer.
             if absent.is_empty() {
                 return found.ok_or(FsError::BehindEnd);
             }
@@ -445,7 +486,8 @@ impl FileSystem {
         })
     }
 
-    /// As [`seek`](Self::seek) where some content is not here: it counts as data.
+    /// Works as [`seek`](Self::seek) does where some content is not in the store. That content
+    /// counts as data.
     fn seek_around(
         &self,
         no: ObjectNo,
@@ -458,6 +500,7 @@ impl FileSystem {
             return Err(FsError::BehindEnd);
         }
         let mut at = offset;
+        // Data here, or absent content, whichever begins first.
         if what == SeekTarget::Data {
             let here = self.store().seek(no, at, false)?;
             let there = absent
@@ -468,6 +511,7 @@ impl FileSystem {
             let next = here.into_iter().chain(there).min();
             return next.ok_or(FsError::BehindEnd);
         }
+        // A hole counts only where no content is absent.
         while at < size {
             let hole = self.store().seek(no, at, true)?.unwrap_or(size);
             let behind = absent.clipped_to(hole, size);
@@ -488,6 +532,7 @@ impl FileSystem {
         end: u64,
     ) -> Result<(), FsError> {
         let step = self.options.reclaim_step;
+        // Files without shared content are cut in one step.
         if end.saturating_sub(from) <= step || !self.store().has_shared(no)? {
             return Ok(());
         }
@@ -497,7 +542,9 @@ impl FileSystem {
             .seek(no, at, false)?
             .filter(|data| data.saturating_add(step) < end)
         {
+            debug_assert!(data >= at, "the step goes back");
             at = data + step;
+            // Locked for each step, so that readers get their turn.
             let _content = self.residency.lock_for_changing(no);
             let op = self.begin_operation(
                 self.cost_of_content(no, Cost::cut().with_piece(0))?

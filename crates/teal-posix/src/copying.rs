@@ -39,7 +39,7 @@ fn advance_place((no, at): FilePlace, done: u64) -> FilePlace {
     (no, at.saturating_add(done))
 }
 
-/// How a copy is going on.
+/// The progress of a copy.
 #[derive(Default)]
 struct CopyProgress {
     /// Bytes done, and of them those that were read and written.
@@ -64,11 +64,14 @@ impl FileSystem {
         let source = self.getattr(from.0)?;
         require_file(&source)?;
         require_file(&self.getattr(to.0)?)?;
+        // Never behind the end of the source.
         let len = len.min(source.size.saturating_sub(from.1));
+        // A range that overlaps itself has no order of copying that is right.
         if from.0 == to.0 && from.1.abs_diff(to.1) < len {
             return Err(FsError::Invalid);
         }
         let mut progress = CopyProgress::default();
+        // One call copies a bounded amount; the caller asks again.
         while progress.done < len.min(SHARE_MAX) && progress.copied < COPY_MAX {
             let step = self
                 .residency
@@ -85,10 +88,12 @@ impl FileSystem {
             match step {
                 Ok(0) => break,
                 Ok(n) => progress.done += n,
+                // A copy that did a part succeeds with that part.
                 Err(e) if progress.done == 0 => return Err(e),
                 Err(_) => break,
             }
         }
+        // Shared content was not read through the file system, which would have noted the access.
         if progress.done > progress.copied {
             self.note_access(&source);
         }
@@ -103,8 +108,11 @@ impl FileSystem {
         flags: WriteFlags,
         progress: &mut CopyProgress,
     ) -> Result<u64, FsError> {
+        debug_assert!(progress.done <= len);
         let left = len - progress.done;
+        debug_assert!(left > 0, "an empty step does not end");
         let inside = from.1 % BLOCK;
+        // Sharing needs the same offset within a block on both sides.
         let meets =
             inside == to.1 % BLOCK && (left >= SHARE_LEAST || progress.done > progress.copied);
         if meets && inside == 0 {
@@ -115,11 +123,13 @@ impl FileSystem {
                 return Ok(shared);
             }
         }
+        // Up to the next block boundary, so that the rest can be shared.
         let head = if meets && inside > 0 {
             BLOCK - inside
         } else {
             left
         };
+        // A bounded buffer.
         let step = head.min(left).min(WRITE_STEP as u64) as usize;
         let bytes = self.read(from.0, from.1, step)?;
         let n = self.write(to.0, to.1, &bytes, flags)? as u64;
@@ -136,6 +146,7 @@ impl FileSystem {
         progress: &mut CopyProgress,
     ) -> Result<u64, FsError> {
         let mut sharing = self.store().plan_share(from, to, len)?;
+        // Dirty blocks cannot be shared. Many of them are committed first, once for each copy.
         if sharing.uncommitted >= COMMIT_FROM
             && !std::mem::replace(&mut progress.has_committed, true)
         {
@@ -148,6 +159,7 @@ impl FileSystem {
         let cost = sharing
             .cost
             .and_also(self.cost_of_content(to.0, Cost::write(0))?);
+        // No content of the target may be fetched or evicted while it is replaced.
         let _absence = self.residency.lock_for_changing(to.0);
         let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[from.0, to.0])?;
@@ -169,6 +181,7 @@ impl FileSystem {
             };
             self.content_changed(&mut locked, to.0, changed, flags.kill_suidgid)?;
             self.note_kernel_extended(&locked, to.0, to.1 + done);
+            // The log grows by the operation's records only.
             self.count_written(cost.bytes());
         }
         Ok(done)

@@ -18,18 +18,18 @@ use teal_volume::{ObjectChange, touch_directory, touch_object};
 
 /// Set-group-id, inherited from directories.
 const S_ISGID: u16 = 0o2000;
-/// Of the upper bits, a new directory takes only the sticky one.
+/// The upper mode bits of a new directory: only the sticky one.
 const DIR_BITS: u16 = 0o1777;
 
 impl FileSystem {
-    /// The object under a name; `.` (of anything) and `..` too.
+    /// Returns the object under a name; `.` (of any object) and `..` too.
     ///
     /// # Errors
     /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::NameTooLong`], [`FsError::Stale`].
     pub fn lookup(&self, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
         let find = || match name {
-            // Of files, too: so the kernel finds again what it has forgotten and a handle (NFS)
-            // leads to.
+            // This works for files, too: the kernel then finds an object again that it has
+            // forgotten and that an NFS handle leads to.
             b"." => Ok(parent),
             b".." if !self.store().attr(parent)?.kind.is_dir() => Err(FsError::NotDir),
             b".." => Ok(self.store().parent(parent)?),
@@ -54,7 +54,7 @@ impl FileSystem {
         })
     }
 
-    /// The object an entry leads to.
+    /// Returns the object that an entry leads to.
     pub(crate) fn find_entry(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
         let name = self.name_in(parent, name)?;
         Ok(self
@@ -68,8 +68,8 @@ impl FileSystem {
     /// `new_encode_dev` form.
     ///
     /// # Errors
-    /// [`FsError::Exists`], [`FsError::Invalid`] for other types, [`FsError::NotFound`] in a removed directory, and as
-    /// [`lookup`](Self::lookup).
+    /// [`FsError::Exists`], [`FsError::Invalid`] for other types, [`FsError::NotFound`] in a
+    /// removed directory, and as [`lookup`](Self::lookup).
     pub fn mknod(
         &self,
         caller: &Caller,
@@ -79,6 +79,7 @@ impl FileSystem {
         rdev: u32,
     ) -> Result<Attr, FsError> {
         let kind = FileType::from_code((mode >> 12) as u8 & 0xf).ok_or(FsError::Invalid)?;
+        // Only devices have a number.
         let rdev = match kind {
             FileType::Char | FileType::Block => rdev,
             FileType::File | FileType::Fifo | FileType::Socket => 0,
@@ -118,6 +119,7 @@ impl FileSystem {
         };
         loop {
             match self.make_object(caller, parent, name, &new) {
+                // Another thread may make and remove the file in between: the loop tries again.
                 Err(FsError::Exists) if !exclusive => match self.lookup(parent, name) {
                     Err(FsError::NotFound) => {}
                     found => return found,
@@ -150,8 +152,8 @@ impl FileSystem {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// [`FsError::NotFound`] for an empty target, [`FsError::NameTooLong`] for one beyond [`TARGET_MAX`], and as
-    /// [`mknod`](Self::mknod).
+    /// [`FsError::NotFound`] for an empty target, [`FsError::NameTooLong`] for one beyond
+    /// [`TARGET_MAX`], and as [`mknod`](Self::mknod).
     pub fn symlink(
         &self,
         caller: &Caller,
@@ -159,6 +161,7 @@ impl FileSystem {
         name: &[u8],
         target: &[u8],
     ) -> Result<Attr, FsError> {
+        // POSIX: an empty target is an error.
         match target.len() {
             0 => Err(FsError::NotFound),
             len if len > TARGET_MAX => Err(FsError::NameTooLong),
@@ -192,16 +195,19 @@ impl FileSystem {
             let _names = self.volume.share_namespace();
             let op = self.begin_operation(self.cost_of_new(parent)?)?;
             let mut locked = op.lock(&[parent])?;
+            // Looked up again under the lock: another thread may have made it meanwhile.
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);
             }
             let no = self.make_in(&mut locked, caller, parent, new)?;
             if let Err(e) = locked.insert_entry(parent, &name, no) {
+                // The new object has no name: it must not survive.
                 self.changes.give_back(&mut locked, no)?;
                 return Err(e.into());
             }
             let now = locked.attr(no).btime;
             touch_directory(&mut locked, parent, now);
+            // The caller gets a reference with the answer.
             self.volume.references().hold(no, 1);
             Ok(locked.attr(no))
         })
@@ -215,9 +221,11 @@ impl FileSystem {
         new: &CreationRequest<'_>,
     ) -> Result<ObjectNo, FsError> {
         let dir = locked.attr(parent);
+        // A removed directory takes no new entries.
         if !locked.is_linked(parent) {
             return Err(FsError::NotFound);
         }
+        // A default list takes the place of the umask.
         let rule = match new.kind {
             FileType::Symlink => None,
             _ => acl_of(locked, parent, acl::DEFAULT)?,
@@ -230,8 +238,10 @@ impl FileSystem {
             None if new.kind == FileType::Symlink => new.perm,
             None => new.perm & !caller.umask,
         };
+        // A directory with set-group-id passes its group on, as in BSD.
         let inherited = dir.perm & S_ISGID;
         let gid = if inherited == 0 { caller.gid } else { dir.gid };
+        // Subdirectories pass it on in turn.
         let perm = if new.kind.is_dir() {
             perm | inherited
         } else {
@@ -250,12 +260,15 @@ impl FileSystem {
         if new.kind == FileType::Symlink {
             locked.set_target(no, new.target);
         }
+        // A list that says no more than the mode is not stored.
         let access = access.filter(|access| !access.is_mode());
+        // Only directories pass a default list on.
         let rule = rule.filter(|_| new.kind.is_dir());
         for (name, list) in [(acl::ACCESS, access), (acl::DEFAULT, rule)] {
             if let Some(list) = list.as_ref().map(Acl::encode)
                 && let Err(e) = locked.set_xattr(no, name, Some(&list))
             {
+                // The new object has no name: it must not survive.
                 self.changes.give_back(locked, no)?;
                 return Err(e.into());
             }
@@ -267,6 +280,7 @@ impl FileSystem {
     /// twice.
     fn cost_of_new(&self, parent: ObjectNo) -> Result<Cost, StoreError> {
         let list = self.store().xattr(parent, acl::DEFAULT)?;
+        // The list may be inherited twice: as access and as default list.
         let inherited = 2 * list.map_or(0, |list| list.len() as u64);
         let of_parent = self.store().head_bytes(parent)?;
         Ok(Cost::create().with_head(inherited + of_parent))
@@ -290,25 +304,29 @@ impl FileSystem {
                 target: b"",
             };
             let no = self.make_in(&mut locked, caller, parent, &new)?;
+            // In the orphan set: a crash gives it back.
             if let Err(e) = locked.set_orphan(no, true) {
                 self.changes.give_back(&mut locked, no)?;
                 return Err(e.into());
             }
+            // The object may still get its first name.
             self.volume.references().hold_nameless(no);
             Ok(locked.attr(no))
         })
     }
 
-    /// Gives an object one more name, or the first to one made by [`tmpfile`](Self::tmpfile).
+    /// Gives an object one more name, or the first name to one made by [`tmpfile`](Self::tmpfile).
     ///
     /// # Errors
-    /// [`FsError::Exists`], [`FsError::Permission`] for a directory, [`FsError::NotFound`] for an object whose names are gone or in
-    /// a removed directory, [`FsError::TooManyLinks`], and as [`lookup`](Self::lookup).
+    /// [`FsError::Exists`], [`FsError::Permission`] for a directory, [`FsError::NotFound`] for an
+    /// object with no name left outside of removed directories, [`FsError::TooManyLinks`], and as
+    /// [`lookup`](Self::lookup).
     pub fn link(&self, no: ObjectNo, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
         self.volume.name_damage(parent, || {
             let name = self.name_in(parent, name)?;
             let cost = self.volume.cost_of_names(Cost::link(), &[parent, no])?;
             let _names = self.volume.share_namespace();
+            // Both are locked, so the checks below hold until the entry is there.
             let op = self.begin_operation(cost)?;
             let mut locked = op.lock(&[parent, no])?;
             if locked.entry(parent, &name)?.is_some() {
@@ -321,17 +339,21 @@ impl FileSystem {
             if attr.kind.is_dir() {
                 return Err(FsError::Permission);
             }
+            // An object that lost its last name cannot get one again. One that was made without a
+            // name can.
             if attr.nlink == 0 && !self.volume.references().is_linkable(no) {
                 return Err(FsError::NotFound);
             }
             if attr.nlink as usize >= LINKS_MAX {
                 return Err(FsError::TooManyLinks);
             }
+            // The object has a name from here on.
             if attr.nlink == 0 {
                 locked.set_orphan(no, false)?;
             }
             self.changes.record(&mut locked, no, ObjectChange::Names)?;
             if let Err(e) = locked.insert_entry(parent, &name, no) {
+                // The name was not made: back to the state before.
                 locked.set_orphan(no, attr.nlink == 0)?;
                 return Err(e.into());
             }
@@ -345,7 +367,7 @@ impl FileSystem {
     }
 }
 
-/// What is to be made, before the directory has its say.
+/// A request for a new object, before it inherits from its directory.
 struct CreationRequest<'a> {
     kind: FileType,
     perm: u16,

@@ -20,8 +20,8 @@ pub struct FileSystem {
     pub(crate) changes: Arc<dyn ChangeRecorder>,
     /// Brings what is not here.
     pub(crate) residency: Arc<dyn Residency>,
-    /// What both of these are, if the volume has a server; it is started and ended together with
-    /// this.
+    /// The replica in this store, if the volume has a server. It is started and ended together with
+    /// the file system.
     pub(crate) replica: Option<Arc<Replica>>,
     pub(crate) syncs: Arc<SyncQueue>,
     pub(crate) background: Mutex<BackgroundState>,
@@ -38,10 +38,10 @@ impl std::fmt::Debug for FileSystem {
 impl FileSystem {
     /// Returns a file system of an open store.
     ///
-    /// If the store is a replica's, whose server is not given here, changes are noted for it.
+    /// If the store is a replica's, changes are noted for its server, which is not given here.
     ///
     /// # Errors
-    /// What reading the note of who this replica is met.
+    /// Errors of reading the note of the replica's identity.
     pub fn new(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -54,12 +54,12 @@ impl FileSystem {
 
     /// Returns a file system of an open store that is, or becomes, a replica of the volume behind
     /// `upstream`. `device`: its name for people. A store that was not one before becomes one: all
-    /// that is in it is sent, or with `joins` its root is empty and what the server has comes here
-    /// as it is needed.
+    /// its content is sent. With `joins`, its root is empty and the server's content is fetched as
+    /// it is needed.
     ///
     /// # Errors
-    /// What reading or setting the note of who this replica is met; [`FsError::NotEmpty`] when a
-    /// store that joins has something in it.
+    /// Errors of reading or writing the note of the replica's identity; [`FsError::NotEmpty`] when
+    /// a store that joins is not empty.
     pub fn replica_of(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -78,6 +78,7 @@ impl FileSystem {
         options: FileSystemOptions,
         replica: Option<Arc<Replica>>,
     ) -> Arc<Self> {
+        // Without a server, changes are not recorded and all content is here.
         let (changes, residency): (Arc<dyn ChangeRecorder>, Arc<dyn Residency>) = match &replica {
             Some(replica) => (Arc::clone(replica) as _, Arc::clone(replica) as _),
             None => (Arc::new(Standalone), Arc::new(Standalone)),
@@ -131,7 +132,7 @@ impl FileSystem {
         self.volume.release(no, n, &*self.changes);
     }
 
-    /// Waits, where that is wanted, until the server has everything that is durable here.
+    /// Waits, where that is wanted, until the server has all content that is durable here.
     pub(crate) fn sync_at_server(&self) -> Result<(), FsError> {
         self.replica
             .as_ref()
@@ -146,10 +147,12 @@ impl FileSystem {
     /// Returns the name that an operation in `parent` is about. That `parent` is a directory is
     /// checked first.
     pub(crate) fn name_in(&self, parent: ObjectNo, name: &[u8]) -> Result<Name, FsError> {
+        // The kind is checked first, so that the error is that of Linux.
         if !self.store().attr(parent)?.kind.is_dir() {
             return Err(FsError::NotDir);
         }
         let name = Name::new(name)?;
+        // The directory may still have to be fetched.
         self.residency.make_listed(parent)?;
         Ok(name)
     }

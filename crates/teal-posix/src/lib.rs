@@ -12,8 +12,8 @@
 //!    the kernel cannot.
 //!
 //! # Locks
-//! Those that operations share with the replica are in the table of [`teal_volume`]; `syncs` and
-//! `background` are leaves.
+//! The locks that operations share with the replica are in the table of [`teal_volume`]. `syncs`
+//! and `background` are leaves.
 
 mod acl;
 mod attributes;

@@ -20,7 +20,7 @@ const COOKIE_DOT_DOT: u64 = 2;
 /// An entry as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Where to go on after this entry.
+    /// The position at which a listing continues after this entry.
     pub cookie: u64,
     /// The object.
     pub object: ObjectNo,
@@ -50,11 +50,13 @@ impl FileSystem {
             self.residency.make_listed(dir)?;
             self.note_access(&attr);
             let mut at = cookie;
+            // Read in pieces, so that no lock is held while the caller's buffer fills.
             loop {
                 let piece = self.read_piece(dir, at)?;
                 let Some(last) = piece.last() else {
                     return Ok(());
                 };
+                debug_assert!(last.cookie > at, "a listing that does not advance");
                 at = last.cookie;
                 if piece.iter().any(|entry| visit(entry).is_break()) {
                     return Ok(());
@@ -63,9 +65,9 @@ impl FileSystem {
         })
     }
 
-    /// As [`readdir`](Self::readdir), with attributes. Every entry with attributes that `visit` had
-    /// room for counts as one reference that the caller [releases](Self::release); `.` and `..`
-    /// come without.
+    /// Lists as [`readdir`](Self::readdir) does, with attributes. Every entry with attributes that
+    /// `visit` had room for counts as one reference that the caller [releases](Self::release); `.`
+    /// and `..` come without attributes.
     ///
     /// # Errors
     /// As [`readdir`](Self::readdir).
@@ -77,9 +79,11 @@ impl FileSystem {
     ) -> Result<(), FsError> {
         let mut failed = None;
         self.readdir(dir, cookie, &mut |entry| {
+            // Dots are not looked up: the kernel knows both.
             if entry.cookie <= COOKIE_DOT_DOT {
                 return visit(entry, None);
             }
+            // Counted before the attributes are read: from here on it is not given back.
             self.volume.references().hold(entry.object, 1);
             let shown = match self.getattr(entry.object) {
                 Ok(attr) => visit(entry, Some(&attr)),
@@ -93,6 +97,7 @@ impl FileSystem {
                     ControlFlow::Break(())
                 }
             };
+            // The caller had no room for it, and has got no reference.
             if shown.is_break() {
                 self.release(entry.object, 1);
             }
@@ -115,6 +120,7 @@ impl FileSystem {
         if after < COOKIE_DOT_DOT {
             piece.push(dot(COOKIE_DOT_DOT, self.store().parent(dir)?, b".."));
         }
+        // The two smallest cookies are those of the dots.
         let from = after.max(COOKIE_DOT_DOT).saturating_add(1);
         self.store()
             .each_entry(dir, from, &mut |cookie, object, kind, name| {
@@ -130,6 +136,7 @@ impl FileSystem {
                     ControlFlow::Break(())
                 }
             })?;
+        debug_assert!(piece.len() <= PIECE);
         Ok(piece)
     }
 }

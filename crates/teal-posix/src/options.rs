@@ -1,4 +1,4 @@
-//! What the person who mounts may choose, and who asks.
+//! The options of a mount, and the caller of an operation.
 
 use teal_types::Timestamp;
 
@@ -18,6 +18,7 @@ pub enum AtimePolicy {
 impl AtimePolicy {
     /// Returns whether reading at `now` changes an access time.
     pub(crate) fn is_due(
+        // The usual rule of Linux: once a day, or after a change.
         self,
         atime: Timestamp,
         mtime: Timestamp,
@@ -35,7 +36,7 @@ impl AtimePolicy {
     }
 }
 
-/// How a file system behaves.
+/// The options of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystemOptions {
     /// When reading changes the access time.
@@ -43,7 +44,7 @@ pub struct FileSystemOptions {
     /// Bytes of content given back in one operation; what is larger goes in steps, in the
     /// background.
     pub reclaim_step: u64,
-    /// Whether energy is at hand: an idle store is cleaned ahead.
+    /// The machine has external power: an idle store is cleaned ahead.
     pub powered: bool,
 }
 
@@ -57,7 +58,7 @@ impl Default for FileSystemOptions {
     }
 }
 
-/// Who asks for an operation.
+/// The process that asks for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caller {
     /// Effective user.

@@ -6,7 +6,7 @@ use teal_types::{Name, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::{ObjectChange, ObjectFate, touch_directory, touch_object};
 
-/// How often an operation may find that its names led elsewhere before it shuts out all others.
+/// The number of times an operation may find its names changed before it shuts out all others.
 const RETRIES: u32 = 8;
 
 impl FileSystem {
@@ -16,12 +16,14 @@ impl FileSystem {
         &self,
         mut attempt: impl FnMut() -> Result<Option<T>, FsError>,
     ) -> Result<T, FsError> {
+        // Optimistic: names rarely change between the look and the lock.
         for _ in 0..RETRIES {
             let _names = self.volume.share_namespace();
             if let Some(done) = attempt()? {
                 return Ok(done);
             }
         }
+        // Exclusive: no name changes any more.
         let _names = self.volume.own_namespace();
         // Nothing moves now: a name that still leads nowhere is damage.
         attempt()?.ok_or(FsError::Stale)
@@ -46,15 +48,18 @@ impl FileSystem {
     fn remove_name(&self, parent: ObjectNo, name: &[u8], dir: bool) -> Result<(), FsError> {
         let fate = self.volume.name_damage(parent, || {
             let name = self.name_in(parent, name)?;
+            // The directory is listed before any lock: that may fetch.
             self.list_below(parent, &name)?;
             self.retry_names(|| self.try_remove(parent, &name, dir))
         })?;
+        // After all locks are released: giving back may take several operations.
         self.volume.reclaim(fate, &*self.changes);
         Ok(())
     }
 
     /// Makes sure that the entries of a directory that may be removed are here; without any lock.
     pub(crate) fn list_below(&self, parent: ObjectNo, name: &Name) -> Result<(), FsError> {
+        // Without a server, everything is listed.
         if self.replica.is_some()
             && let Some((child, kind)) = self.store().lookup(parent, name)?
             && kind.is_dir()
@@ -74,13 +79,14 @@ impl FileSystem {
             .store()
             .lookup(parent, name)?
             .ok_or(FsError::NotFound)?;
+        // The kind decides on the error before anything else.
         match (kind.is_dir(), dir) {
             (true, false) => return Err(FsError::IsDir),
             (false, true) => return Err(FsError::NotDir),
             _ => {}
         }
         if dir && !self.residency.is_listed(child)? {
-            // Something in it that is not here: nobody has said it is empty.
+            // Some of the entries are not in this store, so the directory may hold something.
             return Err(FsError::NotEmpty);
         }
         let op = self.begin_operation(
@@ -91,13 +97,16 @@ impl FileSystem {
         let Some(mut locked) = lock_found(&op, &[parent], &[child])? else {
             return Ok(None);
         };
+        // The name leads elsewhere by now.
         if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
             return Ok(None);
         }
+        // Looked at under the lock: no entry can be added any more.
         if dir && locked.entry_count(child) > 0 {
             return Err(FsError::NotEmpty);
         }
         self.changes
+            // Recorded before the change, while the old names are there.
             .record(&mut locked, child, ObjectChange::Names)?;
         locked.remove_entry(parent, name)?;
         let now = self.volume.now();
@@ -119,6 +128,7 @@ pub(crate) fn lock_found<'o>(
     found: &[ObjectNo],
 ) -> Result<Option<LockedObjects<'o>>, StoreError> {
     match op.lock(&[dirs, found].concat()) {
+        // The object went away; the caller looks again.
         Err(StoreError::NotFound(no)) if !dirs.contains(&no) => Ok(None),
         locked => locked.map(Some),
     }

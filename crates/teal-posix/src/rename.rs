@@ -21,19 +21,19 @@ const RENAME_EXCHANGE: u32 = 2;
 /// damage cannot lead in circles.
 const DEPTH_MAX: u32 = 1 << 20;
 
-/// What a rename does with the name it goes to.
+/// The treatment of the target name by a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameMode {
-    /// What is there is replaced.
+    /// Replaces the object under the target name.
     Replace,
     /// Nothing may be there.
     NoReplace,
-    /// What is there goes the other way.
+    /// Exchanges both objects.
     Exchange,
 }
 
 impl RenameMode {
-    /// The mode of `renameat2` flags.
+    /// Returns the mode of `renameat2` flags.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for other flags (`RENAME_WHITEOUT` among them) and for contradictions.
@@ -57,8 +57,9 @@ impl FileSystem {
     /// Moves a name, or exchanges two.
     ///
     /// # Errors
-    /// [`FsError::Exists`], [`FsError::Invalid`] for a directory below itself, [`FsError::NotEmpty`], [`FsError::IsDir`],
-    /// [`FsError::NotDir`], [`FsError::NotFound`] also into a removed directory, and as [`lookup`](Self::lookup).
+    /// [`FsError::Exists`], [`FsError::Invalid`] for a directory below itself,
+    /// [`FsError::NotEmpty`], [`FsError::IsDir`], [`FsError::NotDir`], [`FsError::NotFound`] also
+    /// into a removed directory, and as [`lookup`](Self::lookup).
     pub fn rename(
         &self,
         parent: ObjectNo,
@@ -69,10 +70,11 @@ impl FileSystem {
     ) -> Result<(), FsError> {
         let fate = self.volume.name_damage(parent, || {
             let from = (parent, self.name_in(parent, name)?);
-            // That there is nothing to move is said before anything about where to.
+            // A missing source is reported before any error about the target.
             let to = self
                 .name_in(new_parent, new_name)
                 .or_else(|e| self.find_entry(parent, name).and(Err(e)))?;
+            // A directory at the target must be known to be empty.
             self.list_below(new_parent, &to)?;
             let ends = RenameEnds {
                 from,
@@ -80,6 +82,7 @@ impl FileSystem {
             };
             self.retry_names(|| self.try_rename(&ends, mode))
         })?;
+        // After all locks are released: giving back may take several operations.
         self.volume.reclaim(fate, &*self.changes);
         Ok(self.changes.after_rename()?)
     }
@@ -93,12 +96,14 @@ impl FileSystem {
             from: (parent, name),
             to: (new_parent, new_name),
         } = ends;
-        let (parent, new_parent) = (*parent, *new_parent);
+        let parent = *parent;
+        let new_parent = *new_parent;
         let found = self
             .store()
             .lookup(parent, name)?
             .ok_or(FsError::NotFound)?;
         let there = self.store().lookup(new_parent, new_name)?;
+        // A directory that is not listed may have entries.
         if let Some((there, FileType::Dir)) = there
             && !self.residency.is_listed(there)?
             && mode != RenameMode::Exchange
@@ -112,14 +117,18 @@ impl FileSystem {
         }
         let is_dir =
             |object: Option<(ObjectNo, FileType)>| object.is_some_and(|(_, kind)| kind.is_dir());
+        // Only a move between directories can make a cycle.
         let between = parent != new_parent;
         let _moves =
             (between && (is_dir(Some(found)) || is_dir(there))).then(|| self.volume.lock_moves());
+        // A directory must not move into itself.
         if between && is_dir(Some(found)) && self.is_above(found.0, new_parent)? {
             return Err(FsError::Invalid);
         }
         if let Some((there, FileType::Dir)) = there
             && between
+            // The target directory contains the source, so it is not empty; an exchange would make
+            // a cycle.
             && self.is_above(there, parent)?
         {
             return Err(if mode == RenameMode::Exchange {
@@ -128,6 +137,7 @@ impl FileSystem {
                 FsError::NotEmpty
             });
         }
+        // The objects are locked together with both directories.
         let objects: Vec<ObjectNo> = [Some(found), there]
             .into_iter()
             .flatten()
@@ -138,12 +148,14 @@ impl FileSystem {
         let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else {
             return Ok(None);
         };
+        // A name leads elsewhere by now: the caller looks again.
         if locked.entry(parent, name)? != Some(found)
             || locked.entry(new_parent, new_name)? != there
         {
             return Ok(None);
         }
         match there {
+            // Both names are of the same object: POSIX says that nothing happens.
             Some((there, _)) if there == found.0 => Ok(Some(ObjectFate::Decided)),
             Some((there, _)) if mode == RenameMode::Exchange => {
                 self.exchange_names(&mut locked, ends, found.0, there)?;
@@ -163,6 +175,7 @@ impl FileSystem {
         let RenameEnds { from, to } = ends;
         let now = self.volume.now();
         match there.map(|(no, there)| (no, kind.is_dir(), there.is_dir())) {
+            // The target directory was removed.
             None if !locked.is_linked(to.0) => return Err(FsError::NotFound),
             Some((_, true, false)) => return Err(FsError::NotDir),
             Some((_, false, true)) => return Err(FsError::IsDir),
@@ -170,12 +183,14 @@ impl FileSystem {
             _ => {}
         }
         let mut fate = ObjectFate::Decided;
+        // Recorded before the change, while the old names are there.
         self.changes.record(locked, moved, ObjectChange::Names)?;
         if let Some((there, _)) = there {
             self.changes.record(locked, there, ObjectChange::Names)?;
             locked.remove_entry(to.0, &to.1)?;
             touch_object(locked, there, now);
             fate = self.volume.decide_fate(locked, there, &*self.changes)?;
+            // Pins and affinity pass to the object that takes the name.
             self.changes.on_replaced(there, moved);
         }
         locked.remove_entry(from.0, &from.1)?;
@@ -196,8 +211,10 @@ impl FileSystem {
     ) -> Result<(), FsError> {
         let RenameEnds { from, to } = ends;
         let now = self.volume.now();
+        // Recorded before the change, while the old names are there.
         self.changes.record(locked, moved, ObjectChange::Names)?;
         self.changes.record(locked, there, ObjectChange::Names)?;
+        // Both entries go first: a directory must not have a name twice.
         locked.remove_entry(from.0, &from.1)?;
         locked.remove_entry(to.0, &to.1)?;
         locked.insert_entry(from.0, &from.1, there)?;
@@ -220,6 +237,7 @@ impl FileSystem {
             }
             dir = parent;
         }
+        // The tree is deeper than any real one: a cycle, so the move is refused.
         Ok(true)
     }
 }

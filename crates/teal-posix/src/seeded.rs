@@ -4,7 +4,7 @@
 teal_env::seeded_bugs! {
     /// A bug that can be switched on. Each breaks one rule of POSIX semantics over a replica.
     pub enum Bug {
-        /// What is appended is written where the end was when the writer looked.
+        /// Appends at the end that the file had when the writer looked.
         AppendedAtStaleSize,
     }
 }

@@ -1,12 +1,12 @@
-//! What the volume can say of itself without asking any disk; making everything durable; the end.
+//! The status of a volume, without asking any disk; making everything durable; the shutdown.
 
 use crate::FileSystem;
 use std::sync::Arc;
-use teal_log::{Counts, SpaceStatus, StoreSettings};
+use teal_log::{SpaceStatus, StoreCounts, StoreSettings};
 use teal_types::{BLOCK, NAME_MAX};
 use teal_volume::FsError;
 
-/// What `statfs` shows.
+/// The figures of `statfs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceStatistics {
     /// Bytes in a block, the unit of the next three fields.
@@ -26,34 +26,34 @@ pub struct SpaceStatistics {
     pub name_max: u32,
 }
 
-/// How a volume is doing.
+/// The status of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeStatus {
-    /// What the owner calls it.
+    /// The owner's name for the volume.
     pub label: String,
     /// Identifies the store.
     pub uuid: [u8; 16],
     /// The volume it holds.
     pub volume: u32,
-    /// How full it is.
+    /// The space in use and free.
     pub space: SpaceStatus,
-    /// What the store has done since it was opened.
-    pub counts: Counts,
-    /// Whether anything waits to be committed.
+    /// The counters of the store since it was opened.
+    pub counts: StoreCounts,
+    /// Is true if changes wait to be committed.
     pub dirty: bool,
     /// Objects without a name that wait to be given back.
     pub orphans: u64,
     /// Objects the kernel refers to.
     pub held: u64,
-    /// Whether a failure has ended all writing.
+    /// Is true if a failure has ended all writing.
     pub poisoned: bool,
-    /// Whether it was opened for reading only.
+    /// Is true if the store was opened for reading only.
     pub read_only: bool,
     /// The settings in force.
     pub settings: StoreSettings,
 }
 
-/// What was still referred to when a file system ended.
+/// References that were left when a file system ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RemainingReferences {
     /// Objects.
@@ -67,6 +67,7 @@ impl FileSystem {
     /// least.
     pub fn statfs(&self) -> SpaceStatistics {
         let space = self.store().space();
+        // An object takes a sector at least.
         let files_free = space.free / teal_types::SECTOR;
         SpaceStatistics {
             block_size: BLOCK as u32,
@@ -79,7 +80,7 @@ impl FileSystem {
         }
     }
 
-    /// How the volume is doing.
+    /// Returns the status of the volume.
     ///
     /// # Errors
     /// [`FsError::Io`] when the set of orphans cannot be read.
@@ -110,20 +111,24 @@ impl FileSystem {
         self.volume.sync()
     }
 
-    /// Ends the file system: stops the background thread, gives back what nobody refers to, closes
+    /// Ends the file system: stops the background thread, gives back objects without names, closes
     /// the store. Reading goes on.
     ///
     /// # Errors
-    /// [`FsError::Io`] when the store cannot be closed properly; what was not synced may be lost then.
+    /// [`FsError::Io`] when the store cannot be closed properly; what was not synced may be lost
+    /// then.
     pub fn shutdown(self: &Arc<Self>) -> Result<RemainingReferences, FsError> {
         if let Some(replica) = &self.replica {
+            // Drives first: they still need the background threads.
             replica.end_drives();
         }
         self.stop_background();
         if let Some(replica) = &self.replica {
+            // The server may let go of this machine.
             replica.say_goodbye();
         }
         if !self.store().is_read_only() {
+            // Nothing is held any more, so all orphans can be given back.
             while self.volume.reclaim_next(&*self.changes) {}
             self.store().close()?;
         }

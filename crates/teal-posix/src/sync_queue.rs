@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 use teal_volume::FsError;
 
-/// The longest wait for more who want durability too.
+/// The longest wait for more callers that want durability too.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// Commits' worth of time that waiting for others may take: each of them saves one.
@@ -17,13 +17,14 @@ pub(crate) type Waiter = Box<dyn FnOnce(Result<(), FsError>) + Send>;
 pub(crate) struct SyncQueueState {
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) running: bool,
-    /// How many there were lately: those of the last commit, and those who came during it.
+    /// The number of callers there were lately: those of the last commit, and those that came
+    /// during it.
     pub(crate) expected: usize,
-    /// How long they are waited for.
+    /// The time that the next callers are waited for.
     pub(crate) patience: Duration,
 }
 
-/// Those who wait; the lock guards the list and nothing is done under it.
+/// The callers that wait. The lock guards the list; no other work is done under it.
 #[derive(Default)]
 pub(crate) struct SyncQueue {
     pub(crate) state: Mutex<SyncQueueState>,
@@ -31,13 +32,15 @@ pub(crate) struct SyncQueue {
 }
 
 impl SyncQueue {
-    /// Takes everybody who waits now, sleeping while nobody does; `None` when it is time to stop.
+    /// Takes all callers that wait now, and sleeps while there are none. Returns `None` when it is
+    /// time to stop.
     pub(crate) fn next_group(&self) -> Option<Vec<Waiter>> {
         let mut state = self.state.lock();
+        // Sleeps without a timeout: an idle file system wakes nothing.
         while state.waiters.is_empty() && state.running {
             self.changed.wait(&mut state);
         }
-        // One wait, whoever wakes it: either all have come, or the time is over.
+        // One wait, by whichever signal it ends: either all callers have come, or the time is over.
         if state.waiters.len() < state.expected && state.running {
             let patience = state.patience;
             self.changed.wait_for(&mut state, patience);
@@ -48,6 +51,7 @@ impl SyncQueue {
     /// Notes a commit for `answered` that took `duration`.
     pub(crate) fn note_commit(&self, answered: usize, duration: Duration) {
         let mut state = self.state.lock();
+        // Group commit: as many as came lately are expected again.
         state.expected = answered + state.waiters.len();
         state.patience = (duration * PATIENCE_COMMITS).min(PATIENCE_MAX);
     }

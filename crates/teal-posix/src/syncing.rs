@@ -22,11 +22,13 @@ impl FileSystem {
         let mut state = self.syncs.state.lock();
         if state.running {
             state.waiters.push(Box::new(done));
+            // The thread is woken for the first waiter, and when all expected ones are there.
             let is_news = state.waiters.len() == 1 || state.waiters.len() >= state.expected;
             drop(state);
             if is_news {
                 self.syncs.changed.notify_one();
             }
+        // The thread has ended: the caller commits by itself.
         } else {
             drop(state);
             done(self.sync());
@@ -34,7 +36,8 @@ impl FileSystem {
     }
 
     pub(crate) fn start_syncing(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
-        let (file_system, queue) = (Arc::downgrade(self), Arc::clone(&self.syncs));
+        let file_system = Arc::downgrade(self);
+        let queue = Arc::clone(&self.syncs);
         self.syncs.state.lock().running = true;
         std::thread::Builder::new()
             .name("teal-sync".into())
@@ -44,6 +47,7 @@ impl FileSystem {
 
 fn run(file_system: &Weak<FileSystem>, queue: &SyncQueue) {
     while let Some(waiters) = queue.next_group() {
+        // The file system is gone: the waiters are dropped, which their callers notice.
         let Some(file_system) = file_system.upgrade() else {
             return;
         };
@@ -55,6 +59,7 @@ fn run(file_system: &Weak<FileSystem>, queue: &SyncQueue) {
             waiters.len(),
             file_system.volume.monotonic().saturating_sub(began),
         );
+        // All waiters of the commit get the same answer.
         for waiter in waiters {
             waiter(result.clone());
         }

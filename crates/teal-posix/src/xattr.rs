@@ -14,19 +14,19 @@ use teal_volume::{ObjectChange, touch_object};
 
 const S_ISGID: u16 = 0o2000;
 
-/// Whether an attribute may be there before it is set.
+/// The condition under which an attribute is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrMode {
     /// Either.
     Any,
-    /// It must not.
+    /// The attribute must not exist.
     Create,
-    /// It must.
+    /// The attribute must exist.
     Replace,
 }
 
 impl XattrMode {
-    /// The mode of `setxattr` flags.
+    /// Returns the mode of `setxattr` flags.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for others.
@@ -40,11 +40,13 @@ impl XattrMode {
     }
 }
 
-/// A name whose namespace is offered. Who may use it has been decided by the kernel.
+/// Checks that the namespace of the name is offered. The kernel has decided already about the
+/// caller's rights.
 fn check_name(name: &[u8]) -> Result<(), FsError> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(FsError::Range);
     }
+    // Access control lists are in a namespace of their own.
     if AclKind::of_xattr(name).is_some() {
         return Ok(());
     }
@@ -54,29 +56,32 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
         .find(|namespace| name.starts_with(namespace))
     {
         None => Err(FsError::NotSupported),
+        // A namespace without a name in it.
         Some(namespace) if namespace == name => Err(FsError::Invalid),
         Some(_) => Ok(()),
     }
 }
 
 impl FileSystem {
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     ///
     /// # Errors
-    /// [`FsError::NoData`], [`FsError::NotSupported`], [`FsError::Invalid`], [`FsError::Range`], [`FsError::Stale`].
+    /// [`FsError::NoData`], [`FsError::NotSupported`], [`FsError::Invalid`], [`FsError::Range`],
+    /// [`FsError::Stale`].
     pub fn getxattr(&self, no: ObjectNo, name: &[u8]) -> Result<Vec<u8>, FsError> {
         check_name(name)?;
         self.volume
             .name_damage(no, || self.store().xattr(no, name)?.ok_or(FsError::NoData))
     }
 
-    /// The names of the extended attributes; those of `trusted.` only for root.
+    /// Returns the names of the extended attributes; those of `trusted.` only for root.
     ///
     /// # Errors
     /// [`FsError::Stale`].
     pub fn listxattr(&self, caller: &Caller, no: ObjectNo) -> Result<Vec<Vec<u8>>, FsError> {
         self.volume.name_damage(no, || {
             let mut names = self.store().xattr_names(no)?;
+            // Linux hides this namespace from other users.
             names.retain(|name| caller.uid == 0 || !name.starts_with(b"trusted."));
             Ok(names)
         })
@@ -88,10 +93,9 @@ impl FileSystem {
     ///
     /// # Errors
     /// For lists [`FsError::OnlyDir`] for a default one on anything else, [`FsError::Invalid`] for
-    /// what is not well-formed;
-    /// [`FsError::ValueTooBig`], [`FsError::NoSpace`] when all of them together are too big, [`FsError::Permission`] for `user.` on
-    /// what is neither file nor directory, [`FsError::Exists`], and as
-    /// [`getxattr`](Self::getxattr).
+    /// what is not well-formed; [`FsError::ValueTooBig`], [`FsError::NoSpace`] when all of them
+    /// together are too big, [`FsError::Permission`] for `user.` on what is neither file nor
+    /// directory, [`FsError::Exists`], and as [`getxattr`](Self::getxattr).
     pub fn setxattr(
         &self,
         no: ObjectNo,
@@ -104,6 +108,7 @@ impl FileSystem {
             return Err(FsError::ValueTooBig);
         }
         self.change_xattr(no, name, value.len(), |locked| {
+            // Under the lock: the attribute cannot appear or go in between.
             match (mode, locked.xattr(no, name).is_some()) {
                 (XattrMode::Create, true) => return Err(FsError::Exists),
                 (XattrMode::Replace, false) => return Err(FsError::NoData),
@@ -123,6 +128,7 @@ impl FileSystem {
     pub fn removexattr(&self, no: ObjectNo, name: &[u8]) -> Result<(), FsError> {
         self.change_xattr(no, name, 0, |locked| {
             if locked.xattr(no, name).is_none() {
+                // A list that says no more than the mode is never stored: removing it succeeds.
                 return if AclKind::of_xattr(name).is_some() {
                     Ok(())
                 } else {
@@ -142,6 +148,7 @@ impl FileSystem {
         change: impl FnOnce(&mut LockedObjects<'_>) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
         self.volume.name_damage(no, || {
+            // Linux: only files and directories have attributes of users.
             let is_plain = matches!(self.store().attr(no)?.kind, FileType::File | FileType::Dir);
             if !is_plain && name.starts_with(b"user.") && name.len() <= XATTR_NAME_MAX {
                 return Err(FsError::Permission);
@@ -155,6 +162,7 @@ impl FileSystem {
             change(&mut locked)?;
             self.changes
                 .record(&mut locked, no, ObjectChange::Xattr(name))?;
+            // An access control list changes the mode.
             if locked.attr(no).perm != perm {
                 self.changes
                     .record(&mut locked, no, ObjectChange::Attributes)?;
@@ -174,6 +182,7 @@ fn set_acl(
     kill_sgid: bool,
 ) -> Result<(), FsError> {
     let attr = locked.attr(no);
+    // Linux has no lists of symbolic links.
     if attr.kind == FileType::Symlink {
         return Err(FsError::NotSupported);
     }
@@ -181,12 +190,14 @@ fn set_acl(
     if which == AclKind::Default && !attr.kind.is_dir() && acl.is_some() {
         return Err(FsError::OnlyDir);
     }
+    // A list that says no more than the mode is stored as the mode only.
     let kept = acl
         .as_ref()
         .filter(|acl| which == AclKind::Default || !acl.is_mode())
         .map(Acl::encode);
     locked.set_xattr(no, name, kept.as_deref())?;
     if let (AclKind::Access, Some(acl)) = (which, acl) {
+        // The kernel asks to drop set-group-id if the caller is not in the group.
         let upper = attr.perm & !if kill_sgid { 0o777 | S_ISGID } else { 0o777 };
         locked.set_attr(
             no,

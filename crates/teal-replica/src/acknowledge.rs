@@ -1,11 +1,12 @@
-//! What became of a batch of this replica.
+//! Acknowledging a batch of this replica: each component that was sent is committed, or has lost a
+//! conflict.
 //!
 //! # Guarantees
 //! 1. A component that was committed as it was sent is the server's from then on; changes since
 //!    then have it as their base.
 //! 2. One that lost a conflict is not taken for the server's: unless it has changed again, the
 //!    server's state is installed; if it has, the conflict is met again, with the whole content.
-//! 3. What has changed here since meets the conflict with what others have changed behind the
+//! 3. A change made here since then meets the conflict with what others have changed behind the
 //!    batch's back, though the position has passed both.
 
 use super::committed::CommittedBatch;
@@ -14,7 +15,6 @@ use super::stuck::StuckDirection;
 use super::tails::ContentOutcome;
 use super::{ObjectNote, Replica, SyncError, content, unexpected};
 use crate::seeded::{Bug, bug};
-use std::ops::ControlFlow;
 use teal_log::Cost;
 use teal_proto::{ClientRequest, ServerReply, WANTS_MAX};
 use teal_types::{BatchNo, CommitSeq, ObjectNo, ObjectVersion};
@@ -30,15 +30,15 @@ pub(crate) struct InstallableComponents {
     /// is listed here, where it is its entries that may be dirty.
     pub(crate) older_times: bool,
     pub(crate) data: bool,
-    /// What was sent of it lies elsewhere at the server than here.
+    /// The tail that was sent, if the server has it at another place of the file than this replica.
     pub(crate) displaced_tail: Option<AppendedTail>,
     pub(crate) links: bool,
     /// Extended attributes but those that are dirty.
     pub(crate) xattrs: bool,
 }
 
-/// Settles what is in flight of an object whose state after the batch is known, and says what may
-/// be installed.
+/// Ends the flight of an object's components, once the object's state after the batch is known.
+/// Returns the components of the server's state that may be installed.
 pub(crate) fn acknowledge_components(
     note: &mut ObjectNote,
     version: &ObjectVersion,
@@ -70,20 +70,27 @@ pub(crate) fn acknowledge_components(
         };
     };
     let part = in_flight.components.clone();
+    // A batch that created the object carried all of its components.
     let all = part.created;
     // A component is won if the server's state of it is the one of this batch.
-    let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
+    let has_sent_attributes = all || part.attributes.is_some();
+    let has_won_attributes = version.attr_seq == seq;
     let outcome = ContentOutcome::of_batch(&part, version, past, seq);
     let named = all || part.links.is_some();
+    // The batch is over for this object, whichever of its components were won.
     note.in_flight = None;
     let dirty = &mut note.dirty;
     // The position may have passed the batch before it is settled: what has changed here since
     // began no later than there.
-    dirty.attributes = dirty.attributes.map(|base| match attributes {
-        (true, true) => seq,
-        (true, false) => part.attributes.unwrap_or(base).min(seq),
-        _ => base,
-    });
+    if has_sent_attributes && let Some(base) = &mut dirty.attributes {
+        *base = if has_won_attributes {
+            seq
+        } else {
+            part.attributes.unwrap_or(*base).min(seq)
+        };
+    }
+    // Content that was changed again after the cut needs a new base: the server's state may now
+    // contain the batch.
     if let Some(newer) = &mut dirty.data {
         acknowledge_newer(
             newer,
@@ -115,7 +122,7 @@ pub(crate) fn acknowledge_components(
         // Even of what was committed as it was sent the server may have moved the times.
         attributes: dirty.attributes.is_none(),
         times: dirty.data.is_none(),
-        older_times: attributes == (true, false) || !is_listed && dirty.is_empty(),
+        older_times: (has_sent_attributes && !has_won_attributes) || !is_listed && dirty.is_empty(),
         data: (dirty.data.is_none() || bug(Bug::NewerOverwritten))
             && outcome != ContentOutcome::AsSent,
         displaced_tail: if let ContentOutcome::Behind(tail) = outcome {
@@ -129,8 +136,8 @@ pub(crate) fn acknowledge_components(
     }
 }
 
-/// Content that has changed here since a batch took some along, once it is known what became of
-/// that. `there`, `here`: the sizes.
+/// Updates content that has changed here since a batch took an older state of it along, once the
+/// outcome of the batch is known. `there` and `here` are the sizes at the server and in this store.
 fn acknowledge_newer(
     newer: &mut DirtyContent,
     in_batch: Option<&DirtyContent>,
@@ -142,12 +149,15 @@ fn acknowledge_newer(
         (ContentOutcome::AsSent, _) if bug(Bug::BaseKept) => {}
         (ContentOutcome::AsSent, _) => {
             newer.base = seq;
-            // What was sent was read after the cut, and may have had some of it already.
+            // The content was read after the cut, so the batch may have carried a part of this
+            // already.
             newer.tail = newer
                 .tail
                 .filter(|_| there <= here)
                 .map(|_| AppendedTail::open(there, there));
         }
+        // The server put the sent tail behind another's. Bytes that were appended here since then
+        // belong to the same tail, at its new place.
         (ContentOutcome::Behind(tail), Some(in_batch)) if newer.tail.is_some() => {
             newer.base = in_batch.base;
             newer.least_size = newer.least_size.min(in_batch.least_size);
@@ -155,7 +165,8 @@ fn acknowledge_newer(
             newer.tail = Some(AppendedTail::open(tail.start, tail.to));
         }
         (ContentOutcome::Behind(_) | ContentOutcome::Lost, in_batch) => {
-            // It goes to a file of its own: all of it must be there.
+            // The server puts the content into a file of its own (the conflict copy), which needs
+            // all of it.
             let base = in_batch.map_or(newer.base.min(seq), |in_batch| in_batch.base);
             *newer = DirtyContent {
                 base,
@@ -165,8 +176,9 @@ fn acknowledge_newer(
     }
 }
 
-/// Up to where the changes of others to what was in flight have been seen here, if there are later
-/// ones: they were not installed, though the position has passed them.
+/// Returns the oldest commit up to which this replica has seen others' changes of the components in
+/// flight, if there are newer changes. Those were not installed, although the position has passed
+/// them.
 fn first_unseen_base(
     in_batch: &UnsentComponents,
     version: &ObjectVersion,
@@ -179,9 +191,11 @@ fn first_unseen_base(
         (version.data_seq, data),
         (version.xattr_seq, xattrs),
     ];
+    // A created object has no bases: everything behind this batch is another's change.
     let seen = parts
         .into_iter()
         .map(|(at, base)| (at, if in_batch.created { Some(seq) } else { base }));
+    // Only a commit above the base, and not the batch itself, is another replica's change.
     seen.filter_map(|(at, seen)| seen.filter(|seen| at > *seen && at != seq))
         .min()
 }
@@ -191,6 +205,7 @@ impl Replica {
     /// conflict, or changed nothing. The server says how these objects are.
     pub(crate) fn acknowledge_rest(&self, batch: BatchNo, seq: CommitSeq) -> Result<(), SyncError> {
         let rest = self.objects_in_flight()?;
+        // One request names at most so many objects.
         for objects in rest.chunks(WANTS_MAX) {
             let mut gone = Vec::new();
             for (no, version) in objects.iter().zip(self.versions_at_server(objects)?) {
@@ -217,7 +232,9 @@ impl Replica {
             return Ok(());
         };
         for no in gone {
+            // The note is read without a lock first: most objects need nothing.
             let note = self.note_of(*no)?;
+            // Without newer changes, the removal of the object has nothing to be based on.
             if note.dirty.is_empty()
                 || note
                     .in_flight
@@ -235,11 +252,13 @@ impl Replica {
                 return Err(unexpected("to a read of the past").into());
             };
             let Some(version) = version else { continue };
+            // The change frees space in the end, so it may use the reserve.
             let cost = Cost::note()
                 .with_note(self.note_of(*no)?.encode().len() + 4096)
                 .freeing();
             let op = self.begin_operation(cost)?;
             let locked = op.lock(&[*no]).ok();
+            // The note may have changed until the object was locked.
             let mut note = self.note_of(*no)?;
             acknowledge_components(
                 &mut note,
@@ -258,7 +277,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The server's states of these objects, in their order.
+    /// Returns the server's present states of these objects, in their order.
     pub(crate) fn versions_at_server(
         &self,
         objects: &[ObjectNo],
@@ -266,6 +285,7 @@ impl Replica {
         let mut versions = Vec::with_capacity(objects.len());
         while versions.len() < objects.len() {
             let request = ClientRequest::Look {
+                // The server answers as many objects as fit a reply; the rest is asked for again.
                 objects: objects[versions.len()..].to_vec(),
             };
             let ServerReply::Versions { versions: some, .. } = self.ask_server(&request)? else {
@@ -276,6 +296,7 @@ impl Replica {
             }
             versions.extend(some);
         }
+        debug_assert_eq!(versions.len(), objects.len());
         Ok(versions)
     }
 
@@ -286,25 +307,22 @@ impl Replica {
             .stuck()
             .due_in(StuckDirection::Installing, now)
             .is_some_and(|wait| wait.is_zero());
+        // The mark is taken before the objects are listed: a mark that is set meanwhile leads to
+        // one more round, not to none.
         if !self.state().take_needs_look() && !is_due {
             return Ok(());
         }
-        // What an answer that is lost leaves undone is done the next time.
+        // A lost answer leaves the mark set, so that the next round tries again.
         self.retry_all_uninstalled()
             .inspect_err(|_| self.state().set_needs_look())
     }
 
     fn retry_all_uninstalled(&self) -> Result<(), SyncError> {
         let _applying = self.lock_applying()?;
-        let mut objects = Vec::new();
-        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if ObjectNote::summary(head).needs_look {
-                objects.push(no);
-            }
-            ControlFlow::Continue(())
-        })?;
+        let mut objects = self.noted_objects(|summary| summary.needs_look)?;
         let now = self.monotonic();
         {
+            // An object that failed to be installed waits for its own retry.
             let mut held = self.stuck();
             held.retain_objects(StuckDirection::Installing, |no| objects.contains(&no));
             objects.retain(|no| !held.is_waiting(StuckDirection::Installing, *no, now));

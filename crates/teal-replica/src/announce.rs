@@ -19,9 +19,12 @@ const FOUNDED: CommitSeq = CommitSeq::new(1);
 impl Replica {
     /// Makes a replica of a store that was none.
     pub(crate) fn begin_replica(&self, joins: bool) -> Result<(), FsError> {
+        // The root is always there.
         if joins && self.store().space().objects > 1 {
             return Err(FsError::NotEmpty);
         }
+        // The server's first lease covers the numbers of this store's objects, if they are not
+        // more.
         if self.store().next_number() > LEASE {
             log::error!(
                 "the volume has numbered more than {LEASE} objects: it cannot have a server"
@@ -39,8 +42,8 @@ impl Replica {
         self.volume().sync()
     }
 
-    /// The root is there on both sides: of one that joins the server's holds, otherwise this one's
-    /// attributes do.
+    /// Notes how the root is shared with the server: a replica that joins takes the server's root
+    /// over, any other sends the attributes of its own.
     fn announce_root(&self, joins: bool) -> Result<(), FsError> {
         let root = ObjectNo::ROOT;
         let cost = Cost::note()
@@ -67,16 +70,19 @@ impl Replica {
     pub(crate) fn announce_some(&self) -> Result<(), SyncError> {
         let mut from = self.identity().announce;
         while from != 0 {
+            // Step by step, so that no operation holds its space for long.
             let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
+            debug_assert!(objects.len() <= STEP);
             let cost = Cost::note().with_notes(objects.len(), 64).freeing();
             {
                 let op = self.begin_operation(cost)?;
-                // Those of other leases have come from the server, or are noted already.
+                // Objects of other leases have come from the server, or are noted already.
                 for no in objects
                     .iter()
                     .filter(|no| **no != ObjectNo::ROOT && no.get() < LEASE)
                 {
                     let locked = match op.lock(&[*no]) {
+                        // The object was removed meanwhile: the server need not know of it.
                         Err(StoreError::NotFound(_)) => continue,
                         locked => locked?,
                     };
@@ -85,6 +91,8 @@ impl Replica {
                     self.set_note(&locked, *no, &note)?;
                 }
             }
+            // The position is saved after each step. A crash repeats one step, which then changes
+            // nothing.
             from = objects.last().map_or(0, |last| last.get() + 1);
             self.update_identity(|identity| identity.announce = from)?;
             self.becomes_dirty(self.monotonic());

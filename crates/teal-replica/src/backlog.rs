@@ -1,17 +1,17 @@
-//! How many bytes of content are here and not at the server.
+//! The bytes of content that this replica has and the server lacks.
 //!
 //! # Invariants
-//! 1. What is counted is never less than what is only here: what is written is added as it comes,
-//!    and the rest only a count of the notes takes away.
+//! 1. The counter is never less than the bytes that are only here: writes are added as they come,
+//!    and only a count of the notes takes bytes away.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is counted of the backlog.
+/// A running count of the backlog.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     /// At least what is only here.
     bytes: AtomicU64,
-    /// It may be less by now.
+    /// Is true if the backlog may be smaller by now.
     is_estimate: AtomicBool,
 }
 
@@ -38,10 +38,10 @@ impl Backlog {
         self.is_estimate.load(Ordering::Relaxed)
     }
 
-    /// Counts anew. What is written during the count makes it rough again.
+    /// Counts anew. Writes during the count make it rough again.
     ///
     /// # Errors
-    /// What counting met.
+    /// Errors of counting.
     pub(crate) fn recount<E>(&self, count: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
         self.is_estimate.store(false, Ordering::Relaxed);
         let bytes = count()?;

@@ -9,33 +9,26 @@
 //! 4. A note is written into the batch of the change it tells of, so it is durable exactly when the
 //!    change is.
 
-use super::note::{AppendedTail, DirtyContent};
+use super::note::{AppendedTail, DirtyContent, links_of};
 use super::{ObjectNote, Replica};
 use crate::seeded::{Bug, bug};
 use teal_log::{Cost, LockedObjects, NewObject, StoreError};
 use teal_types::ranges::{ByteRanges, CONTENT_END};
-use teal_types::{CommitSeq, HardLink, ObjectNo};
+use teal_types::{CommitSeq, ObjectNo};
 use teal_volume::{ChangeBase, ChangeRecorder, ObjectChange};
 
 /// Changed content is noted in blocks, so that a small change costs the server as little.
 const BLOCK: u64 = 4 << 10;
-/// What is written at the end is noted in pieces of this size, so that appends in a row change the
-/// note rarely: behind the end nothing is sent.
+/// Writes at the end of a file are noted in pieces of this size, so that a row of appends rarely
+/// changes the note. Nothing is sent of the part behind the end.
 const GRAIN: u64 = 256 << 10;
 /// The most ranges of changed content; beyond, the smallest gaps are sent too.
 const DIRTY_MAX: usize = 64;
 
 /// Returns up to where content is noted that has changed up to `to`.
 fn noted_end(to: u64, size: u64) -> u64 {
+    // Ends inside of the file are exact to a block; the end of the file moves with every append.
     to.next_multiple_of(if to >= size { GRAIN } else { BLOCK })
-}
-
-fn links(locked: &LockedObjects<'_>, no: ObjectNo) -> Vec<HardLink> {
-    locked
-        .names(no)
-        .into_iter()
-        .map(|(dir, name)| HardLink { dir, name })
-        .collect()
 }
 
 impl ChangeRecorder for Replica {
@@ -50,6 +43,7 @@ impl ChangeRecorder for Replica {
     ) -> Result<ObjectNo, StoreError> {
         let no = self.next_number(locked)?;
         locked.create_as(no, new)?;
+        // A new object is sent whole, so its components are not noted one by one.
         self.change_note(locked, no, |_, note, _| {
             note.dirty.created = true;
             Ok(())
@@ -65,6 +59,7 @@ impl ChangeRecorder for Replica {
     ) -> Result<(), StoreError> {
         match change {
             ObjectChange::Data { from, to, .. } | ObjectChange::Append { from, to, .. } => {
+                debug_assert!(from <= to, "a range of content is the wrong way round");
                 self.count_queued(to - from);
             }
             ObjectChange::Truncate { .. } | ObjectChange::Gone => self.mark_backlog_rough(),
@@ -74,6 +69,7 @@ impl ChangeRecorder for Replica {
             return self.record_removal(locked, no);
         }
         self.change_note(locked, no, |locked, note, position| {
+            // A created object is sent whole; only its absent content is noted.
             if note.dirty.created {
                 absorb_into_new(note, change);
             } else {
@@ -112,9 +108,11 @@ impl Replica {
     ) -> Result<(), StoreError> {
         let before = self.note_of(no)?;
         let mut note = before.clone();
-        // What came since was not seen here, though the position has passed it.
+        // A state that could not be installed here was not seen, although the position has passed
+        // it.
         let position = note.behind_since.unwrap_or(self.position());
         change(locked, &mut note, position)?;
+        // Most changes of dirty content change nothing in the note: then nothing is written.
         if note != before {
             self.set_note(locked, no, &note)?;
             if note.is_ours() {
@@ -168,8 +166,10 @@ fn record_change(
     match change {
         ObjectChange::Attributes => drop(note.dirty.attributes.get_or_insert(position)),
         ObjectChange::Data { from, to, base } | ObjectChange::Append { from, to, base } => {
+            // The first change of clean content decides whether the change can be a tail.
             let is_first_of_content = note.dirty.data.is_none();
             let dirty = dirty_content(note, position);
+            // A tail stays a tail only while every change since its begin is an append.
             match change {
                 ObjectChange::Append { .. } if is_first_of_content => {
                     dirty.tail = Some(AppendedTail::open(from, from));
@@ -180,26 +180,30 @@ fn record_change(
             }
             let end = noted_end(to, locked.attr(no).size);
             dirty.ranges.add(from / BLOCK * BLOCK, end);
+            // Many ranges become fewer and larger ones: more is sent, but the note stays small.
             dirty.ranges.coarsen_to(DIRTY_MAX);
             rebase_content(dirty, base, is_first);
+            // The new content is here, whatever was absent before.
             note.absent.remove(from, to);
         }
         ObjectChange::Truncate { size, base } => {
             let dirty = dirty_content(note, position);
             dirty.least_size = size.min(dirty.least_size);
+            // A file that was cut is not appended to any more.
             dirty.tail = None;
             rebase_content(dirty, base, is_first);
             note.absent.remove(size, CONTENT_END);
         }
         ObjectChange::Xattr(name) => {
             let xattrs = &mut note.dirty.xattrs;
+            // The base of the first change counts: later ones were made without seeing more.
             if !xattrs.iter().any(|(known, _)| known == name) {
                 xattrs.push((name.to_vec(), position));
             }
         }
         ObjectChange::Names => {
             if note.dirty.links.is_none() {
-                note.dirty.links = Some((position, links(locked, no)));
+                note.dirty.links = Some((position, links_of(locked, no)));
             }
         }
         ObjectChange::Gone => {}
@@ -218,6 +222,7 @@ fn dirty_content(note: &mut ObjectNote, position: CommitSeq) -> &mut DirtyConten
 
 /// Corrects the base of dirty content by what the author of a change had seen.
 fn rebase_content(dirty: &mut DirtyContent, base: ChangeBase, is_first: bool) {
+    // With two bases, the older one is safe: it shows a conflict rather than hides it.
     dirty.base = match base {
         ChangeBase::Given(commit) => dirty.base.min(commit),
         ChangeBase::Installed(commit) if is_first => dirty.base.max(commit),
@@ -229,6 +234,8 @@ fn rebase_content(dirty: &mut DirtyContent, base: ChangeBase, is_first: bool) {
 fn absorb_into_new(note: &mut ObjectNote, change: ObjectChange<'_>) {
     match change {
         ObjectChange::Data { from, to, .. } | ObjectChange::Append { from, to, .. } => {
+            debug_assert!(from <= to);
+            // The whole file will be sent; only absent parts must be known, to fetch them before.
             note.absent.remove(from, to);
         }
         ObjectChange::Truncate { size, .. } => note.absent.remove(size, CONTENT_END),
@@ -251,7 +258,9 @@ fn note_removal(note: &mut ObjectNote) {
         };
         return;
     }
-    let (first, links) = (note.dirty.first_base(), note.dirty.links.take());
+    // The names it had are kept: the server must know which of them to remove.
+    let first = note.dirty.first_base();
+    let links = note.dirty.links.take();
     note.dirty = super::note::UnsentComponents {
         gone: links.is_some(),
         links,

@@ -9,27 +9,33 @@ use teal_types::ObjectVersion;
 use teal_types::ranges::CONTENT_END;
 use teal_volume::Invalidation;
 
-/// With content dirty, its time stays; with anything else, time does not go back.
+/// Installs attributes. While content is dirty, the times stay; otherwise the change time never
+/// goes back.
 pub(super) fn install_attributes(
     locked: &mut LockedObjects<'_>,
     version: &ObjectVersion,
     free: InstallableComponents,
-    told: &mut Vec<Invalidation>,
+    invalidations: &mut Vec<Invalidation>,
 ) {
     let no = version.object;
     let here = attributes_of(&locked.attr(no));
     let mut of = version.attributes;
+    // The change time never goes back where changes of this replica may be newer.
     let is_behind = !free.older_times && of.ctime < here.ctime;
     if !free.times {
-        (of.mtime, of.ctime) = (here.mtime, here.ctime);
+        of.mtime = here.mtime;
+        of.ctime = here.ctime;
     } else if is_behind {
         of.ctime = here.ctime;
+        // Neither does the modification time of a directory, which its entries set.
         if version.kind.is_dir() {
             of.mtime = of.mtime.max(here.mtime);
         }
     }
     if here != of {
-        let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));
+        let perm = Some(of.perm);
+        let uid = Some(of.uid);
+        let gid = Some(of.gid);
         locked.set_attr(
             no,
             AttributeChanges {
@@ -41,12 +47,12 @@ pub(super) fn install_attributes(
                 ctime: Some(of.ctime),
             },
         );
-        told.push(Invalidation::Attributes(no));
+        invalidations.push(Invalidation::Attributes(no));
     }
 }
 
-/// Whether all extended attributes of the server's state are there beside those that are dirty
-/// here.
+/// Tells whether an object holds all extended attributes of the server's state beside its dirty
+/// ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum XattrFit {
     Fully,
@@ -59,9 +65,11 @@ pub(super) fn install_xattrs(
     locked: &mut LockedObjects<'_>,
     version: &ObjectVersion,
     note: &ObjectNote,
-    told: &mut Vec<Invalidation>,
+    invalidations: &mut Vec<Invalidation>,
 ) -> Result<XattrFit, StoreError> {
     let no = version.object;
+    // Extended attributes that are dirty or in flight are this replica's; the server's values of
+    // them wait.
     let in_batch = note
         .in_flight
         .iter()
@@ -89,18 +97,20 @@ pub(super) fn install_xattrs(
             continue;
         }
         match locked.set_xattr(no, name, Some(value)) {
+            // This replica's own attributes take up the room. The rest follows when they have been
+            // sent.
             Err(StoreError::TooBig(_)) if !ours.is_empty() => fits = XattrFit::Partly,
             done => changed |= done.map(|_| true)?,
         }
     }
     if changed {
         // Access control lists are among them, and the kernel remembers those with the attributes.
-        told.push(Invalidation::Attributes(no));
+        invalidations.push(Invalidation::Attributes(no));
     }
     Ok(fits)
 }
 
-/// Content; what time may not go back does not.
+/// Installs content. The change time does not go back where dirty names or attributes forbid it.
 pub(super) fn install_content_of(
     locked: &mut LockedObjects<'_>,
     version: &ObjectVersion,
@@ -110,6 +120,7 @@ pub(super) fn install_content_of(
     let no = version.object;
     let ctime = locked.attr(no).ctime;
     let content = install_content(locked, version, ranges, note)?;
+    // The installed content brought the server's change time, which may be older than the one here.
     if !free.older_times && locked.attr(no).ctime < ctime {
         locked.set_attr(
             no,
@@ -122,7 +133,7 @@ pub(super) fn install_content_of(
     Ok(content)
 }
 
-/// What has become of the content of a file.
+/// The fate of a file's content when a state is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InstalledContent {
     Kept,
@@ -150,16 +161,18 @@ pub(super) fn install_content(
         }
         None => &all,
     };
+    // The server's commit changed other components only.
     if changed.is_empty() && size == version.size {
         return Ok(InstalledContent::Kept);
     }
+    // Ranges that changed at the server are absent from here on, until they are fetched.
     for &(offset, len) in changed {
         note.absent.add(
             offset,
             offset.saturating_add(len).min(version.size.max(offset)),
         );
     }
-    // What grew is new, whatever was said of it.
+    // Bytes by which the file grew are new, whatever the ranges say.
     note.absent.add(size, version.size);
     note.absent.remove(version.size, CONTENT_END);
     note.data_seq = version.data_seq;
@@ -168,6 +181,8 @@ pub(super) fn install_content(
         // note.
         locked.punch(no, from, to.min(size.max(from)))?;
     }
+    // The size is set after the ranges were punched, so that no old byte can come back into the
+    // file.
     if size != version.size {
         locked.truncate(no, version.size)?;
     }

@@ -1,4 +1,4 @@
-//! Saying hello: who this replica is to the server, and how its past looks from there.
+//! The greeting: this replica names itself and its history, and the server says how it knows both.
 //!
 //! # Guarantees
 //! 1. Nothing is sent before the server has said that this replica's life is the one it knows, or
@@ -13,10 +13,10 @@ use teal_proto::{ClientRequest, Hello, HistoryVerdict, RefusalCode, ServerReply,
 use teal_types::Incarnation;
 
 impl Replica {
-    /// Says hello if that is due.
+    /// Greets the server, unless that was done since the connection was lost.
     pub(crate) fn connect(&self) -> Result<(), SyncError> {
         if self.state().is_connected() {
-            // Whoever only wants news does not wait for a flush.
+            // A thread that only pulls news need not wait for the flush that holds the lock.
             return Ok(());
         }
         let _flushing = self.hold_flush();
@@ -31,6 +31,7 @@ impl Replica {
             // The server is to know from where this goes on.
             self.say_hello()?;
         }
+        // Announcements and offers come before the first batch: it may refer to objects in them.
         self.announce_some()?;
         self.offer_some()?;
         self.state().set_connected();
@@ -47,6 +48,8 @@ impl Replica {
             Err(SyncError::Upstream(UpstreamError::Refused(refused)))
                 if refused.code == RefusalCode::Stopping =>
             {
+                // The server was started again between two requests: greet the new one, and ask
+                // once more.
                 self.connect()?;
                 ask()
             }
@@ -54,10 +57,11 @@ impl Replica {
         }
     }
 
-    /// Says hello, and does what it is told.
+    /// Greets the server, and follows its answer.
     fn say_hello(&self) -> Result<HistoryVerdict, SyncError> {
         let identity = self.identity();
         let hello = ClientRequest::Hello(Hello {
+            // A copied store asks for a life of its own, by naming none.
             incarnation: if self.state().is_copied() {
                 Incarnation::NONE
             } else {
@@ -83,10 +87,13 @@ impl Replica {
 
     fn apply_welcome(&self, welcome: &Welcome) -> Result<(), SyncError> {
         let identity = self.identity();
-        let (volume, known) = (welcome.volume.get(), (identity.volume, identity.replica));
+        let volume = welcome.volume.get();
+        let known = (identity.volume, identity.replica);
+        // A store that has a life belongs to one replica of one volume, for good.
         if !identity.incarnation.is_none() && known != (volume, welcome.replica) {
             let words = format!(
-                "this store belongs to replica {} of volume {:08x}, and the server takes it for replica {} of volume {volume:08x}: \
+                "this store belongs to replica {} of volume {:08x}, and the server takes it for \
+                 replica {} of volume {volume:08x}: \
                  join with the certificate that was made for it",
                 identity.replica, identity.volume, welcome.replica
             );
@@ -98,27 +105,31 @@ impl Replica {
             HistoryVerdict::Incarnate => self.begin_incarnation(welcome)?,
             HistoryVerdict::Lost { common, digest } => self.begin_offer(welcome, common, digest)?,
         }
+        // The identity is saved last: until then, the next greeting begins anew.
         self.update_identity(|identity| {
-            (identity.volume, identity.replica) = (volume, welcome.replica);
+            identity.volume = volume;
+            identity.replica = welcome.replica;
             identity.server = welcome.server_incarnation;
             identity.key = welcome.domain;
         })?;
         Ok(())
     }
 
-    /// The first life, or that of a copied store.
+    /// Begins the first life of this store, or a new life of a copied one.
     fn begin_incarnation(&self, welcome: &Welcome) -> Result<(), SyncError> {
         let before = self.start_incarnation(welcome)?;
         if !before.incarnation.is_none() && !bug(Bug::NotRenumbered) {
             log::warn!(
-                "this store is a copy of one that went on, or may be one: it goes on in a life of its own"
+                "this store is a copy of one that went on, or may be one: it goes on in a life of \
+                 its own"
             );
             self.renumber(before.lease)?;
         }
         Ok(self.volume().sync()?)
     }
 
-    /// A new life: new numbers, batches counted from the beginning. What it was before.
+    /// Begins a new life: the server gives new object numbers, and batches are counted from the
+    /// beginning. Returns the identity of the life before.
     pub(crate) fn start_incarnation(
         &self,
         welcome: &Welcome,
@@ -135,6 +146,7 @@ impl Replica {
             (incarnation, lease),
         )?;
         self.state().new_life_begun();
+        // Batches in flight were cut in the life before: their objects become dirty again.
         self.take_back_all()?;
         Ok(before)
     }

@@ -54,6 +54,10 @@ impl Read for FileRangeReader<'_> {
         let len = (self.end - self.at).min(STEP).min(buf.len() as u64) as usize;
         match self.store.read(self.no, self.at, len) {
             Ok(bytes) => {
+                debug_assert!(
+                    bytes.len() <= len,
+                    "the store returned more than was asked for"
+                );
                 buf[..bytes.len()].copy_from_slice(&bytes);
                 self.at += bytes.len() as u64;
                 Ok(bytes.len())
@@ -77,8 +81,8 @@ impl<'a> ChunkSender<'a> {
         }
     }
 
-    /// The operations that bring a file's changed content to the server; its chunks are sent, or
-    /// held to be.
+    /// Adds the operations that bring a file's changed content to the server. The chunks are sent,
+    /// or gathered to be sent.
     pub(crate) fn add_file(
         &mut self,
         no: ObjectNo,
@@ -97,6 +101,8 @@ impl<'a> ChunkSender<'a> {
             }
             self.replica.forget_tail(no)?;
         }
+        // A file without a base that is cut at zero is new: the server reads zeros wherever nothing
+        // is sent.
         let is_new = dirty.base == CommitSeq::default() && dirty.least_size == 0;
         let absent = self.replica.note_of(no)?.absent;
         let mut pieces = Vec::new();
@@ -115,6 +121,7 @@ impl<'a> ChunkSender<'a> {
             pieces: Vec::new(),
         };
         let mut rest = &pieces[..];
+        // Too many pieces for one operation go in several. Only the first of them cuts the file.
         loop {
             let (now, later) = rest.split_at(rest.len().min(PIECES_MAX));
             change.pieces = now.to_vec();
@@ -131,8 +138,8 @@ impl<'a> ChunkSender<'a> {
         }
     }
 
-    /// The operation that brings a tail to the server; `None` if something else was done to the
-    /// content since the cut, or it is too large for one operation.
+    /// Returns the operation that brings a tail to the server. Returns `None` if the content was
+    /// changed otherwise since the cut, or if the tail is too large for one operation.
     fn add_tail(
         &mut self,
         no: ObjectNo,
@@ -144,15 +151,17 @@ impl<'a> ChunkSender<'a> {
         if !self.replica.has_tail(no, tail)? {
             return Ok(None);
         }
+        debug_assert!(tail.from <= tail.to, "a tail ends before it begins");
         self.add_range(no, tail.from, tail.to, false, &mut pieces)?;
         // Looked at again: what was read is what the cut meant.
         if pieces.len() > PIECES_MAX || !self.replica.has_tail(no, tail)? {
             return Ok(None);
         }
+        // The server places the tail at the end that this replica saw in its base.
         let seen_from_base = |at: u64| at - tail.from + tail.start;
-        pieces
-            .iter_mut()
-            .for_each(|piece| piece.offset = seen_from_base(piece.offset));
+        for piece in pieces.iter_mut() {
+            piece.offset = seen_from_base(piece.offset);
+        }
         let change = ContentChange {
             cut: tail.start,
             size: seen_from_base(tail.to),
@@ -174,6 +183,7 @@ impl<'a> ChunkSender<'a> {
         is_new: bool,
         pieces: &mut Vec<ContentPiece>,
     ) -> Result<(), SyncError> {
+        debug_assert!(from <= to, "a range of content is the wrong way round");
         let mut at = from;
         while at < to {
             let data = self
@@ -182,6 +192,7 @@ impl<'a> ChunkSender<'a> {
                 .seek(no, at, false)?
                 .unwrap_or(to)
                 .clamp(at, to);
+            // A new file has no content at the server that the hole would replace.
             if data > at && !is_new {
                 pieces.push(ContentPiece {
                     offset: at,
@@ -200,6 +211,7 @@ impl<'a> ChunkSender<'a> {
             };
             self.add_data(no, data, hole, pieces)?;
             at = hole.max(data);
+            // Neither data nor a hole begins here any more.
             if hole == data && data < to {
                 // The file has become shorter.
                 return Ok(());
@@ -215,6 +227,7 @@ impl<'a> ChunkSender<'a> {
         to: u64,
         pieces: &mut Vec<ContentPiece>,
     ) -> Result<(), SyncError> {
+        debug_assert!(from <= to);
         let mut at = from;
         let mut chunks = ChunkStream::new(
             FileRangeReader {
@@ -227,6 +240,7 @@ impl<'a> ChunkSender<'a> {
             ChunkSizes::DEFAULT,
         );
         while let Some(chunk) = chunks.next() {
+            // The reason was kept by the source; the reader of chunks knows only that it failed.
             let Ok(chunk) = chunk else {
                 let failed = chunks.source_mut().failed.take();
                 return Err(failed.map_or(FsError::Stale, FsError::from).into());
@@ -245,10 +259,12 @@ impl<'a> ChunkSender<'a> {
 
     fn add_chunk(&mut self, chunk: Vec<u8>) -> Result<ChunkId, SyncError> {
         let id = self.replica.chunk_domain()?.name_content(&chunk);
+        // A chunk that occurs twice in a batch is sent once.
         if self.known.insert(id) {
             if self.gathered_bytes + chunk.len() > GATHERED_BYTES_MAX
                 || self.gathered.len() >= GATHERED_CHUNKS_MAX
             {
+                // Chunks are offered in groups, so that memory stays bounded.
                 self.send_missing()?;
             }
             self.gathered_bytes += chunk.len();
@@ -259,6 +275,7 @@ impl<'a> ChunkSender<'a> {
 
     /// Sends what is held and the server lacks.
     pub(crate) fn send_missing(&mut self) -> Result<(), SyncError> {
+        debug_assert!(self.gathered.len() <= self.known.len());
         let held = std::mem::take(&mut self.gathered);
         self.gathered_bytes = 0;
         if held.is_empty() {
@@ -266,6 +283,7 @@ impl<'a> ChunkSender<'a> {
         }
         let chunks = held.iter().map(|(id, _)| *id).collect();
         let ServerReply::Missing(missing) =
+            // The server names the chunks it lacks; others are not sent.
             self.replica.ask_server(&ClientRequest::Have { chunks })?
         else {
             return Err(unexpected("to which chunks it has").into());
@@ -284,6 +302,7 @@ impl<'a> ChunkSender<'a> {
             chunks.iter().map(|chunk| chunk.len() as u64).sum(),
         );
         match self.replica.ask_server(&ClientRequest::Put { chunks })? {
+            // Between two groups, a large file gives way to other batches.
             ServerReply::Done if self.time_slice.is_over(self.replica)? => Err(SyncError::Later),
             ServerReply::Done => Ok(()),
             _ => Err(unexpected("to chunks").into()),
@@ -291,9 +310,10 @@ impl<'a> ChunkSender<'a> {
     }
 }
 
-/// All of a file's content, for one that is to be sent as a whole.
+/// Returns the whole content of a file as dirty, to be sent without regard to earlier states.
 pub(crate) fn whole_content(size: u64) -> DirtyContent {
     let mut ranges = ByteRanges::default();
+    // Even an empty file gets a range, so that its content counts as dirty.
     ranges.add(0, size.max(1));
     DirtyContent {
         base: CommitSeq::default(),

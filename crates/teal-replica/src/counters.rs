@@ -1,19 +1,19 @@
-//! What has passed between this replica and the server, in numbers.
+//! Counters of the traffic between this replica and the server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use teal_proto::{ClientRequest, REQUEST_KINDS};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What has passed between this replica and the server since the program began.
+        /// Counters of the traffic with the server since the program began.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters {
+        pub(crate) struct UpstreamCounters {
             /// Requests made of it, by kind.
             asked: [AtomicU64; REQUEST_KINDS.len()],
             $($(#[$doc])* pub(crate) $name: AtomicU64,)*
         }
 
-        impl Counters {
+        impl UpstreamCounters {
             pub(crate) fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
             }
@@ -46,7 +46,7 @@ counters! {
     offered,
 }
 
-impl Counters {
+impl UpstreamCounters {
     /// Returns the requests that were made, by kind.
     pub(crate) fn requests(&self) -> [u64; REQUEST_KINDS.len()] {
         std::array::from_fn(|kind| self.asked[kind].load(Ordering::Relaxed))

@@ -1,11 +1,11 @@
-//! The cut: what is dirty becomes a batch, all at one moment.
+//! The cut: everything dirty becomes one batch at one moment (a consistent snapshot of the names).
 //!
 //! # Guarantees
 //! 1. Names are cut together: under the exclusive `namespace` lock, so that the server sees a state
 //!    of the tree that there was here.
-//! 2. A batch is closed: with an object go the new directories it lies in and the objects whose
-//!    names it took.
-//! 3. What is in flight is noted before anything is sent; a crash at any point finds it again.
+//! 2. A batch is closed: an object goes together with the new directories it lies in and the
+//!    objects that lost their names to it.
+//! 3. Components in flight are noted before anything is sent; a crash at any point finds it again.
 //!
 //! # How
 //! A new batch is announced in the identity first (without parts), then every object's note is
@@ -13,12 +13,11 @@
 //! everything is taken back.
 
 use super::large::{BatchSplit, NamesAtServer};
-use super::note::{ComponentsInFlight, DirtyContent, ObjectNote, UnsentComponents};
+use super::note::{ComponentsInFlight, DirtyContent, UnsentComponents, links_of};
 use super::stuck::OBJECTS_MAX;
 use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
-use std::ops::ControlFlow;
 use teal_log::{Cost, LockedObjects, StoreError};
 use teal_types::ranges::ByteRanges;
 use teal_types::{
@@ -36,7 +35,7 @@ pub(crate) struct BatchCut {
     pub(crate) placements: Vec<Op>,
     pub(crate) others: Vec<Op>,
     pub(crate) contents: Vec<(ObjectNo, DirtyContent)>,
-    /// Whether more is dirty than fits.
+    /// Is true if more is dirty than fits into the batch.
     pub(crate) is_partial: bool,
 }
 
@@ -66,6 +65,7 @@ impl BatchCut {
         &mut self,
         [objects, creates, removals, placements, others, contents]: [usize; 6],
     ) {
+        debug_assert!(objects <= self.objects.len() && others <= self.others.len());
         self.objects.truncate(objects);
         self.creates.truncate(creates);
         self.removals.truncate(removals);
@@ -91,11 +91,14 @@ impl Replica {
     /// Takes a cut; `None` when nothing is dirty.
     pub(crate) fn take_cut(&self) -> Result<Option<BatchCut>, SyncError> {
         let _names = self.volume().own_namespace();
+        // Under the exclusive lock no name changes: the batch is a snapshot of the tree.
         let (chosen, is_partial) = self.choose_objects()?;
         self.state().cut_taken(is_partial, self.monotonic());
         if chosen.is_empty() {
             return Ok(None);
         }
+        // The batch is announced before any note changes. After a crash in between, a batch without
+        // parts is found and taken back.
         let batch = self
             .update_identity(|identity| {
                 (identity.batch, identity.parts) = (identity.batch.next(), 0)
@@ -109,10 +112,12 @@ impl Replica {
         for no in chosen {
             let before = cut.lengths();
             let done = self.cut_one(&mut cut, no).or_else(|e| {
+                // The operations of this object are dropped; the others' are complete.
                 cut.truncate_to(before);
                 self.hold_unread(no, e)
             });
             if let Err(e) = done {
+                // The batch will not be sent, so no object may stay in flight.
                 self.take_back_all()?;
                 return Err(e);
             }
@@ -125,26 +130,23 @@ impl Replica {
         Ok(Some(cut))
     }
 
-    /// Numbers of all objects of which something is dirty.
+    /// Returns all objects with a dirty component.
     pub(crate) fn dirty_objects(&self) -> Result<Vec<ObjectNo>, SyncError> {
-        let mut dirty = Vec::new();
-        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if ObjectNote::summary(head).is_dirty {
-                dirty.push(no);
-            }
-            ControlFlow::Continue(())
-        })?;
+        let dirty = self.noted_objects(|summary| summary.is_dirty)?;
         Ok(dirty)
     }
 
-    /// Numbers of the objects that are to go: all that are dirty, or a closed part of them.
+    /// Returns the objects of the next batch, and whether others stay dirty: all dirty ones, or a
+    /// closed part of them.
     fn choose_objects(&self) -> Result<(Vec<ObjectNo>, bool), SyncError> {
         let all = self.dirty_objects()?;
         let dirty = self.free_of_held(all.clone())?;
+        // Only held-back objects are left: one of them is tried.
         if dirty.is_empty() {
             return self.choose_held(&all);
         }
         let limit = self.stuck().batch_limit();
+        // After a refusal, batches are small, until the operation that the server refuses is found.
         if limit < OBJECTS_MAX {
             return self.choose_few(dirty, limit);
         }
@@ -162,26 +164,29 @@ impl Replica {
         self.choose_some(dirty, OBJECTS_MAX)
     }
 
-    /// The next of what is held back, by itself with what it needs.
+    /// Returns the next object that is held back, by itself with the objects that it requires.
     fn choose_held(&self, all: &[ObjectNo]) -> Result<(Vec<ObjectNo>, bool), SyncError> {
         let Some(no) = self.next_held()? else {
             return Ok((Vec::new(), false));
         };
+        // A held-back object goes alone, with those it needs: a second refusal is its own.
         let NamesAtServer { had, .. } = self.names_at_server(all)?;
         let mut chosen = BTreeSet::new();
         self.close_over(no, &had, &mut chosen)?;
         Ok((chosen.into_iter().collect(), true))
     }
 
-    /// A few objects, those with the least content first; removals when nothing else is left,
-    /// children before their directories.
+    /// Returns a few objects, those with the least content first. When only removals are left,
+    /// children come before their directories.
     fn choose_few(
         &self,
         dirty: Vec<ObjectNo>,
         limit: usize,
     ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+        debug_assert!(limit > 0, "a batch of no objects");
         let NamesAtServer { gone, .. } = self.names_at_server(&dirty)?;
         if gone.len() < dirty.len() {
+            // The smallest content goes first: one large file does not hold up the rest.
             let mut by_content = Vec::new();
             for no in dirty {
                 by_content.push((self.unsent_bytes(no)?, no));
@@ -198,12 +203,14 @@ impl Replica {
                     .and_then(|(_, had)| had.first().map(|link| (*no, link.dir))),
             );
         }
+        // The walk is bounded: removed directories may have been inside of each other in turn.
         let depth = |no: &ObjectNo| {
             std::iter::successors(above.get(no), |dir| above.get(dir))
                 .take(gone.len())
                 .count()
         };
         let mut by_depth: Vec<(usize, ObjectNo)> = gone.iter().map(|no| (depth(no), *no)).collect();
+        // The deepest go first: a directory must be empty when it is removed.
         by_depth.sort_unstable_by(|a, b| b.cmp(a));
         let is_partial = by_depth.len() > limit;
         Ok((
@@ -212,15 +219,16 @@ impl Replica {
         ))
     }
 
-    /// At most so many objects and what they need.
+    /// Returns at most `limit` objects, and those that they require.
     fn choose_some(
         &self,
         dirty: Vec<ObjectNo>,
         limit: usize,
     ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
-        // Who takes the name that another had goes with it.
+        // An object that takes over another's name goes with that object.
         let NamesAtServer { had, gone } = self.names_at_server(&dirty)?;
         let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
+        debug_assert!(limit > 0, "a batch of no objects");
         let mut chosen = BTreeSet::new();
         for no in dirty.iter().filter(|no| !last.contains(no)) {
             if chosen.len() >= limit {
@@ -243,6 +251,7 @@ impl Replica {
         had: &HashMap<HardLink, ObjectNo>,
         chosen: &mut BTreeSet<ObjectNo>,
     ) -> Result<(), SyncError> {
+        // The closure of `needs`: the object, and all that must be in the same batch.
         let mut with = vec![no];
         while let Some(no) = with.pop() {
             if !chosen.insert(no) {
@@ -253,11 +262,12 @@ impl Replica {
         Ok(())
     }
 
-    /// The names of an object, if it is there.
+    /// Returns the names of an object; none if the object is not here.
     pub(crate) fn links_here(&self, no: ObjectNo) -> Result<Vec<HardLink>, SyncError> {
         match self.store().names(no) {
             Err(StoreError::NotFound(_)) => Ok(Vec::new()),
             names => Ok(names?
+                // Removed meanwhile.
                 .into_iter()
                 .map(|(dir, name)| HardLink { dir, name })
                 .collect()),
@@ -267,6 +277,7 @@ impl Replica {
     /// Lets what is dirty of one object go in flight.
     fn cut_one(&self, cut: &mut BatchCut, no: ObjectNo) -> Result<(), SyncError> {
         let mut note = self.note_of(no)?;
+        // The note grows by the copy of the dirty components that is in flight.
         let cost = Cost::note().with_note(note.encode().len() + 4096).freeing();
         let op = self.begin_operation(cost)?;
         let locked = match op.lock(&[no]) {
@@ -277,7 +288,7 @@ impl Replica {
         note = self.note_of(no)?;
         let sent = locked
             .as_ref()
-            .map_or_else(Vec::new, |locked| names(locked, no));
+            .map_or_else(Vec::new, |locked| links_of(locked, no));
         let is_lost = note.needs_look && !note.dirty.gone;
         if note.in_flight.is_some()
             || ((note.dirty.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT)
@@ -288,6 +299,7 @@ impl Replica {
         }
         let mut part = std::mem::take(&mut note.dirty);
         if sent.is_empty() && no != ObjectNo::ROOT {
+            // A removed object is sent as a removal and nothing else.
             part = UnsentComponents {
                 gone: part.gone,
                 links: part.links,
@@ -301,10 +313,11 @@ impl Replica {
             }),
         ) = (&locked, &mut part.data)
         {
-            // What comes behind it from here on goes in another batch.
+            // Content appended from here on goes into another batch.
             tail.to = locked.attr(no).size;
         }
         cut.objects.push(no);
+        // Clocks of two machines may differ: no time of a name is later than the change itself.
         let mut latest = self.volume().now();
         if let Some(locked) = &locked {
             self.cut_state(cut, locked, no, &part, &sent)?;
@@ -320,6 +333,7 @@ impl Replica {
             components: part,
             sent_names: sent,
         });
+        // From here on a crash finds the components in flight.
         let bytes = note.encode();
         op.set_note(no, Some(&bytes))?;
         Ok(())
@@ -334,6 +348,7 @@ impl Replica {
         sent: &[HardLink],
     ) -> Result<(), StoreError> {
         let attr = locked.attr(no);
+        // The object is new to the server: all of its state is sent, without bases.
         if part.created {
             let target = if attr.kind == FileType::Symlink {
                 locked.target(no)
@@ -372,6 +387,7 @@ impl Replica {
             return Ok(());
         }
         if let Some(base) = part.attributes {
+            // Changes carry their base, by which the server recognises conflicts.
             cut.others.push(Op::SetAttributes {
                 object: no,
                 base,
@@ -394,17 +410,8 @@ impl Replica {
     }
 }
 
-fn names(locked: &LockedObjects<'_>, no: ObjectNo) -> Vec<HardLink> {
-    locked
-        .names(no)
-        .into_iter()
-        .map(|(dir, name)| HardLink { dir, name })
-        .collect()
-}
-
-/// The difference between the names the server has and those that are here: as many moves as
-/// possible. They were made at `time`, or before: what nobody changes must not get younger by being
-/// sent.
+/// Adds the difference between the names at the server and those here, as many moves as possible.
+/// The names were changed at `time` or before: an object must not become younger by being sent.
 fn cut_names(
     cut: &mut BatchCut,
     no: ObjectNo,
@@ -419,9 +426,11 @@ fn cut_names(
     };
     let mut gone = had.iter().filter(|link| !sent.contains(link));
     let mut new = sent.iter().filter(|link| !had.contains(link));
+    // A lost name and a new one together are a move. The rest are removals and placements.
     loop {
         match (gone.next(), new.next()) {
             (Some(from), Some(to)) => {
+                // The earlier of both times: a directory must not change before its entry does.
                 let time = time(from).min(time(to));
                 cut.removals.push(Op::Move {
                     object: no,

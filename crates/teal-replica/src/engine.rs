@@ -1,6 +1,6 @@
 //! The replica: its parts, and what they share.
 
-use super::counters::Counters;
+use super::counters::UpstreamCounters;
 use super::identity::ReplicaIdentity;
 use super::listings::Listings;
 use super::news::NewsPosition;
@@ -9,7 +9,9 @@ use super::options::UpstreamOptions;
 use super::own_identity::OwnIdentity;
 use super::state::SharedState;
 use super::{backlog, drives, eviction_clock, pin_set, prefetch_target, prefetch_window, stuck};
+use crate::note::NoteSummary;
 use parking_lot::{Mutex, MutexGuard};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,9 +25,9 @@ use teal_volume::{FsError, LockRank, RankedMutex, RankedMutexGuard, RankedRwLock
 
 /// Objects share this many locks of their content.
 const CONTENT_LOCKS: u64 = 64;
-/// How long a position waits for the kernel to hear what has changed up to it. It hears within
-/// microseconds, but for a page that is locked until a request is answered that waits for the
-/// server, or for the position.
+/// The longest time that a position waits until the kernel has heard of all changes up to it. The
+/// kernel hears within microseconds, unless it keeps a page locked for a request that itself waits
+/// for the server or for the position.
 pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
 /// This replica of the volume.
 ///
@@ -33,7 +35,7 @@ pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
 /// file, and other files ask for the part that they change.
 pub struct Replica {
     volume: Arc<Volume>,
-    /// Whether the threads that talk to the server have been started.
+    /// Is true once the threads that talk to the server have been started.
     has_threads: AtomicBool,
     upstream: Arc<dyn Upstream>,
     options: UpstreamOptions,
@@ -41,7 +43,7 @@ pub struct Replica {
     identity: OwnIdentity,
     news: NewsPosition,
     listings: Listings,
-    /// What cannot be sent or installed; a leaf lock.
+    /// The objects that cannot be sent or installed. This is a leaf lock.
     stuck: Mutex<stuck::StuckList>,
     flushing: RankedMutex<()>,
     applying: RankedMutex<()>,
@@ -56,7 +58,7 @@ pub struct Replica {
     drives: drives::AttachedDrives,
     pin_work: pin_set::PinWork,
     domain: OnceLock<DedupDomain>,
-    counters: Counters,
+    counters: UpstreamCounters,
 }
 
 impl std::fmt::Debug for Replica {
@@ -67,7 +69,7 @@ impl std::fmt::Debug for Replica {
     }
 }
 
-/// The server of a volume whose server nobody has told the address of.
+/// Stands for the server of a volume when this mount was not told the server's address.
 #[derive(Debug)]
 struct UnknownServer;
 
@@ -80,11 +82,11 @@ impl Upstream for UnknownServer {
 }
 
 impl Replica {
-    /// Returns the replica that a store is, without a server to talk to: changes are noted for it.
-    /// `None`: the store is no replica's.
+    /// Returns the replica in a store, without a server to talk to: changes are noted for the
+    /// server. Returns `None` if the store holds no replica.
     ///
     /// # Errors
-    /// What reading the note of who this replica is met.
+    /// Errors of reading the replica's identity.
     pub fn without_server(volume: &Arc<Volume>) -> Result<Option<Arc<Self>>, FsError> {
         let Some(identity) = ReplicaIdentity::load(volume.store())? else {
             return Ok(None);
@@ -94,14 +96,13 @@ impl Replica {
         Ok(Some(Arc::new(replica)))
     }
 
-    /// Returns the replica that a store is, or becomes, of the volume behind `upstream`. `device`:
-    /// the name of this machine for people. A store that was not one before becomes one: all that
-    /// is in it is sent, or with `joins` its root is empty and what the server has comes here as it
-    /// is needed.
+    /// Returns the replica in a store, of the volume behind `upstream`. `device` is the name of
+    /// this machine for people. A store that held no replica gets one: all its content is sent, or
+    /// with `joins` its root must be empty, and the server's content comes as it is needed.
     ///
     /// # Errors
-    /// What reading or setting the note of who this replica is met; [`FsError::NotEmpty`] when a
-    /// store that joins has something in it.
+    /// Errors of reading or writing the replica's identity; [`FsError::NotEmpty`] when a store that
+    /// joins has something in it.
     pub fn of_server(
         volume: &Arc<Volume>,
         upstream: Arc<dyn Upstream>,
@@ -112,6 +113,7 @@ impl Replica {
         let known = ReplicaIdentity::load(volume.store())?;
         let identity = known.unwrap_or_default();
         let replica = Self::new(volume, Some(upstream), identity, device, options);
+        // The first time: the store becomes a replica.
         if known.is_none() {
             replica.begin_replica(joins)?;
         }
@@ -157,21 +159,21 @@ impl Replica {
             drives: drives::AttachedDrives::default(),
             pin_work: pin_set::PinWork::for_pins(&identity.pins),
             domain: OnceLock::new(),
-            counters: Counters::default(),
+            counters: UpstreamCounters::default(),
         }
     }
 
-    /// How far history is applied.
+    /// Returns the position: the commit up to which history is applied.
     pub(crate) fn position(&self) -> CommitSeq {
         self.identity.seen()
     }
 
-    /// Returns who this replica is.
+    /// Returns the identity of this replica.
     pub(crate) fn identity(&self) -> ReplicaIdentity {
         self.identity.get()
     }
 
-    /// Returns who this replica is, to change it or to take a number.
+    /// Returns the owner of the identity, which changes it and takes numbers.
     pub(crate) fn own_identity(&self) -> &OwnIdentity {
         &self.identity
     }
@@ -181,7 +183,7 @@ impl Replica {
         &self.news
     }
 
-    /// Returns which directory's entries are just coming in.
+    /// Returns the directory that is being listed at the moment.
     pub(crate) fn listings(&self) -> &Listings {
         &self.listings
     }
@@ -191,7 +193,7 @@ impl Replica {
         self.stuck.lock()
     }
 
-    /// Returns what the threads tell each other.
+    /// Returns the state that the replica's threads share.
     pub(crate) fn state(&self) -> &SharedState {
         &self.state
     }
@@ -237,7 +239,7 @@ impl Replica {
     }
 
     /// Returns what has passed between this replica and the server.
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &UpstreamCounters {
         &self.counters
     }
 
@@ -283,6 +285,7 @@ impl Replica {
 
     /// Returns the lock of whether the content of an object is here.
     pub(crate) fn residency_lock(&self, no: ObjectNo) -> &RankedRwLock<()> {
+        // A fixed number of locks is shared by all objects.
         &self.content_locks[(no.get() % CONTENT_LOCKS) as usize]
     }
 
@@ -306,9 +309,11 @@ impl Replica {
         self.volume.begin_operation(cost, self)
     }
 
-    /// For whoever installs what the server has.
+    /// Takes the lock under which the server's state is installed.
     pub(crate) fn lock_applying(&self) -> Result<RankedMutexGuard<'_, ()>, UpstreamError> {
         let applying = self.hold_position();
+        // While the server's restored state is compared with this one, none of its changes may be
+        // installed.
         if self.identity().offer == 0 {
             return Ok(applying);
         }
@@ -318,17 +323,19 @@ impl Replica {
         ))
     }
 
-    /// The key that chunks of this volume are named with; known once the server has said welcome.
+    /// Returns the key by which chunks of this volume are named. It is known once the server has
+    /// said welcome.
     pub(crate) fn chunk_domain(&self) -> Result<&DedupDomain, UpstreamError> {
         self.domain
             .get()
             .ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
     }
 
-    /// The proof that a client of the volume wrote a drive's label: with the key of the server, or
-    /// that which it had when it was last there.
+    /// Returns the proof that a client of the volume wrote a drive's label, made with the key of
+    /// the server, or with the last known one.
     pub(crate) fn label_proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
         let key = self.identity().key;
+        // Without a connection yet, the key of the last one is used.
         match self.chunk_domain() {
             Ok(domain) => Ok(*domain.name_content(said).get()),
             Err(e) if key == [0; 32] => Err(e),
@@ -350,20 +357,23 @@ impl Replica {
         deadline: Duration,
     ) -> Result<ServerReply, UpstreamError> {
         self.counters.asked(request);
+        // Looked at before the call: the batch may end meanwhile.
         let begun = (self.monotonic(), self.drives.is_sending());
         let said = self.upstream.call(request, deadline);
         self.record_reply(begun, request, said)
     }
 
-    /// The same with several requests at the same time.
+    /// Sends several requests at the same time, as [`call_server`](Self::call_server) does with
+    /// one.
     pub(crate) fn call_all(
         &self,
         requests: &[ClientRequest],
         deadline: Duration,
     ) -> Vec<Result<ServerReply, UpstreamError>> {
-        requests
-            .iter()
-            .for_each(|request| self.counters.asked(request));
+        for request in requests.iter() {
+            self.counters.asked(request);
+        }
+        // Looked at before the calls: the batch may end meanwhile.
         let begun = (self.monotonic(), self.drives.is_sending());
         let said = self.upstream.call_all(requests, deadline);
         requests
@@ -384,17 +394,42 @@ impl Replica {
             reply => Ok(reply),
         });
         let now = self.monotonic();
-        said.iter().for_each(|reply| {
+        // Only real answers say how fast the server is.
+        if let Ok(reply) = &said {
             self.drives
-                .note_answer(request, reply, (now.saturating_sub(begun), is_busy))
-        });
+                .note_answer(request, reply, (now.saturating_sub(begun), is_busy));
+        }
+        // After a slow failure, readers do not try again themselves: the puller does.
         self.state.record(&said, now, now.saturating_sub(begun));
         said
     }
 }
 
 impl Replica {
-    /// The note of an object.
+    /// Returns the objects that have a wanted note, ascending. The head of a note is enough to
+    /// tell.
+    ///
+    /// # Errors
+    /// Errors of reading the notes.
+    pub(crate) fn noted_objects(
+        &self,
+        is_wanted: impl Fn(&NoteSummary) -> bool,
+    ) -> Result<Vec<ObjectNo>, StoreError> {
+        let mut found = Vec::new();
+        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
+            if is_wanted(&ObjectNote::summary(head)) {
+                found.push(no);
+            }
+            ControlFlow::Continue(())
+        })?;
+        debug_assert!(
+            found.is_sorted(),
+            "notes are not in the order of their objects"
+        );
+        Ok(found)
+    }
+
+    /// Returns the note of an object; the default note if it has none.
     pub(crate) fn note_of(&self, no: ObjectNo) -> Result<ObjectNote, StoreError> {
         let Some(bytes) = self.store().note(no)? else {
             return Ok(ObjectNote::default());

@@ -42,7 +42,7 @@ impl From<SyncError> for FsError {
     }
 }
 
-/// A reply that does not fit the request.
+/// Returns the error for a reply that does not fit the request.
 pub(crate) fn unexpected(what: &str) -> UpstreamError {
     UpstreamError::Protocol(teal_proto::CodecError::Malformed(format!(
         "an answer that does not fit: {what}"

@@ -1,13 +1,14 @@
-//! Room for what comes: content that the server has too makes way for it.
+//! Eviction: content that the server has, too, makes way for other content (second chance, the
+//! CLOCK algorithm).
 //!
 //! # Guarantees
 //! 1. Only content that the server has, as it is here, goes: nothing that is dirty or in flight,
 //!    and nothing while the server cannot be asked. Then it is absent, as if it had never been read
 //!    here.
-//! 2. What was read or written since it was last looked at goes later (second chance).
+//! 2. Content that was used since the hand last passed it is evicted later (second chance).
 //! 3. A search ends: it looks at each object twice at most.
-//! 4. Whoever reads holds the lock of what is absent while he looks and reads; nothing goes away
-//!    under him.
+//! 4. A reader holds the object's residency lock from looking until it has read: no content goes
+//!    away under it.
 
 use super::{ObjectNote, Replica, SyncError};
 use crate::seeded::{Bug, bug};
@@ -19,13 +20,13 @@ use teal_volume::FsError;
 
 /// Files smaller than this are left: what they take is little more than what is known of them.
 const LEAST: u64 = 8192;
-/// What is kept free: this share of the store, ...
+/// The share of the store that is kept free, ...
 const SHARE: u64 = 64;
 /// ... but not more than so many bytes.
 const RESERVE_MAX: u64 = 64 << 20;
 
 impl Replica {
-    /// Content up to `end` is read.
+    /// Notes that content up to `end` is read.
     pub(crate) fn note_read(&self, no: ObjectNo, end: u64) {
         if self.content_ahead().note_use(no, end) {
             self.lookout().set_place((no, end));
@@ -44,9 +45,11 @@ impl Replica {
     pub(crate) fn room_for(&self, len: u64) {
         let (total, free) = self.store().total_and_free();
         let reserve = (total / SHARE).min(RESERVE_MAX);
+        // Without the server, evicted content could not be fetched again.
         if free >= len.saturating_add(reserve) || !self.state().is_up() {
             return;
         }
+        // Twice the reserve, so that not every fetch evicts.
         if let Err(e) = self.make_room(len.saturating_add(2 * reserve).saturating_sub(free)) {
             log::debug!("no room was made: {e}");
         }
@@ -56,18 +59,24 @@ impl Replica {
     /// took. It comes again when it is needed.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or what the store met.
+    /// [`FsError::Unreachable`], or errors of the store.
     pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
+        // Another thread makes room already.
         let Some(mut hand) = self.recency().try_search() else {
             return Ok(0);
         };
-        let (mut freed, mut rounds) = (0, 0);
+        let mut freed = 0;
+        let mut rounds = 0;
         while freed < bytes {
+            // The clock algorithm: the hand goes round over all objects, and spares those used
+            // since its last round.
             let objects = self
                 .store()
                 .objects_from(ObjectNo::new((*hand).max(ObjectNo::ROOT.get())), WANTS_MAX)?;
             let Some(last) = objects.last() else {
+                // The end of the table: the hand begins again at the root, at most twice.
                 rounds += 1;
+                // Twice round without enough: everything left is in use or not evictable.
                 if rounds > 2 || *hand == 0 {
                     break;
                 }
@@ -85,6 +94,7 @@ impl Replica {
     fn evict_some(&self, objects: &[ObjectNo], bytes: u64) -> Result<u64, SyncError> {
         let mut chosen = Vec::new();
         for no in objects {
+            // Second chance: the mark of use is taken away.
             if !self.recency().take_used(*no)
                 && self.is_evictable(*no)?
                 && self.pinned_by(*no)?.is_none()
@@ -95,16 +105,17 @@ impl Replica {
         if chosen.is_empty() {
             return Ok(0);
         }
-        // Whoever installs news would change what is compared here.
+        // A thread that installs news would change the state that is compared here.
         let Some(_applying) = self.try_hold_position() else {
             return Ok(0);
         };
         let identity = self.identity();
         if identity.offer != 0 || identity.announce != 0 {
-            // What is here may be more than the server has, and no note tells yet.
+            // Some of the content here may be unknown to the server without a note of that yet.
             return Ok(0);
         }
         let mut freed = 0;
+        // The server confirms that it has this version, before this one is given up.
         for (no, version) in chosen.iter().zip(self.versions_at_server(&chosen)?) {
             if freed >= bytes {
                 break;
@@ -129,8 +140,8 @@ impl Replica {
         }
     }
 
-    /// Gives up the content of an object, whose bytes it says; `None`: it stays. Under `applying`:
-    /// the position stays. `waits`: for who reads it.
+    /// Evicts the content of an object. Returns its bytes, or `None` if it stays. The caller holds
+    /// `applying`, so that the position stays. With `waits`, waits for readers of the object.
     pub(super) fn evict_one(
         &self,
         no: ObjectNo,
@@ -141,6 +152,7 @@ impl Replica {
         let absence = if waits {
             Some(absence.write())
         } else {
+            // In the background, an object in use is left alone.
             absence.try_write()
         };
         let Some(_content) = absence else {
@@ -150,17 +162,21 @@ impl Replica {
             .with_note(64)
             .with_head(self.store().head_bytes(no)?)
             .freeing();
+        // Evicting frees space, so the operation may use the reserve.
         let op = self.begin_operation(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
-        let (attr, mut note) = (locked.attr(no), self.note_of(no)?);
+        let attr = locked.attr(no);
+        let mut note = self.note_of(no)?;
+        // Under the lock: the content is still the version that the server has.
         let is_as_there = (attr.size, attr.mtime) == (version.size, version.attributes.mtime)
             || bug(Bug::PendingGivenBack);
         if !is_at_server(&note) || !is_as_there || version.data_seq > self.position() {
             return Ok(None);
         }
+        // Note and content change in one operation: after a crash either both or neither.
         locked.punch(no, 0, attr.size)?;
         note.absent.add(0, attr.size);
         note.data_seq = version.data_seq;

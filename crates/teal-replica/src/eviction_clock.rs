@@ -1,14 +1,15 @@
-//! Which objects were used since the search for what can make way last came by.
+//! The clock of eviction: the objects that were used since the search for evictable content last
+//! passed them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use teal_types::ObjectNo;
 
-/// The most objects whose use is remembered.
+/// The most objects that are remembered as used.
 const USED_MAX: usize = 100_000;
 
-/// Where the search goes on, and what was used since. `used` is a leaf lock; `hand` is held for a
-/// whole search, which another one does not wait for.
+/// The position of the search, and the objects used since. `used` is a leaf lock. `hand` is held
+/// for a whole search, which another one does not wait for.
 #[derive(Debug, Default)]
 pub(crate) struct EvictionClock {
     hand: Mutex<u64>,

@@ -2,13 +2,13 @@
 //!
 //! # Guarantees
 //! 1. *Not stale*: content is installed only while the note still means the commit it was read of.
-//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was
-//!    out of reach a moment ago.
-//! 3. *Ahead*: with a part of a file comes what follows; with all of it come other files
-//!    [`around`](Client::around) it: as much as nearly nobody notices ([`BESIDE`]). More comes
-//!    while whoever waited goes on (`fetch_ahead`). Nothing comes twice ([`Flight`]).
-//! 4. What comes ahead takes nothing away: if it is damaged there, or its request fails, what is
-//!    needed is still here.
+//! 2. *Not empty*: content that cannot be fetched is [`FsError::Unreachable`], at once if the
+//!    server was out of reach a moment ago.
+//! 3. *Prefetch*: with a part of a file comes the content behind it; with all of it come other
+//!    files near it, in so small an amount ([`BESIDE`]) that a reader hardly notices. More comes
+//!    while the reader goes on (`prefetch`). Nothing comes twice ([`FetchClaim`]).
+//! 4. Prefetching does no harm: if prefetched content is damaged at the server, or its request
+//!    fails, the needed content is here all the same.
 
 use super::prefetch_window::FetchClaim;
 use super::{ObjectNote, Replica, SyncError, unexpected};
@@ -21,17 +21,17 @@ use teal_types::ranges::{ByteRanges, CONTENT_END};
 use teal_types::{FileType, ObjectNo};
 use teal_volume::FsError;
 
-/// How often content may be another one before the operation fails.
+/// The most times that content may change while it is fetched before the operation fails.
 const RETRIES: u32 = 16;
-/// As much of it comes with what is needed: more would make who reads one small file wait on a slow
-/// line.
+/// The content that comes together with a needed range. More of it would make the reader of one
+/// small file wait on a slow line.
 const BESIDE: u64 = 64 << 10;
 /// With drives attached, so many times as much is looked at: most of it may be on them.
 const BEHIND: u64 = 4;
 /// Content asked for in one request; what it takes beside its bytes has room in the reply, too.
 pub(super) const PART: u64 = REPLY_BYTES as u64 - (64 << 10);
 
-/// Content of an object in the state that its note means.
+/// Returns requests for these ranges of an object, in the state that its note means.
 pub(super) fn wants_for(
     object: ObjectNo,
     note: &ObjectNote,
@@ -43,16 +43,19 @@ pub(super) fn wants_for(
         offset,
         len: to - offset,
     };
+    debug_assert!(ranges.iter().all(|(from, to)| from < to));
     ranges.iter().map(want).collect()
 }
 
-/// The same in parts each of which one reply has room for.
+/// Divides requests into groups, each of which one reply can hold.
 fn in_replies(wants: &[WantedRange]) -> Vec<Vec<WantedRange>> {
+    // Requests are filled one after the other, each up to the size of one reply.
     let mut parts: Vec<Vec<WantedRange>> = Vec::new();
     let mut room = 0;
     for want in wants {
         let mut want = *want;
         while want.len > 0 {
+            // A reply is full by bytes or by the number of wants.
             let is_full = |part: &Vec<WantedRange>| room == 0 || part.len() == WANTS_MAX;
             if parts.last().is_none_or(is_full) {
                 parts.push(Vec::new());
@@ -62,15 +65,18 @@ fn in_replies(wants: &[WantedRange]) -> Vec<Vec<WantedRange>> {
             if let Some(part) = parts.last_mut() {
                 part.push(WantedRange { len, ..want });
             }
-            (want.offset, want.len, room) = (want.offset + len, want.len - len, room - len);
+            debug_assert!(len > 0 && len <= want.len, "a want is not divided further");
+            want.offset = want.offset + len;
+            want.len = want.len - len;
+            room = room - len;
         }
     }
     parts
 }
 
 impl Replica {
-    /// Nothing is asked of a server that did not answer a moment ago. Where that took long, nobody
-    /// waits for it but the thread that asks for news, which is told to try.
+    /// Fails if the server did not answer a moment ago. If it took long to find that out, only the
+    /// thread that asks for news tries again, and is told to.
     pub(super) fn try_reach(&self) -> Result<(), FsError> {
         self.state()
             .try_reach(self.monotonic())
@@ -100,20 +106,23 @@ impl Replica {
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     pub(crate) fn ensure_present(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), FsError> {
         let is_absent = || Ok::<_, FsError>(self.note_of(no)?.absent.overlaps(from, to));
+        // Drives are asked first, as long as each brings a part.
         while is_absent()? && self.fetch_from_drives(no, (from, to), true)? {}
         if !is_absent()? {
             return Ok(());
         }
         self.try_reach()?;
         self.count_waiting(format_args!("{no} from {from} to {to}"), || {
+            // Each round waits for other fetches, and then fetches what is left.
             for _ in 0..RETRIES {
                 while self.flights().wait_for_others(no, from, to) {
-                    // Whoever fetched it may have met that the server is out of reach.
+                    // The other thread may have found out that the server cannot be reached.
                     self.try_reach()?;
                 }
                 if !is_absent()? {
                     return Ok(());
                 }
+                // A drive that was too slow before is better than no source.
                 if let Err(e) = self.retry_after_greeting(|| self.fetch_range(no, from, to))
                     && !self.fetch_from_drives(no, (from, to), false)?
                 {
@@ -127,22 +136,25 @@ impl Replica {
     }
 
     fn fetch_range(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), SyncError> {
+        debug_assert!(from <= to);
         let ahead = &self.content_ahead();
+        // Before the server's speed is known, a small question measures its latency.
         let window = if self.drive_set().is_server_unknown() {
             0
         } else {
             ahead.note_wait().min(BESIDE)
         };
+        // Room for the largest answer that is asked for.
         self.room_for((to - from).saturating_add(window));
         let mut range = ByteRanges::default();
         let end = to.max(from.saturating_add(window));
         range.add(from, end);
+        // From here on no other thread fetches these bytes.
         let mut flight = self.flights().begin_claim();
         let (note, absent) = self.take_absent(no, &range, &mut flight)?;
-        let (needed, more) = (
-            absent.clipped_to(from, to),
-            absent.clipped_to(to, CONTENT_END),
-        );
+        let needed = absent.clipped_to(from, to);
+        let more = absent.clipped_to(to, CONTENT_END);
+        // Prefetched content counts as used when the reader goes on behind `to`.
         ahead.note_prefetched(no, to, more.byte_count());
         let mut wants: Vec<WantedRange> = [&needed, &more]
             .into_iter()
@@ -151,12 +163,14 @@ impl Replica {
         let Some(first) = wants.first().copied() else {
             return Ok(());
         };
+        // The rest of the window goes to neighbours.
         let room = window.saturating_sub(absent.byte_count());
         wants.extend(self.neighbour_wants(no, room, window, &mut flight)?);
         self.lookout().set_place((no, end));
         let begun = self.monotonic();
         let is_stale = self.read_content((no, to), &wants)?;
         ahead.note_duration(self.monotonic().saturating_sub(begun));
+        // Threads that wait for these bytes go on.
         drop(flight);
         if is_stale {
             self.fetch_stale(no, &note, first)
@@ -165,7 +179,8 @@ impl Replica {
         }
     }
 
-    /// Returns what of these ranges is absent and nobody else fetches, and the note that says so.
+    /// Claims the ranges that no other thread fetches. Returns the object's note, and the claimed
+    /// ranges that are absent by it.
     pub(super) fn take_absent(
         &self,
         no: ObjectNo,
@@ -173,7 +188,7 @@ impl Replica {
         flight: &mut FetchClaim<'_>,
     ) -> Result<(ObjectNote, ByteRanges), SyncError> {
         let free = flight.claim_ranges(no, ranges);
-        // What others were fetching until then is in it.
+        // The note is read after the claim: it has the content of fetches that ended until then.
         let note = self.note_of(no)?;
         let absent = note.absent.intersection(&free);
         Ok((note, absent))
@@ -197,9 +212,10 @@ impl Replica {
         let mut is_stale = false;
         for (at, (wants, reply)) in parts.iter().zip(replies).enumerate() {
             let got = match reply {
+                // The server may leave out wants at the end of a reply that is full.
                 Ok(ServerReply::Data(got)) if !got.is_empty() && got.len() <= wants.len() => got,
                 Ok(_) => return Err(unexpected("to a read").into()),
-                // What is needed is in the first.
+                // The first reply holds the needed content.
                 Err(_) if at > 0 => break,
                 Err(e) => return Err(e.into()),
             };
@@ -215,6 +231,7 @@ impl Replica {
                             .queue_content(want.object, len, self.monotonic(), None);
                     }
                     ContentAnswer::Stale => is_stale |= want.object == no,
+                    // Prefetched content that is damaged at the server is no error of this read.
                     ContentAnswer::Damaged if want.object == no && want.offset < to => {
                         let damaged = StoreError::Corrupt {
                             what: "content at the server",
@@ -230,14 +247,16 @@ impl Replica {
         Ok(is_stale)
     }
 
-    /// The content there is another one by now. If this one has changed here, its old content comes
-    /// from history; if not, the new state comes.
+    /// Fetches content that the server has in another version by now. If the content is dirty here,
+    /// the old version comes from history; otherwise the new state is installed.
     fn fetch_stale(
         &self,
         no: ObjectNo,
         note: &ObjectNote,
         want: WantedRange,
     ) -> Result<(), SyncError> {
+        // The base of dirty content stays: the server is asked for the past. Clean content moves
+        // on.
         if note.dirty.data.is_none()
             && note
                 .in_flight
@@ -245,6 +264,7 @@ impl Replica {
                 .is_none_or(|in_flight| in_flight.components.data.is_none())
         {
             self.catch_up()?;
+            // The change was seen and not installed: the object is taken over by itself.
             if self.note_of(no)?.data_seq == note.data_seq {
                 // The position has it already, and here it did not arrive.
                 let _applying = self.lock_applying()?;
@@ -275,9 +295,9 @@ impl Replica {
         self.store_fetched(&want, len, pieces)
     }
 
-    /// Content of other files that is not here, `room` bytes of it: what a walk over the tree would
-    /// come to, but for what is read from a drive at less cost. None that is more than half of the
-    /// window.
+    /// Returns requests for `room` bytes of absent content of other files, in the order of a walk
+    /// over the tree, without files that a drive serves at less cost. No file may take more than
+    /// half of the window.
     pub(super) fn neighbour_wants(
         &self,
         no: ObjectNo,
@@ -285,6 +305,8 @@ impl Replica {
         window: u64,
         flight: &mut FetchClaim<'_>,
     ) -> Result<Vec<WantedRange>, SyncError> {
+        debug_assert!(room <= window);
+        // Small files around are fetched with the one that is needed.
         let mut found = Vec::new();
         if room == 0 {
             return Ok(found);
@@ -296,9 +318,11 @@ impl Replica {
                 .note_prefetched(object, 0, absent.byte_count());
             Ok::<_, SyncError>(absent.byte_count())
         };
-        let (mut near, has_drives) = (Vec::new(), !self.drive_set().is_empty());
+        let mut near = Vec::new();
+        let has_drives = !self.drive_set().is_empty();
         let (mut left, most) = (
             if has_drives { room * BEHIND } else { room },
+            // No file may take more than half of the window.
             room.min(window / 2),
         );
         self.visit_neighbours::<SyncError>(no, &mut |object, kind| {
@@ -306,6 +330,7 @@ impl Replica {
                 let note = self.note_of(object)?;
                 let size = note.absent.byte_count();
                 if size > 0 && size <= most.min(left) {
+                    // Drives are asked in one go, after the walk.
                     left -= if has_drives {
                         size
                     } else {
@@ -321,6 +346,7 @@ impl Replica {
                 ControlFlow::Break(())
             })
         })?;
+        // Content that a drive has cheaper is left to the drive.
         for (object, _, absent) in self.drive_set().without_cheaper(near, self.monotonic()) {
             if absent.byte_count() <= room {
                 room -= take(object, &absent)?;
@@ -338,6 +364,7 @@ impl Replica {
     ) -> Result<(), SyncError> {
         let no = want.object;
         let end = want.offset.saturating_add(len.min(want.len));
+        // Readers of this object wait until the note and the content agree.
         let _content = self.residency_lock(no).write();
         let head = self.store().head_bytes(no).unwrap_or(0);
         let note = self.note_of(no)?.encode().len() + 4096;
@@ -350,14 +377,18 @@ impl Replica {
             Err(StoreError::NotFound(_)) => return Ok(()),
             locked => locked?,
         };
+        // Looked at again under the lock: the content may be another version now.
         let mut note = self.note_of(no)?;
         if note.data_seq != want.data_seq && !bug(Bug::StaleFetched) {
             return Ok(());
         }
+        debug_assert!(want.offset <= end);
+        // Only bytes that are still absent are written: the others are newer.
         let missing = note.absent.clipped_to(want.offset, end);
         for (at, bytes) in pieces {
             let here = missing.clipped_to(at, at.saturating_add(bytes.len() as u64));
             for (from, to) in here.iter() {
+                debug_assert!(from >= at && to - at <= bytes.len() as u64);
                 locked.write(no, from, &bytes[(from - at) as usize..(to - at) as usize])?;
             }
         }
@@ -366,6 +397,7 @@ impl Replica {
             missing.iter().map(|(from, to)| to - from).sum(),
             Ordering::Relaxed,
         );
+        // Note and content change in one operation: after a crash either both or neither.
         self.set_note(&locked, no, &note)?;
         Ok(())
     }

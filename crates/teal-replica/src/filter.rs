@@ -1,20 +1,19 @@
-//! What this replica keeps, for the server's filter: of what does not concern it, it is told
-//! nothing.
+//! The filter: this replica tells the server which objects it keeps, and hears of no others.
 //!
 //! # Guarantees
-//! 1. *All of it*: an object that is here lies at the server, as it was at the position, in a
-//!    directory that is said, or is said itself; so is every directory that is listed here.
-//!    (`teal-server/src/filter.rs` says how it stays so.)
-//! 2. *Nothing between*: from the beginning of a filter until it is used nothing is installed but
-//!    what brings the position up; an answer that was asked for with another filter is not
+//! 1. *Complete*: each object that is here lies at the server, as it was at the position, in a
+//!    directory of the filter, or is in the filter itself. So is every directory that is listed
+//!    here. (`teal-server/src/filter.rs` says how it stays so.)
+//! 2. *No gap*: from the beginning of a filter until it is used, nothing is installed but the
+//!    changes that bring the position up. An answer to a request with another filter is not
 //!    installed.
-//! 3. Whoever keeps too much hears of everything.
+//! 3. A replica that keeps too many objects hears of all changes.
 //!
 //! # How
-//! An object that is here, and of which nothing is dirty, has the names here that it has there. So
-//! the directories in which something is, or that are listed, are found from the root; what has a
-//! note (something of it is dirty, or it did not fit in) is said itself, with the directories in
-//! which the server has it.
+//! An object that is here and has nothing dirty has the same names here and at the server. So the
+//! directories that are listed, or that hold something, are found from the root. An object with a
+//! note (it is dirty, or could not be installed) is put into the filter itself, with the
+//! directories in which the server has it.
 
 use super::filter_announcement::FilterAnnouncement;
 use super::{ObjectNote, Replica, SyncError, unexpected};
@@ -36,12 +35,15 @@ impl Replica {
         if !self.news().is_untold() {
             return Ok(());
         }
+        // Nothing is installed while the list is made, so that no object is missed.
         let _applying = self.lock_applying()?;
+        // From here on the server adds objects that this replica hears of.
         let mut filter = self.send_filter_part(0, Vec::new(), false)?;
-        // Who has nothing yet needs nothing of the past.
+        // An empty replica needs nothing of the past.
         if self.position().get() > 0 || self.store().space().objects > 1 {
             self.pull_all(None)?;
         }
+        // Without a filter the server sends all news, as before.
         let Some(kept) = self.kept_objects()? else {
             self.news().set_told(FilterAnnouncement::TooMuch);
             return Ok(());
@@ -49,9 +51,11 @@ impl Replica {
         let parts = kept
             .chunks(KEPT_MAX)
             .map(<[ObjectNo]>::to_vec)
+            // An empty last part ends the announcement.
             .chain([Vec::new()]);
         let last = kept.len().div_ceil(KEPT_MAX);
         for (n, part) in parts.enumerate() {
+            // The server has dropped the filter meanwhile: it begins again at the next connection.
             if filter != 0 {
                 filter = self.send_filter_part(filter, part, n == last)?;
             }
@@ -80,7 +84,8 @@ impl Replica {
 
     /// Returns what is to be said; `None`: too much.
     fn kept_objects(&self) -> Result<Option<Vec<ObjectNo>>, SyncError> {
-        let (mut kept, mut walk) = (HashSet::new(), DirectoryWalk::default());
+        let mut kept = HashSet::new();
+        let mut walk = DirectoryWalk::default();
         if !self.walk_directories(&mut walk, ObjectNo::ROOT, &mut kept)? {
             return Ok(None);
         }
@@ -95,6 +100,7 @@ impl Replica {
                 ControlFlow::Break(())
             }
         })?;
+        // Dirty objects need news although no walk leads to them.
         for no in noted {
             let note = self.note_of(no)?;
             let parts = [
@@ -103,6 +109,7 @@ impl Replica {
                     .as_ref()
                     .map(|in_flight| &in_flight.components),
             ];
+            // Directories that lost a dirty name: the server's news of them matter for conflicts.
             let links = parts
                 .into_iter()
                 .flatten()
@@ -131,11 +138,13 @@ impl Replica {
     ) -> Result<bool, SyncError> {
         let mut dirs = vec![from];
         while let Some(dir) = dirs.pop() {
+            // A directory may be reached by several ways.
             if !walk.known.insert(dir) {
                 continue;
             }
             let before = walk.looked;
             let seen = self.store().each_entry(dir, 0, &mut |_, child, kind, _| {
+                // The walk is bounded: a very large tree takes all news instead.
                 walk.looked += 1;
                 dirs.extend((kind == FileType::Dir).then_some(child));
                 if walk.looked < LOOKED_MAX {
@@ -148,6 +157,7 @@ impl Replica {
                 Err(StoreError::NotFound(_)) => continue,
                 seen => seen?,
             }
+            // A directory without its entries needs no news of them.
             if walk.looked > before || !self.note_of(dir)?.unlisted {
                 kept.insert(dir);
             }
@@ -159,7 +169,7 @@ impl Replica {
     }
 }
 
-/// What has been looked at.
+/// The directories and entries that were visited.
 #[derive(Default)]
 struct DirectoryWalk {
     known: HashSet<ObjectNo>,

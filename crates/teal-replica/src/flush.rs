@@ -11,7 +11,6 @@ use super::content::ChunkSender;
 use super::cut::BatchCut;
 use super::{Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_device::UpstreamError;
 use teal_log::Cost;
@@ -26,8 +25,8 @@ impl Replica {
         self.call_server(request, self.options().deadline)
     }
 
-    /// Sends one batch of what is dirty; says whether there is more, or something was sent at all.
-    /// Keeps in mind what stands in the way for as long as nobody does something about it.
+    /// Sends one batch of dirty components. Returns whether more is dirty, and whether anything was
+    /// sent. Keeps a refusal in mind for as long as its cause lasts.
     pub(crate) fn flush_once(&self) -> Result<FlushOutcome, SyncError> {
         let flushed = self.send_batch();
         let held = self.stuck().server_refusal();
@@ -48,15 +47,19 @@ impl Replica {
     }
 
     fn send_batch(&self) -> Result<FlushOutcome, SyncError> {
+        // One flush at a time: batches are counted without gaps.
         let _flushing = self.hold_flush();
+        // Before a new batch is cut, the fate of the last one must be known.
         self.resolve_earlier_batch()?;
+        // The batch is based on the newest state, so that fewer changes conflict.
         self.catch_up()?;
-        // What has lost its name by that has another one at the server.
+        // Objects that lost their name by that have another one at the server.
         self.retry_uninstalled()?;
         let Some(cut) = self.take_cut()? else {
             return Ok(FlushOutcome::Nothing);
         };
-        let (batch, is_partial) = (cut.batch, cut.is_partial);
+        let batch = cut.batch;
+        let is_partial = cut.is_partial;
         let objects = cut.objects.clone();
         let _sending = self.drive_set().begin_sending();
         let mut unread = Vec::new();
@@ -64,6 +67,7 @@ impl Replica {
         let (parts, digest) = match staged {
             Ok(staged) if unread.is_empty() => staged,
             staged => {
+                // Nothing of the batch was committed: all its objects are dirty again.
                 self.take_back(batch, &objects)?;
                 for (no, e) in unread {
                     self.hold_unread(no, e)?;
@@ -76,8 +80,11 @@ impl Replica {
                 };
             }
         };
+        // The number of parts marks the batch as complete: after a crash it is committed, not taken
+        // back.
         self.update_identity(|identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
         if !bug(Bug::UnsyncedCommit) {
+            // The mark is durable before the server can commit the batch.
             self.volume().sync()?;
         }
         if let Err(e) = self.resolve_batch() {
@@ -105,6 +112,7 @@ impl Replica {
         }
         let objects = self.objects_in_flight()?;
         match self.resolve_batch() {
+            // The server refused the batch, and it was taken back.
             Err(e) if self.identity().parts == 0 => self.narrow_batch(&objects, e),
             committed => committed,
         }
@@ -127,17 +135,21 @@ impl Replica {
             ..
         } = cut;
         let mut sending = ChunkSender::new(self);
+        // Small files first: the large one does not hold up the rest of the batch.
         contents.sort_by_cached_key(|(no, _)| self.store().attr(*no).map_or(0, |attr| attr.size));
         for (no, dirty) in &contents {
             match sending.add_file(*no, dirty, &mut others) {
+                // A file that cannot be read here is held back; the others go.
                 Err(e @ SyncError::Fs(_)) if !bug(Bug::OneStopsAll) => unread.push((*no, e)),
                 sent => sent?,
             }
         }
         sending.send_missing()?;
+        // The batch is cut again, without the unread files.
         if !unread.is_empty() {
             return Ok((0, [0; 32]));
         }
+        // Creations before names, and names before the rest: each operation finds its object.
         let ops: Vec<Op> = [creates, removals, placements, others]
             .into_iter()
             .flatten()
@@ -146,10 +158,13 @@ impl Replica {
             .ops
             .fetch_add(ops.len() as u64, Ordering::Relaxed);
         let incarnation = self.identity().incarnation;
-        let (mut parts, mut digest) = (0, blake3::Hasher::new());
+        let mut parts = 0;
+        let mut digest = blake3::Hasher::new();
         let mut gathered = Vec::new();
-        let (mut bytes, mut bytes_in_all) = (0, 0);
+        let mut bytes = 0;
+        let mut bytes_in_all = 0;
         let mut stage = |ops: Vec<Op>, parts: &mut u32| -> Result<(), SyncError> {
+            // Both sides compute the digest of all parts: the server commits only what was sent.
             digest.update(&encode_ops(&ops).map_err(UpstreamError::from)?);
             let request = ClientRequest::Stage {
                 incarnation,
@@ -167,18 +182,22 @@ impl Replica {
             let len = encode_ops(std::slice::from_ref(&op))
                 .map_err(UpstreamError::from)?
                 .len();
+            // One message holds at most so many bytes.
             if bytes + len > STAGE_BYTES && !gathered.is_empty() {
                 stage(std::mem::take(&mut gathered), &mut parts)?;
                 bytes = 0;
             }
             bytes += len;
             bytes_in_all += len as u64;
+            // The server would refuse it: a batch is committed in one transaction.
             if bytes_in_all > BATCH_BYTES_MAX {
                 return Err(SyncError::TooLarge);
             }
             gathered.push(op);
         }
+        debug_assert!(bytes_in_all <= BATCH_BYTES_MAX);
         stage(gathered, &mut parts)?;
+        debug_assert!(parts > 0, "a batch has at least one part");
         Ok((parts, *digest.finalize().as_bytes()))
     }
 
@@ -195,17 +214,18 @@ impl Replica {
             digest: identity.batch_digest,
         };
         let seq = match self.ask_server(&request) {
+            // A repeated commit is answered like the first.
             Ok(ServerReply::Committed { seq }) => seq,
             Ok(_) => return Err(unexpected("to a commit").into()),
             Err(UpstreamError::Refused(refused)) => {
-                // Whoever is shut out is not told what became of it; that is asked again when it is
-                // let in.
+                // A client that is shut out is not told the outcome of the batch. It asks again
+                // when it is let in.
                 let needs_look = matches!(
                     refused.code,
                     RefusalCode::Busy | RefusalCode::Stopping | RefusalCode::Denied
                 );
                 if !needs_look {
-                    // It was not committed, and never will be in this form.
+                    // The batch was not committed, and never will be in this form.
                     self.take_back_all()?;
                 }
                 return Err(refused.into());
@@ -221,8 +241,11 @@ impl Replica {
     fn acknowledge_batch(&self, batch: BatchNo, seq: CommitSeq) -> Result<(), SyncError> {
         {
             let _applying = self.lock_applying()?;
+            // The batch is recognised among the pulled changes, in its place between those of
+            // others.
             self.pull_all(Some(CommittedBatch { batch, seq }))?;
             self.acknowledge_rest(batch, seq)?;
+            // Last, so that a crash repeats the acknowledgement rather than forgets it.
             self.update_identity(|identity| identity.parts = 0)?;
         }
         if self.options().queue.is_some() {
@@ -232,19 +255,13 @@ impl Replica {
         Ok(())
     }
 
-    /// Everything that is in flight.
+    /// Returns all objects with components in flight.
     pub(crate) fn objects_in_flight(&self) -> Result<Vec<ObjectNo>, FsError> {
-        let mut in_flight = Vec::new();
-        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if super::ObjectNote::summary(head).is_in_flight {
-                in_flight.push(no);
-            }
-            ControlFlow::Continue(())
-        })?;
+        let in_flight = self.noted_objects(|summary| summary.is_in_flight)?;
         Ok(in_flight)
     }
 
-    /// After a batch that did not arrive, or was never sent.
+    /// Makes dirty again what is in flight in a batch that did not arrive, or was never sent.
     pub(crate) fn take_back_all(&self) -> Result<(), SyncError> {
         let identity = self.identity();
         let objects = self.objects_in_flight()?;
@@ -262,6 +279,7 @@ impl Replica {
             );
         }
         for no in objects {
+            // The note becomes smaller.
             let cost = Cost::note()
                 .with_note(self.note_of(*no)?.encode().len())
                 .freeing();
@@ -269,6 +287,7 @@ impl Replica {
             let _locked = op.lock(&[*no]).ok();
             let mut note = self.note_of(*no)?;
             if let Some(in_flight) = note.in_flight.take() {
+                // Changes made since the cut stay; those of the batch are dirty again beneath them.
                 note.dirty.take_back(in_flight.components);
                 let bytes = (!note.is_empty()).then(|| note.encode());
                 op.set_note(*no, bytes.as_deref())?;
@@ -287,7 +306,7 @@ impl Replica {
     }
 }
 
-/// Returns whether a refusal comes again until somebody has done something about it.
+/// Returns whether a refusal comes again until a person has removed its cause.
 fn is_lasting(code: RefusalCode) -> bool {
     matches!(
         code,
@@ -298,7 +317,7 @@ fn is_lasting(code: RefusalCode) -> bool {
     )
 }
 
-/// What a flush has done.
+/// The outcome of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlushOutcome {
     /// Nothing was dirty.

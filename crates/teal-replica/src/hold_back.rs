@@ -1,13 +1,14 @@
-//! What cannot be sent, or cannot be installed, is held back by itself: everything else goes on.
+//! Holding back: an object that cannot be sent or installed waits by itself, and everything else
+//! goes on.
 //!
 //! # Guarantees
 //! 1. A change that the server refuses, or that cannot be read here, keeps no other from being
-//!    sent, but those that need it: what lies in a new directory that is held back, or takes a name
-//!    that it had.
+//!    sent, but those that require it: objects in a new directory that is held back, and objects
+//!    that take over a name that it had.
 //! 2. A state of the server that cannot be installed here keeps no other from being installed; the
 //!    object stays as it was.
-//! 3. What is held back has its path and the reason in [`StuckObject`], counts as not safe, and is
-//!    tried again: at growing intervals, and whenever a flush is asked for.
+//! 3. An object that is held back has its path and the reason in [`StuckObject`], counts as not
+//!    safe, and is tried again: at growing intervals, and whenever a flush is asked for.
 //! 4. *Bounded*: finding out what of `n` objects a server refuses takes about `2 log n` batches for
 //!    each; after [`FAILURES_MAX`] objects in a row were refused by themselves, it is the server
 //!    that takes nothing.
@@ -16,11 +17,11 @@
 //! 1. A refused batch is taken back; the next one has half as many objects, those with the least
 //!    content first. One object that is refused by itself, with what it needs, is held back, and
 //!    batches grow again.
-//! 2. Where the server's disk is full, everything with at least as much content as what was refused
+//! 2. If the server's disk is full, everything with at least as much content as the refused object
 //!    is held back with it: it would only fill the disk for smaller ones.
 //! 3. The note of an object that could not be installed says since which commit it is behind
-//!    (`Note::behind`): what is changed in it from then on was made without having seen what came
-//!    since, and meets the rules of conflicts.
+//!    (`ObjectNote::behind_since`). Changes of it from then on were made without having seen the
+//!    newer state, and meet the rules of conflicts.
 
 use super::acknowledge::acknowledge_components;
 use super::committed::CommittedBatch;
@@ -35,7 +36,7 @@ use teal_proto::RefusalCode;
 use teal_types::{HardLink, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
-/// What a failure of a batch says of the objects in it.
+/// The cause of a failed batch, as far as it concerns the objects in the batch.
 enum FailureCause {
     /// Nothing: the server cannot be asked, or takes nothing at all now.
     NotContent,
@@ -43,14 +44,17 @@ enum FailureCause {
     SendAgain,
     /// One of them.
     OneObject,
-    /// Those with the most content: the server's disk is full.
+    /// The objects with the most content: the server's disk is full.
     LargeContent,
 }
 
 fn cause_of(e: &SyncError) -> FailureCause {
     match e {
         SyncError::Upstream(UpstreamError::Refused(refused)) => match refused.code {
+            // The server is full: a smaller batch may still fit.
             RefusalCode::NoSpace => FailureCause::LargeContent,
+            // The server has lost a part of the batch, as after a restart: the same batch may go
+            // again.
             RefusalCode::NeedsChunks | RefusalCode::NeedsParts => FailureCause::SendAgain,
             RefusalCode::BadRequest | RefusalCode::Damaged => FailureCause::OneObject,
             _ => FailureCause::NotContent,
@@ -77,11 +81,12 @@ pub(crate) fn is_of_object(e: &FsError) -> bool {
 }
 
 impl Replica {
-    /// After a batch of these objects was refused and taken back: makes the next one smaller, or
-    /// holds back what is refused by itself. Fails as the batch did where it is not about what was
-    /// in it.
+    /// Makes the next batch smaller after a batch of these objects was refused and taken back, or
+    /// holds back an object that is refused by itself. Fails as the batch did if the content of the
+    /// batch is not the cause.
     pub(crate) fn narrow_batch(&self, objects: &[ObjectNo], e: SyncError) -> Result<(), SyncError> {
         let blame = cause_of(&e);
+        // The whole server is out of reach, or the batch has no object to blame.
         if matches!(blame, FailureCause::NotContent) || objects.is_empty() || bug(Bug::OneStopsAll)
         {
             return Err(e);
@@ -91,6 +96,8 @@ impl Replica {
         }
         {
             let mut held = self.stuck();
+            // The batch is halved, until one with a single object fails: bisection finds the
+            // culprit.
             if held.limit > 1 && objects.len() > 1 && !held.is_retry {
                 held.limit = held
                     .limit
@@ -108,6 +115,7 @@ impl Replica {
         };
         self.hold_all(objects, (said, &why));
         if matches!(blame, FailureCause::LargeContent) {
+            // A file at least as large does not fit either. It is not tried before its turn.
             let mut least = u64::MAX;
             for no in objects {
                 least = least.min(self.unsent_bytes(*no).unwrap_or(0));
@@ -126,6 +134,7 @@ impl Replica {
     fn hold_all(&self, objects: &[ObjectNo], why: (RefusalOrigin, &str)) {
         let now = self.monotonic();
         for no in objects {
+            // The path is looked up first, without the lock: that reads the store.
             let path = self.path_for_people(*no);
             self.stuck()
                 .hold_back((StuckDirection::Sending, *no), path, why, now);
@@ -135,6 +144,7 @@ impl Replica {
     /// Holds back one object that cannot be read here, if that is what `e` is about.
     pub(crate) fn hold_unread(&self, no: ObjectNo, e: SyncError) -> Result<(), SyncError> {
         match e {
+            // Only this object is concerned; the rest of the batch goes.
             SyncError::Fs(of) if is_of_object(&of) && !bug(Bug::OneStopsAll) => {
                 self.hold_all(
                     &[no],
@@ -151,6 +161,7 @@ impl Replica {
 
     /// Returns where an object lies, or lay for the server.
     fn path_for_people(&self, no: ObjectNo) -> String {
+        // A removed object is shown with its former name.
         let is_here = self.store().names(no).is_ok_and(|names| !names.is_empty());
         let had = || self.note_of(no).ok()?.dirty.links?.1.into_iter().next();
         match had().filter(|_| !is_here) {
@@ -166,11 +177,13 @@ impl Replica {
         }
     }
 
-    /// Of what is dirty, what is free to go: not what is held back, nor what needs it.
+    /// Returns the dirty objects that may be sent: none that are held back, and none that require
+    /// these.
     pub(crate) fn free_of_held(&self, dirty: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
         let mut held = {
             let mut held = self.stuck();
             held.is_retry = false;
+            // Objects that are clean again are held back no more.
             let there: BTreeSet<ObjectNo> = dirty.iter().copied().collect();
             held.retain_objects(StuckDirection::Sending, |no| there.contains(&no));
             held.objects_held(StuckDirection::Sending)
@@ -179,12 +192,14 @@ impl Replica {
             return Ok(dirty);
         }
         let before = self.names_at_server(&dirty)?;
+        // The inverse of `needs`: an object that is held back also blocks all that need it.
         let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
         for no in &dirty {
             match self.required_objects(*no, &before.had) {
                 Ok(needs) => needs
                     .into_iter()
                     .for_each(|needed| needed_by.entry(needed).or_default().push(*no)),
+                // Needs that cannot be read hold the object back by itself.
                 Err(e) => {
                     self.hold_unread(*no, e)?;
                     held.insert(*no);
@@ -193,6 +208,7 @@ impl Replica {
         }
         let (mut blocked, mut next) = (BTreeSet::new(), held.iter().copied().collect::<Vec<_>>());
         let mut leaves_something = false;
+        // A walk over the inverse relation finds all blocked objects.
         while let Some(no) = next.pop() {
             if blocked.insert(no) {
                 next.extend(needed_by.get(&no).into_iter().flatten());
@@ -208,6 +224,7 @@ impl Replica {
             .into_iter()
             .filter(|no| !blocked.contains(no))
             .collect();
+        // The next round tries a held-back object.
         if free.is_empty() {
             // Whatever was looked for is found.
             self.stuck().limit = OBJECTS_MAX;
@@ -222,10 +239,12 @@ impl Replica {
             let mut held = self.stuck();
             held.is_retry = true;
             let all = held.objects_held(StuckDirection::Sending);
+            // Only those that are due; the others wait for their pause to pass.
             all.into_iter()
                 .filter(|no| !held.is_waiting(StuckDirection::Sending, *no, now))
                 .collect()
         };
+        // The smallest is the most likely one to fit.
         let mut least = None;
         for no in due {
             let bytes = self.unsent_bytes(no).unwrap_or(0);
@@ -243,6 +262,7 @@ impl Replica {
         ranges: Option<&[(u64, u64)]>,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
+        // A state that no store can hold was not made by this program.
         let done = match version.beyond_limits() {
             Some(why) if is_replicated_number(version.object) => Err(why),
             _ => match self.install_version(version, ranges, committed) {
@@ -256,12 +276,14 @@ impl Replica {
         let Err(why) = done else {
             self.stuck()
                 .release(StuckDirection::Installing, version.object);
+            // The state was installed: it is not stuck any more.
             return Ok(());
         };
         let path = match version.links.first() {
             Some(link) => self.path_of_link(link),
             None => self.path_for_people(version.object),
         };
+        // The position passes the state, so the note must say from where it is missing.
         self.stays_behind(version.object, Some(version), committed)
             .inspect_err(|e| log::warn!("{path}: {e}"))?;
         let now = self.monotonic();
@@ -274,21 +296,22 @@ impl Replica {
         Ok(())
     }
 
-    /// The same for an entry of a directory that somebody waits for: only a state that no volume
-    /// can hold is held back, and all else fails.
+    /// Installs an entry of a directory that an operation waits for. Only a state that no volume
+    /// can hold is held back; any other failure is returned.
     pub(crate) fn install_listed(
         &self,
         version: &ObjectVersion,
         ranges: Option<&[(u64, u64)]>,
     ) -> Result<(), SyncError> {
         match version.beyond_limits() {
+            // The state is installed with the entry, and held back if it cannot be.
             Some(_) => self.install_or_hold(version, ranges, None),
             None => self.install_version(version, ranges, None),
         }
     }
 
-    /// The end of an object that is gone at the server, or holding it back if that cannot be done
-    /// here. `false`: a directory that is not empty.
+    /// Ends an object that is gone at the server, or holds it back if that fails here. Returns
+    /// `false` for a directory that is not empty.
     pub(crate) fn remove_or_hold(
         &self,
         no: ObjectNo,
@@ -304,6 +327,7 @@ impl Replica {
             }
         };
         let path = self.path_for_people(no);
+        // The position passes the removal, so the note must say that it is missing.
         self.stays_behind(no, None, committed)?;
         self.stuck().hold_back(
             (StuckDirection::Installing, no),
@@ -330,29 +354,28 @@ impl Replica {
             .with_note(self.note_of(no)?.encode().len() + 4096)
             .freeing();
         let op = self.begin_operation(cost)?;
+        // The object may be gone: its note alone is changed then.
         let locked = op.lock(&[no]).ok();
         let mut note = self.note_of(no)?;
         let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
-        let is_committed = note
-            .in_flight
-            .as_ref()
-            .is_some_and(|in_flight| in_flight.was_committed_in(committed));
+        let is_committed = note.is_in_batch(committed);
         match version {
             Some(version) if is_committed => {
-                let _what_it_became =
+                let _installable =
                     acknowledge_components(&mut note, version, committed, past.as_ref(), size);
             }
             None if is_committed => note.in_flight = None,
             _ => {}
         }
+        // The oldest position counts: everything behind it may be missing.
         note.needs_look = true;
         note.behind_since.get_or_insert(self.position());
         op.set_note(no, Some(&note.encode()))?;
         Ok(())
     }
 
-    /// Returns what must be at the server before an object, or go there with it: the new
-    /// directories it lies in, and who had its names.
+    /// Returns the objects that must be at the server before an object, or go there with it: the
+    /// new directories it lies in, and those that had its names.
     pub(crate) fn required_objects(
         &self,
         no: ObjectNo,
@@ -360,9 +383,11 @@ impl Replica {
     ) -> Result<Vec<ObjectNo>, SyncError> {
         let mut needs = Vec::new();
         for link in self.links_here(no)? {
+            // A new directory must be there before an object in it.
             if self.note_of(link.dir)?.dirty.created {
                 needs.push(link.dir);
             }
+            // The former holder of a name must lose it before, or in the same batch.
             needs.extend(had.get(&link).filter(|of| **of != no));
         }
         Ok(needs)

@@ -1,4 +1,4 @@
-//! Who this replica is and how far it has come: the note of object 0.
+//! The replica's identity and its position in history: the note of object 0.
 //!
 //! # Bytes, little-endian
 //! | bytes | field |
@@ -31,7 +31,7 @@ use teal_types::{
     Author, BatchNo, CommitSeq, Incarnation, LEASE, ObjectNo, ReplicaNo, ServerIncarnation,
 };
 
-/// The number whose note this is.
+/// The object number under which the identity is noted.
 pub(crate) const IDENTITY: ObjectNo = ObjectNo::new(0);
 const VERSION: u8 = 3;
 /// Up to the earlier positions.
@@ -55,19 +55,24 @@ pub(crate) struct ReplicaIdentity {
     pub(crate) announce: u64,
     pub(crate) offer: u64,
     pub(crate) trail: HistoryTrail,
-    /// What drives are signed with; zeros: not known yet.
+    /// The key by which drives are signed; zeros if it is not known yet.
     pub(crate) key: [u8; 32],
     pub(crate) pins: PinSet,
 }
 
 impl ReplicaIdentity {
-    /// History is applied up to here.
+    /// Notes that history is applied up to this commit.
     pub(crate) fn set_position(&mut self, seq: CommitSeq, digest: [u8; 32]) {
-        (self.seen, self.digest) = (seq, digest);
+        // The trail of positions follows each step.
+        self.seen = seq;
+        self.digest = digest;
         self.trail.record_position(seq, digest);
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
+        debug_assert!(
+            self.trail.steps().len() <= EARLIER_MAX && self.pins.as_slice().len() <= PINS_MAX
+        );
         let mut out = vec![VERSION];
         for word in [
             self.volume,
@@ -93,10 +98,13 @@ impl ReplicaIdentity {
         }
         out.extend(self.key);
         out.push(self.pins.as_slice().len() as u8);
-        self.pins
-            .as_slice()
-            .iter()
-            .for_each(|no| out.extend(no.get().to_le_bytes()));
+        for no in self.pins.as_slice().iter() {
+            out.extend(no.get().to_le_bytes());
+        }
+        debug_assert!(
+            out.len() <= BYTES_MAX,
+            "the identity is larger than its operations count"
+        );
         out
     }
 
@@ -104,6 +112,7 @@ impl ReplicaIdentity {
         let (head, trail) = bytes.split_at_checked(HEAD)?;
         let (version, mut rest) = head.split_first()?;
         let (trail, key, pins) = match (version, trail) {
+            // Older versions have no trail, no key and no pins.
             (1, []) => <(HistoryTrail, [u8; 32], PinSet)>::default(),
             (2, [count, steps @ ..]) => (
                 trail_of(usize::from(*count), steps)?,
@@ -118,6 +127,7 @@ impl ReplicaIdentity {
                     return None;
                 };
                 let pins = PinSet::from_numbers(numbers.iter().map(|no| u64::from_le_bytes(*no)))?;
+                // The numbers must be as many as the count says.
                 (numbers.len() == usize::from(*pinned)).then_some(())?;
                 (trail_of(usize::from(*count), steps)?, *key, pins)
             }
@@ -168,7 +178,7 @@ impl ReplicaIdentity {
         }
     }
 
-    /// The identity that a store keeps, if it belongs to a volume with replicas.
+    /// Reads the identity that a store keeps, if it belongs to a volume with replicas.
     pub(crate) fn load(store: &Store) -> Result<Option<Self>, StoreError> {
         let Some(bytes) = store.note(IDENTITY)? else {
             return Ok(None);
@@ -193,6 +203,7 @@ impl ReplicaIdentity {
 
 fn trail_of(count: usize, steps: &[u8]) -> Option<HistoryTrail> {
     let mut trail = HistoryTrail::default();
+    // Not a whole number of steps: damaged.
     let (steps, []) = steps.as_chunks::<40>() else {
         return None;
     };
@@ -203,6 +214,7 @@ fn trail_of(count: usize, steps: &[u8]) -> Option<HistoryTrail> {
             digest.try_into().ok()?,
         );
     }
+    // Steps that are not ascending are dropped by `come_to`: then the counts differ.
     (trail.steps().len() == count && steps.len() == count).then_some(trail)
 }
 

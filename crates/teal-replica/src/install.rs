@@ -3,12 +3,13 @@
 //!
 //! # Guarantees
 //! 1. A component that is dirty or in flight here is left alone.
-//! 2. An object nobody here has heard of, in directories that are not listed here, is not made.
+//! 2. An object that is unknown here, in directories that are not listed here, is not created.
 //! 3. Content that has changed is noted as absent before the old content goes, under the object's
 //!    lock: no reader sees the zeros between.
-//! 4. What a copy of this store has made under numbers that are this one's to give is not installed
-//!    before this one has a life of its own.
-//! 5. What the kernel may remember of the object is told to be forgotten after it has changed.
+//! 4. An object that a copy of this store has made under numbers that are this one's to give is not
+//!    installed before this one has a life of its own.
+//! 5. The kernel is invalidations to forget what it may remember of the object, after the object
+//!    has changed.
 
 use super::acknowledge::{InstallableComponents, acknowledge_components};
 use super::committed::CommittedBatch;
@@ -26,7 +27,7 @@ use teal_types::ranges::CONTENT_END;
 use teal_types::{CommitSeq, FileType, HardLink, LEASE, ObjectNo, ObjectVersion, REPLICATED_LIMIT};
 use teal_volume::Invalidation;
 
-/// What is known of the batch that an installed state may settle.
+/// The facts about a batch that an installed state may acknowledge.
 #[derive(Debug, Clone, Copy, Default)]
 struct BatchArrival<'a> {
     committed: Option<CommittedBatch>,
@@ -51,10 +52,12 @@ impl Replica {
             Err(StoreError::NotFound(_)) => false,
             attr => attr.map(|_| true)?,
         };
+        // An object of this life that this life did not make is of a copy of the store.
         self.check_maker(no)?;
         if !known && (self.note_of(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.acknowledge_unknown(version, committed);
         }
+        // The directories above come first.
         if known || version.links.len() > 1 {
             self.make_place(version)?;
         }
@@ -76,12 +79,14 @@ impl Replica {
         let ReplicaIdentity {
             incarnation, lease, ..
         } = self.identity();
+        // Before the first life, there are no numbers of this replica.
         if incarnation.is_none() || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed)
         {
             return Ok(());
         }
         let is_given = self.own_identity().is_given(no);
         let note = self.note_of(no)?;
+        // The object was made here, and the server has had it from here.
         if is_given && (!note.dirty.created || note.in_flight.is_some()) {
             return Ok(());
         }
@@ -98,8 +103,12 @@ impl Replica {
     /// comes.
     fn make_place(&self, version: &ObjectVersion) -> Result<(), SyncError> {
         for link in &version.links {
-            let (mut dir, mut above) = (link.dir, Vec::<ObjectVersion>::new());
+            let mut dir = link.dir;
+            let mut above = Vec::<ObjectVersion>::new();
+            // Up to a directory that is here. Missing ones are looked up at the server.
             while matches!(self.store().attr(dir), Err(StoreError::NotFound(_))) {
+                // A directory that was removed here, or a cycle among directories that move: the
+                // object waits.
                 if self.note_of(dir)?.is_ours() || above.iter().any(|known| known.object == dir) {
                     break;
                 }
@@ -112,6 +121,7 @@ impl Replica {
                 dir = next.dir;
                 above.push(parent);
             }
+            // From the top down: each directory has its place when it is entered.
             while let Some(parent) = above.pop() {
                 self.install_here(&parent, None, BatchArrival::default(), false)?;
             }
@@ -128,15 +138,17 @@ impl Replica {
     ) -> Result<(), SyncError> {
         let no = version.object;
         if !known && self.store().is_leaving(no) {
-            // It was given back a moment ago, because where it lay was not here.
+            // The object was given back a moment ago, because its directory was not here.
             self.store().commit()?;
         }
         let _names = self.volume().share_namespace();
+        // Directories move one at a time, so that no cycle can arise.
         let _moves = version.kind.is_dir().then(|| self.volume().lock_moves());
         loop {
+            // The objects to lock depend on the names, which may change until the locks are held.
             let with = self.plan_locks(version)?;
             let _content = self.residency_lock(no).write();
-            // Until then somebody else had one of the names.
+            // If another object had one of the names until then, the locks are planned again.
             if self.try_install(version, ranges, arrival, &with, known)? {
                 return Ok(());
             }
@@ -162,13 +174,14 @@ impl Replica {
         self.has_entries(dir)
     }
 
-    /// The same of a directory that is here; it may be locked.
+    /// Returns whether a directory that is here has all its entries. The directory may be locked.
     pub(crate) fn has_entries(&self, dir: ObjectNo) -> Result<bool, StoreError> {
+        // The listing in progress counts: its entries are entered before the mark is taken off.
         let is_coming_in = self.listings().is_coming_in(dir);
         Ok(is_coming_in || !self.note_of(dir)?.unlisted)
     }
 
-    /// An object that is gone here, and of which the server says how it is.
+    /// Acknowledges an object that is gone here, and that still exists at the server.
     fn acknowledge_unknown(
         &self,
         version: &ObjectVersion,
@@ -184,20 +197,22 @@ impl Replica {
         // Still there at the server: it is to come back here, unless its removal is dirty anew.
         note.needs_look =
             note.in_flight.is_none() && note.dirty.is_empty() && !version.links.is_empty();
+        // Nothing of the object is here, so the note has nothing left to say.
         if note.needs_look {
             note = ObjectNote::default();
         }
         let bytes = (!note.is_empty()).then(|| note.encode());
         op.set_note(version.object, bytes.as_deref())?;
         drop(op);
+        // The object is new to this store.
         if bytes.is_none() && self.has_place_for(version)? {
             return self.install_version(version, None, None);
         }
         Ok(())
     }
 
-    /// The directories and objects to be locked together with the object: where its names come and
-    /// go, and who has them now.
+    /// Returns the directories and objects to be locked together with the object: the directories
+    /// of its old and new names, and the objects that have the new names now.
     fn plan_locks(&self, version: &ObjectVersion) -> Result<Vec<ObjectNo>, SyncError> {
         let mut with = Vec::new();
         let here = match self.store().names(version.object) {
@@ -209,12 +224,14 @@ impl Replica {
             .map(|(dir, _)| *dir)
             .chain(version.links.iter().map(|link| link.dir));
         for dir in dirs {
+            // A directory that is not here has no entries to change.
             if self.store().attr(dir).is_ok() {
                 with.push(dir);
             }
         }
         for link in &version.links {
             if with.contains(&link.dir)
+                // The holder of a wanted name loses it, and is locked, too.
                 && let Some((there, _)) = self.store().lookup(link.dir, &link.name)?
             {
                 with.push(there);
@@ -244,6 +261,7 @@ impl Replica {
         } else {
             Vec::new()
         };
+        // Sets: an object may have thousands of names.
         let (known_names, wanted): (HashSet<&HardLink>, HashSet<&HardLink>) =
             (here.iter().collect(), version.links.iter().collect());
         let changed = known_names.symmetric_difference(&wanted).count();
@@ -260,7 +278,8 @@ impl Replica {
             .freeing())
     }
 
-    /// `false`: others must be locked with it.
+    /// Installs a state under the locks of these objects. Returns `false` if others must be locked,
+    /// too.
     fn try_install(
         &self,
         version: &ObjectVersion,
@@ -273,6 +292,7 @@ impl Replica {
         let op = self.begin_operation(self.cost_of_version(version, with, known)?)?;
         let wanted: Vec<ObjectNo> = with.iter().copied().chain(known.then_some(no)).collect();
         let mut locked = match op.lock(&wanted) {
+            // A directory went away since the plan was made.
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
@@ -282,10 +302,12 @@ impl Replica {
                 && there != no
                 && !with.contains(&there)
             {
+                // Another object has taken the name since: a new plan is needed.
                 return Ok(false);
             }
         }
         let mut note = self.note_of(no)?;
+        // A stub has the type and the attributes; all content is absent.
         if !known {
             self.create_stub(&mut locked, version, &mut note)?;
         }
@@ -304,13 +326,15 @@ impl Replica {
         } else {
             ranges
         };
-        let mut told = Vec::new();
+        let mut invalidations = Vec::new();
+        // Attributes before content: installing content sets the times again.
         if free.attributes {
-            install_attributes(&mut locked, version, free, &mut told);
+            install_attributes(&mut locked, version, free, &mut invalidations);
         }
         let mut behind = None;
         if free.xattrs
-            && install_xattrs(&mut locked, version, &note, &mut told)? == XattrFit::Partly
+            // Attributes that do not fit wait until this replica's own are sent.
+            && install_xattrs(&mut locked, version, &note, &mut invalidations)? == XattrFit::Partly
         {
             behind = Some(note.behind_since.unwrap_or(self.position()));
         }
@@ -333,10 +357,12 @@ impl Replica {
                 } else {
                     CommitSeq::new(version.data_seq.get().saturating_sub(1))
                 };
-                self.content_replaced(version, size, given, &mut told);
+                self.content_replaced(version, size, given, &mut invalidations);
             }
         }
-        (note.needs_look, note.behind_since) = (behind.is_some(), behind);
+        note.needs_look = behind.is_some();
+        note.behind_since = behind;
+        // Names of this replica that are dirty stay.
         if free.links {
             let keeps = note.is_ours() || version.kind.is_dir();
             self.install_names(
@@ -345,13 +371,16 @@ impl Replica {
                 with,
                 keeps,
                 &mut note.needs_look,
-                &mut told,
+                &mut invalidations,
             )?;
         }
+        // The object has its names: a former one is of no interest.
         if !note.needs_look {
             note.lost_name = None;
         }
+        // The note changes in the same operation as the object.
         self.set_note(&locked, no, &note)?;
+        // Without a name and without a reference, the object is given back.
         let fate = self.volume().decide_fate(&mut locked, no, self)?;
         if note.needs_look {
             // Even of one that has no place here for now, and has gone.
@@ -366,50 +395,56 @@ impl Replica {
             )?;
             self.state().set_needs_look();
         }
+        // The kernel is invalidations without any lock: its answer may need them.
         drop(locked);
         drop(op);
+        // Giving back large content takes several operations.
         self.volume().reclaim(fate, self);
+        // The batch that was acknowledged has content that drives lack.
         if committed.is_some() {
             self.drive_set()
                 .queue_content(no, version.size, self.monotonic(), None);
         }
-        told.into_iter()
-            .for_each(|what| self.volume().invalidations().tell(what));
+        for what in invalidations {
+            self.volume().invalidations().tell(what);
+        }
         self.queue_pinned(no);
         Ok(true)
     }
 
-    /// Under the lock of a file that had `size` bytes before its content was replaced: what the
-    /// kernel holds of it is old. `given`: the last commit whose content it can have been given, if
+    /// Notes that the content of a locked file was replaced that had `size` bytes before: the
+    /// kernel holds an old state of it. `given`: the last commit whose content it can have been given, if
     /// the position has come that far.
     fn content_replaced(
         &self,
         version: &ObjectVersion,
         size: u64,
         given: CommitSeq,
-        told: &mut Vec<Invalidation>,
+        invalidations: &mut Vec<Invalidation>,
     ) {
         let no = version.object;
+        // A program that has the file open saw the old content: its writes must be based on that.
         if self.volume().references().is_held(no) {
             let given = given.min(self.position());
             self.volume()
                 .stale_files()
                 .note_replaced(no, size, given, version.data_seq);
         }
-        told.push(Invalidation::Data(no, 0, 0));
+        invalidations.push(Invalidation::Data(no, 0, 0));
         if version.size > size {
-            told.push(Invalidation::Grown(no, version.size));
+            invalidations.push(Invalidation::Grown(no, version.size));
         }
     }
 
-    /// A new object as the server has it, with nothing in it yet.
+    /// Creates a new object as the server has it, still empty.
     fn create_stub(
         &self,
         locked: &mut LockedObjects<'_>,
         version: &ObjectVersion,
         note: &mut ObjectNote,
     ) -> Result<(), StoreError> {
-        let (no, kind) = (version.object, version.kind);
+        let no = version.object;
+        let kind = version.kind;
         let of = &version.attributes;
         let new = NewObject {
             kind,
@@ -423,6 +458,7 @@ impl Replica {
         match kind {
             FileType::Symlink => locked.set_target(no, &version.target),
             FileType::Dir => note.unlisted = true,
+            // The size is known at once; the content comes when it is read.
             FileType::File if version.size > 0 => {
                 locked.truncate(no, version.size)?;
                 note.absent.add(0, version.size);
@@ -452,7 +488,7 @@ pub(crate) fn is_replicated_number(no: ObjectNo) -> bool {
     (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
 }
 
-/// Nothing of a new object is anybody's here.
+/// The components of a new object, which are all installable.
 const ALL_INSTALLABLE: InstallableComponents = InstallableComponents {
     attributes: true,
     times: true,
@@ -462,12 +498,3 @@ const ALL_INSTALLABLE: InstallableComponents = InstallableComponents {
     links: true,
     xattrs: true,
 };
-
-/// The names of a locked object.
-pub(crate) fn links_of(locked: &LockedObjects<'_>, no: ObjectNo) -> Vec<HardLink> {
-    locked
-        .names(no)
-        .into_iter()
-        .map(|(dir, name)| HardLink { dir, name })
-        .collect()
-}

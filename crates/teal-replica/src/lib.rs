@@ -1,4 +1,5 @@
-//! This replica and the server: what it owes, what it knows, what it fetches.
+//! The replica: recording changes, flushing them to the server, fetching and installing the
+//! server's state, and drives.
 //!
 //! # Guarantees
 //! 1. *Nothing is forgotten*: whatever changes here is noted as dirty in the batch of the change,
@@ -7,7 +8,8 @@
 //!    one that is dirty or in flight here.
 //! 3. *Absent is not unreachable*: what only the server has is noted as absent; reading it fetches
 //!    it or fails with `Unreachable`, and is never an empty file or a missing name.
-//! 4. *Nobody waits for the server* who does not need something that only it has.
+//! 4. *No waiting*: no operation waits for the server unless it needs something that only the
+//!    server has.
 //!
 //! # How
 //! 1. `note` beside each object says what is dirty, what is in flight in a batch, what is absent.
@@ -15,16 +17,16 @@
 //! 2. A flush (`flush`) takes a cut: under the exclusive namespace lock, what is dirty goes in
 //!    flight, and becomes operations (`cut`); then content is read and sent in chunks (`content`),
 //!    then the batch is committed at the server.
-//! 3. What has changed at the server comes as states (`pull`) and is installed (`install`,
-//!    `names`); own batches are recognised in it (`acknowledge`).
-//! 4. `list` fetches the entries of directories that are not here, `fetch` content, each with more
-//!    than is needed (`ahead`, `around`, `fetch_ahead`); `run` decides when what happens. What is
-//!    always to be here is fetched by itself (`pin`); other content makes way (`evict`).
+//! 3. Changes at the server come as states (`pull`) and are installed (`install`, `names`); own
+//!    batches are recognised among them (`acknowledge`).
+//! 4. `listing` fetches the entries of directories that are not here, `fetch` content, each with
+//!    more than is needed (`prefetch_window`, `neighbours`, `prefetch`); `run` decides when. Pinned
+//!    content is fetched in the background (`pin`); other content makes way (`evict`).
 //!
 //! # Locks
-//! Those with a rank are in the table of [`teal_volume`]. A *flight* (`ahead`), by bytes of an
-//! object, keeps others from fetching them; it is taken before `Namespace`, and what was found in
-//! flight is waited for without any lock. All others are leaves.
+//! Those with a rank are in the table of [`teal_volume`]. A *claim* (`prefetch_window`), by bytes
+//! of an object, keeps others from fetching them; it is taken before `Namespace`, and ranges that
+//! another thread has claimed are waited for without any lock. All others are leaves.
 
 mod acknowledge;
 mod announce;

@@ -2,12 +2,12 @@
 //!
 //! # Guarantees
 //! 1. *Not stale*: a listing is installed only at the position it was read at.
-//! 2. *Not empty*: what cannot be fetched is [`FsError::Unreachable`], at once if the server was
-//!    out of reach a moment ago.
+//! 2. *Not empty*: a listing that cannot be fetched is [`FsError::Unreachable`], at once if the
+//!    server was out of reach a moment ago.
 //! 3. *Kept*: content that is here stays when a listing shows one more name of its file.
-//! 4. *Ahead*: with a directory come those below it, and those around it that are not here and what
-//!    is below them: few when somebody looks at one, as many as a reply holds in a walk
-//!    ([`Window`](super::ahead::Window)).
+//! 4. *Ahead*: with a directory come those below it, and unlisted ones near it with those below
+//!    them: few for a single listing, as many as a reply holds in a walk
+//!    ([`PrefetchWindow`](super::prefetch_window::PrefetchWindow)).
 
 use super::{ObjectNote, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use teal_proto::{ClientRequest, DirectoryListing, ServerReply};
 use teal_types::{CommitSeq, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
-/// How often a listing may be overtaken before the operation fails.
+/// The most times that a listing may be overtaken by changes before the operation fails.
 const RETRIES: u32 = 16;
 /// Directories around the one that is needed that are asked for with it.
 const WITH: usize = 128;
@@ -29,13 +29,15 @@ impl Replica {
     /// [`FsError::Unreachable`], [`FsError::Stale`].
     pub(crate) fn ensure_listed(&self, dir: ObjectNo) -> Result<(), FsError> {
         if !self.note_of(dir)?.unlisted {
+            // The names are here: the reader uses them.
             self.names_ahead().note_use(dir, 1);
             return Ok(());
         }
         self.try_reach()?;
         self.count_waiting(format_args!("the names in {dir}"), || {
             if self.identity().incarnation.is_none() {
-                // Whoever has never been welcomed has no numbers for what may be made in it.
+                // A replica that was never welcomed has no numbers for objects made in the
+                // directory.
                 self.connect()?;
             }
             Ok(self.retry_after_greeting(|| self.fetch_listing(dir))?)
@@ -43,18 +45,22 @@ impl Replica {
     }
 
     pub(crate) fn fetch_listing(&self, dir: ObjectNo) -> Result<(), SyncError> {
+        // Nothing is installed while the entries come, so that all are of one commit.
         let _applying = self.lock_applying()?;
         let ahead = self.names_ahead().note_wait();
         for _ in 0..RETRIES {
+            // Another thread has listed it meanwhile.
             if !self.note_of(dir)?.unlisted {
                 return Ok(());
             }
             let begun = self.monotonic();
+            // The directory changed between two parts: begin again.
             let Some((head, listings)) = self.read_listings(dir, ahead)? else {
                 continue;
             };
             self.names_ahead()
                 .note_duration(self.monotonic().saturating_sub(begun));
+            // Entries are installed at exactly the position of their listing.
             if head > self.position() {
                 self.pull_all(None)?;
             }
@@ -63,6 +69,7 @@ impl Replica {
             }
             for listing in listings {
                 let entries = listing.entries.as_ref().map_or(0, Vec::len).max(1);
+                // Listings of neighbours come unasked: the window counts them until they are used.
                 if listing.dir != dir {
                     self.names_ahead()
                         .note_prefetched(listing.dir, 0, entries as u64);
@@ -77,8 +84,8 @@ impl Replica {
         )
     }
 
-    /// The whole listing of a directory, and those of others that came along, with the position
-    /// they were read at; `None` when it changed between its parts.
+    /// Reads the whole listing of a directory and those of others that come along, with the
+    /// position they were read at. Returns `None` if the directory changed between the parts.
     fn read_listings(
         &self,
         dir: ObjectNo,
@@ -91,6 +98,7 @@ impl Replica {
         };
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         let mut begun: Option<(CommitSeq, DirectoryListing)> = None;
+        // A large directory comes in parts.
         loop {
             let last = begun
                 .as_ref()
@@ -112,6 +120,7 @@ impl Replica {
                 return Err(unexpected("a part of a directory with nothing in it").into());
             }
             let mut whole = match begun.take() {
+                // The server has moved on since the first part.
                 Some((at, _)) if at != head => return Ok(None),
                 Some((_, mut whole)) => {
                     if let (Some(entries), Some(more)) = (&mut whole.entries, part.entries) {
@@ -122,6 +131,7 @@ impl Replica {
                 None => part,
             };
             whole.more = false;
+            // The last part brings the neighbours along. Only complete ones are used.
             if !is_cut {
                 let along = dirs.filter(|listing| !listing.more);
                 return Ok(Some((head, std::iter::once(whole).chain(along).collect())));
@@ -130,7 +140,7 @@ impl Replica {
         }
     }
 
-    /// Directories around this one that are here without their entries.
+    /// Returns directories near this one that are here without their entries.
     fn unlisted_around(&self, dir: ObjectNo) -> Result<Vec<ObjectNo>, SyncError> {
         let mut found = Vec::new();
         self.visit_neighbours::<SyncError>(dir, &mut |object, kind| {
@@ -154,6 +164,7 @@ impl Replica {
             attr => drop(attr?),
         }
         let note = self.note_of(version.object)?;
+        // The content is of the version in the listing, so no range of it changed.
         let is_of_it = note.absent.is_empty() || note.data_seq == version.data_seq;
         Ok(is_of_it && !note.is_ours() && !note.needs_look && !self.listings().has_again())
     }
@@ -170,6 +181,7 @@ impl Replica {
         let Some(entries) = listing.entries.filter(|_| unlisted) else {
             return Ok(());
         };
+        // Lets names enter this directory before it counts as listed.
         let coming_in = self.listings().begin(dir);
         let entered = entries.iter().try_for_each(|(_, version)| {
             let ranges = self.is_content_current(version)?.then_some(&[][..]);

@@ -7,7 +7,7 @@
 //! 3. A directory goes only when nothing is in it any more.
 
 use super::committed::CommittedBatch;
-use super::install::links_of;
+use super::note::links_of;
 use super::{ObjectNote, Replica, SyncError};
 use std::collections::HashMap;
 use teal_log::{Cost, LockedObjects, StoreError};
@@ -18,7 +18,7 @@ use teal_volume::Invalidation;
 /// The most conflict names of one file that are tried here; the server tries more.
 const CONFLICT_NAMES_MAX: u32 = 1000;
 
-/// A name in the root for what has no better place.
+/// Returns a name in the root for an object without a better place.
 fn number_name(no: ObjectNo) -> Option<HardLink> {
     let name = Name::new(format!("object-{}", no.get()).as_bytes()).ok()?;
     Some(HardLink {
@@ -41,9 +41,10 @@ impl Replica {
         with: &[ObjectNo],
         keeps: bool,
         needs_look: &mut bool,
-        told: &mut Vec<Invalidation>,
+        invalidations: &mut Vec<Invalidation>,
     ) -> Result<(), SyncError> {
         let no = version.object;
+        // The root has no names.
         if no == ObjectNo::ROOT {
             return Ok(());
         }
@@ -55,7 +56,10 @@ impl Replica {
             has_place = has_place || self.has_entries(link.dir)?;
         }
         let mut new = Vec::new();
+        // Names that the server has and this store lacks.
         for link in version.links.iter().filter(|link| !here.contains(link)) {
+            // The directory is not here, or the object has no place: the name is entered with its
+            // listing.
             if !with.contains(&link.dir) || !has_place {
                 continue;
             }
@@ -67,47 +71,51 @@ impl Replica {
                 new.push(link);
             }
         }
+        // Names that this store has and the server lacks.
         let old: Vec<&HardLink> = here
             .iter()
             .filter(|link| !version.links.contains(link))
             .collect();
         if keeps && new.is_empty() && old.len() == here.len() {
-            // Where it went is not here: it stays where it was until it is. If another has taken
-            // its name there, it has none until then.
+            // The new directory is not here: the object stays in its old one until it is. If
+            // another object has taken its name there, it has none until then.
             *needs_look |= !old.is_empty() || here.is_empty();
             return Ok(());
         }
         if !old.is_empty() || !new.is_empty() {
-            // How many names it has.
-            told.push(Invalidation::Attributes(no));
+            // The kernel's link count is old.
+            invalidations.push(Invalidation::Attributes(no));
         }
+        // Old names go first: a directory must never have two.
         for link in old {
             locked.remove_entry(link.dir, &link.name)?;
-            told.push(Invalidation::Entry(link.dir, link.name.clone()));
-            told.push(Invalidation::Data(link.dir, 0, 0));
+            invalidations.push(Invalidation::Entry(link.dir, link.name.clone()));
+            invalidations.push(Invalidation::Data(link.dir, 0, 0));
         }
         if here.is_empty() && !new.is_empty() && !self.volume().references().is_linkable(no) {
-            // It had lost its last name to another.
+            // The object had lost its last name to another one.
             locked.set_orphan(no, false)?;
         }
         for link in new {
-            // In a directory without its entries no name was ever looked up. Who is told to forget
-            // one that he learns just now loses it: a program that has entered a directory would
-            // not know any more where it is.
+            // No name was ever looked up in a directory without its entries. A program that is
+            // invalidations to forget a name that it learns at this moment loses it: a process in
+            // that directory would not know its place any more.
             let mut is_known = !self.note_of(link.dir)?.unlisted || self.listings().has_again();
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
                 is_known = true;
+                // The former holder loses the name: the server has another one for it.
                 locked.remove_entry(link.dir, &link.name)?;
                 self.note_displaced(locked, there, link)?;
-                told.push(Invalidation::Attributes(there));
+                invalidations.push(Invalidation::Attributes(there));
             }
             locked.insert_entry(link.dir, &link.name, no)?;
+            // A name ends the state of an object that only a file descriptor holds.
             self.volume().references().note_first_name(no);
             if is_known {
-                told.push(Invalidation::Entry(link.dir, link.name.clone()));
-                told.push(Invalidation::Data(link.dir, 0, 0));
+                invalidations.push(Invalidation::Entry(link.dir, link.name.clone()));
+                invalidations.push(Invalidation::Data(link.dir, 0, 0));
             } else {
-                told.push(Invalidation::Attributes(link.dir));
+                invalidations.push(Invalidation::Attributes(link.dir));
             }
         }
         Ok(())
@@ -120,11 +128,12 @@ impl Replica {
             return Ok(false);
         };
         let ours = self.note_of(there)?;
+        // A name of this replica's own change wins until the server has decided.
         Ok(ours.dirty.created || ours.dirty.links.is_some() || ours.in_flight.is_some())
     }
 
-    /// An object has lost a name to another: what it has instead comes with its own state, or is
-    /// asked for.
+    /// Notes that an object has lost a name to another one. Its new name comes with its own state,
+    /// or is asked for.
     fn note_displaced(
         &self,
         locked: &mut LockedObjects<'_>,
@@ -134,8 +143,10 @@ impl Replica {
         let mut note = self.note_of(no)?;
         note.needs_look = true;
         note.lost_name = note.is_ours().then(|| link.clone());
+        // The former holder is looked up at the server in the next round.
         self.state().set_needs_look();
         self.set_note(locked, no, &note)?;
+        // Without a name, the object must be found after a crash.
         if !locked.is_linked(no) {
             locked.set_orphan(no, true)?;
         }
@@ -149,6 +160,7 @@ impl Replica {
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         self.acknowledge_gone(&gone, committed)?;
+        // Contents go before their directories.
         self.sort_deepest_first(&mut gone);
         loop {
             let before = gone.len();
@@ -156,6 +168,7 @@ impl Replica {
             for no in gone {
                 match self.remove_or_hold(no, committed)? {
                     true => self.drive_set().object_ended(no),
+                    // A directory with dirty content stays until the next round.
                     false => left.push(no),
                 }
             }
@@ -170,6 +183,7 @@ impl Replica {
     /// Orders objects so that what lies in a directory comes before it: one pass then ends all of a
     /// tree.
     fn sort_deepest_first(&self, gone: &mut [ObjectNo]) {
+        // The depth below the removed directories is enough.
         let dir_of = |no: ObjectNo| self.store().names(no).ok()?.first().map(|(dir, _)| *dir);
         let above: HashMap<ObjectNo, ObjectNo> = gone
             .iter()
@@ -177,7 +191,10 @@ impl Replica {
             .collect();
         let mut depths: HashMap<ObjectNo, u64> = HashMap::new();
         for no in gone.iter() {
-            let (mut way, mut at) = (Vec::new(), *no);
+            // Each object is measured once. The walk is bounded, because names may have formed a
+            // cycle.
+            let mut way = Vec::new();
+            let mut at = *no;
             while let Some(dir) = above
                 .get(&at)
                 .filter(|_| !depths.contains_key(&at) && way.len() < gone.len())
@@ -186,6 +203,7 @@ impl Replica {
                 at = *dir;
             }
             let mut depth = depths.get(&at).copied().unwrap_or(0);
+            // Depths are assigned from the top down.
             for below in way.into_iter().rev() {
                 depth += 1;
                 depths.insert(below, depth);
@@ -194,7 +212,8 @@ impl Replica {
         gone.sort_by_key(|no| std::cmp::Reverse(depths.get(no).copied().unwrap_or(0)));
     }
 
-    /// `false`: a directory that is not empty.
+    /// Ends an object that is gone at the server. Returns `false` for a directory that is not
+    /// empty.
     pub(crate) fn remove_one(
         &self,
         no: ObjectNo,
@@ -202,6 +221,7 @@ impl Replica {
     ) -> Result<bool, SyncError> {
         let _names = self.volume().share_namespace();
         let names = match self.store().names(no) {
+            // Only the note is left of it.
             Err(StoreError::NotFound(_)) => return self.remove_note(no, committed).map(|()| true),
             names => names?,
         };
@@ -212,6 +232,7 @@ impl Replica {
             .with_note(4096)
             .freeing();
         let op = self.begin_operation(cost)?;
+        // The directory that the object lost its name in may get a conflict name for it.
         let lost = self
             .note_of(no)?
             .lost_name
@@ -220,44 +241,44 @@ impl Replica {
         let dirs = names.iter().map(|(dir, _)| *dir).chain(lost);
         let with: Vec<ObjectNo> = dirs.chain([no, ObjectNo::ROOT]).collect();
         let mut locked = match op.lock(&with) {
+            // A directory went away meanwhile: tried again in the next pass.
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
         let mut note = self.note_of(no)?;
-        if note
-            .in_flight
-            .as_ref()
-            .is_some_and(|in_flight| in_flight.was_committed_in(committed))
-        {
+        if note.is_in_batch(committed) {
+            // The removal is the server's answer to this batch: nothing is in flight any more.
             note.in_flight = None;
         }
         if note.is_ours() {
-            // It was changed here: the server hears of it, and lets it live again.
+            // The object was changed here: the server hears of it, and lets it live again.
             self.name_anew(&mut locked, no, &mut note, lost)?;
             self.set_note(&locked, no, &note)?;
             return Ok(true);
         }
         if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
-            // What is in it is dirty: the server hears of that, and brings this back, or takes that
-            // away, too. What was in flight was committed all the same.
+            // The directory holds dirty objects: the server hears of those, and brings it back, or
+            // takes them away, too. Components in flight were committed all the same.
             note.needs_look = true;
             self.state().set_needs_look();
             self.set_note(&locked, no, &note)?;
             return Ok(false);
         }
-        let mut told = Vec::new();
+        let mut invalidations = Vec::new();
         for (dir, name) in locked.names(no) {
             locked.remove_entry(dir, &name)?;
-            told.push(Invalidation::Entry(dir, name));
-            told.push(Invalidation::Data(dir, 0, 0));
+            invalidations.push(Invalidation::Entry(dir, name));
+            invalidations.push(Invalidation::Data(dir, 0, 0));
         }
         self.set_note(&locked, no, &ObjectNote::default())?;
         let fate = self.volume().decide_fate(&mut locked, no, self)?;
+        // The kernel is invalidations without any lock: its answer may need them.
         drop(locked);
         drop(op);
         self.volume().reclaim(fate, self);
-        told.into_iter()
-            .for_each(|what| self.volume().invalidations().tell(what));
+        for what in invalidations {
+            self.volume().invalidations().tell(what);
+        }
         Ok(true)
     }
 
@@ -268,6 +289,7 @@ impl Replica {
         locked: &LockedObjects<'_>,
         no: ObjectNo,
     ) -> Result<bool, StoreError> {
+        // A directory with entries is not given back.
         if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
             return Ok(true);
         }
@@ -275,9 +297,10 @@ impl Replica {
         Ok(note.needs_look && note.is_ours() && !note.dirty.gone && note.dirty.links.is_none())
     }
 
-    /// What lost its name here to another, and is gone there, gets the conflict name beside
-    /// that; one in the root if the directory has gone too. The server knows what became of the
-    /// other since, and may decide otherwise. `lost`: where it lay, if that is here and locked.
+    /// Names an object that lost its name here to another one, and is gone at the server: it gets
+    /// the conflict name beside the lost one, or a name in the root if that directory has gone,
+    /// too. The server knows the later fate of the other object, and may decide otherwise. `lost`
+    /// is the directory of the lost name, if that is here and locked.
     fn name_anew(
         &self,
         locked: &mut LockedObjects<'_>,
@@ -285,12 +308,14 @@ impl Replica {
         note: &mut ObjectNote,
         lost: Option<ObjectNo>,
     ) -> Result<(), StoreError> {
+        // The object has a name, or needs none.
         if !note.needs_look || note.dirty.gone || locked.is_linked(no) {
             return Ok(());
         }
         let is_here = |link: &HardLink| {
             lost == Some(link.dir) && (link.dir == ObjectNo::ROOT || locked.is_linked(link.dir))
         };
+        // Beside the former name if that directory is here, else in the root.
         let beside = match note.lost_name.clone().filter(is_here) {
             Some(link) => self.free_name_beside(locked, &link)?,
             None => None,
@@ -299,14 +324,17 @@ impl Replica {
             return Ok(());
         };
         if locked.entry(dir, &name)?.is_some() {
+            // The name is taken: the object waits for the server.
             return Ok(());
         }
         locked.set_orphan(no, false)?;
         locked.insert_entry(dir, &name, no)?;
         self.volume().references().note_first_name(no);
-        (note.needs_look, note.lost_name) = (false, None);
+        note.needs_look = false;
+        note.lost_name = None;
         note.dirty
             .links
+            // The new name is a change of this replica: it has none at the server.
             .get_or_insert((self.position(), Vec::new()));
         self.volume()
             .invalidations()
@@ -317,13 +345,14 @@ impl Replica {
         Ok(())
     }
 
-    /// The first conflict name of `link` that nothing has here.
+    /// Returns the first conflict name of `link` that is free here.
     fn free_name_beside(
         &self,
         locked: &LockedObjects<'_>,
         link: &HardLink,
     ) -> Result<Option<HardLink>, StoreError> {
         for number in 1..=CONFLICT_NAMES_MAX {
+            // The name tells the machine and the time, as at the server.
             let name = conflict_name(&link.name, self.device_name(), self.volume().now(), number);
             if locked.entry(link.dir, &name)?.is_none() {
                 return Ok(Some(HardLink {
@@ -335,13 +364,14 @@ impl Replica {
         Ok(None)
     }
 
-    /// Of an object that is gone on both sides.
+    /// Removes the note of an object that is gone on both sides.
     fn remove_note(
         &self,
         no: ObjectNo,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let note = self.note_of(no)?;
+        // A batch in flight still needs the note.
         if note.is_empty()
             || note
                 .in_flight

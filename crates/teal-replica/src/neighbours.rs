@@ -1,4 +1,4 @@
-//! What lies around an object, in the order in which a walk over the tree comes to it.
+//! The neighbours of an object, in the order in which a walk over the tree meets them.
 
 use super::Replica;
 use std::collections::HashSet;
@@ -28,6 +28,8 @@ impl Replica {
     ) -> Result<(), E> {
         let mut search = NeighbourSearch {
             store: self.store(),
+            // The search ends after so many entries, even in a tree without neighbours that are
+            // wanted.
             left: LOOKED_MAX,
             known: HashSet::from([no]),
         };
@@ -46,6 +48,8 @@ impl Replica {
                 .cookie_of(dir, &name)?
                 .map_or(0, |cookie| cookie + 1);
             search.known.insert(dir);
+            // First the entries behind the object, in the direction of a walk, then those before
+            // it.
             for cookies in [behind..u64::MAX, 0..behind] {
                 if search.walk_below(dir, cookies, visit)?.is_break() {
                     return Ok(());
@@ -64,6 +68,8 @@ impl NeighbourSearch<'_> {
         cookies: Range<u64>,
         visit: &mut dyn FnMut(ObjectNo, FileType) -> Result<ControlFlow<()>, E>,
     ) -> Result<ControlFlow<()>, E> {
+        // Depth first, as a walk goes. The open directories are on a list: the tree may be deeper
+        // than a thread's stack.
         let mut path = vec![self.read_entries(dir, cookies)?];
         while let Some(entries) = path.last_mut() {
             let Some((child, kind)) = entries.next() else {
@@ -85,7 +91,7 @@ impl NeighbourSearch<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// As many entries of a directory as may still be shown.
+    /// Reads as many entries of a directory as may still be shown.
     fn read_entries(
         &self,
         dir: ObjectNo,
@@ -95,6 +101,7 @@ impl NeighbourSearch<'_> {
         let found = self
             .store
             .each_entry(dir, cookies.start, &mut |cookie, child, kind, _| {
+                // No more entries are read than may still be visited.
                 if entries.len() == self.left || cookie >= cookies.end {
                     return ControlFlow::Break(());
                 }
@@ -102,6 +109,7 @@ impl NeighbourSearch<'_> {
                 ControlFlow::Continue(())
             });
         match found {
+            // The directory was removed meanwhile.
             Err(StoreError::NotFound(_)) => {}
             found => found?,
         }

@@ -16,7 +16,7 @@ use teal_types::CommitSeq;
 pub(crate) struct Since {
     pub(crate) at: CommitSeq,
     pub(crate) digest: [u8; 32],
-    /// What the server has been told of what is kept here.
+    /// The filter of news that the server was told.
     pub(crate) filter: u64,
 }
 

@@ -1,11 +1,10 @@
-//! What a replica keeps beside an object: what of it the server does not have, and what of the
-//! server's is not here.
+//! The note beside an object: its components that the server lacks, and its content that only the
+//! server has.
 //!
 //! # Invariants
 //! 1. An object without a note is here, whole, as the server has it at the replica's position.
 //! 2. A component is dirty from its first change until a batch takes it along; then it is in
-//!    flight, until it is known what became of the batch. What has changed meanwhile is dirty
-//!    again.
+//!    flight, until the outcome of the batch is known. Changes made meanwhile are dirty again.
 //! 3. A note changes under the object's lock, in the batch of the change it tells of.
 //!
 //! # Bytes, little-endian
@@ -26,6 +25,7 @@
 //! directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
 
 use super::committed::CommittedBatch;
+use teal_log::LockedObjects;
 use teal_types::ranges::ByteRanges;
 use teal_types::{BatchNo, CommitSeq, HardLink, Name, ObjectNo};
 
@@ -42,20 +42,21 @@ const NEEDS_LOOK: u8 = 16;
 const LOST: u8 = 32;
 const BEHIND: u8 = 64;
 
-/// What was put behind the end of a file, if nothing else was done to its content since the base.
+/// Bytes that were put behind the end of a file, if nothing else was done to its content since the
+/// base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AppendedTail {
-    /// Where what the server had at the base ends.
+    /// The end of the content that the server had at the base.
     pub(crate) start: u64,
     /// From where on the server does not have it. What is between was committed there, maybe behind
     /// what others had appended; that is not installed here yet.
     pub(crate) from: u64,
-    /// Where it ends, once it is in flight.
+    /// The end of the tail, once it is in flight.
     pub(crate) to: u64,
 }
 
 impl AppendedTail {
-    /// One that may still grow.
+    /// Returns a tail that may still grow.
     pub(crate) const fn open(start: u64, from: u64) -> Self {
         Self {
             start,
@@ -86,7 +87,7 @@ pub(crate) struct DirtyContent {
 pub(crate) struct UnsentComponents {
     /// The object itself: all of it is meant.
     pub(crate) created: bool,
-    /// It is not here any more.
+    /// The object is not here any more.
     pub(crate) gone: bool,
     pub(crate) attributes: Option<CommitSeq>,
     pub(crate) data: Option<DirtyContent>,
@@ -118,16 +119,16 @@ impl UnsentComponents {
         Ok(())
     }
 
-    /// The least base of all but its names: what others have changed of that since is not installed
-    /// here.
+    /// Returns the least base of all components but the names. Others' changes of these components
+    /// since then are not installed here.
     pub(crate) fn first_base(&self) -> Option<CommitSeq> {
         let data = self.data.as_ref().map(|dirty| dirty.base);
         let xattrs = self.xattrs.iter().map(|(_, base)| *base);
         self.attributes.into_iter().chain(data).chain(xattrs).min()
     }
 
-    /// Its removal is to meet what others have changed since `first`, which was dirty or on its way
-    /// here and not installed.
+    /// Has a removal meet others' changes since `first`: these were dirty or in flight here, and
+    /// not installed.
     pub(crate) fn removed_since(&mut self, first: Option<CommitSeq>) {
         if let (Some((base, _)), Some(first)) = (&mut self.links, first) {
             *base = first.min(*base);
@@ -138,9 +139,11 @@ impl UnsentComponents {
     pub(crate) fn take_back(&mut self, in_batch: Self) {
         let first = in_batch.first_base();
         self.gone |= in_batch.gone;
-        // Of what has gone since there is nothing to make; its names are removed in case they
-        // arrived in another life.
+        // A removed object has no components to create; its names are removed in case they arrived
+        // in another life.
         self.created = (self.created || in_batch.created) && !self.gone;
+        debug_assert!(!(self.created && self.gone), "an object is new and gone");
+        // The older base is the batch's.
         self.attributes = in_batch.attributes.or(self.attributes);
         self.links = in_batch.links.or(self.links.take());
         if self.gone {
@@ -148,12 +151,14 @@ impl UnsentComponents {
         }
         for (name, base) in in_batch.xattrs {
             match self.xattrs.iter_mut().find(|(known, _)| *known == name) {
+                // The older base is the batch's.
                 Some((_, newer)) => *newer = base,
                 None => self.xattrs.push((name, base)),
             }
         }
         self.data = match (in_batch.data, self.data.take()) {
             (Some(mut in_batch), Some(newer)) => {
+                // The content stays a tail only if both changes were appends.
                 in_batch.tail = in_batch.tail.filter(|_| newer.tail.is_some());
                 in_batch.least_size = in_batch.least_size.min(newer.least_size);
                 in_batch.ranges.add_all(&newer.ranges);
@@ -165,12 +170,13 @@ impl UnsentComponents {
             tail: Some(tail), ..
         }) = &mut self.data
         {
+            // The end of the file is known again at the next cut.
             tail.to = u64::MAX;
         }
     }
 }
 
-/// What is on its way in a batch.
+/// The components of an object that are in flight in a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ComponentsInFlight {
     pub(crate) batch: BatchNo,
@@ -186,20 +192,20 @@ pub(crate) struct ObjectNote {
     pub(crate) in_flight: Option<ComponentsInFlight>,
     /// Content that only the server has.
     pub(crate) absent: ByteRanges,
-    /// The commit whose content `absent` means.
+    /// The commit of the absent content.
     pub(crate) data_seq: CommitSeq,
-    /// A directory whose entries only the server knows.
+    /// Is true for a directory if only the server knows its entries.
     pub(crate) unlisted: bool,
     /// The server's state did not fit in here: it must be looked at again.
     pub(crate) needs_look: bool,
     /// The name it had here until the server gave that to another, while it waits for one.
     pub(crate) lost_name: Option<HardLink>,
-    /// What others have changed in it since this commit is not all here: it could not be installed.
-    /// Whatever is changed in it here from then on was made without having seen that.
+    /// The commit since which others' changes are not all here, because they could not be
+    /// installed. Changes made here from then on were made without having seen those.
     pub(crate) behind_since: Option<CommitSeq>,
 }
 
-/// What the first bytes of an encoded note tell.
+/// The facts in the first bytes of an encoded note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoteSummary {
     /// Something of the object is dirty.
@@ -227,6 +233,7 @@ impl ComponentsInFlight {
 impl ObjectNote {
     /// Asserts what is always true of a note, in debug builds.
     pub(crate) fn check(&self) {
+        // In release builds the check costs nothing.
         if cfg!(debug_assertions)
             && let Err(broken) = self.invariants()
         {
@@ -259,6 +266,13 @@ impl ObjectNote {
         is_settled && self.absent.is_empty() && !self.unlisted && !self.needs_look
     }
 
+    /// Returns whether components of the object are in flight in this batch.
+    pub(crate) fn is_in_batch(&self, committed: Option<CommittedBatch>) -> bool {
+        self.in_flight
+            .as_ref()
+            .is_some_and(|in_flight| in_flight.was_committed_in(committed))
+    }
+
     /// Returns whether the server lacks something.
     pub(crate) fn is_ours(&self) -> bool {
         !self.dirty.is_empty() || self.in_flight.is_some()
@@ -275,6 +289,7 @@ impl ObjectNote {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
+        // The order of the parts is that of the bits.
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(!self.dirty.is_empty(), DIRTY)
             | flag(self.in_flight.is_some(), IN_FLIGHT)
@@ -296,9 +311,9 @@ impl ObjectNote {
             out.extend(self.data_seq.get().to_le_bytes());
             put_ranges(&mut out, &self.absent);
         }
-        self.lost_name
-            .iter()
-            .for_each(|link| put_link(&mut out, link));
+        for link in self.lost_name.iter() {
+            put_link(&mut out, link);
+        }
         if let Some(since) = self.behind_since {
             out.extend(since.get().to_le_bytes());
         }
@@ -307,12 +322,14 @@ impl ObjectNote {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = NoteReader(bytes);
-        let (version, flags) = (t.u8()?, t.u8()?);
+        let version = t.u8()?;
+        let flags = t.u8()?;
         let known = if version < WITH_LOST_NAME {
             2 * NEEDS_LOOK
         } else {
             2 * BEHIND
         };
+        // A newer version, or a flag from the future: damaged, as far as this program can tell.
         if !(1..=VERSION).contains(&version) || flags >= known {
             return None;
         }
@@ -341,13 +358,29 @@ impl ObjectNote {
         if flags & BEHIND != 0 {
             note.behind_since = Some(t.seq()?);
         }
+        // Bytes beyond the end are damage.
         t.0.is_empty().then_some(note)
     }
 }
 
+/// Returns all names of a locked object.
+pub(crate) fn links_of(locked: &LockedObjects<'_>, no: ObjectNo) -> Vec<HardLink> {
+    let mut links = Vec::new();
+    for (dir, name) in locked.names(no) {
+        links.push(HardLink { dir, name });
+    }
+    links
+}
+
 fn put_links(out: &mut Vec<u8>, links: &[HardLink]) {
+    debug_assert!(
+        links.len() <= usize::from(u16::MAX),
+        "more names than a note can hold"
+    );
     out.extend((links.len() as u16).to_le_bytes());
-    links.iter().for_each(|link| put_link(out, link));
+    for link in links.iter() {
+        put_link(out, link);
+    }
 }
 
 fn put_link(out: &mut Vec<u8>, link: &HardLink) {
@@ -355,8 +388,12 @@ fn put_link(out: &mut Vec<u8>, link: &HardLink) {
     put_short(out, link.name.as_bytes());
 }
 
-/// At most 255 bytes, as names are.
+/// Appends at most 255 bytes, the limit of names.
 fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    debug_assert!(
+        bytes.len() <= usize::from(u8::MAX),
+        "a name longer than a note can hold"
+    );
     out.push(bytes.len() as u8);
     out.extend(bytes);
 }
@@ -371,7 +408,9 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &ByteRanges) {
 
 fn put_components(out: &mut Vec<u8>, part: &UnsentComponents) {
     let tail = part.data.as_ref().and_then(|dirty| dirty.tail);
-    let (created, gone, has_tail) = (part.created, part.gone, tail.is_some());
+    let created = part.created;
+    let gone = part.gone;
+    let has_tail = tail.is_some();
     let flags = [
         created,
         gone,
@@ -380,6 +419,7 @@ fn put_components(out: &mut Vec<u8>, part: &UnsentComponents) {
         part.links.is_some(),
         has_tail,
     ];
+    // The first flag is bit 0.
     out.push(
         flags
             .iter()
@@ -395,14 +435,15 @@ fn put_components(out: &mut Vec<u8>, part: &UnsentComponents) {
         put_ranges(out, &dirty.ranges);
     }
     if let Some(AppendedTail { start, from, to }) = tail {
-        [start, from, to]
-            .iter()
-            .for_each(|word| out.extend(word.to_le_bytes()));
+        for word in [start, from, to].iter() {
+            out.extend(word.to_le_bytes());
+        }
     }
     if let Some((base, links)) = &part.links {
         out.extend(base.get().to_le_bytes());
         put_links(out, links);
     }
+    debug_assert!(part.xattrs.len() <= usize::from(u16::MAX));
     out.extend((part.xattrs.len() as u16).to_le_bytes());
     for (name, base) in &part.xattrs {
         out.extend(base.get().to_le_bytes());
@@ -453,6 +494,7 @@ impl<'a> NoteReader<'a> {
         let ranges: Option<Vec<_>> = (0..count)
             .map(|_| Some((self.u64()?, self.u64()?)))
             .collect();
+        // Ranges must be ascending and must not touch.
         ByteRanges::from_sorted(ranges?)
     }
     fn components(&mut self, version: u8) -> Option<UnsentComponents> {
@@ -480,6 +522,7 @@ impl<'a> NoteReader<'a> {
                 from: self.u64()?,
                 to: self.u64()?,
             };
+            // A tail without dirty content is damage.
             part.data.as_mut()?.tail = Some(tail);
         }
         if flags & 16 != 0 {

@@ -1,4 +1,4 @@
-//! Changing who this replica is, and giving numbers to new objects.
+//! Changing the replica's identity, and giving numbers to new objects.
 
 use super::identity::BYTES_MAX;
 use super::{Replica, ReplicaIdentity};
@@ -6,11 +6,12 @@ use teal_log::{Cost, LockedObjects, StoreError};
 use teal_types::{Incarnation, ObjectNo, ReplicaNo};
 
 impl Replica {
-    /// Changes who this replica is, in a batch of its own.
+    /// Changes the replica's identity, in a batch of its own.
     pub(crate) fn update_identity(
         &self,
         change: impl FnOnce(&mut ReplicaIdentity),
     ) -> Result<ReplicaIdentity, StoreError> {
+        // The operation begins before the lock: it may wait for a commit, which needs the identity.
         let cost = Cost::note().with_note(BYTES_MAX).freeing();
         let op = self.begin_operation(cost)?;
         self.own_identity().change(&op, change)
@@ -28,13 +29,13 @@ impl Replica {
         self.own_identity().begin_life(&op, replica, life)
     }
 
-    /// Before the server has given it numbers, a volume that lived alone goes on with its own: they
-    /// are the first lease.
+    /// Lets a volume that lived alone go on with its own numbers before the server has given it a
+    /// lease: they are the first lease.
     pub(crate) fn number_standalone(&self) {
         self.own_identity().number_from(self.store().next_number());
     }
 
-    /// The number of a new object, under the operation that makes it.
+    /// Returns the number of a new object, under the operation that creates it.
     pub(crate) fn next_number(&self, under: &LockedObjects<'_>) -> Result<ObjectNo, StoreError> {
         self.own_identity().next_number(under)
     }

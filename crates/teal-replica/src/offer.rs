@@ -1,25 +1,23 @@
-//! A server that was put back from an older copy: what it has lost is offered to it again.
+//! Offering a restored server the changes that it has lost.
 //!
 //! # Guarantees
-//! 1. What is here whole, and neither at the server nor known from before, becomes dirty, based on
-//!    the last commit that both surely have: if somebody went on from there, the rules of conflicts
-//!    hold.
-//! 2. Of what is here only in part, and the rest was lost with the server, the server's older state
-//!    holds, with a word in the log; what was changed here since stays dirty. If the rest is at the
-//!    server, the part here becomes dirty.
-//! 3. A removal that is dirty is based on that commit, too: what somebody changed since stays.
-//! 4. What the server never heard of gets numbers of the new life: another store with the same past
-//!    may have used the old ones.
-//! 5. Removals are not offered: what the server has, and this replica has seen removed, is there
-//!    again.
+//! 1. An object that is here whole, and is neither at the server nor known from before, becomes
+//!    dirty, based on the last commit that both sides surely have. If another client went on from
+//!    there, the rules of conflicts hold.
+//! 2. For an object that is here only in part, with the rest lost at the server, the server's older
+//!    state holds, with a message in the log; changes made here since stay dirty. If the rest is at
+//!    the server, the part here becomes dirty.
+//! 3. A dirty removal is based on that commit, too: others' changes since then stay.
+//! 4. An object that the server never heard of gets a number of the new life: another store with
+//!    the same past may have used the old one.
+//! 5. Removals are not offered: an object that the server has, and that this replica has seen
+//!    removed, is there again.
 //! 6. Until all objects have been compared, nothing of the server's is installed and nothing is
-//!    sent. What a crash interrupts goes on where it was.
+//!    sent. A crash loses no progress.
 
 use super::cut::attributes_of;
-use super::install::links_of;
-use super::note::{DirtyContent, UnsentComponents};
+use super::note::{DirtyContent, UnsentComponents, links_of};
 use super::{ObjectNote, Replica, SyncError, unexpected};
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{AttributeChanges, Cost, LockedObjects, StoreError};
 use teal_proto::{ClientRequest, ServerReply, Welcome};
@@ -32,27 +30,29 @@ use teal_volume::Invalidation;
 /// Objects compared in one go.
 const STEP: usize = 256;
 
-/// What the server has of an object.
+/// The server's knowledge of an object.
 enum StateAtServer {
-    /// It never heard of it.
+    /// The server never heard of the object.
     Unknown,
-    /// It was removed since the last common commit, when it was so: the next pull says it.
+    /// The object was removed since the last common commit, when it was in this state. The next
+    /// pull says so.
     Removed(Box<ObjectVersion>),
-    /// It was removed before that, and lived on in what was lost.
+    /// The object was removed before that, and lived on in the lost history.
     LongGone,
-    /// It lives; as it was at the last common commit, if it has changed since and was there.
+    /// The object lives, in the first state; in the second one at the last common commit, if it has
+    /// changed since and existed then.
     Lives(Box<ObjectVersion>, Option<Box<ObjectVersion>>),
 }
 
-/// What is left to do about an object.
+/// The work that is left for an object after the comparison.
 enum ComparisonOutcome {
     Done,
-    /// It is here only in part, and nowhere else known: it goes.
+    /// The object is here only in part, and not known elsewhere: it goes.
     Stripped,
     /// The server lost a part of its content: the older one it has holds.
     Older,
-    /// What the server knows by this number is another object, or one long gone: it gets a new
-    /// number. Whether a part of it was at the server only, and is zeros now.
+    /// The server knows another object by this number, or one that is long gone: this one gets a
+    /// new number. The flag tells whether a part of it was only at the server, and is zeros now.
     Another(bool),
     /// A directory that may have entries at the server which this replica has seen removed.
     Unlisted,
@@ -67,13 +67,17 @@ impl Replica {
         digest: [u8; 32],
     ) -> Result<(), SyncError> {
         log::warn!(
-            "the server was restored from an older copy: it has commits up to {}, this replica has seen {}; what it lost is offered again",
+            "the server was restored from an older copy: it has commits up to {}, this replica has \
+             seen {}; what it lost is offered again",
             welcome.head.get(),
             self.position().get()
         );
+        // No news may be installed until the positions agree.
         let _applying = self.hold_position();
+        // Drives have seen the lost history, too.
         self.drive_set().distrust_all();
         let before = self.start_incarnation(welcome)?;
+        // Bases of the lost history move to the last common commit.
         self.rebase_all(common)?;
         self.update_identity(|identity| {
             identity.set_position(common, digest);
@@ -81,17 +85,14 @@ impl Replica {
         })?;
         // The server cannot tell any more whether this store is a copy of one that went on.
         self.renumber(before.lease)?;
+        // Durable before the first comparison: a crash goes on with it.
         Ok(self.volume().sync()?)
     }
 
-    /// Bases what is dirty and based on lost history on the last common commit instead;
-    /// removals too, whose objects are not here any more.
+    /// Bases dirty components that are based on lost history on the last common commit instead;
+    /// removals, too, although their objects are not here any more.
     fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
-        let mut dirty = Vec::new();
-        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            dirty.extend(ObjectNote::summary(head).is_dirty.then_some(no));
-            ControlFlow::Continue(())
-        })?;
+        let dirty = self.noted_objects(|summary| summary.is_dirty)?;
         for no in dirty {
             let cost = Cost::note()
                 .with_note(self.note_of(no)?.encode().len())
@@ -110,6 +111,7 @@ impl Replica {
         if self.identity().offer == 0 {
             return Ok(());
         }
+        // The directories are listed without the lock of the comparison.
         let dirs = self.compare_all()?;
         log::info!("all that is here has been compared with the restored server");
         for dir in dirs {
@@ -124,8 +126,10 @@ impl Replica {
         let _applying = self.hold_position();
         let mut dirs = Vec::new();
         let mut from = self.identity().offer;
+        // Step by step; the position is saved after each.
         while from != 0 {
             let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
+            debug_assert!(objects.len() <= STEP);
             let versions = self.versions_at_server(&objects)?;
             let mut stripped = Vec::new();
             for (no, version) in objects.iter().zip(versions) {
@@ -133,6 +137,7 @@ impl Replica {
                 let path = || self.store().path_of(*no);
                 match self.compare_object(*no, there)? {
                     ComparisonOutcome::Done => {}
+                    // The object cannot be offered: parts of it were only at the server.
                     ComparisonOutcome::Stripped => {
                         log::warn!(
                             "{}: the restored server lost it, and not all of it is here",
@@ -157,8 +162,10 @@ impl Replica {
                     ComparisonOutcome::Unlisted => dirs.push(*no),
                 }
             }
+            // Deepest first, after all objects of the step were compared.
             self.remove_gone(stripped, None)?;
             from = objects.last().map_or(0, |last| last.get() + 1);
+            // A crash repeats one step.
             self.update_identity(|identity| identity.offer = from)?;
         }
         self.becomes_dirty(self.monotonic());
@@ -180,6 +187,7 @@ impl Replica {
                 ServerReply::History(notes) => !notes.is_empty(),
                 _ => return Err(unexpected("to a question about history").into()),
             };
+            // Without any history, the server never had the object, or lost all of it.
             let before = if is_known {
                 self.version_at(no, common)?
             } else {
@@ -199,6 +207,7 @@ impl Replica {
         ]
         .into_iter()
         .max();
+        // Nothing of it has changed since the common commit: no earlier state is needed.
         let before = if newest > Some(common) {
             self.version_at(no, common)?
         } else {
@@ -237,6 +246,7 @@ impl Replica {
             .freeing();
         let op = self.begin_operation(cost)?;
         let mut locked = match op.lock(&[no]) {
+            // Removed meanwhile.
             Err(StoreError::NotFound(_)) => return Ok(ComparisonOutcome::Done),
             locked => locked?,
         };
@@ -245,9 +255,10 @@ impl Replica {
         let is_named = no == ObjectNo::ROOT || !links_of(&locked, no).is_empty();
         let mut compared = ComparisonOutcome::Done;
         match there {
+            // An object of the same kind and birth is the same one.
             StateAtServer::Lives(now, before) if is_same_object(&locked, no, &now) => {
                 if note.data_seq > common {
-                    // What is absent was a part of what is lost.
+                    // The absent part belonged to the lost history.
                     take_older(&mut locked, &mut note, &now)?;
                     compared = ComparisonOutcome::Older;
                     self.volume()
@@ -266,16 +277,22 @@ impl Replica {
                     self.counters().offered.fetch_add(1, Ordering::Relaxed);
                 }
                 if now.kind.is_dir() && !note.unlisted {
+                    // Entries that this replica lacks may have come: the directory is listed again.
                     note.unlisted = true;
                     self.listings().set_again();
                     compared = ComparisonOutcome::Unlisted;
                 }
             }
+            // An object without a name is not offered.
             _ if !is_named => {}
+            // The object is to be sent in any case.
             StateAtServer::Unknown if note.dirty.created => {}
             StateAtServer::Removed(before)
+                // Removed at the server, and not changed here since: the removal stands.
                 if content_mark(&locked, no) == content_mark_of(&before) => {}
+            // Parts of it were only at the server: the removal stands.
             StateAtServer::Removed(_) if !note.absent.is_empty() => {}
+            // The restored server lost it: it is offered as a new one.
             StateAtServer::Unknown if note.absent.is_empty() => {
                 note.dirty = UnsentComponents {
                     created: true,
@@ -284,6 +301,7 @@ impl Replica {
                 note.unlisted = false;
                 self.counters().offered.fetch_add(1, Ordering::Relaxed);
             }
+            // Its number belongs to another object, or its changes need one that was removed.
             _ if note.absent.is_empty() || note.is_ours() => {
                 return Ok(ComparisonOutcome::Another(!note.absent.is_empty()));
             }
@@ -294,25 +312,31 @@ impl Replica {
     }
 }
 
-/// Returns whether the object of this number at the server is the one here. Nobody can set when it
-/// was made.
+/// Returns whether the server's object of this number is the one here. No program can set the time
+/// of creation, so it tells them apart.
 fn is_same_object(locked: &LockedObjects<'_>, no: ObjectNo, there: &ObjectVersion) -> bool {
     let here = locked.attr(no);
+    // Two objects of the same number differ in the time of their birth.
     no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
 }
 
-/// Nothing is based on what is behind the last common commit.
+/// Bases nothing on history behind the last common commit.
 fn rebase_components(part: &mut UnsentComponents, common: CommitSeq) {
     let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
     part.attributes.iter_mut().for_each(clamp);
-    part.data
-        .iter_mut()
-        .for_each(|dirty| clamp(&mut dirty.base));
-    part.links.iter_mut().for_each(|(base, _)| clamp(base));
-    part.xattrs.iter_mut().for_each(|(_, base)| clamp(base));
+    if let Some(dirty) = &mut part.data {
+        clamp(&mut dirty.base);
+    }
+    if let Some((base, _)) = &mut part.links {
+        clamp(base);
+    }
+    for (_, base) in part.xattrs.iter_mut() {
+        clamp(base);
+    }
 }
 
-/// Whoever changes content changes one of these: size, modified, changed. Nobody can set the last.
+/// Size, modification time and change time: each change of content changes one of them, and no
+/// program can set the last.
 type ContentMark = (u64, Timestamp, Timestamp);
 
 fn content_mark(locked: &LockedObjects<'_>, no: ObjectNo) -> ContentMark {
@@ -348,6 +372,7 @@ impl StateComparison<'_> {
         of: impl Fn(&ObjectVersion) -> T,
         at: CommitSeq,
     ) -> bool {
+        // The state here is neither the server's nor that of the common commit.
         *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
     }
 
@@ -378,6 +403,7 @@ impl StateComparison<'_> {
             note.dirty.attributes.get_or_insert(common);
             is_any = true;
         }
+        // The order of names has no meaning.
         let sorted = |mut links: Vec<HardLink>| {
             links.sort();
             links
@@ -389,6 +415,7 @@ impl StateComparison<'_> {
             note.dirty.links = Some((common, now.links.clone()));
         }
         let has_other = self.is_lost(&content_mark(locked, no), content_mark_of, now.data_seq);
+        // Absent content of a lost commit cannot be offered.
         if attr.kind == FileType::File && note.data_seq <= common && has_other {
             let cut = note
                 .dirty
@@ -397,7 +424,7 @@ impl StateComparison<'_> {
                 .map_or(u64::MAX, |dirty| dirty.least_size);
             let mut ranges = ByteRanges::default();
             ranges.add(0, attr.size.max(1));
-            // What is absent is as it was at the last common commit.
+            // The absent part is as it was at the last common commit.
             note.dirty.data = Some(DirtyContent {
                 base: common,
                 least_size: cut,
@@ -423,6 +450,7 @@ impl StateComparison<'_> {
         names.dedup();
         names.retain(|name| {
             let here = self.locked.xattr(self.no, name).map(<[u8]>::to_vec);
+            // A dirty attribute is sent in any case.
             let is_pending = note.dirty.xattrs.iter().any(|(known, _)| known == name);
             !is_pending && self.is_lost(&here, |version| of(version, name), self.now.xattr_seq)
         });
@@ -434,8 +462,8 @@ impl StateComparison<'_> {
     }
 }
 
-/// Of content that is here only in part, and of a lost version, the server's holds; what was
-/// written here since stays.
+/// Takes over the server's older version of content that is here only in part, in a version that
+/// was lost. Bytes written here since stay.
 fn take_older(
     locked: &mut LockedObjects<'_>,
     note: &mut ObjectNote,
@@ -446,6 +474,7 @@ fn take_older(
     let ours = note.dirty.data.as_ref().map(|dirty| dirty.ranges.clone());
     let mut absent = ByteRanges::default();
     absent.add(0, now.size);
+    // Dirty ranges are this replica's own, and stay.
     note.absent = absent.difference(&ours.clone().unwrap_or_default());
     note.data_seq = now.data_seq;
     for (from, to) in note.absent.iter() {
@@ -466,6 +495,7 @@ fn take_older(
             },
         );
     }
+    // Nothing is absent behind the end.
     note.absent.remove(locked.attr(no).size, CONTENT_END);
     Ok(())
 }

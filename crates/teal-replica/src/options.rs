@@ -1,8 +1,8 @@
-//! How a replica deals with its server.
+//! A replica's options for dealing with its server.
 
 use std::time::Duration;
 
-/// How a replica deals with its server.
+/// A replica's options for dealing with its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamOptions {
     /// A change is sent at the latest after this time.
@@ -13,13 +13,13 @@ pub struct UpstreamOptions {
     pub keep_alive: Duration,
     /// The longest that any other request may take.
     pub deadline: Duration,
-    /// Whether `fsync` waits until the server has everything.
+    /// Makes `fsync` wait until the server has everything.
     pub sync_remote: bool,
     /// More content than this that a file has and the server lacks, in bytes, goes after all else.
     pub large: u64,
     /// At most so many bytes of content are here and not at the server; `None`: as many as fit.
     pub queue: Option<u64>,
-    /// At most so many bytes of content come ahead of what somebody reads that is not here.
+    /// The most bytes of content that are prefetched for a reader.
     pub content_ahead: u64,
     /// At most so many entries of other directories come with a directory that is listed first.
     pub names_ahead: u32,

@@ -1,12 +1,13 @@
-//! Who this replica is, in memory as its note says, and the numbers it gives to new objects.
+//! The identity of this replica in memory, as its note says, and the numbers it gives to new
+//! objects.
 //!
 //! # Invariants
 //! 1. *Noted first*: a change is in the note, in the batch of the operation that makes it, before
 //!    another thread can see it.
 //! 2. *Once*: no number is given twice, not after a crash either: each is below what the note says
 //!    is set aside, and inside the lease.
-//! 3. *A life and its numbers change together*: what is made meanwhile has a number of either life,
-//!    and none beyond the lease.
+//! 3. *A life and its numbers change together*: an object made meanwhile has a number of either
+//!    life, and none beyond the lease.
 //! 4. The position that is read without the lock is the one of the note.
 //!
 //! # Locks
@@ -48,7 +49,7 @@ impl OwnIdentity {
         }
     }
 
-    /// Returns who this replica is now.
+    /// Returns the present identity.
     pub(crate) fn get(&self) -> ReplicaIdentity {
         *self.identity.lock()
     }
@@ -58,10 +59,11 @@ impl OwnIdentity {
         CommitSeq::new(self.seen.load(Ordering::Acquire))
     }
 
-    /// Changes who this replica is, in the batch of an operation. Returns who it is then.
+    /// Changes the identity, in the batch of an operation. With another incarnation it begins to
+    /// give out the numbers of its lease. Returns the new identity.
     ///
     /// # Errors
-    /// What changing the note met; nothing has changed then.
+    /// Errors of changing the note; nothing has changed then.
     pub(crate) fn change(
         &self,
         op: &StoreOperation<'_>,
@@ -84,7 +86,7 @@ impl OwnIdentity {
     /// incarnation or a lease that it has given before.
     ///
     /// # Errors
-    /// What changing the note met; nothing has changed then.
+    /// Errors of changing the note; nothing has changed then.
     pub(crate) fn begin_life(
         &self,
         op: &StoreOperation<'_>,
@@ -109,16 +111,16 @@ impl OwnIdentity {
         Ok(())
     }
 
-    /// Writes the note as it is, in the batch of an operation: of a store that had none.
+    /// Writes the note as it is, in the batch of an operation, for a store that had none.
     ///
     /// # Errors
-    /// What changing the note met.
+    /// Errors of changing the note.
     pub(crate) fn keep(&self, op: &StoreOperation<'_>) -> Result<(), StoreError> {
         self.identity.lock().store_in(op)
     }
 
-    /// Before the server has given it numbers, a volume that lived alone goes on with those of its
-    /// store: they are the first lease.
+    /// Lets a volume that lived alone go on with the numbers of its store, before the server has
+    /// given any: they are the first lease.
     pub(crate) fn number_from(&self, store_next: u64) {
         if self.identity.lock().incarnation.is_none() {
             let mut next = self.next.lock();

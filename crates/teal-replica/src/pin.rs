@@ -1,14 +1,13 @@
-//! Files on demand: what is always to be here, and what is given back.
+//! Files on demand: pinning content, so that it is always here, and freeing it.
 //!
 //! # Guarantees
-//! 1. What is pinned, and all below a directory that is, is fetched as it comes and changes, and
-//!    never makes way; until it is given back.
+//! 1. A pinned object, and everything below a pinned directory, is fetched as it comes and changes,
+//!    and is never evicted until it is freed.
 //! 2. A pin follows renames, since objects keep their numbers, and atomic saves made here. It is
-//!    kept with who this replica is, so it outlives the mount.
-//! 3. What does not fit is said before anything is pinned.
-//! 4. Only content that the server has is given back; what stays is counted.
-//! 5. At most [`PINS_MAX`] objects are pinned. A directory takes the place of what is pinned below
-//!    it.
+//!    kept with the replica's identity, so it outlives the mount.
+//! 3. A pin that does not fit is refused before anything is pinned.
+//! 4. Only content that the server has is freed; the rest is counted.
+//! 5. At most [`PINS_MAX`] objects are pinned. A directory takes the place of the pins below it.
 //! 6. No pin, no work: nothing is looked at, and nothing is asked.
 
 use super::evict::is_at_server;
@@ -22,14 +21,16 @@ use teal_proto::WANTS_MAX;
 use teal_types::{FileType, ObjectNo};
 use teal_volume::FsError;
 
-/// Of the store, what is pinned takes so much at most, in percent: the rest is for what is used.
+/// The part of the store, in percent, that pinned content may take. The rest is for content that is
+/// used.
 const SHARE: u64 = 85;
 /// Content is fetched in such pieces.
 const STEP: u64 = 4 << 20;
 
 impl Replica {
-    /// An object has come, or changed, or has another place.
+    /// Queues an object for the pins: it has come, or changed, or has another place.
     pub(crate) fn queue_pinned(&self, no: ObjectNo) {
+        // The common case: nothing is pinned.
         if self.identity().pins.as_slice().is_empty() || bug(Bug::PinNotFollowed) {
             return;
         }
@@ -37,14 +38,15 @@ impl Replica {
         if queue.objects.len() < QUEUE_MAX {
             queue.objects.insert(no);
         } else {
+            // Too many for a list: everything below the pins is looked at.
             queue.all = true;
         }
         drop(queue);
         self.pinning().changed.notify_all();
     }
 
-    /// An object has taken the name of another, which is no more, or another number: it takes over
-    /// its pin.
+    /// Notes that `new` has taken over the name of `old`, which is gone, or is `old` under another
+    /// number: it takes over the pin.
     pub(crate) fn hand_on_pin(&self, old: ObjectNo, new: ObjectNo) {
         if self.identity().pins.contains(old) {
             self.pinning().queue.lock().successors.push((old, new));
@@ -59,12 +61,12 @@ impl Replica {
 }
 
 impl Replica {
-    /// Pins are given on to those who took over names; holds no lock.
+    /// Moves pins to the objects that took over names. The caller holds no lock.
     pub(crate) fn apply_pin_successions(&self) -> Result<(), StoreError> {
         let successors = std::mem::take(&mut self.pinning().queue.lock().successors);
         for (old, new) in successors {
             if self.store().names(old).is_ok_and(|names| !names.is_empty()) {
-                // It has other names, and is pinned still.
+                // The object has other names, and stays pinned.
                 continue;
             }
             self.update_identity(|identity| {
@@ -77,6 +79,7 @@ impl Replica {
 
     /// Returns what an object is pinned by: itself, or a directory above it.
     pub(super) fn pinned_by(&self, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
+        // The lock is not held while the store is read.
         let is_pinned = self.identity().pins.contains(no);
         if is_pinned {
             Ok(Some(no))
@@ -85,17 +88,21 @@ impl Replica {
         }
     }
 
-    /// The highest directory above an object that is pinned.
+    /// Returns the highest pinned directory above an object.
     fn pinned_above(&self, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
         let pins = self.identity().pins;
         if pins.as_slice().is_empty() {
             return Ok(None);
         }
-        let (mut above, mut known, mut found) = (vec![no], HashSet::new(), None);
+        // All names of an object count: each may be below a pin.
+        let mut above = vec![no];
+        let mut known = HashSet::new();
+        let mut found = None;
         while let Some(at) = above.pop() {
             if at != no && pins.contains(at) {
                 found = Some(at);
             }
+            // The root has no names.
             if known.insert(at) && at != ObjectNo::ROOT {
                 match self.store().names(at) {
                     Err(StoreError::NotFound(_)) => {}
@@ -113,8 +120,10 @@ impl Replica {
     /// [`PinRefused`]; then nothing is pinned.
     pub fn pin(&self, no: ObjectNo) -> Result<PinSummary, PinRefused> {
         self.store().attr(no)?;
-        let (mut done, mut new) = (PinSummary::default(), HashSet::new());
+        let mut done = PinSummary::default();
+        let mut new = HashSet::new();
         let mut below = HashSet::new();
+        // Listing the tree fetches the entries that are not here.
         for (no, kind, size) in self.subtree(no, true)? {
             below.insert(no);
             if kind == FileType::File && new.insert(no) {
@@ -123,15 +132,19 @@ impl Replica {
                 done.missing += self.note_of(no)?.absent.byte_count();
             }
         }
-        let (pins, mut others) = (self.identity().pins, 0);
+        let pins = self.identity().pins;
+        let mut others = 0;
+        // Pins of removed objects end now.
         let mut gone = HashSet::new();
         for pin in pins.as_slice() {
             match self.subtree(*pin, false) {
+                // The pinned object was removed.
                 Err(FsError::Stale) => drop(gone.insert(*pin)),
                 found => {
                     let files = found?
                         .into_iter()
                         .filter(|(_, kind, _)| *kind == FileType::File);
+                    // Files below two pins count once.
                     others += files
                         .filter(|(no, ..)| new.insert(*no))
                         .map(|(.., size)| size)
@@ -139,7 +152,9 @@ impl Replica {
                 }
             }
         }
-        let (bytes, room) = (done.bytes, self.store().space().total / 100 * SHARE);
+        // The rest of the store stays free for dirty content and for cleaning.
+        let bytes = done.bytes;
+        let room = self.store().space().total / 100 * SHARE;
         if bytes.saturating_add(others) > room {
             return Err(PinRefused::TooLarge {
                 bytes,
@@ -149,6 +164,7 @@ impl Replica {
         }
         let mut is_in = false;
         self.update_identity(|identity| {
+            // Pins below the new one are covered by it.
             identity
                 .pins
                 .retain_only(|pin| !gone.contains(&pin) && !below.contains(&pin));
@@ -168,19 +184,23 @@ impl Replica {
     /// [`PinRefused`].
     pub fn free(&self, no: ObjectNo) -> Result<FreedContent, PinRefused> {
         self.store().attr(no)?;
+        // A pin above would fetch the content again.
         if let Some(above) = self.pinned_above(no)? {
             return Err(PinRefused::Below(self.store().path_of(above)));
         }
         let all = self.subtree(no, false)?;
         let below: HashSet<ObjectNo> = all.iter().map(|(no, ..)| *no).collect();
         self.update_identity(|identity| identity.pins.retain_only(|pin| !below.contains(&pin)))?;
+        // Content is given up only if the server confirms that it has it.
         self.connect()?;
         let files: BTreeSet<ObjectNo> = all
             .into_iter()
             .filter(|(_, kind, _)| *kind == FileType::File)
             .map(|(no, ..)| no)
             .collect();
-        let (files, mut freed) = (Vec::from_iter(files), FreedContent::default());
+        let files = Vec::from_iter(files);
+        let mut freed = FreedContent::default();
+        // In groups of one request each.
         for files in files.chunks(WANTS_MAX) {
             self.free_some(files, &mut freed)?;
         }
@@ -189,6 +209,7 @@ impl Replica {
 
     fn free_some(&self, files: &[ObjectNo], freed: &mut FreedContent) -> Result<(), SyncError> {
         let mut here = Vec::new();
+        debug_assert!(files.len() <= WANTS_MAX);
         for no in files {
             match self.store().attr(*no) {
                 Err(StoreError::NotFound(_)) => {}
@@ -197,15 +218,19 @@ impl Replica {
                     .extend((self.note_of(*no)?.absent.byte_count() < attr?.size).then_some(*no)),
             }
         }
-        let (mut asked, mut stay) = (Vec::new(), Vec::new());
+        let mut asked = Vec::new();
+        let mut stay = Vec::new();
         for no in here {
+            // Content that is not the server's stays.
             if is_at_server(&self.note_of(no)?) {
                 asked.push(no)
             } else {
                 stay.push(no)
             }
         }
+        // No news is installed while versions are compared.
         let applying = self.lock_applying()?;
+        // Objects that were not announced yet have no note.
         if self.identity().announce != 0 {
             stay.extend(&asked);
         } else if !asked.is_empty() {
@@ -229,7 +254,7 @@ impl Replica {
         Ok(())
     }
 
-    /// How what is pinned stands.
+    /// Returns the state of the pins.
     pub(super) fn pin_status(&self) -> PinStatus {
         let pins = self.identity().pins;
         let queue = self.pinning().queue.lock();
@@ -251,6 +276,7 @@ impl Replica {
     pub(super) fn fetch_pinned(&self) -> Result<(), FsError> {
         let (all, objects) = {
             let mut queue = self.pinning().queue.lock();
+            // Shown as coming until the end of the round.
             queue.is_busy = queue.all || !queue.objects.is_empty();
             (
                 std::mem::take(&mut queue.all),
@@ -275,10 +301,13 @@ impl Replica {
                     FsError::NoSpace => "it does not fit".to_owned(),
                     e => e.to_string(),
                 };
+                // Said once, not at every attempt.
                 if queue.trouble.as_ref() != Some(&words) {
                     log::warn!("not all that is pinned is here: {words}");
                 }
-                (queue.all, queue.trouble) = (true, Some(words));
+                // The next round begins again with all pins.
+                queue.all = true;
+                queue.trouble = Some(words);
             }
         }
         fetched
@@ -289,11 +318,13 @@ impl Replica {
             return Ok(());
         }
         let found = match self.subtree(no, true) {
+            // Removed meanwhile.
             Err(FsError::Stale) => return Ok(()),
             found => found?,
         };
         for (no, kind, size) in found {
             let mut at = 0;
+            // In steps, so that a large file gives way to readers.
             while kind == FileType::File && at < size {
                 let Some((first, _)) = self.note_of(no)?.absent.clipped_to(at, size).iter().next()
                 else {
@@ -301,6 +332,7 @@ impl Replica {
                 };
                 at = size.min(first + STEP);
                 match self.ensure_present(no, first, at) {
+                    // The file was removed or cut meanwhile.
                     Err(FsError::Stale | FsError::NotFound) => break,
                     done => done?,
                 }
@@ -324,6 +356,7 @@ pub(super) fn run(replica: &Replica) {
                         .changed
                         .wait_while_for(&mut queue, |queue| !queue.stop, time);
                 }
+                // Idle: sleeps until there is something to fetch.
                 None => {
                     let is_idle = |queue: &mut PinQueue| {
                         !queue.stop && !queue.all && queue.objects.is_empty()

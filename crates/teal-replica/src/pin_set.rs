@@ -7,10 +7,10 @@ use teal_log::StoreError;
 use teal_types::ObjectNo;
 use teal_volume::FsError;
 
-/// So many objects can be pinned, which a byte counts; a directory with all below it is one.
+/// The most pins; their number is stored in a byte. A directory with everything below it is one.
 pub(crate) const PINS_MAX: usize = 255;
 
-/// So many objects wait at most; for more, all that is pinned is looked at.
+/// The most objects in the queue. Beyond that, everything below all pins is looked at.
 pub(crate) const QUEUE_MAX: usize = 4096;
 
 /// The objects that are pinned, ascending.
@@ -30,10 +30,11 @@ impl Default for PinSet {
 }
 
 impl PinSet {
-    /// Those of a list; `None`: they are too many, or not ascending.
+    /// Returns the set of these numbers; `None` if they are too many, or not ascending.
     pub(crate) fn from_numbers(numbers: impl Iterator<Item = u64>) -> Option<Self> {
         let mut pins = Self::default();
         for no in numbers.map(ObjectNo::new) {
+            // The stored numbers are ascending; others are damage.
             if pins.as_slice().last().is_some_and(|last| *last >= no) || !pins.insert(no) {
                 return None;
             }
@@ -46,10 +47,11 @@ impl PinSet {
     }
 
     pub(crate) fn contains(&self, no: ObjectNo) -> bool {
+        // The numbers are sorted.
         self.as_slice().binary_search(&no).is_ok()
     }
 
-    /// `false`: there are too many.
+    /// Adds an object. Returns `false` if there are too many.
     pub(crate) fn insert(&mut self, no: ObjectNo) -> bool {
         let Err(at) = self.as_slice().binary_search(&no) else {
             return true;
@@ -60,19 +62,22 @@ impl PinSet {
         self.numbers.copy_within(at..self.len, at + 1);
         self.numbers[at] = no;
         self.len += 1;
+        debug_assert!(self.as_slice().is_sorted(), "pins are out of order");
         true
     }
 
     pub(crate) fn retain_only(&mut self, keep: impl Fn(ObjectNo) -> bool) {
+        // The order stays, and so do free places: zeros.
         let mut kept = Self::default();
         for no in self.as_slice().iter().filter(|no| keep(**no)) {
             kept.insert(*no);
         }
+        debug_assert!(kept.len <= self.len);
         *self = kept;
     }
 }
 
-/// What is to be looked at because something is pinned.
+/// The objects to be looked at because something is pinned.
 #[derive(Debug, Default)]
 pub(crate) struct PinQueue {
     /// All of it.
@@ -80,7 +85,7 @@ pub(crate) struct PinQueue {
     /// Some of it is being fetched.
     pub(crate) is_busy: bool,
     pub(crate) objects: BTreeSet<ObjectNo>,
-    /// Who takes over whose pin.
+    /// Pairs of an object and the object that takes over its pin.
     pub(crate) successors: Vec<(ObjectNo, ObjectNo)>,
     /// Why not all is here.
     pub(crate) trouble: Option<String>,
@@ -94,7 +99,7 @@ pub(crate) struct PinWork {
     pub(crate) changed: Condvar,
 }
 
-/// What a pin covers.
+/// The files that a pin covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PinSummary {
     /// Files.
@@ -105,7 +110,7 @@ pub struct PinSummary {
     pub missing: u64,
 }
 
-/// What was given back.
+/// The content that was freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FreedContent {
     /// Files of which something was given back.
@@ -118,10 +123,10 @@ pub struct FreedContent {
     pub only_here_bytes: u64,
 }
 
-/// How what is pinned stands.
+/// The state of the pins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PinStatus {
-    /// Where it is.
+    /// The paths of the pins.
     pub paths: Vec<String>,
     /// Not all of it has been looked at.
     pub is_coming: bool,
@@ -135,30 +140,32 @@ pub enum PinRefused {
     /// There is nothing to fetch from.
     #[error("this volume has no server: all of it is only here, and stays")]
     Alone,
-    /// It does not fit.
+    /// The content does not fit.
     #[error(
-        "{bytes} bytes do not fit: {others} are kept here already, and {room} can be; give something back with `teal free`"
+        "{bytes} bytes do not fit: {others} are kept here already, and {room} can be; give \
+         something back with `teal free`"
     )]
     TooLarge {
-        /// What is to be pinned.
+        /// Bytes that are to be pinned.
         bytes: u64,
-        /// What is.
+        /// Bytes that are pinned already.
         others: u64,
-        /// What can be, together.
+        /// Bytes that can be pinned together.
         room: u64,
     },
     /// There are too many.
     #[error(
-        "{PINS_MAX} paths are pinned; pin a directory above some of them, which counts as one, or free some"
+        "{PINS_MAX} paths are pinned; pin a directory above some of them, which counts as one, or \
+         free some"
     )]
     TooMany,
-    /// It is kept because of a directory above it.
+    /// The object is kept because of a directory above it.
     #[error("it is kept here because {0} is pinned: free that")]
     Below(String),
     /// Nothing can be given back without the server.
     #[error("it is not pinned any more, but nothing was given back: {0}")]
     Unreachable(String),
-    /// What else was met.
+    /// Any other error.
     #[error(transparent)]
     Fs(#[from] FsError),
 }
@@ -179,9 +186,11 @@ impl From<SyncError> for PinRefused {
 }
 
 impl PinWork {
-    /// At the beginning nobody knows what has come while this was away.
+    /// Returns the queue at the beginning of a mount. Changes made while it was not mounted are
+    /// unknown, so all pins are looked at.
     pub(super) fn for_pins(pins: &PinSet) -> Self {
         let queue = PinQueue {
+            // After a start, everything below the pins is looked at once.
             all: !pins.as_slice().is_empty(),
             ..PinQueue::default()
         };

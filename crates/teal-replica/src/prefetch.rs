@@ -1,19 +1,20 @@
-//! Content that comes before anybody asks for it, while whoever reads goes on.
+//! Prefetching content while a reader goes on.
 //!
 //! # Guarantees
-//! 1. *In proportion*: of what nobody has used yet there is never more than the
-//!    [`Window`](super::ahead::Window) says, from the last place where somebody had to wait. So who
-//!    stops reading soon has nothing more come; who reads on has the next part come when half of it
-//!    is used.
-//! 2. *Bounded*: [`AT_ONCE`] requests at a time, each of one reply. Nothing is asked of a server
-//!    that did not answer a moment ago.
-//! 3. *Nobody waits* for it but who needs it: it comes on threads of its own, and enters as what
-//!    was asked for does.
+//! 1. *In proportion*: there is never more unused prefetched content than the
+//!    [`PrefetchWindow`](super::prefetch_window::PrefetchWindow) allows, counted from the last
+//!    place where a reader had to wait. A reader that stops soon gets nothing more; one that reads
+//!    on gets the next part when half of the last one is used.
+//! 2. *Bounded*: at most [`AT_ONCE`] requests are under way, each for one reply. Nothing is asked
+//!    of a server that did not answer a moment ago.
+//! 3. *No waiting*: only a reader that needs the content waits for it. It comes on threads of its
+//!    own, and is stored as needed content is.
 //!
 //! # How
-//! Whoever has to wait, or uses what came ahead, says [`where`](super::lookout::Lookout::give) that
-//! was. The threads look what lies there and is absent, one after the other, until the window is
-//! full or there is nothing. Without threads, a round with the server does it.
+//! A reader that has to wait, or uses prefetched content, [sets the
+//! place](super::prefetch_target::PrefetchTarget::set_place). The threads fetch absent content near
+//! it until the window is full or nothing is left. Without threads, a round with the server does
+//! one step.
 
 use super::fetch::{PART, wants_for};
 use super::prefetch_target::ReadPlace;
@@ -22,15 +23,15 @@ use super::{Replica, SyncError};
 use teal_proto::WantedRange;
 use teal_types::ranges::ByteRanges;
 
-/// Requests at the same time, beside those that somebody waits for.
+/// Requests at the same time, beside those that readers wait for.
 pub(super) const AT_ONCE: usize = 3;
 
 /// Less than this part of the window is not worth a request.
 const SMALL: u64 = 8;
 
 impl Replica {
-    /// One request for what should come ahead by now, if there is anything; without a thread for
-    /// it.
+    /// Sends one request for content that should be prefetched by now, if there is any. For
+    /// programs without threads.
     pub(super) fn fetch_due_ahead(&self) -> Result<(), SyncError> {
         let place = self.lookout().current_place();
         let Some(place) = place else { return Ok(()) };
@@ -40,7 +41,8 @@ impl Replica {
         Ok(())
     }
 
-    /// One request for what lies near there, if the window has room; whether there was anything.
+    /// Sends one request for content near a place, if the window has space. Returns whether there
+    /// was any.
     fn fetch_ahead(&self, place: ReadPlace) -> Result<bool, SyncError> {
         self.try_reach()?;
         let mut flight = self.flights().begin_claim();
@@ -50,8 +52,7 @@ impl Replica {
         }
         self.room_for(wants.iter().map(|want| want.len).sum());
         let begun = self.monotonic();
-        // None of it is needed: that some is another one by now, or damaged, is for whoever needs
-        // it.
+        // Nothing of it is needed yet: a reader finds out itself if some has changed or is damaged.
         self.read_content((place.0, 0), &wants)?;
         self.content_ahead()
             .note_duration(self.monotonic().saturating_sub(begun));
@@ -63,8 +64,10 @@ impl Replica {
         (no, from): ReadPlace,
         flight: &mut FetchClaim<'_>,
     ) -> Result<Vec<WantedRange>, SyncError> {
+        // One thread at a time looks for neighbours: two would find the same ones.
         let _looking = self.lookout().looking.lock();
         let (size, room) = self.content_ahead().available();
+        // Little room: a request would cost more than it brings.
         if room == 0 || room < size / SMALL {
             return Ok(Vec::new());
         }
@@ -73,6 +76,7 @@ impl Replica {
         range.add(from, from.saturating_add(room));
         let (note, mut absent) = self.take_absent(no, &range, flight)?;
         let near = vec![(no, note.data_seq, absent.clone())];
+        // The reader will ask the drive itself.
         if !absent.is_empty()
             && self
                 .drive_set()
@@ -95,12 +99,14 @@ impl Replica {
     }
 }
 
-/// A thread that has content come ahead.
+/// Prefetches content until the replica stops; the body of a thread.
 pub(super) fn run_ahead(replica: &Replica) {
     while let Some(place) = replica.lookout().wait_for_place() {
         match replica.fetch_ahead(place) {
+            // Nothing is left to fetch around this place.
             Ok(true) => {}
             Ok(false) => replica.lookout().clear_place(place),
+            // Prefetching only ever saves time: a failure is no reader's error.
             Err(e) => {
                 log::debug!("nothing comes ahead: {e}");
                 replica.lookout().clear_place(place);

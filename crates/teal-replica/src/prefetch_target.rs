@@ -1,4 +1,4 @@
-//! Where something should be fetched ahead: the place that was read last.
+//! The target of prefetching: the place that was read last.
 
 use parking_lot::{Condvar, Mutex};
 use teal_types::ObjectNo;
@@ -7,13 +7,14 @@ use teal_volume::{LockRank, RankedMutex};
 /// A place in an object.
 pub(super) type ReadPlace = (ObjectNo, u64);
 
-/// Where something should come ahead.
+/// The place near which content should be prefetched.
 #[derive(Debug)]
 pub(super) struct PrefetchTarget {
     /// Guards itself.
     state: Mutex<TargetState>,
     given: Condvar,
-    /// For who looks what should come; under it the store is read, nothing else waits.
+    /// Held while a thread chooses content to fetch. The store is read under it, and nothing else
+    /// waits.
     pub(super) looking: RankedMutex<()>,
 }
 
@@ -34,15 +35,16 @@ impl Default for PrefetchTarget {
 }
 
 impl PrefetchTarget {
-    /// Something was needed there last.
+    /// Sets the place at which content was needed last.
     pub(super) fn set_place(&self, place: ReadPlace) {
         self.state.lock().place = Some(place);
         self.given.notify_all();
     }
 
-    /// There is nothing more to come near there.
+    /// Clears the place: nothing more is to be fetched near it.
     pub(super) fn clear_place(&self, place: ReadPlace) {
         let mut state = self.state.lock();
+        // Another reader may have given a new place meanwhile.
         if state.place == Some(place) {
             state.place = None;
         }
@@ -51,6 +53,7 @@ impl PrefetchTarget {
     /// Waits for a place; `None`: it is time to stop.
     pub(super) fn wait_for_place(&self) -> Option<ReadPlace> {
         let mut state = self.state.lock();
+        // The condition is looked at under the lock, so that no signal is missed.
         self.given
             .wait_while(&mut state, |state| state.place.is_none() && !state.stop);
         if state.stop { None } else { state.place }

@@ -1,12 +1,13 @@
-//! How much comes ahead of what is needed, and that it comes once.
+//! Bounds on prefetching: how much may be fetched before it is needed, and that nothing is fetched
+//! twice.
 //!
 //! # Guarantees
-//! 1. *In proportion*: a window grows by what of it is used, sooner or later, and shrinks by half
-//!    of what was not when somebody had to wait again, or by half when it took long. So a walk over
-//!    all that is there soon has whole replies, several at a time, and who reads here and there
-//!    what he needs.
-//! 2. *Once*: content that one thread is fetching is not fetched by another, but waited for by
-//!    whoever needs it, until that has ended, well or not.
+//! 1. *In proportion*: a window grows by the content that is used, sooner or later. It shrinks by
+//!    half of the content that was unused when a reader had to wait again, and by half when a fetch
+//!    took long. So a walk over the whole tree soon has full replies, several at a time, and a
+//!    random reader has little more than it asked for.
+//! 2. *Once*: content that one thread is fetching is not fetched by another. A thread that needs it
+//!    waits until that fetch has ended, whether or not it succeeded.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -22,15 +23,15 @@ pub(super) const CONTENT_LEAST: u64 = 256 << 10;
 
 /// The most objects of which something came ahead that are remembered.
 const UNUSED_MAX: usize = 8192;
-/// Who waits so long waited for too much.
+/// A reader that waits longer than this has fetched too much at once.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How much comes ahead, in bytes or in entries.
+/// A bound on prefetching, in bytes or in entries.
 #[derive(Debug)]
 pub(super) struct PrefetchWindow {
     least: u64,
     most: u64,
-    /// Whether something has come that was not used yet.
+    /// Is true while some prefetched content has not been used.
     has_unused: AtomicBool,
     /// Guards itself.
     state: Mutex<WindowState>,
@@ -39,7 +40,7 @@ pub(super) struct PrefetchWindow {
 #[derive(Debug)]
 struct WindowState {
     size: u64,
-    /// What came ahead and was not used yet.
+    /// Prefetched content that has not been used yet.
     unused: HashMap<ObjectNo, UnusedPrefetch>,
     /// The sizes of those of them that are not old.
     fresh: u64,
@@ -47,17 +48,19 @@ struct WindowState {
 
 #[derive(Debug)]
 struct UnusedPrefetch {
-    /// It is used when the object is, beyond this.
+    /// The content counts as used when the object is used beyond this offset.
     from: u64,
     size: u64,
-    /// Somebody had to wait since it came.
+    /// Is true if a reader had to wait after this content came.
     is_old: bool,
 }
 
 impl PrefetchWindow {
-    /// From `least` up to `most`; never more than `most`.
+    /// Returns a window that begins at `least` and may grow to `most`; it is never larger than
+    /// `most`.
     pub(super) fn new(least: u64, most: u64) -> Self {
-        let (least, has_unused) = (least.min(most), AtomicBool::new(false));
+        let least = least.min(most);
+        let has_unused = AtomicBool::new(false);
         Self {
             least,
             most,
@@ -70,9 +73,10 @@ impl PrefetchWindow {
         }
     }
 
-    /// An object is used up to `end`. Whether more should come now: that had come ahead, and half
-    /// of the window has room again.
+    /// Notes that an object is used up to `end`. Returns whether to fetch more now: the content had
+    /// been prefetched, and half of the window is free again.
     pub(super) fn note_use(&self, no: ObjectNo, end: u64) -> bool {
+        // The flag keeps readers from the lock while no prefetched content is unused.
         if !self.has_unused.load(Ordering::Relaxed) {
             return false;
         }
@@ -83,34 +87,43 @@ impl PrefetchWindow {
         open.size = (open.size + open.forget_object(no)).min(self.most);
         self.has_unused
             .store(!open.unused.is_empty(), Ordering::Relaxed);
+        debug_assert!(open.size <= self.most);
         open.fresh <= open.size / 2
     }
 
-    /// The size, and how much more may come now: what came since somebody had to wait and was not
-    /// used takes room.
+    /// Returns the size of the window, and how much of it is free. Content that came since the last
+    /// wait and was not used takes up space in it.
     pub(super) fn available(&self) -> (u64, u64) {
         let open = self.state.lock();
         (open.size, open.size.saturating_sub(open.fresh))
     }
 
-    /// Somebody must wait: how much may come with what he needs.
+    /// Notes that a reader must wait. Returns how much may be fetched together with the content
+    /// that is needed.
     pub(super) fn note_wait(&self) -> u64 {
         let mut open = self.state.lock();
+        // A list that is too long is dropped. This costs accuracy only: its content counts neither
+        // as used nor as unused.
         if open.unused.len() > UNUSED_MAX {
             open.unused.clear();
         }
-        open.unused
-            .values_mut()
-            .for_each(|unused| unused.is_old = true);
+        for unused in open.unused.values_mut() {
+            unused.is_old = true;
+        }
+        // Half of the unused content is taken off the window: multiplicative decrease, as in
+        // congestion control.
         let unused = std::mem::take(&mut open.fresh);
         open.size = open.size.saturating_sub(unused / 2).max(self.least);
+        debug_assert!((self.least..=self.most).contains(&open.size));
         open.size
     }
 
-    /// So much has come ahead, and is used when the object is used beyond `from`.
+    /// Notes that content was prefetched which counts as used once the object is used beyond
+    /// `from`.
     pub(super) fn note_prefetched(&self, no: ObjectNo, from: u64, size: u64) {
         if size > 0 {
             let mut open = self.state.lock();
+            // Content that comes again is counted once.
             open.forget_object(no);
             open.unused.insert(
                 no,
@@ -125,9 +138,10 @@ impl PrefetchWindow {
         }
     }
 
-    /// It took this time to come.
+    /// Notes how long a fetch took.
     pub(super) fn note_duration(&self, time: Duration) {
         if time > LONG {
+            // A fetch that took long makes readers of other files wait.
             let mut open = self.state.lock();
             open.size = (open.size / 2).max(self.least);
         }
@@ -135,11 +149,15 @@ impl PrefetchWindow {
 }
 
 impl WindowState {
-    /// The size of what came ahead of an object, which is not unused any more.
+    /// Removes an object from the unused ones. Returns the size of its prefetched content.
     fn forget_object(&mut self, no: ObjectNo) -> u64 {
         let Some(UnusedPrefetch { size, is_old, .. }) = self.unused.remove(&no) else {
             return 0;
         };
+        debug_assert!(
+            is_old || size <= self.fresh,
+            "unused content is counted twice"
+        );
         self.fresh -= if is_old { 0 } else { size };
         size
     }
@@ -153,7 +171,7 @@ pub(super) struct FetchesInFlight {
     landed: Condvar,
 }
 
-/// What one thread is fetching, for as long as this lives.
+/// The ranges that one thread is fetching. Dropping the claim ends it.
 #[derive(Debug)]
 pub(super) struct FetchClaim<'a> {
     fetches: &'a FetchesInFlight,
@@ -168,12 +186,13 @@ impl FetchesInFlight {
         }
     }
 
-    /// Waits as long as others fetch any of these bytes; `false`: nobody does.
+    /// Waits while other threads fetch any of these bytes. Returns whether it had to wait.
     pub(super) fn wait_for_others(&self, no: ObjectNo, from: u64, to: u64) -> bool {
         let mut in_flight = self.in_flight.lock();
         let is_flying = |in_flight: &mut HashMap<_, ByteRanges>| {
             in_flight.get(&no).is_some_and(|all| all.overlaps(from, to))
         };
+        // The answer is for statistics; the wait itself looks again under the lock.
         let waits = is_flying(&mut in_flight);
         self.landed.wait_while(&mut in_flight, is_flying);
         waits
@@ -181,10 +200,11 @@ impl FetchesInFlight {
 }
 
 impl FetchClaim<'_> {
-    /// Takes those of `wanted` that nobody is fetching yet.
+    /// Claims those of the `wanted` ranges that no other thread is fetching.
     pub(super) fn claim_ranges(&mut self, no: ObjectNo, wanted: &ByteRanges) -> ByteRanges {
         let mut in_flight = self.fetches.in_flight.lock();
         let all = in_flight.entry(no).or_default();
+        // The rest is claimed by other threads, and their fetches are waited for.
         let free = wanted.difference(all);
         all.add_all(&free);
         self.taken.push((no, free.clone()));
@@ -196,6 +216,7 @@ impl Drop for FetchClaim<'_> {
     fn drop(&mut self) {
         let mut in_flight = self.fetches.in_flight.lock();
         for (no, taken) in self.taken.drain(..) {
+            // Other threads may have claimed other ranges of the same object.
             if let Some(all) = in_flight.get_mut(&no) {
                 *all = all.difference(&taken);
                 if all.is_empty() {
@@ -204,6 +225,7 @@ impl Drop for FetchClaim<'_> {
             }
         }
         drop(in_flight);
+        // All waiters look again: the condition variable does not know their ranges.
         self.fetches.landed.notify_all();
     }
 }

@@ -1,15 +1,15 @@
-//! Bringing history up to date: what has changed at the server is asked for and installed, piece by
-//! piece.
+//! Pulling: changes at the server are asked for and installed, piece by piece.
 //!
 //! # Guarantees
 //! 1. The position moves only when everything up to it is installed, or held back with a note of
-//!    that (`held`); whatever a crash interrupts is asked for again, and installing it twice is
-//!    harmless.
-//! 2. What does not concern this replica is not told (`keep`), and costs no I/O: a poll that brings
-//!    nothing moves the position in memory only.
-//! 3. What a copy of this store has made is not installed before this one has a life of its own.
-//! 4. The time of a directory changes after the names in it: who lists it at its new time, and
-//!    keeps that, has all of them.
+//!    that (`hold_back`). After a crash the same changes are asked for again, and installing them
+//!    twice is harmless.
+//! 2. Changes that do not concern this replica are not told (`filter`), and cost no I/O: a poll
+//!    that brings nothing moves the position in memory only.
+//! 3. Objects that a copy of this store has made are not installed before this one has a life of
+//!    its own.
+//! 4. The time of a directory changes after the names in it: a program that lists it at its new
+//!    time has all of them.
 
 use super::committed::CommittedBatch;
 use super::install::is_replicated_number;
@@ -23,10 +23,11 @@ use teal_proto::{
 };
 use teal_types::{CommitSeq, HardLink, ObjectNo, ObjectVersion};
 
-/// Directories whose attributes come after all else, at most; more come in their turn.
+/// The most directories that get their attributes after everything else; more of them get theirs in
+/// turn.
 const LATER_MAX: usize = 4096;
 
-/// What is installed when all the rest of an answer is.
+/// Changes that are installed after the rest of an answer.
 #[derive(Debug, Default)]
 struct DeferredInstalls {
     gone: Vec<ObjectNo>,
@@ -34,8 +35,8 @@ struct DeferredInstalls {
 }
 
 impl Replica {
-    /// How far there is nothing new here: beyond the position, if nothing behind it concerns this
-    /// replica.
+    /// Returns the start of the next pull: the position, or a later commit if no change up to it
+    /// concerns this replica.
     fn pull_start(&self) -> Since {
         self.news().since(&self.identity())
     }
@@ -62,6 +63,7 @@ impl Replica {
     /// it has made may have numbers of the same lease as what is new here: nothing is installed
     /// before the server has given this one another life.
     fn check_author(&self, pulled: &PulledChanges) -> Result<(), RefusalReply> {
+        // The server counts batches of this replica that the replica never sent.
         if pulled.acknowledged <= self.identity().batch || bug(Bug::CopyUnnoticed) {
             return Ok(());
         }
@@ -84,8 +86,9 @@ impl Replica {
         self.pull_all(None)
     }
 
-    /// The same, under `applying`.
+    /// Brings the position up to the newest commit, under `applying`.
     pub(crate) fn pull_all(&self, committed: Option<CommittedBatch>) -> Result<(), SyncError> {
+        // Each round takes up one state of the server; the last one brings nothing new.
         loop {
             let since = self.pull_start();
             let request = self.pull_request(&since, None, 0);
@@ -94,6 +97,7 @@ impl Replica {
             };
             if first.to <= since.at {
                 self.state().set_live(first.is_live);
+                // The position passes commits that changed nothing here.
                 if since.at > self.position() {
                     self.update_identity(|identity| identity.set_position(since.at, since.digest))?;
                 }
@@ -110,10 +114,14 @@ impl Replica {
         first: PulledChanges,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
+        // Before anything is installed: a copy of this store may have sent batches.
         self.check_author(&first)?;
-        let (to, digest, is_live) = (first.to, first.digest, first.is_live);
+        let to = first.to;
+        let digest = first.digest;
+        let is_live = first.is_live;
         let mut later = DeferredInstalls::default();
         let mut more = first.more;
+        // A page at a time, so that memory stays bounded.
         let mut changes = first.changes;
         self.news().heard_with(since, first.filter);
         if bug(Bug::PositionTooEarly) {
@@ -133,17 +141,22 @@ impl Replica {
             let ServerReply::Pulled(next) = self.ask_server(&request)? else {
                 return Err(unexpected("to a pull").into());
             };
-            (more, changes) = (next.more, next.changes);
+            more = next.more;
+            changes = next.changes;
         }
+        // Removals come last: an object may have moved out of a removed directory first.
         self.remove_gone(later.gone, committed)?;
+        // Directories that keep their names were deferred, so that their times are set after their
+        // entries.
         later
             .dirs
             .iter()
             .try_for_each(|version| self.install_or_hold(version, None, committed))?;
-        // Whoever sees this position finds the kernel's sizes as they are at it.
+        // A thread that sees this position must find the kernel's sizes as they are at it.
         self.volume()
             .invalidations()
             .wait_until_heard(super::engine::HEARD_WITHIN);
+        // The position moves last: a crash installs the same states again, which changes nothing.
         self.update_identity(|identity| identity.set_position(to, digest))?;
         self.state().set_live(is_live);
         self.counters().pulls.fetch_add(1, Ordering::Relaxed);
@@ -163,9 +176,10 @@ impl Replica {
         };
         let _applying = self.lock_applying()?;
         self.state().set_live(first.is_live);
-        // A batch of our own may have committed meanwhile: whoever sent it knows its place, and
-        // pulls it itself.
+        // A batch of this replica may have committed meanwhile. The thread that sent it knows its
+        // commit, and pulls itself.
         let flies = self.identity().parts > 0;
+        // Another thread has moved the position meanwhile: the answer is of the past.
         if first.to <= since.at || self.pull_start() != since || flies {
             return Ok(());
         }
@@ -186,6 +200,7 @@ impl Replica {
         committed: Option<CommittedBatch>,
         later: &mut DeferredInstalls,
     ) -> Result<(), SyncError> {
+        // Removed objects and unmoved directories wait for the end of all pages.
         for change in changes {
             match change {
                 PulledObject::Is { version, .. }
@@ -198,6 +213,7 @@ impl Replica {
                     self.install_or_hold(&version, ranges.as_deref(), committed)?
                 }
                 PulledObject::Gone { object }
+                    // The server never removes the root, and has no other numbers.
                     if !is_replicated_number(object) || object == ObjectNo::ROOT =>
                 {
                     return Err(unexpected("an end of what cannot end").into());
@@ -215,6 +231,7 @@ impl Replica {
         }
         let names = match self.store().names(version.object) {
             Err(StoreError::NotFound(_)) => return Ok(false),
+            // Names are compared only where the state can be installed at all.
             names => names?,
         };
         let note = self.note_of(version.object)?;

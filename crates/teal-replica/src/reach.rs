@@ -1,8 +1,8 @@
-//! Whether the server can be asked, as far as the last answers tell.
+//! The reach of the server, as far as the last answers tell.
 //!
 //! # Invariants
-//! 1. A server that refuses this client ([`Reach::Denied`]) is not asked again by itself; one that
-//!    is out of reach is, after a moment.
+//! 1. A server that refuses this client ([`Reach::Denied`]) is not asked again unasked. One that is
+//!    out of reach is asked again after a moment.
 //! 2. A replica is welcome ([`ServerReach::is_connected`]) only until the server cannot be reached,
 //!    or says that it has begun anew.
 
@@ -15,13 +15,13 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A server that does not answer makes others wait if it took longer than this to tell.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// How the last request to the server ended.
+/// The end of the last request to the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// The server answered, or has not been asked.
     #[default]
     Up,
-    /// It could not be reached.
+    /// The server could not be reached.
     Down {
         /// Why, for people.
         why: String,
@@ -32,19 +32,19 @@ pub(crate) enum Reach {
     },
     /// This client is not welcome any more: asking again is of no use.
     Denied {
-        /// What the server said.
+        /// The server's words.
         why: String,
     },
 }
 
-/// What a thread that needs the server does now.
+/// The next step of a thread that needs the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// It asks the server.
+    /// The thread asks the server.
     Ask,
-    /// It gives up, for this reason.
+    /// The thread gives up, for this reason.
     GiveUp(String),
-    /// It gives up, and the thread that waits for news asks in its place.
+    /// The thread gives up, and the thread that waits for news asks in its place.
     LeaveToPuller(String),
 }
 
@@ -194,7 +194,7 @@ mod tests {
         reach.set_connected();
         reach.record(&refused(RefusalCode::Denied), at(1), Duration::ZERO);
         assert!(matches!(reach.attempt(at(1_000)), Attempt::GiveUp(_)));
-        // What the thread for news asks all the same may be answered.
+        // An answer to the thread for news counts all the same.
         reach.record(&Ok(()), at(1_001), Duration::ZERO);
         assert_eq!(reach.attempt(at(1_001)), Attempt::Ask);
         assert!(reach.is_connected());

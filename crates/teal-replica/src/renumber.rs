@@ -22,17 +22,20 @@ impl Replica {
     pub(crate) fn renumber(&self, lease: u32) -> Result<(), SyncError> {
         let first = ObjectNo::new(u64::from(lease) * LEASE);
         let last = (u64::from(lease) + 1) * LEASE;
+        // The notes are read first: renumbering changes them.
         let mut new = Vec::new();
         self.store().each_note(first, &mut |no, head| {
             if no.get() >= last {
                 return ControlFlow::Break(());
             }
+            // Only dirty objects can be unknown to the server.
             if ObjectNote::summary(head).is_dirty {
                 new.push(no);
             }
             ControlFlow::Continue(())
         })?;
         for no in new {
+            // The server knows the others by their numbers.
             if self.note_of(no)?.dirty.created {
                 self.renumber_one(no)?;
             }
@@ -42,6 +45,7 @@ impl Replica {
 
     /// Makes an object a new one, which the server has never heard of.
     pub(crate) fn renumber_one(&self, old: ObjectNo) -> Result<(), SyncError> {
+        // No name changes while the object has two numbers.
         let _names = self.volume().own_namespace();
         // Nothing is written to the old one that the new one would not have.
         let _content = self.residency_lock(old).write();
@@ -49,7 +53,9 @@ impl Replica {
             Err(StoreError::NotFound(_)) => return Ok(()),
             attr => attr?,
         };
+        // The twin has no name until the last step.
         let new = self.create_twin(old)?;
+        debug_assert_ne!(old, new, "the twin has a number of its own");
         if attr.kind == FileType::File {
             self.copy_all(old, new, attr.size)?;
         }
@@ -60,9 +66,11 @@ impl Replica {
                 ControlFlow::Continue(())
             })?;
         }
-        // What is in a directory moves one by one; until the last step the old one keeps its name.
+        // The entries of a directory move one by one. Until the last step, the old directory keeps
+        // its name.
         for (name, child) in below {
             let op =
+                // Each entry is in exactly one of both directories at every moment.
                 self.begin_operation(self.volume().cost_of_names(Cost::rename(), &[child])?)?;
             let mut locked = op.lock(&[old, new, child])?;
             locked.remove_entry(old, &name)?;
@@ -72,28 +80,31 @@ impl Replica {
         let dirs: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).collect();
         let moved = Cost::rename().with_objects(dirs.len() as u64);
         let cost = self.volume().cost_of_names(moved, &[old])?.with_note(64);
+        // The names move in one operation: after a crash, the object has them all under one number.
         let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[&dirs[..], &[old, new]].concat())?;
         locked.set_orphan(new, names.is_empty())?;
-        let mut told = vec![Invalidation::Data(old, 0, 0)];
+        let mut invalidations = vec![Invalidation::Data(old, 0, 0)];
         for (dir, name) in names {
             locked.remove_entry(dir, &name)?;
             locked.insert_entry(dir, &name, new)?;
-            told.push(Invalidation::Entry(dir, name));
-            told.push(Invalidation::Data(dir, 0, 0));
+            invalidations.push(Invalidation::Entry(dir, name));
+            invalidations.push(Invalidation::Data(dir, 0, 0));
         }
         // The other life's object of this number is another one.
         self.set_note(&locked, old, &ObjectNote::default())?;
         locked.free_object(old)?;
         drop(locked);
+        // The kernel is invalidations without any lock: its answer may need them.
         drop(op);
-        told.into_iter()
-            .for_each(|what| self.volume().invalidations().tell(what));
+        for what in invalidations {
+            self.volume().invalidations().tell(what);
+        }
         self.hand_on_pin(old, new);
         Ok(self.apply_pin_successions()?)
     }
 
-    /// A new object that is as the old one, but for content and names.
+    /// Creates a new object like the old one, without content and names.
     fn create_twin(&self, old: ObjectNo) -> Result<ObjectNo, SyncError> {
         let cost = Cost::create()
             .with_objects(1)
@@ -103,7 +114,11 @@ impl Replica {
         let mut locked = op.lock(&[old])?;
         let attr = locked.attr(old);
         let no = self.next_number(&locked)?;
-        let (kind, perm, uid, gid, rdev) = (attr.kind, attr.perm, attr.uid, attr.gid, attr.rdev);
+        let kind = attr.kind;
+        let perm = attr.perm;
+        let uid = attr.uid;
+        let gid = attr.gid;
+        let rdev = attr.rdev;
         locked.create_as(
             no,
             NewObject {
@@ -123,7 +138,9 @@ impl Replica {
             let value = locked.xattr(old, &name).map(<[u8]>::to_vec);
             locked.set_xattr(no, &name, value.as_deref())?;
         }
-        let (atime, mtime, ctime) = (Some(attr.atime), Some(attr.mtime), Some(attr.ctime));
+        let atime = Some(attr.atime);
+        let mtime = Some(attr.mtime);
+        let ctime = Some(attr.ctime);
         locked.set_attr(
             no,
             AttributeChanges {
@@ -133,8 +150,10 @@ impl Replica {
                 ..AttributeChanges::default()
             },
         );
+        // In the orphan set until it gets its names: after a crash it is given back.
         locked.set_orphan(no, true)?;
         let mut note = ObjectNote::default();
+        // A new object for the server.
         note.dirty.created = true;
         self.set_note(&locked, no, &note)?;
         Ok(no)
@@ -148,15 +167,20 @@ impl Replica {
             .seek(old, at, false)?
             .filter(|data| *data < size)
         {
+            // Data only: holes stay holes.
             let bytes = self.store().read(old, data, STEP)?;
             let op = self.begin_operation(Cost::write(bytes.len() as u64).with_head(head))?;
+            debug_assert!(bytes.len() <= STEP);
             op.lock(&[new])?.write(new, data, &bytes)?;
+            // An empty read at the end must not repeat.
             at = data + bytes.len().max(1) as u64;
         }
         let op = self.begin_operation(Cost::write(0).with_head(head))?;
         let mut locked = op.lock(&[old, new])?;
+        // The last hole is made by the size.
         locked.truncate(new, size)?;
         let attr = locked.attr(old);
+        // Copying content changed the times.
         locked.set_attr(
             new,
             AttributeChanges {

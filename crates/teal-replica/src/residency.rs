@@ -1,4 +1,4 @@
-//! What operations ask of the replica: what is here, and that more of it come.
+//! The replica as [`Residency`]: operations ask which content is here, and have more of it brought.
 
 use super::Replica;
 use teal_log::StoreError;
@@ -33,6 +33,7 @@ impl Residency for Replica {
         };
         let no = attr.object;
         let keep = Box::new(move || {
+            // The reader has its answer; the copy only saves time.
             if let Err(e) = self.store_content(fresh) {
                 log::debug!("what was read of {no} is not kept: {e}");
             }

@@ -20,23 +20,24 @@ use teal_device::UpstreamError;
 use teal_proto::{ClientRequest, RefusalCode};
 use teal_volume::FsError;
 
-/// How often a flush begins again with a new life: copies of a store that are all at work take each
-/// other's away.
+/// The most times that a flush begins again with a new life. Copies of a store that are all at work
+/// take each other's lives away.
 const LIVES_MAX: u32 = 5;
-/// How often a flush says hello again to a server that has begun anew.
+/// The most times that a flush greets a server again that has restarted.
 const GREETINGS_MAX: u32 = 3;
 /// Unmounting waits no longer for the server.
 const GOODBYE: Duration = Duration::from_millis(500);
 
 impl Replica {
-    /// Something is dirty from now on.
+    /// Notes that something is dirty from now on.
     pub(crate) fn becomes_dirty(&self, now: Duration) {
         self.state().becomes_dirty(now);
     }
 
-    /// How long until a flush is due; `None`: until something changes.
+    /// Returns how long it is until a flush is due; `None` if nothing is dirty.
     fn due_in(&self, now: Duration) -> Option<Duration> {
         let (dirty_since, is_live) = self.state().dirty_since();
+        // While another machine is connected, changes go soon.
         let age = if is_live {
             self.options().live_age
         } else {
@@ -46,6 +47,7 @@ impl Replica {
         let Some(since) = dirty_since else {
             return held;
         };
+        // A filling backlog goes at once, before writers have to wait.
         if self.is_filling() {
             return Some(Duration::ZERO);
         }
@@ -67,12 +69,14 @@ impl Replica {
 }
 
 impl Replica {
-    /// One round with the server: hello if that is due, news, a flush if one is due. Says how long
-    /// nothing will be due; `None`: until something changes here or there.
+    /// Carries out one round with the server: a greeting if that is due, a pull, a flush if one is
+    /// due. Returns how long nothing will be due; `None` means until something changes here or at
+    /// the server.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or what the store met.
+    /// [`FsError::Unreachable`], or errors of the store.
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
+        // The steps of both threads, in the order in which they depend on each other.
         self.connect()?;
         self.resolve_batch()?;
         self.announce_filter()?;
@@ -80,14 +84,14 @@ impl Replica {
         self.retry_uninstalled()?;
         self.flush_due()?;
         self.fetch_due_ahead()?;
-        // What does not work is kept in mind there.
+        // A failure is kept in the state of the pins.
         let _ = self.fetch_pinned();
         Ok(self.due_in(self.monotonic()))
     }
 
     fn flush_due(&self) -> Result<(), SyncError> {
         while self.is_due(self.monotonic()) {
-            // What does not fit into one batch, or is sent by itself, goes at once.
+            // Objects that do not fit into one batch, or are sent by themselves, go at once.
             while self.flush_once()? == FlushOutcome::Partial {}
             self.retry_uninstalled()?;
         }
@@ -97,13 +101,16 @@ impl Replica {
     /// Sends everything that is dirty now, and tries again what is held back.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
+    /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or errors of the store.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
+        // The owner asks: objects that are held back are tried as well.
         self.stuck().retry_all_now();
-        let (mut lives, mut greetings) = (0, 0);
+        let mut lives = 0;
+        let mut greetings = 0;
         loop {
             let flushed = self.connect().and_then(|()| self.flush_once());
             match flushed {
+                // More to send.
                 Ok(FlushOutcome::Partial) => {}
                 Ok(_) => break,
                 // A copy of this store has gone on meanwhile: it gets a new life, and sends again.
@@ -122,6 +129,7 @@ impl Replica {
             }
         }
         self.retry_uninstalled()?;
+        // Everything else was sent; objects that are stuck are named.
         let stuck = self.stuck().error_text();
         stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
@@ -129,12 +137,14 @@ impl Replica {
     /// Checks where that is wanted, waits until the server has everything that is durable here.
     ///
     /// # Errors
-    /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
+    /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again
+    /// tries again.
     pub fn sync_remote(&self) -> Result<(), FsError> {
         if !self.options().sync_remote {
             return Ok(());
         }
         self.flush_upstream().map_err(|e| match e {
+            // The data is durable here, which the caller must be able to tell apart.
             FsError::Unreachable(words) | FsError::Stuck(words) => FsError::OnlyHere(words),
             e => e,
         })
@@ -143,6 +153,7 @@ impl Replica {
     /// Tells the server, if it can be asked, that others need not count on this replica any more.
     pub fn say_goodbye(&self) {
         if self.state().is_there()
+            // An orderly end lets the server drop the connection at once. A failure costs nothing.
             && let Err(e) = self.call_server(&ClientRequest::Bye, GOODBYE)
         {
             log::debug!("no goodbye: {e}");
@@ -158,7 +169,7 @@ impl Replica {
                 .name(name.into())
                 .spawn(move || run(&replica))
         };
-        // What an earlier life left is dirty since then.
+        // Changes from before the restart are dirty since then.
         let status = self.upstream_status();
         if status.is_ok_and(|status| status.only_here > 0 || status.announcing) {
             self.becomes_dirty(self.monotonic());
@@ -176,8 +187,10 @@ impl Replica {
 fn run_flush(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut wait = Some(Duration::ZERO);
+    // Woken by a signal that may be for another thread.
     while replica.state().wait(wait) {
         wait = replica.due_in(replica.monotonic());
+        // Not due yet: sleeps on.
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
         }
@@ -189,6 +202,7 @@ fn run_flush(replica: &Replica) {
             }
             Err(e) => {
                 log::debug!("a flush: {e}");
+                // The next attempt comes later each time.
                 Some(backoff.next())
             }
         };
@@ -200,10 +214,13 @@ fn run_pull(replica: &Replica) {
     let mut said = String::new();
     replica.state().begin_pulling();
     loop {
+        // The fate of the last batch first: its position is between those of others.
         let polled = replica.connect().and_then(|()| replica.resolve_batch());
+        // The filter is announced before the poll, so that news is filtered from the start.
         let polled = polled
             .and_then(|()| replica.announce_filter())
             .and_then(|()| replica.poll());
+        // Objects that lost their place by the news are looked up at once.
         let polled = polled.and_then(|()| replica.retry_uninstalled());
         let wait = match polled {
             Ok(()) => {
@@ -217,6 +234,7 @@ fn run_pull(replica: &Replica) {
             }
             Err(e) => {
                 let words = e.to_string();
+                // Said once for each reason.
                 if words != said {
                     log::warn!("{words}");
                     said = words;

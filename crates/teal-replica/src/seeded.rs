@@ -4,21 +4,21 @@
 teal_env::seeded_bugs! {
     /// A bug that can be switched on. Each breaks one rule between a replica and its server.
     pub enum Bug {
-        /// What is dirty counts as sent when it is cut, before the server has said anything.
+        /// Dirty components count as sent when they are cut, before the server has answered.
         ClearedTooEarly,
         /// The position moves, and is durable, before the states up to it are installed.
         PositionTooEarly,
         /// After a restart numbers are given out again from the beginning of the lease.
         NumbersReused,
-        /// What a copied store has made keeps the numbers that the other life used too.
+        /// Objects that a copied store has made keep the numbers that the other life used, too.
         NotRenumbered,
-        /// What another store of this identity has made is not noticed in a pull.
+        /// Objects that another store of this identity has made are not noticed in a pull.
         CopyUnnoticed,
         /// The server's state is installed over content that has changed here since it was sent.
         NewerOverwritten,
         /// The news of the time in which a device was away is not installed.
         NewsSkipped,
-        /// What was in flight when the power failed is not taken back.
+        /// Components in flight at a power cut are not made dirty again.
         FlyingForgotten,
         /// The batch's name is not durable when the server is asked to commit it.
         UnsyncedCommit,
@@ -26,9 +26,9 @@ teal_env::seeded_bugs! {
         RemovalNotNoted,
         /// Content that is fetched is entered whatever commit it is of.
         StaleFetched,
-        /// What has changed meanwhile keeps the base it had before its batch committed.
+        /// A component that has changed meanwhile keeps the base it had before its batch committed.
         BaseKept,
-        /// What is written elsewhere in a file that was appended to counts as appended, too.
+        /// A write elsewhere in a file that was appended to counts as appended, too.
         RewriteTakenForAppend,
         /// The server is not told of all directories that are kept here.
         KeptHalfSaid,
@@ -50,7 +50,7 @@ teal_env::seeded_bugs! {
         SpoiledKept,
         /// Content that is dirty here is given back as if the server had it.
         PendingGivenBack,
-        /// What comes to where something is pinned is not looked at.
+        /// Objects that come to a pinned directory are not looked at.
         PinNotFollowed,
         /// One change that cannot be sent, or state that cannot be installed, stops all others.
         OneStopsAll,

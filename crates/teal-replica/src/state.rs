@@ -1,9 +1,9 @@
-//! What the threads of a replica tell each other: what is to be sent when, whether the server can
-//! be asked, whether it is time to stop.
+//! The state that the threads of a replica share: changes to be sent, the reach of the server, the
+//! stop signal.
 //!
 //! # Guarantees
-//! 1. *No change is missed*: what a waiting thread looks at changes under the lock, and the threads
-//!    are woken after it.
+//! 1. *No change is missed*: the conditions that a waiting thread looks at change under the lock,
+//!    and the threads are woken after that.
 //! 2. *The oldest change counts*: a flush is due by the time of the first change that no flush has
 //!    taken along.
 //!
@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 use teal_device::UpstreamError;
 
-/// What has changed here and was not sent, and what became of it.
+/// Changes that were not sent yet, and the outcome of the last attempt.
 #[derive(Debug, Default)]
 struct Sending {
     /// Monotonic time of the first change that no flush has taken along.
@@ -124,7 +124,7 @@ impl SharedState {
         self.state.lock().sending.refusal.clone()
     }
 
-    /// Notes that a flush has ended well, and wakes whoever waits for room in the queue.
+    /// Notes that a flush has ended well, and wakes the writers that wait for room in the queue.
     pub(crate) fn flush_ended(&self, now: Duration) {
         self.state.lock().sending.last_flush = Some(now);
         self.changed.notify_all();

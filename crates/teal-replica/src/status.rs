@@ -1,14 +1,13 @@
-//! What is only here, what the server was asked, and whether it can be.
+//! The state of the replica for people: the unsent changes, the connection, the counters.
 
 use super::reach::Reach;
 use super::{PinStatus, Replica, StuckObject, SyncError, unexpected};
-use std::ops::ControlFlow;
 use std::time::Duration;
 use teal_proto::{ClientRequest, ConflictNote, REQUEST_KINDS, ServerReply};
 use teal_types::{Author, CommitSeq, ObjectNo};
 use teal_volume::FsError;
 
-/// Whether the server can be asked.
+/// The connection to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerConnection {
     /// As far as known.
@@ -20,14 +19,14 @@ pub enum ServerConnection {
         /// For how long.
         since: Duration,
     },
-    /// It does not want this client any more.
+    /// The server does not want this client any more.
     Denied {
         /// Why.
         why: String,
     },
 }
 
-/// What the server of a volume lacks.
+/// The changes that the server of a volume lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsentTotals {
     /// Objects of which something is only here.
@@ -39,7 +38,7 @@ pub struct UnsentTotals {
     pub announcing: bool,
 }
 
-/// Where this replica stands.
+/// The state of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamStatus {
     /// The incarnation that its batches have as their author.
@@ -50,21 +49,21 @@ pub struct UpstreamStatus {
     pub only_here: u64,
     /// Bytes of content among that, at most.
     pub only_here_bytes: u64,
-    /// Whether the server can be asked.
+    /// The connection to the server.
     pub connection: ServerConnection,
     /// Why the server, though it answers, does not take what it is sent.
     pub stuck: Option<String>,
-    /// What is held back, one way or the other, and how many there are in all.
+    /// The number of objects that are held back, in either direction, and the first of them.
     pub stuck_objects: (usize, Vec<StuckObject>),
-    /// Whether the server has been spoken to since the store was opened, or since it was last lost.
+    /// Is true if the server has answered since the store was opened, or since it was last lost.
     pub is_connected: bool,
-    /// Whether another client of the volume is connected.
+    /// Is true if another client of the volume is connected.
     pub is_live: bool,
-    /// How long ago the last flush was.
+    /// The time since the last flush.
     pub last_flush: Option<Duration>,
     /// Not all that is here has been told to a new server, or compared with one that was restored.
     pub announcing: bool,
-    /// What is always to be here.
+    /// The state of the pins.
     pub pins: PinStatus,
     /// Figures by name.
     pub counts: Vec<(&'static str, u64)>,
@@ -73,12 +72,13 @@ pub struct UpstreamStatus {
 }
 
 impl Replica {
-    /// Returns where this replica stands.
+    /// Returns the state of this replica.
     ///
     /// # Errors
-    /// What reading the notes met.
+    /// Errors of reading the notes.
     pub fn upstream_status(&self) -> Result<UpstreamStatus, FsError> {
         let now = self.monotonic();
+        // Sums are taken before the lock of the state: they read the store.
         let (only_here, only_here_bytes) = self.only_here()?;
         let pins = self.pin_status();
         let identity = self.identity();
@@ -112,10 +112,10 @@ impl Replica {
         })
     }
 
-    /// Returns what this machine has and the server lacks.
+    /// Returns the totals of the changes that the server lacks.
     ///
     /// # Errors
-    /// What reading the notes met.
+    /// Errors of reading the notes.
     pub fn left_to_send(&self) -> Result<UnsentTotals, FsError> {
         let (objects, bytes) = self.only_here()?;
         let identity = self.identity();
@@ -126,7 +126,7 @@ impl Replica {
         })
     }
 
-    /// The conflicts of the volume that nobody has resolved.
+    /// Returns the conflicts of the volume that are not resolved.
     ///
     /// # Errors
     /// [`FsError::Unreachable`].
@@ -134,6 +134,7 @@ impl Replica {
         self.connect()?;
         let mut found: Vec<ConflictNote> = Vec::new();
         loop {
+            // A page at a time, in the order of the numbers.
             let after = found.last().map_or(0, |note| note.id);
             let asked = self
                 .ask_server(&ClientRequest::Conflicts { after })
@@ -152,6 +153,7 @@ impl Replica {
     /// [`FsError::Unreachable`], also when there is none of this number.
     pub fn resolve_conflict(&self, conflict: u64) -> Result<(), FsError> {
         match self.flush_upstream() {
+            // Stuck objects do not keep a conflict from being resolved.
             Ok(()) | Err(FsError::Stuck(_)) => {}
             Err(e) => return Err(e),
         }
@@ -162,13 +164,7 @@ impl Replica {
 
     /// Returns how many objects the server lacks something of, and how many bytes of content.
     pub(crate) fn only_here(&self) -> Result<(u64, u64), FsError> {
-        let mut ours = Vec::new();
-        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if super::ObjectNote::summary(head).is_ours() {
-                ours.push(no);
-            }
-            ControlFlow::Continue(())
-        })?;
+        let ours = self.noted_objects(|summary| summary.is_ours())?;
         let bytes = ours
             .iter()
             .map(|no| self.dirty_bytes(*no))
@@ -177,12 +173,13 @@ impl Replica {
     }
 
     fn dirty_bytes(&self, no: ObjectNo) -> Result<u64, FsError> {
+        // An object that is gone has no content to send.
         let Ok(attr) = self.store().attr(no) else {
             return Ok(0);
         };
         let note = self.note_of(no)?;
         if self.store().names(no)?.is_empty() && no != ObjectNo::ROOT {
-            // What has no name is not for the server.
+            // An object without a name is not for the server.
             return Ok(0);
         }
         let parts = [
@@ -191,6 +188,7 @@ impl Replica {
                 .as_ref()
                 .map(|in_flight| &in_flight.components),
         ];
+        // All of a new object is unsent.
         if parts.into_iter().flatten().any(|part| part.created) {
             return Ok(attr.size);
         }
@@ -200,6 +198,7 @@ impl Replica {
             .filter_map(|part| part.data.as_ref())
             .flat_map(|d| d.ranges.iter());
         Ok(ranges
+            // Ranges may end behind a file that was cut.
             .map(|(from, to)| to.min(attr.size).saturating_sub(from))
             .sum())
     }

@@ -15,8 +15,8 @@ use teal_types::ObjectNo;
 /// The most objects of one batch; more wait for the next.
 pub(crate) const OBJECTS_MAX: usize = 100_000;
 
-/// So many objects may be refused by themselves, one after the other, before the server counts as
-/// taking nothing.
+/// After this many objects in a row were refused by themselves, the server counts as taking
+/// nothing.
 const FAILURES_MAX: u32 = 8;
 
 /// The first pause before something that was held back is tried again.
@@ -39,7 +39,7 @@ pub enum StuckDirection {
 /// An object that is held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StuckObject {
-    /// Where it lies, from the root of the volume.
+    /// The path of the object from the root of the volume.
     pub path: String,
     /// Which way it cannot go.
     pub direction: StuckDirection,
@@ -47,7 +47,7 @@ pub struct StuckObject {
     pub why: String,
 }
 
-/// Who says that something cannot go.
+/// The side that refuses an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalOrigin {
     Local,
@@ -64,7 +64,7 @@ struct StuckEntry {
     pause: Duration,
 }
 
-/// What is held back, and how large batches may be.
+/// The objects that are held back, and the limit of the next batch.
 #[derive(Debug)]
 pub(crate) struct StuckList {
     entries: BTreeMap<(StuckDirection, ObjectNo), StuckEntry>,
@@ -96,6 +96,7 @@ impl StuckList {
         (said, why): (RefusalOrigin, &str),
         now: Duration,
     ) {
+        // Said once, when the object gets stuck.
         let entry = self.entries.entry((way, no)).or_insert_with(|| {
             log::warn!("{path} is stuck: {why}");
             StuckEntry {
@@ -106,12 +107,16 @@ impl StuckList {
                 pause: Duration::ZERO,
             }
         });
+        debug_assert!(entry.pause <= BACKOFF_MAX);
+        // The pause doubles with each failure.
         entry.pause = (entry.pause * 2).clamp(PAUSE_MIN, BACKOFF_MAX);
         entry.due = now + entry.pause;
-        (entry.path, entry.origin, entry.why) = (path, said, why.to_owned());
+        entry.path = path;
+        entry.origin = said;
+        entry.why = why.to_owned();
     }
 
-    /// The objects held back in one way.
+    /// Returns the objects that are held back in one direction.
     pub(crate) fn objects_held(&self, way: StuckDirection) -> BTreeSet<ObjectNo> {
         self.entries
             .keys()
@@ -127,20 +132,21 @@ impl StuckList {
             .is_some_and(|entry| entry.due > now)
     }
 
-    /// How long until something is to be tried again in this way; `None`: nothing is held back.
+    /// Returns how long it is until an object is tried again in this direction; `None` if none is
+    /// held back.
     pub(crate) fn due_in(&self, way: StuckDirection, now: Duration) -> Option<Duration> {
         let of_it = self.entries.iter().filter(|((of, _), _)| *of == way);
         of_it.map(|(_, entry)| entry.due.saturating_sub(now)).min()
     }
 
-    /// Everything is tried again now.
+    /// Has all objects tried again now.
     pub(crate) fn retry_all_now(&mut self) {
-        self.entries
-            .values_mut()
-            .for_each(|entry| entry.due = Duration::ZERO);
+        for entry in self.entries.values_mut() {
+            entry.due = Duration::ZERO;
+        }
     }
 
-    /// Only these can still be held back in this way.
+    /// Releases all objects of this direction but those that `is_there` keeps.
     pub(crate) fn retain_objects(
         &mut self,
         way: StuckDirection,
@@ -154,17 +160,20 @@ impl StuckList {
         self.entries.remove(&(way, no));
     }
 
-    /// A batch has arrived.
+    /// Notes that a batch has arrived, and lets batches grow again.
     pub(crate) fn batch_arrived(&mut self, objects: &[ObjectNo]) {
-        objects
-            .iter()
-            .for_each(|no| self.release(StuckDirection::Sending, *no));
+        for no in objects.iter() {
+            self.release(StuckDirection::Sending, *no);
+        }
+        debug_assert!((1..=OBJECTS_MAX).contains(&self.limit));
         self.failures = 0;
+        // Success: batches grow again.
         self.limit = (self.limit * 2).clamp(1, OBJECTS_MAX);
     }
 
     /// Counts a failure; fails as it did if that is one too many in a row.
     pub(crate) fn count_failure(&mut self, e: SyncError) -> Result<(), SyncError> {
+        // After some failures in a row the error is shown, and the thread pauses.
         self.failures = (self.failures + 1) % FAILURES_MAX;
         if self.failures == 0 { Err(e) } else { Ok(()) }
     }
@@ -186,7 +195,7 @@ impl StuckList {
         )
     }
 
-    /// Why the server does not take something, if that is so.
+    /// Returns the reason why the server refuses something, if it does.
     pub(crate) fn server_refusal(&self) -> Option<String> {
         let refused = self
             .entries
@@ -203,6 +212,7 @@ impl StuckList {
             .take(NAMED_MAX)
             .map(|stuck| format!("{}: {}", stuck.path, stuck.why))
             .collect();
+        // The rest is in the status.
         if count > NAMED_MAX {
             words.push(format!(
                 "and {} more (`teal status` lists them)",

@@ -15,28 +15,27 @@
 use super::committed::CommittedBatch;
 use super::note::{AppendedTail, ObjectNote, UnsentComponents};
 use super::{Replica, SyncError, unexpected};
-use std::ops::ControlFlow;
 use teal_log::{Cost, StoreError};
 use teal_proto::{ClientRequest, ServerReply};
 use teal_types::ranges::{ByteRanges, CONTENT_END};
 use teal_types::{CommitSeq, ObjectNo, ObjectVersion};
 
-/// What became of the content that a batch brought.
+/// The fate of the content that a batch carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentOutcome {
-    /// It brought none.
+    /// The batch carried none.
     NotSent,
-    /// It is the server's, as it is here.
+    /// The server has the content as it is here.
     AsSent,
-    /// It is the server's, behind what others had appended.
+    /// The server has the content, behind bytes that others had appended.
     Behind(AppendedTail),
-    /// It lost a conflict.
+    /// The content lost a conflict.
     Lost,
 }
 
 impl ContentOutcome {
-    /// `version`: the server's present state; `past`: that of the batch `seq`, where it was asked
-    /// for.
+    /// Returns the fate of the content of a batch, from the server's present state (`version`) and,
+    /// if that was asked for, the state that the batch made (`past`).
     pub(crate) fn of_batch(
         part: &UnsentComponents,
         version: &ObjectVersion,
@@ -46,11 +45,14 @@ impl ContentOutcome {
         if !part.created && part.data.is_none() {
             return Self::NotSent;
         }
+        // The newest content commit is this batch itself.
         let is_newest = version.data_seq == seq;
         match part.data.as_ref().and_then(|dirty| dirty.tail) {
             None if is_newest => Self::AsSent,
             None => Self::Lost,
+            // The tail was put exactly where it was meant to be.
             Some(tail) if is_newest && tail.ends_at(version.size) => Self::AsSent,
+            // Another's change is newer, but this batch's tail was appended.
             Some(tail) if is_newest || past.is_some_and(|past| past.data_seq == seq) => {
                 Self::Behind(tail)
             }
@@ -59,9 +61,9 @@ impl ContentOutcome {
     }
 }
 
-/// Returns where content is to be installed of a file whose tail lies elsewhere at the server: from
-/// the end of the base on, and where others have changed it since; `None`: anywhere. `seen`: the
-/// position that `ranges` begin at.
+/// Returns the ranges to be installed of a file with a tail that lies elsewhere at the server: from
+/// the end of the base on, and all ranges that others have changed since; `None` means everything.
+/// `seen` is the position at which `ranges` begin.
 pub(crate) fn ranges_behind(
     tail: &AppendedTail,
     version: &ObjectVersion,
@@ -70,28 +72,34 @@ pub(crate) fn ranges_behind(
     seen: CommitSeq,
 ) -> Option<Vec<(u64, u64)>> {
     let seq = committed?.seq;
+    // Without newer commits, nothing in front of the tail changed.
     let since = if version.data_seq == seq {
         &[]
     } else {
+        // The ranges say what changed since the position; that must not be behind the batch.
         ranges.filter(|_| seen <= seq)?
     };
     let mut all = ByteRanges::default();
-    since
-        .iter()
-        .for_each(|(offset, len)| all.add(*offset, offset.saturating_add(*len)));
+    for (offset, len) in since.iter() {
+        all.add(*offset, offset.saturating_add(*len));
+    }
+    // Everything from the tail's old place on is new.
     all.add(tail.start, CONTENT_END);
+    debug_assert!(all.iter().all(|(from, to)| from < to));
     Some(all.iter().map(|(from, to)| (from, to - from)).collect())
 }
 
 impl Replica {
     /// Returns whether nothing was done to the content since a cut but that more was appended.
     pub(crate) fn has_tail(&self, no: ObjectNo, tail: &AppendedTail) -> Result<bool, SyncError> {
+        // Under the object's lock, note and size agree.
         let op = self.begin_operation(Cost::note().freeing())?;
         let locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
         let note = self.note_of(no)?;
+        // A later change of other bytes ends the tail.
         let is_appended = note.dirty.data.is_none_or(|newer| newer.tail.is_some());
         Ok(is_appended && locked.attr(no).size >= tail.to)
     }
@@ -99,6 +107,7 @@ impl Replica {
     /// Turns what is in flight of an object into an ordinary change.
     pub(crate) fn forget_tail(&self, no: ObjectNo) -> Result<(), SyncError> {
         self.change_tails(no, |note| {
+            // From here on the content goes as ranges.
             let in_batch = note
                 .in_flight
                 .as_mut()
@@ -109,11 +118,8 @@ impl Replica {
 
     /// Turns what has not reached the server into ordinary changes.
     pub(crate) fn forget_all_tails(&self) -> Result<(), SyncError> {
-        let mut ours = Vec::new();
-        self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            ours.extend(ObjectNote::summary(head).is_ours().then_some(no));
-            ControlFlow::Continue(())
-        })?;
+        let ours = self.noted_objects(|summary| summary.is_ours())?;
+        // One object at a time: a crash goes on with the rest.
         for no in ours {
             self.change_tails(no, |note| {
                 let in_batch = note
@@ -137,6 +143,7 @@ impl Replica {
             .with_note(self.note_of(no)?.encode().len())
             .freeing();
         let op = self.begin_operation(cost)?;
+        // The object may be gone: its note alone is changed then.
         let _locked = op.lock(&[no]).ok();
         let mut note = self.note_of(no)?;
         if change(&mut note) {
@@ -145,8 +152,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The state that a batch made of an object to which it brought a tail, if others have changed
-    /// its content since: did it land?
+    /// Returns the state that a batch with a tail made of an object, if others have changed its
+    /// content since. It tells whether the tail was committed.
     pub(crate) fn past_of_tail(
         &self,
         version: &ObjectVersion,
@@ -160,6 +167,7 @@ impl Replica {
             .in_flight
             .filter(|in_flight| in_flight.batch == batch)
             .and_then(|in_flight| in_flight.components.data);
+        // The newest state tells by itself what became of the tail.
         if version.data_seq == seq || in_batch.is_none_or(|in_batch| in_batch.tail.is_none()) {
             return Ok(None);
         }

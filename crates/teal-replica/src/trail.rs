@@ -21,31 +21,39 @@ pub(crate) struct HistoryTrail {
 }
 
 impl HistoryTrail {
-    /// The steps, ascending.
+    /// Returns the steps, ascending.
     pub(crate) fn steps(&self) -> &[TrailStep] {
         &self.steps[..self.len]
     }
 
-    /// History is applied up to here. What had been applied behind it is not any more.
+    /// Notes that history is applied up to this commit. Steps behind it are forgotten.
     pub(crate) fn record_position(&mut self, seq: CommitSeq, digest: [u8; 32]) {
+        // Positions from a lost history are dropped.
         self.len = self.steps().partition_point(|(at, _)| *at < seq);
         if seq == CommitSeq::default() {
             return;
         }
+        // A full trail gives up the step that is missed least.
         if self.len == EARLIER_MAX {
             let spare = self.least_missed_step(seq);
+            debug_assert!(spare > 0, "the oldest step is never given up");
             self.steps.copy_within(spare + 1.., spare);
             self.len -= 1;
         }
+        debug_assert!(self.steps().last().is_none_or(|(at, _)| *at < seq));
         self.steps[self.len] = (seq, digest);
         self.len += 1;
     }
 
-    /// The step that is missed least: its neighbours are close together, for how far back they are.
+    /// Returns the step that is missed least: its neighbours are close together in relation to
+    /// their age.
     fn least_missed_step(&self, newest: CommitSeq) -> usize {
+        // Wide integers: the products of two positions do not fit 64 bits.
         let at = |n: usize| u128::from(self.steps().get(n).map_or(newest, |step| step.0).get());
+        // The gap that would arise, in relation to its distance from the newest step.
         let measure = |n: usize| (at(n + 1) - at(n - 1), at(EARLIER_MAX) - at(n - 1));
         let less = |a: (u128, u128), b: (u128, u128)| a.0 * b.1 < b.0 * a.1;
+        // Distances to the newest step stay roughly exponential, as in a skip list.
         (2..self.len).fold(1, |best, n| {
             if less(measure(n), measure(best)) {
                 n

@@ -1,4 +1,4 @@
-//! How operations tell the replica what they change, in the batch of the change.
+//! The interface by which operations record their changes, in the batch of the change.
 
 use teal_log::{Cost, LockedObjects, NewObject, StoreError};
 use teal_types::{CommitSeq, ObjectNo};
@@ -16,7 +16,7 @@ pub enum ChangeBase {
     Installed(CommitSeq),
 }
 
-/// What of an object changes.
+/// A change of one component of an object.
 #[derive(Debug, Clone, Copy)]
 pub enum ObjectChange<'a> {
     /// Its attributes.
@@ -65,7 +65,7 @@ pub trait ChangeRecorder: Send + Sync {
     /// Makes a new object, with a number that no other replica gives, and records that it is new.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`] when there are no more numbers; what the store met.
+    /// [`StoreError::NoSpace`] when there are no more numbers; errors of the store.
     fn create(
         &self,
         locked: &mut LockedObjects<'_>,
@@ -75,7 +75,7 @@ pub trait ChangeRecorder: Send + Sync {
     /// Records that something of a locked object changes.
     ///
     /// # Errors
-    /// What the store met.
+    /// Errors of the store.
     fn record(
         &self,
         locked: &mut LockedObjects<'_>,
@@ -86,17 +86,18 @@ pub trait ChangeRecorder: Send + Sync {
     /// Gives a locked object without a name back, and its space, and records that it is gone.
     ///
     /// # Errors
-    /// What the store met.
+    /// Errors of the store.
     fn give_back(&self, locked: &mut LockedObjects<'_>, no: ObjectNo) -> Result<(), StoreError> {
+        // Freed first: the record then sees an object that is gone.
         locked.free_object(no)?;
         self.record(locked, no, ObjectChange::Gone)
     }
 
-    /// Checks whether a locked object without a name waits for the one it has at the server, and
-    /// so is not to be given back.
+    /// Checks whether a locked object without a name waits for the one it has at the server, and so
+    /// is not to be given back.
     ///
     /// # Errors
-    /// What the store met.
+    /// Errors of the store.
     fn awaits_name(&self, locked: &LockedObjects<'_>, no: ObjectNo) -> Result<bool, StoreError>;
 
     /// Hears that `new` has taken the name of `old`, under their locks.
@@ -108,6 +109,6 @@ pub trait ChangeRecorder: Send + Sync {
     /// Does what a rename leaves to be done, without locks.
     ///
     /// # Errors
-    /// What the store met.
+    /// Errors of the store.
     fn after_rename(&self) -> Result<(), StoreError>;
 }

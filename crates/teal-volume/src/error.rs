@@ -53,7 +53,7 @@ pub enum FsError {
     /// Not allowed to anyone.
     #[error("not permitted")]
     Permission,
-    /// What only directories can have.
+    /// Only directories can have this.
     #[error("only for directories")]
     OnlyDir,
     /// The volume, or a limit of the object, is full.
@@ -86,7 +86,7 @@ pub enum FsError {
 }
 
 impl FsError {
-    /// The number a system call returns for it.
+    /// Returns the number that a system call returns for the error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => Errno::NOENT,

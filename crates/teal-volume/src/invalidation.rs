@@ -1,14 +1,15 @@
-//! What a cache above this volume must forget, and the one way on which it is told.
+//! Invalidations: the facts that a cache above this volume must forget, and the channel that
+//! carries them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use teal_types::{Name, ObjectNo};
 
-/// How long an append that was moved waits for the kernel to hear of it. The locked page may be its
-/// own, which nobody can read before the answer.
+/// The longest time that a moved append waits for the kernel to hear of it. The locked page may be
+/// the append's own, which no program can read before the answer.
 const MOVED_WITHIN: Duration = Duration::from_millis(100);
 
-/// What the kernel, or another cache of what this volume answered, must forget.
+/// A fact that the kernel, or another cache above this volume, must forget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalidation {
     /// The attributes of an object.
@@ -17,10 +18,11 @@ pub enum Invalidation {
     /// of a directory is what was listed of it: a kernel that keeps that looks at it anew when the
     /// directory's time has changed, and otherwise when it is told so.
     Data(ObjectNo, u64, u64),
-    /// That a file ends before this size, if it believes so. Comes after the [`Data`](Self::Data)
-    /// of the same change; the file system's `kernel_raised` is to be called when it is done.
+    /// The end of a file, if the cache believes it to be before this size. Comes after the
+    /// [`Data`](Self::Data) of the same change; the file system's `note_kernel_size` is to be
+    /// called when it is done.
     Grown(ObjectNo, u64),
-    /// What a name leads to, or that it leads nowhere.
+    /// The target of a name, or that the name leads nowhere.
     Entry(ObjectNo, Name),
 }
 
@@ -50,6 +52,7 @@ impl std::fmt::Debug for InvalidationChannel {
 
 impl InvalidationChannel {
     /// Registers the sink. Only the first call counts.
+    // The first listener stays; a second one is ignored.
     pub fn register(&self, sink: Arc<dyn InvalidationSink>) {
         let _ = self.sink.set(sink);
     }
@@ -71,15 +74,17 @@ impl InvalidationChannel {
     /// Has the kernel forget what it holds of a file of this size, which it may have heard of
     /// before the file changed.
     pub fn content_changed(&self, no: ObjectNo, size: u64) {
+        // The size goes last, so that the kernel's new size covers no old content.
         self.tell(Invalidation::Data(no, 0, 0));
         self.tell(Invalidation::Grown(no, size));
     }
 
-    /// Has the kernel forget a file in which bytes lie elsewhere than where the kernel put them.
-    /// Returns when nobody can read them there. Only a page that the kernel itself keeps locked
-    /// until the write is answered is left; nobody can read that either.
+    /// Has the kernel forget a file in which bytes lie elsewhere than the kernel has put them.
+    /// Returns when no program can read them there. Only a page that the kernel itself keeps locked
+    /// until the write is answered is left; no program can read that either.
     pub fn content_moved(&self, no: ObjectNo, size: u64) {
         self.content_changed(no, size);
+        // A bounded wait: the kernel may be blocked by the very request that is being answered.
         self.wait_until_heard(MOVED_WITHIN);
     }
 }

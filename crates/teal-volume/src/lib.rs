@@ -1,5 +1,5 @@
-//! What POSIX semantics and the replica both need of a volume: the store, the namespace lock,
-//! references, orphans.
+//! The base of POSIX semantics and of the replica: the store, the namespace lock, references,
+//! orphans.
 //!
 //! Two crates stand on this one. `teal-posix` carries out operations of programs; `teal-replica`
 //! installs what the server has and notes what it lacks. Both change names, count references and
@@ -10,25 +10,27 @@
 //! # Guarantees
 //! 1. *Kept*: an object that is referred to ([`Volume::hold`]) lives on without a name, and is
 //!    given back at the last [`Volume::release`], or after a crash.
-//! 2. *Told*: an object is given back, and a change is noted, in the same batch ([`Changes`]).
-//! 3. *Ordered*: the locks below are taken in the order of their [`Rank`]; debug builds assert it.
+//! 2. *Told*: an object is given back, and a change is noted, in the same batch
+//!    ([`ChangeRecorder`]).
+//! 3. *Ordered*: the locks below are taken in the order of their [`LockRank`]; debug builds assert
+//!    it.
 //!
 //! # Locks, in the order in which a thread may take them
 //! | rank | lock | guards | under it |
 //! |---|---|---|---|
-//! | [`DriveBurst`](Rank::DriveBurst) | a drive's `flushing` | one burst to a drive at a time, and its end | calls to the server, copying |
-//! | [`DriveMarks`](Rank::DriveMarks) | a drive's `marking` | one change of what has affinity at a time | reads and writes of the drive's notes |
-//! | [`Flush`](Rank::Flush) | `Replica::flushing` | one flush at a time | calls to the server, all of the flush |
-//! | [`Apply`](Rank::Apply) | `Replica::applying` | the position in history: one thread advances it at a time | calls to the server, installing |
-//! | [`Lookout`](Rank::Lookout) | `Lookout::looking` | one choice of what to fetch ahead at a time | reads of the store |
-//! | [`Namespace`](Rank::Namespace) | [`Volume::share_namespace`], [`Volume::own_namespace`] | shared by every change of names; exclusive for a cut, and for a change that lost its race too often | whole operations |
-//! | [`Moves`](Rank::Moves) | [`Volume::lock_moves`] | which directory lies in which: moves of directories between directories | whole operations |
-//! | [`Content`](Rank::Content) | `Replica::content_locks`, by object | whether content is here: shared by readers, exclusive for changes | reads and writes of that object |
-//! | [`Reclaim`](Rank::Reclaim) | `OrphanQueue::reclaiming` | one step of giving space back at a time | that step |
+//! | [`DriveBurst`](LockRank::DriveBurst) | a drive's `flushing` | one burst to a drive at a time, and its end | calls to the server, copying |
+//! | [`DriveMarks`](LockRank::DriveMarks) | a drive's `marking` | one change of what has affinity at a time | reads and writes of the drive's notes |
+//! | [`Flush`](LockRank::Flush) | `Replica::flushing` | one flush at a time | calls to the server, all of the flush |
+//! | [`Apply`](LockRank::Apply) | `Replica::applying` | the position in history: one thread advances it at a time | calls to the server, installing |
+//! | [`Prefetch`](LockRank::Prefetch) | `PrefetchTarget::looking` | one choice of what to fetch ahead at a time | reads of the store |
+//! | [`Namespace`](LockRank::Namespace) | [`Volume::share_namespace`], [`Volume::own_namespace`] | shared by every change of names; exclusive for a cut, and for a change that lost its race too often | whole operations |
+//! | [`Moves`](LockRank::Moves) | [`Volume::lock_moves`] | which directory lies in which: moves of directories between directories | whole operations |
+//! | [`Content`](LockRank::Content) | `Replica::content_locks`, by object | whether content is here: shared by readers, exclusive for changes | reads and writes of that object |
+//! | [`Reclaim`](LockRank::Reclaim) | `OrphanQueue::reclaiming` | one step of giving space back at a time | that step |
 //! | | the store's | see [`teal_log::Store`] | |
 //!
 //! Every other lock of these crates is a *leaf*: it guards the fields beside it, is held for a few
-//! statements, and no lock of the table is taken under it. Nobody holds any of them while the
+//! statements, and no lock of the table is taken under it. No thread holds any of them while the
 //! kernel is told of a change ([`InvalidationSink`]).
 
 mod changes;
@@ -171,6 +173,7 @@ impl Volume {
     /// # Errors
     /// [`FsError::Io`]; then nothing more is promised until the volume is mounted again.
     pub fn sync(&self) -> Result<(), FsError> {
+        // A store that is read has nothing to commit.
         if self.store.is_read_only() {
             return Ok(());
         }
@@ -181,13 +184,14 @@ impl Volume {
     /// object if the operation met damage.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operation.
     pub fn name_damage<T>(
         &self,
         no: ObjectNo,
         operation: impl FnOnce() -> Result<T, FsError>,
     ) -> Result<T, FsError> {
         operation().inspect_err(|e| {
+            // Only damage is named; errors of callers are not.
             if let FsError::Io(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) = e {
                 log::error!("{}: {e}", self.store.path_of(no));
             }
@@ -198,10 +202,11 @@ impl Volume {
     /// attributes again. An object that is gone costs nothing.
     ///
     /// # Errors
-    /// What reading the objects met.
+    /// Errors of reading the objects.
     pub fn cost_of_names(&self, mut cost: Cost, objects: &[ObjectNo]) -> Result<Cost, StoreError> {
         for no in objects {
             match self.store.head_bytes(*no) {
+                // The object went away: the operation that follows finds that out by itself.
                 Err(StoreError::NotFound(_)) => {}
                 bytes => cost = cost.with_head(bytes?),
             }
@@ -210,7 +215,7 @@ impl Volume {
     }
 }
 
-/// Moves the times of a locked directory whose entries changed.
+/// Moves the times of a locked directory after a change of its entries.
 pub fn touch_directory(locked: &mut LockedObjects<'_>, dir: ObjectNo, now: Timestamp) {
     let times = AttributeChanges {
         mtime: Some(now),

@@ -2,8 +2,8 @@
 //! other.
 //!
 //! # Guarantees
-//! 1. In debug builds, a thread that takes a lock whose rank is not above all ranks it holds panics
-//!    at once, whether or not another thread is there to deadlock with.
+//! 1. In debug builds, a thread that takes a lock of a rank not above all ranks it holds panics at
+//!    once, with or without another thread to deadlock with.
 //! 2. In release builds the locks are those of `parking_lot` and cost nothing more.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,7 +14,7 @@ use std::ops::{Deref, DerefMut};
 pub enum LockRank {
     /// A burst to a drive.
     DriveBurst,
-    /// What has affinity to a drive.
+    /// The marks of affinity on a drive.
     DriveMarks,
     /// A flush to the server.
     Flush,
@@ -26,7 +26,7 @@ pub enum LockRank {
     Namespace,
     /// Which directory lies in which.
     Moves,
-    /// Whether the content of an object is here.
+    /// The residency of an object's content.
     Content,
     /// A step of giving space back.
     Reclaim,
@@ -44,12 +44,13 @@ mod held {
 
     /// One rank that is held until this is dropped.
     #[derive(Debug)]
-    pub(super) struct Held(LockRank);
+    pub(super) struct HeldRank(LockRank);
 
-    impl Held {
+    impl HeldRank {
         pub(super) fn enter(rank: LockRank) -> Self {
             HELD.with_borrow(|held| {
                 let highest = held.iter().max().copied();
+                // Ascending ranks: two threads can never wait for each other in a circle.
                 assert!(
                     highest.is_none_or(|highest| highest < rank),
                     "the lock {rank:?} is taken under {highest:?}, which comes after it"
@@ -65,9 +66,10 @@ mod held {
         }
     }
 
-    impl Drop for Held {
+    impl Drop for HeldRank {
         fn drop(&mut self) {
             HELD.with_borrow_mut(|held| {
+                // Locks may be released in any order.
                 let at = held.iter().rposition(|rank| *rank == self.0);
                 if let Some(at) = at {
                     held.remove(at);
@@ -83,9 +85,9 @@ mod held {
     use super::LockRank;
 
     #[derive(Debug)]
-    pub(super) struct Held;
+    pub(super) struct HeldRank;
 
-    impl Held {
+    impl HeldRank {
         pub(super) const fn enter(_: LockRank) -> Self {
             Self
         }
@@ -96,7 +98,7 @@ mod held {
     }
 }
 
-use held::Held;
+use held::HeldRank;
 
 /// A mutex with a rank.
 #[derive(Debug)]
@@ -116,7 +118,7 @@ impl<T> RankedMutex<T> {
 
     /// Waits for the lock.
     pub fn lock(&self) -> RankedMutexGuard<'_, T> {
-        let held = Held::enter(self.rank);
+        let held = HeldRank::enter(self.rank);
         RankedMutexGuard {
             inner: self.inner.lock(),
             _held: held,
@@ -126,10 +128,11 @@ impl<T> RankedMutex<T> {
     /// Takes the lock if it is free. Nothing waits, so the order does not matter here; it does for
     /// what is taken under this lock.
     pub fn try_lock(&self) -> Option<RankedMutexGuard<'_, T>> {
+        // A lock that is only tried cannot deadlock, so its rank is not compared.
         let inner = self.inner.try_lock()?;
         Some(RankedMutexGuard {
             inner,
-            _held: Held::note(self.rank),
+            _held: HeldRank::note(self.rank),
         })
     }
 
@@ -157,7 +160,7 @@ impl<T> RankedRwLock<T> {
 
     /// Waits for shared access.
     pub fn read(&self) -> RankedReadGuard<'_, T> {
-        let held = Held::enter(self.rank);
+        let held = HeldRank::enter(self.rank);
         RankedReadGuard {
             inner: self.inner.read(),
             _held: held,
@@ -166,7 +169,7 @@ impl<T> RankedRwLock<T> {
 
     /// Waits for exclusive access.
     pub fn write(&self) -> RankedWriteGuard<'_, T> {
-        let held = Held::enter(self.rank);
+        let held = HeldRank::enter(self.rank);
         RankedWriteGuard {
             inner: self.inner.write(),
             _held: held,
@@ -176,10 +179,11 @@ impl<T> RankedRwLock<T> {
     /// Takes exclusive access if it is free. Nothing waits, so the order does not matter here; it
     /// does for what is taken under this lock.
     pub fn try_write(&self) -> Option<RankedWriteGuard<'_, T>> {
+        // A lock that is only tried cannot deadlock, so its rank is not compared.
         let inner = self.inner.try_write()?;
         Some(RankedWriteGuard {
             inner,
-            _held: Held::note(self.rank),
+            _held: HeldRank::note(self.rank),
         })
     }
 }
@@ -189,7 +193,7 @@ impl<T> RankedRwLock<T> {
 #[must_use = "the lock is given back when this is dropped"]
 pub struct RankedMutexGuard<'a, T> {
     inner: MutexGuard<'a, T>,
-    _held: Held,
+    _held: HeldRank,
 }
 
 /// Shared access to the value of a [`RankedRwLock`].
@@ -197,7 +201,7 @@ pub struct RankedMutexGuard<'a, T> {
 #[must_use = "the lock is given back when this is dropped"]
 pub struct RankedReadGuard<'a, T> {
     inner: RwLockReadGuard<'a, T>,
-    _held: Held,
+    _held: HeldRank,
 }
 
 /// Exclusive access to the value of a [`RankedRwLock`].
@@ -205,7 +209,7 @@ pub struct RankedReadGuard<'a, T> {
 #[must_use = "the lock is given back when this is dropped"]
 pub struct RankedWriteGuard<'a, T> {
     inner: RwLockWriteGuard<'a, T>,
-    _held: Held,
+    _held: HeldRank,
 }
 
 impl<T> Deref for RankedMutexGuard<'_, T> {
@@ -259,7 +263,7 @@ mod tests {
         let content_guard = content.write();
         drop(names_guard);
         drop(content_guard);
-        // What is above all that is still held may be taken again.
+        // A lock above all that are still held may be taken again.
         assert!(content.try_write().is_some());
         drop(moves_guard);
         assert!(!moves.is_locked());

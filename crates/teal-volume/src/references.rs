@@ -1,9 +1,9 @@
-//! How often the kernel refers to each object: its lookup counts.
+//! The kernel's references to objects: its lookup counts.
 //!
 //! # Invariants
 //! 1. An object that is referred to is never given back: an operation that removes the last name
-//!    asks [`References::keep_orphan`] under the object's lock, and a lookup counts its reference
-//!    before it looks whether the object is still there.
+//!    asks [`ReferenceTable::keep_orphan`] under the object's lock, and a lookup counts its
+//!    reference before it looks whether the object is still there.
 //! 2. The root is not counted: it is never given back.
 
 use parking_lot::Mutex;
@@ -26,8 +26,9 @@ struct ReferenceCount {
 }
 
 impl ReferenceCount {
-    /// Its byte in a group.
+    /// Returns the byte that stands for the count in a group.
     fn group_byte(self) -> u8 {
+        // The common counts fit one byte; everything else goes to the map.
         let is_plain = !self.orphan && !self.linkable;
         u8::try_from(self.holds)
             .ok()
@@ -44,14 +45,16 @@ fn saturate_to_u32(n: u64) -> u32 {
 /// two, not a node of a tree.
 #[derive(Debug, Default)]
 struct ReferenceShard {
-    /// Counts of objects in a row; 0 for those nobody refers to. No group is without one.
+    /// The counts of objects in a row; 0 for objects without references. No group is without a
+    /// count.
     groups: HashMap<u64, [u8; GROUP as usize]>,
-    /// Those whose byte is [`SPECIAL`].
+    /// The counts that have the byte [`SPECIAL`] in their group.
     special: BTreeMap<ObjectNo, ReferenceCount>,
 }
 
 impl ReferenceShard {
     fn get(&self, no: ObjectNo) -> Option<ReferenceCount> {
+        // One byte for each object of a group: most objects in use have neighbours in use.
         match self.groups.get(&(no.get() / GROUP))?[(no.get() % GROUP) as usize] {
             0 => None,
             SPECIAL => self.special.get(&no).copied(),
@@ -68,6 +71,7 @@ impl ReferenceShard {
         let before = std::mem::replace(byte, count.group_byte());
         if *byte == SPECIAL {
             self.special.insert(no, count);
+        // Back to a plain count.
         } else if before == SPECIAL {
             self.special.remove(&no);
         }
@@ -80,6 +84,7 @@ impl ReferenceShard {
         if std::mem::take(&mut group[(no.get() % GROUP) as usize]) == SPECIAL {
             self.special.remove(&no);
         }
+        // An empty group takes no memory.
         if *group == [0; GROUP as usize] {
             self.groups.remove(&(no.get() / GROUP));
         }
@@ -106,7 +111,7 @@ impl Default for ReferenceTable {
     }
 }
 
-/// What is referred to.
+/// The totals of all counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReferenceTotals {
     /// Objects.
@@ -122,17 +127,20 @@ impl ReferenceTable {
     }
 
     fn shard(&self, no: ObjectNo) -> &Mutex<ReferenceShard> {
+        // Neighbours share a group, and groups are spread over the shards.
         &self.0[(no.get() / GROUP % SHARDS) as usize]
     }
 
     /// Counts `n` more references to an object.
     pub fn hold(&self, no: ObjectNo, n: u64) {
+        // The root is never given back.
         if no != ObjectNo::ROOT && n > 0 {
             let mut shard = self.shard(no).lock();
             let count = shard.get(no).unwrap_or_default();
             shard.set(
                 no,
                 ReferenceCount {
+                    // Saturating: such an object is then never given back, which is safe.
                     holds: count.holds.saturating_add(saturate_to_u32(n)),
                     ..count
                 },
@@ -154,6 +162,7 @@ impl ReferenceTable {
             return false;
         }
         let mut shard = self.shard(no).lock();
+        // The kernel has released more than it was given: logged, and harmless.
         let Some(count) = shard.get(no) else {
             log::warn!("{no} was released but not held");
             return false;
@@ -166,6 +175,7 @@ impl ReferenceTable {
             shard.set(no, ReferenceCount { holds, ..count });
             return false;
         }
+        // Nothing refers to it any more.
         shard.remove(no);
         count.orphan
     }
@@ -184,6 +194,7 @@ impl ReferenceTable {
             no,
             ReferenceCount {
                 holds: 1,
+                // The object has no name yet, and may get one.
                 orphan: true,
                 linkable: true,
             },
@@ -208,6 +219,7 @@ impl ReferenceTable {
     /// Counts the objects that are referred to, and those among them without a name.
     pub fn count_totals(&self) -> ReferenceTotals {
         let mut totals = ReferenceTotals::default();
+        // One shard at a time: the sum need not be of one moment.
         for shard in &self.0 {
             let shard = shard.lock();
             let bytes = shard.groups.values().flatten();

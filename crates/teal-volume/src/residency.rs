@@ -1,4 +1,5 @@
-//! How operations ask what of the volume is here, and have more of it brought.
+//! The interface by which operations ask which content of the volume is here, and have more of it
+//! brought.
 
 use crate::{FsError, RankedReadGuard, RankedWriteGuard};
 use teal_log::{ScatteredBytes, StoreError};
@@ -6,7 +7,7 @@ use teal_types::{Attr, ByteRanges, ObjectNo};
 
 /// Content that was read from a device nearby and is not in the store yet.
 pub struct NearbyContent<'a> {
-    /// What was asked for.
+    /// The content that was asked for.
     pub parts: ScatteredBytes,
     /// Enters it into the store; to be called after the reader has been answered.
     pub keep: Box<dyn FnOnce() + 'a>,
@@ -23,7 +24,7 @@ pub trait Residency: Send + Sync {
     /// Checks whether the entries of a directory are here.
     ///
     /// # Errors
-    /// What the store met.
+    /// Errors of the store.
     fn is_listed(&self, dir: ObjectNo) -> Result<bool, StoreError>;
 
     /// Makes the entries of a directory present; without locks.
@@ -35,7 +36,7 @@ pub trait Residency: Send + Sync {
     /// Returns the ranges of a file's content that are not here.
     ///
     /// # Errors
-    /// What the store met.
+    /// Errors of the store.
     fn absent_ranges(&self, no: ObjectNo) -> Result<ByteRanges, StoreError>;
 
     /// Makes content from `from` to `to` present; without locks.
@@ -48,7 +49,7 @@ pub trait Residency: Send + Sync {
     /// server; without locks.
     ///
     /// # Errors
-    /// What the store met.
+    /// Errors of the store.
     fn read_nearby(
         &self,
         attr: &Attr,

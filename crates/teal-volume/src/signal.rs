@@ -39,12 +39,14 @@ impl CommitSignal {
     /// it is time to stop.
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
+        // Looked at under the lock, so that no signal is missed.
         if !state.is_due && !state.stop {
             match at_most {
                 Some(time) => drop(self.changed.wait_for(&mut state, time)),
                 None => self.changed.wait(&mut state),
             }
         }
+        // Taken by this wake-up.
         state.is_due = false;
         !state.stop
     }
@@ -54,6 +56,7 @@ impl CommitSignal {
     pub fn count_written(&self, bytes: u64, batch_bytes: u64) {
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         let limit = batch_bytes / LOOKS;
+        // Only the write that crosses the limit wakes the thread.
         if before < limit && before + bytes >= limit {
             self.raise();
         }

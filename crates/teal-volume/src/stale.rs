@@ -36,27 +36,28 @@ pub struct Moment(u64);
 
 #[derive(Debug, Clone)]
 struct StaleFile {
-    /// What the kernel may take for the end of the file, the newest last.
+    /// The sizes that the kernel may take for the end of the file, the newest last.
     sizes: Vec<u64>,
     /// The last commit that the kernel can know the content of, until it asks again.
     given: Option<CommitSeq>,
-    /// The commit whose content is here.
+    /// The commit of the content that is here.
     installed: CommitSeq,
     /// When it was replaced last.
     replaced: Moment,
 }
 
 impl StaleFile {
-    /// The kernel has raised the size it holds to `size`, if it was less.
+    /// Notes that the kernel has raised the size it holds to `size`, if it was less.
     fn raised_to(&mut self, size: u64) {
-        self.sizes
-            .iter_mut()
-            .for_each(|listed| *listed = size.max(*listed));
+        for listed in self.sizes.iter_mut() {
+            *listed = size.max(*listed);
+        }
+        debug_assert!(self.sizes.iter().all(|listed| *listed >= size));
         self.sizes.dedup();
     }
 }
 
-/// Where a write goes.
+/// The place to which a write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritePlacement {
     /// To the end of the file, which is where the kernel believes it to be, or was when it was last
@@ -95,7 +96,7 @@ impl StaleFileList {
 #[derive(Debug, Default)]
 pub struct StaleFiles {
     listed: Mutex<StaleFileList>,
-    /// How many files are listed: mostly none, and then nobody takes the lock.
+    /// The number of listed files: mostly none, and then no thread takes the lock.
     count: AtomicUsize,
     now: AtomicU64,
 }
@@ -108,11 +109,13 @@ impl StaleFiles {
 
     /// Locks the list, if there is anything in it.
     fn lock_list(&self) -> Option<MutexGuard<'_, StaleFileList>> {
+        // The common case without a lock: nothing is stale.
         (!self.is_empty()).then(|| self.listed.lock())
     }
 
-    /// After the list has changed.
+    /// Publishes the number of files after the list has changed.
     fn publish_count(&self, listed: &StaleFileList) {
+        // The count is set after the table, so that a reader that sees it finds the entry.
         listed.check();
         self.count.store(listed.files.len(), Ordering::Release);
     }
@@ -122,23 +125,25 @@ impl StaleFiles {
         Moment(self.now.load(Ordering::Acquire))
     }
 
-    /// Lists a file whose content is being replaced, under its lock. `size`: the one it had.
-    /// `given`: the last commit up to which the kernel can have seen its content. `installed`: the
-    /// commit of the new content.
+    /// Lists a file with content that is being replaced, under its lock. `size` is the one it had,
+    /// `given` the last commit up to which the kernel can have seen its content, and `installed`
+    /// the commit of the new content.
     pub fn note_replaced(&self, no: ObjectNo, size: u64, given: CommitSeq, installed: CommitSeq) {
         self.add_file(no, size, Some(given), installed);
     }
 
-    /// The kernel may hold a size that the file has not any more: it was cut while the kernel was
-    /// told of it.
+    /// Notes that the kernel may hold a size that the file has not any more: the file was cut while
+    /// the kernel was told of it.
     pub fn note_possible_size(&self, no: ObjectNo, size: u64) {
         self.add_file(no, size, None, CommitSeq::default());
     }
 
     fn add_file(&self, no: ObjectNo, size: u64, given: Option<CommitSeq>, installed: CommitSeq) {
         let mut listed = self.listed.lock();
+        // Moments only grow, so each listing has its own.
         let moment = Moment(self.now.fetch_add(1, Ordering::AcqRel) + 1);
         let before = listed.files.get(&no).cloned();
+        // Listed anew, with its new moment.
         listed.remove(no);
         let mut file = before.unwrap_or(StaleFile {
             sizes: Vec::new(),
@@ -147,14 +152,17 @@ impl StaleFiles {
             replaced: moment,
         });
         file.sizes.retain(|listed| *listed != size);
+        // The oldest of several sizes is the least likely one to be used.
         if file.sizes.len() == SIZES_MAX {
             file.sizes.remove(0);
         }
         file.sizes.push(size);
-        // Of two replacements that the kernel has not heard of, the first one decides what programs
-        // have seen.
+        // If the kernel has not heard of two replacements, the first one decides which state
+        // programs have seen.
         file.given = file.given.or(given);
-        (file.installed, file.replaced) = (installed.max(file.installed), moment);
+        file.installed = installed.max(file.installed);
+        file.replaced = moment;
+        // A full table drops its oldest entry: the kernel has most likely forgotten it.
         if listed.files.len() == FILES_MAX
             && let Some((_, oldest)) = listed.by_moment.pop_first()
         {
@@ -176,22 +184,23 @@ impl StaleFiles {
     ) -> WritePlacement {
         let listed = self.lock_list();
         let file = listed.as_ref().and_then(|listed| listed.files.get(&no));
+        // The writer may have seen any of the sizes that the kernel once had.
         let is_end = offset == size || file.is_some_and(|file| file.sizes.contains(&offset));
         if asks_for_end && is_end {
             return WritePlacement::End;
         }
-        // What begins at the end takes nothing from anybody, whatever its author has seen.
+        // A write that begins at the end takes nothing away, whatever its author has seen.
         let given = file.filter(|_| offset != size).and_then(|file| file.given);
         WritePlacement::Offset(given)
     }
 
-    /// Returns the commit whose content was installed last, of a listed file.
+    /// Returns the commit of the content that was installed last, of a listed file.
     pub fn installed_commit(&self, no: ObjectNo) -> Option<CommitSeq> {
         self.lock_list()?.files.get(&no).map(|file| file.installed)
     }
 
-    /// The kernel holds at least `end` for the size of the file: it was told so, or it is the end
-    /// of its own write. `size`: that of the file here.
+    /// Notes that the kernel holds at least `end` for the size of the file: it was told so, or it
+    /// is the end of its own write. `size` is the size of the file here.
     pub fn note_kernel_size(&self, no: ObjectNo, end: u64, size: u64) {
         let Some(mut listed) = self.lock_list() else {
             return;
@@ -200,14 +209,16 @@ impl StaleFiles {
             return;
         };
         file.raised_to(end);
+        // All sizes agree with the true one: nothing is stale any more.
         if file.given.is_none() && file.sizes == [size] {
             listed.remove(no);
             self.publish_count(&listed);
         }
     }
 
-    /// The kernel was given attributes or content of the file by the answer to a request that began
-    /// at `since`. Says whether it may have been of a state that is not here any more.
+    /// Notes that the kernel was given attributes or content of the file by the answer to a request
+    /// that began at `since`. Returns whether they may have been of a state that is not here any
+    /// more.
     ///
     /// The kernel drops a size that comes after it was told of a change, and which of two it holds
     /// then cannot be known: the sizes stay listed.
@@ -218,6 +229,7 @@ impl StaleFiles {
         let Some(file) = listed.files.get_mut(&no) else {
             return false;
         };
+        // The answer began before the replacement, and may have shown old content.
         if since < file.replaced {
             return true;
         }
@@ -225,8 +237,8 @@ impl StaleFiles {
         false
     }
 
-    /// The kernel has forgotten the file, or was given its size in the answer to its own change of
-    /// it.
+    /// Removes a file from the list: the kernel has forgotten it, or was given its size in the
+    /// answer to its own change of it.
     pub fn forget_file(&self, no: ObjectNo) {
         let Some(mut listed) = self.lock_list() else {
             return;

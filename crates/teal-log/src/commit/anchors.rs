@@ -16,6 +16,7 @@ impl Anchors {
     pub(crate) fn read(reader: &CachedReader, sb: &Superblock, geometry: &Geometry) -> Self {
         let decode = |at: Sector, bytes: &[u8]| Anchor::decode(bytes, &sb.uuid).map(|a| (at, a));
         let mut found = Vec::new();
+        // Both slots of a place are read in one request, as they lie side by side.
         for place in 0..sb.anchor_places {
             let slots = [0, 1].map(|slot| geometry.anchor_slot(place, slot));
             let second = (slots[1].byte_offset() - slots[0].byte_offset()) as usize;
@@ -25,6 +26,7 @@ impl Anchors {
                 found.extend(decode(slots[1], &both[second..]));
                 continue;
             }
+            // One of the slots may still be readable by itself.
             for at in slots {
                 let mut one = vec![0; anchor::BYTES];
                 found.extend(
@@ -38,7 +40,7 @@ impl Anchors {
         Self(found)
     }
 
-    /// The one with the highest checkpoint number.
+    /// Returns the anchor with the highest checkpoint number.
     pub(crate) fn newest(&self) -> Option<Anchor> {
         self.0
             .iter()
@@ -46,8 +48,9 @@ impl Anchors {
             .max_by_key(|anchor| anchor.checkpoint)
     }
 
-    /// One for each checkpoint, the newest first.
+    /// Returns one anchor for each checkpoint, the newest first.
     pub(crate) fn by_age(&self) -> Vec<Anchor> {
+        // Several slots hold the same checkpoint; one of them is enough.
         let by_checkpoint: BTreeMap<_, _> = self
             .0
             .iter()
@@ -56,7 +59,7 @@ impl Anchors {
         by_checkpoint.into_values().rev().collect()
     }
 
-    /// The highest sequence number that any of them knows to be durable.
+    /// Returns the highest sequence number that any of the anchors knows to be durable.
     pub(crate) fn watermark(&self) -> u64 {
         self.0
             .iter()
@@ -65,7 +68,7 @@ impl Anchors {
             .unwrap_or(0)
     }
 
-    /// The slot of each place that was written last.
+    /// Returns the slot of each place that was written last.
     pub(crate) fn last_slots(&self, sb: &Superblock, geometry: &Geometry) -> Vec<u64> {
         let checkpoint = |place, slot| {
             let slot = geometry.anchor_slot(place, slot);
@@ -75,6 +78,7 @@ impl Anchors {
                 .map(|(_, anchor)| anchor.checkpoint)
         };
         (0..sb.anchor_places)
+            // The next anchor goes to the other slot, so the older one is overwritten.
             .map(|place| u64::from(checkpoint(place, 0) < checkpoint(place, 1)))
             .collect()
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Committer {
     chain: ChainPosition,
-    /// Whether this opening has written its epoch record.
+    /// This opening has written its epoch record.
     epoch_written: bool,
     /// The last checkpoint sealed.
     checkpoint: u64,
@@ -26,18 +26,18 @@ pub(crate) struct Committer {
     /// Monotonic time of the first operation in a batch that is written and not yet durable.
     unsynced_since: Option<Duration>,
     is_closed: bool,
-    /// Whether the last record before this opening says that a machine has the store open.
+    /// The last record before this opening says that a machine has the store open.
     is_marked: bool,
-    /// What lay where this opening writes first; `None` once it has written, or if it does not mark
-    /// the store.
+    /// The content of the place where this opening writes first. `None` once it has written, or if
+    /// it does not mark the store.
     witness: Option<OverwriteWitness>,
 }
 
-/// What a commit writes.
+/// The kind of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BatchKind {
     Batch,
-    /// A batch whose barrier comes later.
+    /// A batch without its barrier, which comes later.
     Written,
     Checkpoint,
     /// A record without changes, with these flags.
@@ -88,6 +88,7 @@ impl Committer {
     pub(crate) fn of_new_store(chain: ChainPosition, places: u32) -> Self {
         Self {
             epoch_written: true,
+            // The first anchors go to slot 0 of each place.
             ..Self::new(chain, 0, vec![1; places as usize], false)
         }
     }
@@ -119,9 +120,10 @@ impl Committer {
         self.witness
     }
 
-    /// Begins the epoch whose record is about to be written.
+    /// Begins an epoch; its record is about to be written.
     pub(crate) fn begin_epoch(&mut self) {
         self.witness = None;
+        debug_assert!(!self.epoch_written, "an opening begins one epoch");
         self.chain.epoch += 1;
     }
 
@@ -154,12 +156,14 @@ impl Committer {
 
     /// Notes that everything written is durable.
     pub(crate) fn all_is_durable(&mut self) {
+        debug_assert!(self.chain.seq > 0, "sequence numbers begin at 1");
         self.chain.watermark = self.chain.seq - 1;
         self.unsynced_since = None;
     }
 
-    /// Notes that a batch was written whose barrier comes later.
+    /// Notes that a batch was written without its barrier, which comes later.
     pub(crate) fn written_without_barrier(&mut self, since: Option<Duration>) {
+        // The oldest batch without a barrier sets the time.
         self.unsynced_since = self.unsynced_since.or(since);
     }
 

@@ -1,4 +1,4 @@
-//! How far the log is durable, and whether it still takes changes.
+//! The durability of the log: the last durable record, and the end of all changes after a failure.
 //!
 //! # Invariants
 //! 1. `durable` is never above `open`: both only grow, and `durable` catches up when a barrier has
@@ -6,7 +6,7 @@
 //! 2. Once poisoned, a store takes no change until it is opened again.
 //!
 //! # Locks
-//! Both numbers are changed by the holder of the committer's lock only; anybody may read them.
+//! Both numbers are changed under the committer's lock only; any thread may read them.
 
 use crate::error::StoreError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +26,7 @@ impl Durability {
     pub(crate) fn new(is_read_only: bool) -> Self {
         Self {
             is_read_only,
+            // Batch 1 is open, and nothing waits to become durable.
             open: AtomicU64::new(1),
             durable: AtomicU64::new(1),
             is_poisoned: AtomicBool::new(false),
@@ -54,6 +55,7 @@ impl Durability {
 
     /// Notes that a barrier has covered everything that was sealed.
     pub(crate) fn all_is_durable(&self) {
+        debug_assert!(!self.is_read_only, "a store that is read writes nothing");
         let open = self.open_batch();
         assert!(self.durable_batch() <= open, "what is durable was sealed");
         self.durable.store(open, Ordering::Release);
@@ -83,6 +85,7 @@ impl Durability {
     /// # Errors
     /// [`StoreError::ReadOnly`] or [`StoreError::Poisoned`].
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
+        // Reading only is no failure, so it is named first.
         if self.is_read_only {
             Err(StoreError::ReadOnly)
         } else if self.is_poisoned() {

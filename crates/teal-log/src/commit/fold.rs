@@ -1,5 +1,5 @@
-//! Folding: what a checkpoint adds to its batch. Every changed page and every object whose record
-//! is behind goes into the log, and the roots at the end.
+//! Folding, the part of a batch that only a checkpoint writes: every changed page and every object
+//! with a record that is behind goes into the log, and the roots come at the end.
 //!
 //! # How
 //! 1. Objects first: their trees, then their whole records. 2. Their records close, so that they
@@ -23,6 +23,8 @@ use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 impl CommitLog {
     /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
     pub(crate) fn warm_for_checkpoint(&self) -> Result<(), StoreError> {
+        // The inode map: its changes first, then the paths to all objects that the fold will
+        // change.
         let mut imap = self.objects.inode_map.write();
         imap.absorb(&self.objects.reader)?;
         let unfolded = self.objects.unfolded.numbers();
@@ -33,6 +35,7 @@ impl CommitLog {
         drop(imap);
         self.objects.reader.shared.absorb(&self.objects.reader)?;
         let mut usage = self.usage.lock();
+        // The set is copied, so that the table is not locked during I/O.
         let changed = self.objects.segments.lock().changed_segments().clone();
         for segment in changed {
             usage.warm(&self.objects.reader, u64::from(segment), u64::from(segment))?;
@@ -46,12 +49,15 @@ impl CommitLog {
     ) -> Result<Option<PagePtr>, SealError> {
         let mut full = false;
         let root = tree.fold(&mut |meta: PageMeta, bytes| {
+            // A page without a place has no pointer yet. The batch is given up then, so any pointer
+            // will do.
             layout.add_page(meta, &bytes).unwrap_or_else(|NoRoom| {
                 full = true;
                 PagePtr::seal(Sector::new(0), &bytes)
             })
         });
         for ptr in tree.take_freed() {
+            // Replaced pages are dead in the state that this batch makes.
             layout
                 .segments
                 .add_dead(ptr.addr().byte_offset(), ptr.sectors() * SECTOR);
@@ -71,11 +77,13 @@ impl CommitLog {
         checkpoint: u64,
     ) -> Result<(), SealError> {
         let mut unfolded: Vec<ObjectRef> = self.objects.unfolded.take();
+        // In the order of their numbers, so that neighbours lie together.
         unfolded.sort_unstable_by_key(|o| o.no);
         for object in &unfolded {
             let mut guard = object.state.write();
             let state = &mut *guard;
             let pages = state.mem_pages();
+            // Trees go first: the inode record holds their roots.
             match &mut state.content {
                 ObjectContent::Blocks(BlockContent {
                     extents: FileExtents::Tree(tree),
@@ -91,6 +99,7 @@ impl CommitLog {
             }
             self.objects.ledger.pages_changed(pages, 0);
             layout.add_inode(object, state.core.lsn, &state.encode_whole())?;
+            // The record is whole again, so recovery needs no older one.
             state.unfolded = false;
         }
         // Inode records find their homes when their record closes; the map needs the homes.
@@ -101,6 +110,10 @@ impl CommitLog {
         imap.absorb(&self.objects.reader)?;
         let freed: Vec<_> = imap.take_freed_pages().collect();
         self.objects.account_sealed(layout.segments, &freed);
+        debug_assert!(
+            layout.homes.is_empty(),
+            "the map is written before all homes are known"
+        );
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
         // Bringing an object up to date asks the map for its home under the lock of the list that
         // is read below.
@@ -114,6 +127,8 @@ impl CommitLog {
             self.objects.reader.shared.publish_totals(&table);
             root
         };
+        // Folding the usage table changes the usage of the segments it is written to. Those items
+        // go with the roots.
         let usage = self.fold_usage(layout)?;
         let mut roots = CheckpointRoots {
             checkpoint,
@@ -159,6 +174,7 @@ impl CommitLog {
             let usage = *layout
                 .segments
                 .get(crate::format::geometry::Segment(segment));
+            // An item with nothing in it is not stored.
             if usage == SegmentUse::default() {
                 tree.remove(&self.objects.reader, u64::from(segment))?;
             } else {
@@ -173,6 +189,7 @@ impl CommitLog {
         if self.objects.deferred.is_empty() {
             return Ok(());
         }
+        // Kept word for word: the old state of the object could not be read.
         for (no, deltas) in self.objects.deferred.lock().iter() {
             for deferred in deltas {
                 let delta = deferred.delta_bytes().unwrap_or_default();

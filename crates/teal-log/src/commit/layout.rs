@@ -35,7 +35,7 @@ pub(crate) struct ChainPosition {
     pub(crate) digest: u64,
     /// Highest sequence number known durable.
     pub(crate) watermark: u64,
-    /// Those of the last batch.
+    /// The sums of the last batch.
     pub(crate) sums: BatchSums,
     /// The machine that writes.
     pub(crate) owner: StoreOwner,
@@ -43,7 +43,7 @@ pub(crate) struct ChainPosition {
 
 struct OpenRecord {
     start: Sector,
-    /// Whether it is the first record of its segment.
+    /// Is true if this is the first record of its segment.
     is_first: bool,
     /// Sectors this record may take.
     room: u64,
@@ -55,8 +55,9 @@ struct OpenRecord {
 }
 
 impl OpenRecord {
-    /// Adds whole sectors, whose checksum is known, to the payload.
+    /// Adds whole sectors with a known checksum to the payload.
     fn push(&mut self, bytes: SharedBytes, sum: u32) {
+        // The checksum of the payload is joined from those of its parts, so no byte is read twice.
         self.payload_crc = crc_joined(self.payload_crc, sum, bytes.len() as u64 / SECTOR);
         self.payload.push(bytes);
     }
@@ -100,6 +101,7 @@ impl<'a> BatchLayout<'a> {
     ) -> Self {
         let stamp = UpdateId {
             counter: lsn.get(),
+            // The stamp of a batch is the number of its first operation.
             ..UpdateId::default()
         };
         Self {
@@ -118,12 +120,14 @@ impl<'a> BatchLayout<'a> {
         }
     }
 
-    /// The open record if `payload` sectors and `body` bytes still fit it, else a new one.
+    /// Returns the open record if `payload` sectors and `body` bytes still fit it, else a new one.
     fn record_with_room(&mut self, payload: u64, body: usize) -> Result<&mut OpenRecord, NoRoom> {
+        // Each turn closes a record, skips a run or opens a record; more turns would not help.
         for _ in 0..5 {
             let fits = self.open.as_ref().is_some_and(|o| {
                 let sectors = (o.payload.len() as u64 / SECTOR)
                     + (o.body.len() + body) as u64 / SECTOR
+                    // The header, and the rest of the body's last sector.
                     + 2
                     + payload;
                 sectors <= o.room
@@ -150,6 +154,7 @@ impl<'a> BatchLayout<'a> {
             if run.sectors == 0 {
                 return Err(NoRoom);
             }
+            // Entering a segment marks it as written, and starts its chain of records.
             let align = self.segments.align();
             let is_first = self.segments.enter_segment(run.addr, self.chain.seq);
             self.open = Some(OpenRecord {
@@ -164,6 +169,7 @@ impl<'a> BatchLayout<'a> {
             });
         }
         self.open
+            // A run that is too short for this piece is no room, even when it is empty.
             .as_mut()
             .filter(|o| {
                 o.payload.len() as u64 / SECTOR
@@ -176,6 +182,7 @@ impl<'a> BatchLayout<'a> {
     }
 
     fn drop_open(&mut self) {
+        // A segment that was entered for this record only is as good as new.
         if let Some(open) = self.open.take().filter(|open| open.is_first) {
             self.segments.start_anew(open.start);
         }
@@ -194,6 +201,7 @@ impl<'a> BatchLayout<'a> {
         delta: &Delta<'_>,
         size: usize,
     ) -> Result<(), NoRoom> {
+        // Deltas hold the distance from the record's first operation, which fits 32 bits.
         let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
         let open = self.record_with_room(0, delta::PREFIX + size)?;
         delta.encode(object, offset, &mut open.body);
@@ -216,6 +224,7 @@ impl<'a> BatchLayout<'a> {
         let at = Delta::Inode(bytes).encode(object.no, offset, &mut open.body);
         open.deltas += 1;
         let home = RecordHome {
+            // The place is known when the record closes.
             byte: 0,
             len: bytes.len() as u32,
             crc: crc(bytes),
@@ -238,19 +247,26 @@ impl<'a> BatchLayout<'a> {
         install: &mut dyn FnMut(u64, Extent),
     ) -> Result<(), NoRoom> {
         let mut from = 0;
+        // As many blocks as fit the record at a time; the extent is split there.
         while from < blocks.len() {
             let left = (blocks.len() - from) as u64;
             let room = {
                 let open = self.record_with_room(BLOCK_SECTORS, delta::PREFIX + 64)?;
+                debug_assert!(
+                    open.room
+                        >= 4 + open.payload.len() as u64 / SECTOR + open.body.len() as u64 / SECTOR
+                );
                 open.room - 4 - open.payload.len() as u64 / SECTOR - open.body.len() as u64 / SECTOR
             };
             let count = left.min(EXTENT_BLOCKS).min((room / BLOCK_SECTORS).max(1));
+            // Only the last extent may end in the middle of a block.
             let last = count == left;
             let stored =
                 (count - 1) * BLOCK_SECTORS + if last { tail_sectors } else { BLOCK_SECTORS };
             let open = self.record_with_room(stored, delta::PREFIX + 28 + 4 * count as usize)?;
             let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
             let mut crcs = Vec::with_capacity(count as usize);
+            // Each block has its own checksum, so that a read of one block can be checked.
             for (i, block) in blocks[from..from + count as usize].iter().enumerate() {
                 let short = last && i as u64 + 1 == count;
                 let sectors = if short { tail_sectors } else { BLOCK_SECTORS };
@@ -264,6 +280,7 @@ impl<'a> BatchLayout<'a> {
                 born,
                 crcs: crcs.into(),
             };
+            // The file's map changes at once; the record's place is certain by now.
             let block = first + from as u64;
             let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
             let open = self.open.as_mut().ok_or(NoRoom)?;
@@ -290,6 +307,7 @@ impl<'a> BatchLayout<'a> {
         born: Lsn,
         size: usize,
     ) -> Result<Sector, NoRoom> {
+        // Moved content keeps its checksums and its age.
         let open = self.record_with_room(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
         let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
         open.push(bytes.into(), crc(bytes));
@@ -302,6 +320,7 @@ impl<'a> BatchLayout<'a> {
     /// Stores a page of a tree.
     pub(crate) fn add_page(&mut self, meta: PageMeta, bytes: &[u8]) -> Result<PagePtr, NoRoom> {
         let offset = 0;
+        // The pointer holds the place and the checksum, so that the page proves itself.
         let open = self.record_with_room(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
         let ptr = PagePtr::seal(
             open.start.plus(1 + open.payload.len() as u64 / SECTOR),
@@ -324,6 +343,7 @@ impl<'a> BatchLayout<'a> {
 
     /// Closes the open record, if any, so that its inode records get their homes.
     pub(crate) fn close_record(&mut self, flags: u16) -> Result<(), NoRoom> {
+        // No record is open: the last one was closed already.
         let Some(open) = self.open.take() else {
             return Ok(());
         };
@@ -352,21 +372,26 @@ impl<'a> BatchLayout<'a> {
             owner: self.chain.owner,
             ..RecordHeader::default()
         };
+        // The head moves behind the record, and the header names the next run and its successor.
         let end = open.start.plus(header.sectors());
         let head = self.segments.advance_head(end);
-        (header.next_a, header.next_b) = (head.a, head.b);
+        header.next_a = head.a;
+        header.next_b = head.b;
         let head = header.encode(&self.chain.uuid);
         debug_assert_eq!(head.len(), HEADER, "the payload follows the header");
+        // The next record repeats this digest, which chains the records.
         self.chain.digest = record::header_digest(&head, &self.chain.uuid);
         self.chain.seq += 1;
         let mut parts = ScatteredBytes::from(head);
         parts.append(open.payload);
         let body_at = open.start.byte_offset() + parts.len() as u64;
         let mut body = open.body;
+        // Padded to the alignment, so that no later write touches these sectors.
         let whole =
             (parts.len() + body.len()).next_multiple_of((self.segments.align() * SECTOR) as usize);
         body.resize(whole - parts.len(), 0);
         parts.push(body.into());
+        // Now the places of the inode records are known.
         for (object, at, mut home) in open.inodes {
             home.byte = body_at + at as u64;
             self.segments
@@ -380,13 +405,14 @@ impl<'a> BatchLayout<'a> {
         Ok(())
     }
 
-    /// Bytes the segment table will count as live when the last record is closed and the objects
-    /// have their new homes.
+    /// Returns the bytes that the segment table will count as live when the last record is closed
+    /// and the objects have their new homes.
     fn live_after(&self) -> u64 {
         let open = self
             .open
             .iter()
             .flat_map(|open| open.inodes.iter().map(|(object, _, home)| (object, home)));
+        // New records will be live, and those they replace will be dead.
         let comes: u64 = open.clone().map(|(_, home)| u64::from(home.len)).sum();
         let homed = self
             .homes
@@ -406,8 +432,11 @@ impl<'a> BatchLayout<'a> {
         flags: u16,
         sums: Option<impl FnOnce(u64) -> BatchSums>,
     ) -> Result<LaidOutBatch, NoRoom> {
+        // Even an empty batch has a record, which carries the commit flag.
         self.record_with_room(0, 0)?;
+        // The sums are taken as late as possible: they count this batch, too.
         self.chain.sums = sums.map_or(self.chain.sums, |sums| sums(self.live_after()));
+        // The commit flag is on the last record only: without it the batch does not count.
         self.close_record(flags | record::COMMIT)?;
         self.chain.batch += 1;
         Ok((self.done, self.chain, self.homes))

@@ -15,7 +15,7 @@ use crate::tree::Tree;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
-/// What may be changed while a store is open.
+/// Settings that may be changed while a store is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSettings {
     /// A batch is committed at the latest this long after its first operation.

@@ -6,11 +6,13 @@ use crate::error::StoreError;
 use crate::space::reserves::SPARE_MAX;
 
 impl CommitLog {
-    /// Before a batch is sealed: its room must be there.
+    /// Makes room for a batch before it is sealed.
     pub(crate) fn prepare_room(&self, kind: BatchKind) -> Result<(), StoreError> {
+        // Segments of an earlier opening must be allocated before they are overwritten.
         self.objects
             .host
             .allocate_doubtful(&self.objects.segments)?;
+        // A checkpoint with all its pages in memory has the tighter bound.
         let takes = || {
             if kind == BatchKind::Checkpoint {
                 self.objects.batch_takes().min(self.objects.warm_takes())
@@ -23,8 +25,10 @@ impl CommitLog {
             .min(SPARE_MAX)
             .max(self.objects.geometry.segment_bytes());
         let mut ready = self.objects.segments.lock().ready_bytes();
+        // Deferred changes may give space back.
         if ready < need + spare {
             self.objects.redo_all_deferred();
+            // Their size is known to the byte now.
             need = takes();
             self.objects
                 .host

@@ -29,7 +29,7 @@ use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
 
 /// A batch of so many objects lays them out as listings of their directories will meet them: a
-/// directory whose records do not fit the cache is then read as a few streams, one of each batch,
+/// directory with more records than fit the cache is then read as a few streams, one of each batch,
 /// and not at random.
 const MANY: usize = 256;
 
@@ -43,17 +43,20 @@ impl CommitLog {
     ) -> Result<LaidOutBatch, SealError> {
         let mut objects = std::mem::take(&mut open.objects);
         if objects.len() < MANY {
+            // In the order of their numbers, so that neighbours lie together.
             objects.sort_unstable_by_key(|o| o.no);
         } else {
             objects.sort_by_cached_key(|o| self.listed_at(o));
         }
-        // What is cold goes behind what is new, so that segments fill up with the one or the other.
+        // Cold blocks go behind the new ones, so that segments fill up with either kind.
         let mut moved = Vec::new();
+        // First all new content, object by object.
         for object in &objects {
             if let Some(whole) = self.seal_object(&mut layout, object)? {
                 moved.push((object, whole));
             }
         }
+        // Then the content that the cleaner moves: it is colder.
         for (object, whole) in moved {
             self.seal_moved(&mut layout, object, whole)?;
         }
@@ -74,12 +77,15 @@ impl CommitLog {
             }
         };
         let counters = &self.objects.reader.counters;
-        let (data, pages, inodes) = (layout.data_bytes, layout.page_bytes, layout.inode_bytes);
+        let data = layout.data_bytes;
+        let pages = layout.page_bytes;
+        let inodes = layout.inode_bytes;
         add_to_counter(&counters.bytes_data, data);
         add_to_counter(&counters.bytes_pages, pages);
         add_to_counter(&counters.bytes_inodes, inodes);
         let laid = layout.finish(
             flags,
+            // The sums count all objects of the batch.
             (!is_empty).then_some(|live| self.objects.batch_sums(live)),
         )?;
         let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
@@ -107,6 +113,7 @@ impl CommitLog {
     ) {
         let mut imap = self.objects.inode_map.write();
         for (object, home) in homes {
+            // The old record is dead as soon as the new one has its place.
             if let Some(old) = object.state.write().home.replace(home) {
                 segments.add_dead(old.byte, u64::from(old.len));
             }
@@ -124,9 +131,11 @@ impl CommitLog {
         let mut guard = object.state.write();
         let state = &mut *guard;
         let pages = state.mem_pages();
+        // From here on, a change of the object belongs to the next batch.
         state.in_batch = false;
         let lsn = state.core.lsn;
         if state.gone {
+            // An object that was made and removed within the batch leaves no trace in the log.
             if state.logged {
                 layout.add_delta(object.no, lsn, &Delta::Free, 0)?;
             }
@@ -145,23 +154,26 @@ impl CommitLog {
             // The log knows nothing of this object yet that could become a hole.
             blocks.holes.clear();
         }
+        // The attributes first: recovery must know the object before its content.
         if !whole && !state.logged {
             let head = state.encode_head();
             layout.add_delta(object.no, lsn, &Delta::Head(&head), head.len())?;
             state.head_changed = false;
         }
         state.logged = true;
+        // Content goes before the record, which holds the extents.
         self.seal_blocks(layout, object.no, state, whole)?;
         let moves =
             matches!(&state.content, ObjectContent::Blocks(blocks) if !blocks.moving.is_empty());
         if !moves {
+            // With moved content, the rest follows in the second half.
             self.seal_rest(layout, object, state, whole)?;
         }
         self.objects.ledger.pages_changed(pages, state.mem_pages());
         Ok(moves.then_some(whole))
     }
 
-    /// Everything of an object but its blocks.
+    /// Seals all of an object but its blocks.
     fn seal_rest(
         &self,
         layout: &mut BatchLayout<'_>,
@@ -174,11 +186,13 @@ impl CommitLog {
             ObjectContent::Dir(DirectoryContent { changed, .. }) => std::mem::take(changed),
             _ => Default::default(),
         };
+        // A whole record is the object's new home; anything else leaves it where it is.
         if whole {
             layout.add_inode(object, lsn, &state.encode_whole())?;
             state.unfolded = false;
             self.objects.unfolded.remove(object.no);
         } else {
+            // The deltas of directories carry single entries, not the whole directory.
             if state.head_changed {
                 let head = state.encode_head();
                 layout.add_delta(object.no, lsn, &Delta::Head(&head), head.len())?;
@@ -190,6 +204,7 @@ impl CommitLog {
                     inode::CORE,
                 )?;
             }
+            debug_assert!(!whole, "a whole record holds its entries");
             for (cookie, entry) in changed {
                 match entry {
                     Some(e) => {
@@ -206,6 +221,7 @@ impl CommitLog {
                     None => layout.add_delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
                 }
             }
+            // The next checkpoint folds the object.
             state.unfolded = true;
             self.objects.unfolded.insert(object, state);
         }
@@ -233,22 +249,25 @@ impl CommitLog {
         else {
             return Ok(());
         };
+        // Holes go first: blocks written after a hole was made lie above it.
         for (block, count) in std::mem::take(holes) {
             layout.add_delta(no, lsn, &Delta::Hole { block, count }, 16)?;
         }
         let remapped = std::mem::take(remapped);
+        // A whole record has its extents in it.
         if !whole {
             for (block, extent) in extents.shared_in(&self.objects.reader, no, remapped.ranges)? {
                 layout.add_delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
             }
         }
+        // Ascending, so that runs of blocks become extents.
         let blocks = std::mem::take(dirty)
             .into_iter()
             .map(|(block, bytes)| (block, lsn, bytes));
         self.seal_runs(layout, no, state, whole, blocks)
     }
 
-    /// The second half of sealing an object whose blocks the cleaner has read.
+    /// Seals the blocks of an object that the cleaner has read, behind everything that is new.
     fn seal_moved(
         &self,
         layout: &mut BatchLayout<'_>,
@@ -264,7 +283,7 @@ impl CommitLog {
         {
             let mut still = Vec::with_capacity(moving.len());
             for (block, it) in std::mem::take(moving) {
-                // What was overwritten or cut off meanwhile stays so.
+                // Ranges that were overwritten or cut off meanwhile stay so.
                 let found = extents
                     .at_or_after(&self.objects.reader, object.no, block)?
                     .filter(|(start, _)| *start <= block);
@@ -294,7 +313,8 @@ impl CommitLog {
         whole: bool,
         blocks: impl Iterator<Item = (u64, Lsn, DirtyBlock)>,
     ) -> Result<(), SealError> {
-        let (lsn, size) = (state.core.lsn, state.core.size);
+        let lsn = state.core.lsn;
+        let size = state.core.size;
         let ObjectContent::Blocks(BlockContent { extents, .. }) = &mut state.content else {
             return Ok(());
         };
@@ -302,6 +322,7 @@ impl CommitLog {
         let mut stored = 0;
         let mut failed = None;
         let mut blocks = blocks.peekable();
+        // Adjoining blocks of the same age become one run.
         while let Some((first, born, bytes)) = blocks.next() {
             let mut run: Vec<DirtyBlock> = vec![bytes];
             while let Some((.., bytes)) =
@@ -310,10 +331,12 @@ impl CommitLog {
                 run.push(bytes);
             }
             let last = first + run.len() as u64 - 1;
+            // The last block may end before its last sector.
             let tail = (size.saturating_sub(last * BLOCK))
                 .clamp(1, BLOCK)
                 .div_ceil(SECTOR);
             layout.add_blocks(no, (lsn, born), first, &run, tail, &mut |block, extent| {
+                // Sectors are counted as files show them (`st_blocks`).
                 stored += u64::from(extent.stored);
                 if let Err(e) = extents.replace_range(
                     &self.objects.reader,
@@ -329,14 +352,20 @@ impl CommitLog {
         if let Some(e) = failed {
             return Err(e.into());
         }
+        // A whole record holds few extents, or the root of a tree.
         if !whole {
             extents.move_to_tree(&self.objects.reader, no)?;
         }
         let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
+        debug_assert!(
+            state.core.sectors + stored >= gone,
+            "more sectors are freed than there were"
+        );
         state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         if let FileExtents::Tree(tree) = extents {
             freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
         }
+        // The space that was overwritten is dead in this batch's state.
         if !bug(Bug::OverwrittenCounted) {
             self.objects.account_sealed(layout.segments, &freed);
         }
@@ -346,14 +375,17 @@ impl CommitLog {
     /// Writes what is moving, and logs what the open batch changed in the table. The objects have
     /// been sealed.
     pub(crate) fn seal_shared(&self, layout: &mut BatchLayout<'_>) -> Result<(), SealError> {
-        let (reader, object) = (&self.objects.reader, ObjectNo::new(0));
+        let reader = &self.objects.reader;
+        let object = ObjectNo::new(0);
         let mut freed = Vec::new();
+        // Moved content first: its new places are part of the table's changes.
         for (id, mut shared, content) in reader.shared.take_moving(reader)? {
             let size = 12 + shared.encode().len();
             shared.extent.addr = layout.add_run(&content, shared.extent.born, size)?;
             reader.shared.set_moved(reader, id, &shared, &mut freed)?;
             layout.add_delta(object, Lsn::ZERO, &Delta::SharedSet { id, shared }, size)?;
         }
+        // The old places of moved content are dead.
         count_dead(layout.segments, &freed, Some(Vec::new()));
         for (id, what) in reader.shared.take_changed(reader)? {
             if bug(Bug::SharedNotRecorded) {

@@ -10,7 +10,7 @@
 //!    barrier.
 //!
 //! # How
-//! 1. Each record's header names the machine, the boot and the machine's name ([`Owner`]). The
+//! 1. Each record's header names the machine, the boot and the machine's name ([`StoreOwner`]). The
 //!    first commit of an opening is preceded by the record of a fresh epoch, which is synced: that
 //!    is the mark. The clean record at the end, the same bytes with another flag, takes it away.
 //!    All records in between carry the mark, so that it is found whichever of them is the last.
@@ -36,13 +36,14 @@ use crate::object::objects::ObjectStore;
 use crate::space::segments::LogHead;
 use teal_types::Sector;
 
-/// What lay on the disk where an opening writes first, when it was opened: digests of the first
-/// sectors of both runs.
+/// The content of the disk where an opening writes first, as it was when the store was opened:
+/// digests of the first sectors of both runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OverwriteWitness([Option<u64>; 2]);
 
 impl OverwriteWitness {
     pub(crate) fn read_from(objects: &ObjectStore, head: LogHead) -> Self {
+        // A sector that cannot be read is no witness.
         let sector = |at: Sector| {
             let mut bytes = vec![0; HEADER];
             objects.reader.read_raw(at, &mut bytes).ok()?;
@@ -54,13 +55,14 @@ impl OverwriteWitness {
     /// Returns whether something else lies there now. What could not be read tells nothing.
     fn differs_from(self, now: Self) -> bool {
         self.0
+            // Only sectors that were read both times can differ.
             .into_iter()
             .zip(now.0)
             .any(|(then, now)| then.is_some() && now.is_some() && then != now)
     }
 
-    /// Before the first write of an opening: checks that no other opening has written since. The
-    /// newest checkpoint known here is `checkpoint`.
+    /// Checks before the first write of an opening that no other opening has written since.
+    /// `checkpoint` is the newest one known here.
     ///
     /// # Errors
     /// [`StoreError::WrittenElsewhere`]; nothing has been written then.
@@ -75,6 +77,7 @@ impl OverwriteWitness {
         let is_newer = anchors
             .newest()
             .is_some_and(|anchor| anchor.checkpoint > checkpoint);
+        // Either shows another opening of the same store: this one must not write.
         if is_newer || self.differs_from(Self::read_from(objects, head)) {
             Err(StoreError::WrittenElsewhere)
         } else {

@@ -40,7 +40,9 @@ const WRITE_MAX: usize = 8 << 20;
 
 /// Returns how many of these records go out in one write: those that adjoin, up to [`WRITE_MAX`].
 fn count_adjoining(records: &[RecordInFlight]) -> usize {
+    debug_assert!(!records.is_empty());
     let mut bytes = records[0].parts.len();
+    // Adjoining records go to the disk in one write, up to a bound.
     let adjoin = records.windows(2).take_while(|pair| {
         bytes += pair[1].parts.len();
         pair[0].end() == pair[1].start && bytes <= WRITE_MAX
@@ -64,15 +66,19 @@ impl CommitLog {
     /// [`StoreError::Io`] when the disk fails; from then on [`StoreError::Poisoned`] until the
     /// store is opened again.
     pub(crate) fn commit(&self) -> Result<(), StoreError> {
+        // The batch that was open when this call began must become durable.
         let mine = self.durability.open_batch();
         add_to_counter(&self.objects.reader.counters.syncs, 1);
         let mut committer = self.committer();
+        // Looked at under the lock: another thread may have failed meanwhile.
         self.durability.check_writable()?;
+        // Group commit: another caller has made this batch durable while this one waited.
         let durable = self.durability.durable_batch();
         if durable > mine {
             return Ok(());
         }
         let open = self.durability.open_batch();
+        // The changes are still in the open batch.
         if open == mine && self.objects.has_changes() {
             self.commit_as(&mut committer, BatchKind::Batch)
         } else if durable < open && !bug(Bug::WrittenPromised) {
@@ -93,6 +99,7 @@ impl CommitLog {
         let mine = self.durability.open_batch();
         let mut committer = self.committer();
         self.durability.check_writable()?;
+        // Another thread has written the batch meanwhile.
         if self.durability.open_batch() > mine || !self.objects.has_changes() {
             return Ok(());
         }
@@ -110,6 +117,7 @@ impl CommitLog {
     }
 
     pub(crate) fn checkpoint_locked(&self, committer: &mut Committer) -> Result<(), StoreError> {
+        // No change since the last checkpoint.
         if !self.is_dirty() && committer.log_bytes() == 0 {
             return Ok(());
         }
@@ -130,12 +138,14 @@ impl CommitLog {
         if committer.is_closed() {
             return Ok(());
         }
+        // A clean end has nothing to roll forward.
         self.checkpoint_locked(&mut committer)?;
         // A mark left by an opening that was not closed goes, even if this one has changed nothing.
         if committer.has_mark() && !bug(Bug::NoCleanRecord) {
             self.commit_as(&mut committer, BatchKind::Empty(record::CLEAN))?;
         }
         committer.close();
+        // No change can follow the clean record.
         self.durability.end_changes();
         Ok(())
     }
@@ -152,9 +162,11 @@ impl CommitLog {
         let full = self.objects.ledger.batch_bytes() >= settings.batch_bytes;
         let mut wait = None;
         let unsynced = self.committer().unsynced_since();
+        // The older of both sets the time: changes in memory, or a batch without a barrier.
         match since.into_iter().chain(unsynced).min() {
             Some(since) if now >= since + settings.commit_interval => self.commit()?,
             Some(since) => {
+                // A large batch is written at once; its barrier comes with the next commit.
                 if full {
                     self.write_batch()?;
                 }
@@ -166,6 +178,8 @@ impl CommitLog {
         let due = committer
             .first_commit_time()
             .map(|since| since + settings.checkpoint_interval);
+        // By size, so that recovery stays short; by time, so that an idle store ends in a
+        // checkpoint.
         if committer.log_bytes() >= settings.checkpoint_bytes || due.is_some_and(|due| now >= due) {
             self.durability.check_writable()?;
             self.checkpoint_locked(&mut committer)?;
@@ -181,32 +195,38 @@ impl CommitLog {
         committer: &mut Committer,
         kind: BatchKind,
     ) -> Result<(), StoreError> {
+        // Deferred changes stay as they are until the checkpoint has ended.
         let _pause =
             (kind == BatchKind::Checkpoint).then(|| self.objects.pause_redo_for_checkpoint());
         if bug(Bug::LeftoversLineUp) {
             committer.epoch_is_written();
         }
         if committer.needs_epoch() && kind != BatchKind::Empty(record::FRESH_EPOCH) {
+            // The first write of this opening: no other opening may have written before it.
             if let Some(witness) = committer.witness() {
                 witness
                     .still_holds(&self.objects, committer.checkpoint())
                     .inspect_err(|e| self.durability.poison(e))?;
             }
+            // A new epoch tells this opening's records from leftovers of earlier ones.
             committer.begin_epoch();
             self.commit_as(committer, BatchKind::Empty(record::FRESH_EPOCH))?;
             committer.epoch_is_written();
         }
         if kind == BatchKind::Checkpoint {
-            // Where the cleaner's shared extents come to lie is not known before, and a checkpoint
-            // does no I/O for it.
+            // The places of the cleaner's shared extents are not known before, and a checkpoint
+            // does no I/O for them.
             if self.objects.reader.shared.is_moving() {
                 self.commit_as(committer, BatchKind::Batch)?;
             }
+            // All I/O of a checkpoint happens before its places are chosen.
             self.warm_for_checkpoint()?;
         }
+        // Room first: a batch that has begun must not fail for want of it.
         self.prepare_room(kind)?;
         let sealed = self
             .seal_batch(committer, kind)
+            // A failure in the middle leaves memory and log different: the store stops.
             .inspect_err(|e| self.durability.poison(e))?;
         self.write_out(committer, sealed, kind)
             .inspect_err(|e| self.poison_after(e))
@@ -224,6 +244,7 @@ impl CommitLog {
         sealed: SealedBatch,
         kind: BatchKind,
     ) -> Result<(), StoreError> {
+        // A segment table that contradicts itself must not be written.
         self.objects.segments.lock().check_sound()?;
         let mut bytes = 0;
         let mut records = &sealed.records[..];
@@ -234,6 +255,7 @@ impl CommitLog {
             records = later;
         }
         committer.set_chain(sealed.chain);
+        // The order is kept by the disk's own barrier, which comes with the next commit.
         if kind == BatchKind::Written {
             committer.written_without_barrier(sealed.since);
         } else {
@@ -242,8 +264,10 @@ impl CommitLog {
                 bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some(),
             )?;
         }
+        // All records are on the disk: reads go there.
         self.objects.reader.set_in_flight(Vec::new());
         add_to_counter(&self.objects.reader.counters.batches, 1);
+        // The anchor goes last: until it is whole, the older checkpoint holds.
         if let Some((addr, seq)) = sealed.checkpoint_at {
             self.write_anchor(committer, addr, seq)?;
             committer.note_checkpoint();
@@ -256,6 +280,7 @@ impl CommitLog {
 
     /// Makes all that is written durable.
     fn sync_barrier(&self, committer: &mut Committer, too_late: bool) -> Result<(), StoreError> {
+        // Written, but not durable before this returns.
         if !too_late {
             self.objects.reader.sync()?;
         }
@@ -270,6 +295,7 @@ impl CommitLog {
         addr: Sector,
         seq: u64,
     ) -> Result<(), StoreError> {
+        // Near the checkpoint, so that a disk head moves little.
         let near = self.objects.geometry.place_near(addr);
         let anchor = Anchor {
             checkpoint: committer.checkpoint(),
@@ -288,6 +314,7 @@ impl CommitLog {
         let places = [Some(near), self.objects.geometry.place_opposite(near)]
             .into_iter()
             .flatten();
+        // One after the other: a torn write damages one place only.
         for place in places {
             let slot = committer.next_slot(place);
             self.objects.reader.write(
@@ -301,11 +328,13 @@ impl CommitLog {
             // Written or torn: the other slot is the one that is whole.
             committer.slot_written(place, slot);
         }
+        // Durable before segments of the older checkpoint may be reused.
         self.objects.reader.sync()?;
         add_to_counter(&self.objects.reader.counters.checkpoints, 1);
         self.objects
             .segments
             .lock()
+            // Segments that died two checkpoints ago are free.
             .free_ripe(committer.checkpoint());
         Ok(())
     }
@@ -317,6 +346,7 @@ impl CommitLog {
     ) -> Result<SealedBatch, StoreError> {
         // Exclusive: no operation is in progress, so the batch is a set of whole operations.
         let _gate = self.objects.open.exclude_operations();
+        // An empty batch takes no changes along.
         let empty = matches!(kind, BatchKind::Empty(_));
         let open = if empty {
             BatchChanges::default()
@@ -324,9 +354,11 @@ impl CommitLog {
             self.objects.open.take_changes()
         };
         let since = open.since;
+        // Taken before the batch changes the sums it is computed from.
         let bound = self.objects.batch_takes();
         let mut segments = self.objects.segments.lock();
         let ready = segments.ready_bytes();
+        // The interval begins with the checkpoint's own batch.
         if kind == BatchKind::Checkpoint {
             segments.begin_interval(committer.begin_checkpoint());
         }
@@ -341,12 +373,14 @@ impl CommitLog {
         );
         let filled = self
             .fill_batch(layout, open, kind, committer.checkpoint())
+            // The room was prepared, so this is a bound that is too small.
             .map_err(|e| match e {
                 SealError::Store(e) => e,
                 SealError::NoRoom => StoreError::NoSpace,
             });
         let (records, chain, homes) = filled?;
         let taken = ready.saturating_sub(segments.ready_bytes());
+        // The bound promised the room; a larger batch means a wrong promise.
         self.compare_with_bound(kind, taken, bound);
         let start = records.first().map(|r| (r.start, committer.chain().seq));
         let checkpoint_at = start.filter(|_| kind == BatchKind::Checkpoint);
@@ -356,13 +390,15 @@ impl CommitLog {
             checkpoint_at,
             since,
         };
-        // Before the map leads anybody to them.
+        // The records are readable before the map leads any reader to them.
         self.objects.reader.set_in_flight(sealed.records.clone());
         self.install_homes(&mut segments, homes);
+        // Later changes belong to the next batch.
         if !empty {
             self.durability.batch_sealed();
             self.objects.ledger.batch_sealed();
         }
+        // The tables are compared with a recount.
         if cfg!(debug_assertions) {
             segments.check_invariants(self.objects.deferred.surplus());
             self.objects.ledger.check_invariants();
@@ -370,7 +406,7 @@ impl CommitLog {
         Ok(sealed)
     }
 
-    /// Compares what a batch took of the free segments with what it was said to take, at most.
+    /// Compares the bytes that a batch took of the free segments with its bound.
     ///
     /// # Panics
     /// Where assertions are on, if it took more: a bound in

@@ -47,14 +47,16 @@ impl Anchor {
         out.put_u64(self.watermark);
         out.put_u64(self.secs);
         out.resize(BYTES - 4, 0);
+        debug_assert_eq!(out.len(), BYTES - 4, "the checksum ends the anchor");
         let sum = crc(&out);
         out.put_u32(sum);
         out
     }
 
-    /// The anchor in `bytes`, if it is whole and of this store.
+    /// Returns the anchor in `bytes`, if it is whole and of this store.
     pub(crate) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Option<Self> {
         let bytes = bytes.get(..BYTES)?;
+        // Another store's anchor, an older format, or torn.
         if bytes[..4] != MAGIC || !is_sealed(bytes) {
             return None;
         }

@@ -4,19 +4,20 @@
 use std::sync::LazyLock;
 use teal_types::{BLOCK, SECTOR};
 
-/// CRC32C of `bytes`.
+/// Returns the CRC32C of `bytes`.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// What a CRC32C becomes when so many bytes follow that alone have the CRC32C of zero: a linear
-/// map, by the bytes of the sum.
+/// The change of a CRC32C when zero bytes follow (of a fixed number): a linear map, by the bytes of
+/// the sum.
 struct CrcShift([[u32; 256]; 4]);
 
 impl CrcShift {
     fn over_zeros(bytes: usize) -> Self {
         let mut table = [[0; 256]; 4];
         for (place, row) in table.iter_mut().enumerate() {
+            // A CRC is linear: the table is made from the images of single bits.
             let bits: [u32; 8] =
                 std::array::from_fn(|bit| crc32c::crc32c_combine(1 << (8 * place + bit), 0, bytes));
             for (value, entry) in row.iter_mut().enumerate() {
@@ -39,16 +40,20 @@ impl CrcShift {
 static BLOCK_SHIFT: LazyLock<CrcShift> = LazyLock::new(|| CrcShift::over_zeros(BLOCK as usize));
 static SECTOR_SHIFT: LazyLock<CrcShift> = LazyLock::new(|| CrcShift::over_zeros(SECTOR as usize));
 
-/// The CRC32C of two pieces, one behind the other, of which the second has so many sectors.
+/// Returns the CRC32C of two pieces, one behind the other, of which the second has so many sectors.
 pub(crate) fn crc_joined(first: u32, second: u32, sectors: u64) -> u32 {
-    let (blocks, rest) = (sectors / (BLOCK / SECTOR), sectors % (BLOCK / SECTOR));
+    // Full blocks first, so that long pieces take few steps.
+    let blocks = sectors / (BLOCK / SECTOR);
+    let rest = sectors % (BLOCK / SECTOR);
     let first = (0..blocks).fold(first, |sum, _| BLOCK_SHIFT.apply_to(sum));
+    debug_assert!(rest < BLOCK / SECTOR);
     (0..rest).fold(first, |sum, _| SECTOR_SHIFT.apply_to(sum)) ^ second
 }
 
 /// Returns whether `sum` is the CRC32C of `bytes`. The fuzzer alone may ask for leniency, so that
 /// it gets behind the checksums; it is not compiled into anything but tests and the fuzzer.
 pub(crate) fn crc_matches(bytes: &[u8], sum: u32) -> bool {
+    // A fuzzer changes bytes without mending their checksums.
     #[cfg(any(test, feature = "fuzzing"))]
     if is_lenient() {
         return true;
@@ -83,6 +88,7 @@ pub(crate) fn with_lenient_checksums<T>(f: impl FnOnce() -> T) -> T {
             LENIENT.set(self.0);
         }
     }
+    // Restored even if `f` panics.
     let _restore = RestoreLenient(LENIENT.replace(true));
     f()
 }

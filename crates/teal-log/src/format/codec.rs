@@ -16,6 +16,7 @@ pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> FieldReader<'a> {
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        // Nothing is taken from bytes that are too short.
         let (head, tail) = self.0.split_at_checked(len)?;
         self.0 = tail;
         Some(head)
@@ -35,11 +36,12 @@ impl<'a> FieldReader<'a> {
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
-    /// A number that counts up from the store's beginning.
+    /// Takes a number that counts up from the store's beginning.
     pub(crate) fn counter(&mut self) -> Option<u64> {
+        // Larger numbers cannot come up, and would overflow in sums.
         self.u64().filter(|n| *n < COUNTER_LIMIT)
     }
-    /// A sector address stored in 64 bits, of which the log uses 48.
+    /// Takes a sector address stored in 64 bits, of which the log uses 48.
     pub(crate) fn sector64(&mut self) -> Option<Sector> {
         self.u64().map(Sector::new).filter(|at| *at < Sector::LIMIT)
     }
@@ -52,6 +54,7 @@ impl<'a> FieldReader<'a> {
     pub(crate) fn time(&mut self) -> Option<Timestamp> {
         let secs = i64::from_le_bytes(self.array()?);
         let nanos = self.u32()?;
+        // Other values would not encode to the same bytes.
         (nanos < 1_000_000_000).then_some(Timestamp { secs, nanos })
     }
     pub(crate) fn stamp(&mut self) -> Option<UpdateId> {
@@ -104,5 +107,9 @@ impl FieldWriter for Vec<u8> {
 
 /// Pads `out` with zeros to a multiple of `unit` bytes.
 pub(crate) fn pad_to_multiple(out: &mut Vec<u8>, unit: usize) {
+    debug_assert!(
+        unit.is_power_of_two(),
+        "sectors and alignments are powers of two"
+    );
     out.resize(out.len().next_multiple_of(unit), 0);
 }

@@ -1,4 +1,4 @@
-//! Deltas: what a batch changed, redone at recovery. The body of a record is a sequence of them.
+//! Deltas: the changes of a batch, redone at recovery. The body of a record is a sequence of them.
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -21,15 +21,15 @@
 //! | 7 | free | none: the object is gone, its space with it |
 //! | 8 | orphan | u8: 1 joins the orphan set, 0 leaves it |
 //! | 9 | page | tree kind u8, level u8, first key u64, page pointer (12 bytes); object = owner |
-//! | 10 | roots | see [`Roots`] |
+//! | 10 | roots | see [`CheckpointRoots`] |
 //! | 11 | head | an inode record without its content items; its home stays |
 //! | 16 | shared set | id u64, then a shared extent: from now on it lies here |
-//! | 17 | shared gone | id u64: nobody refers to it any more |
+//! | 17 | shared gone | id u64: no extent refers to it any more |
 //! | 18 | history | block u64, died-at `Lsn` u64, then a history item (reserved) |
-//! | 19 | note | piece u16, then its bytes: what those above the store keep of the object |
+//! | 19 | note | piece u16, then its bytes: state that the layers above the store keep of the object |
 //! | 20 | note gone | piece u16 |
 //! | 21 | shared count | id u64, count u32: how many extents refer to it |
-//! | 22 | kept | `Lsn` u64, byte address of its value u64, then a delta of an earlier record, whole: it waits still |
+//! | 22 | kept | `Lsn` u64, byte address of its value u64, then a delta of an earlier record, whole: it still waits |
 
 use super::extent::{MappedExtent, SHARED_IDS};
 use super::inode::COOKIES;
@@ -94,7 +94,7 @@ pub(crate) enum Delta<'a> {
     NoteGone {
         piece: u16,
     },
-    /// What a record said of an object that is not up to date.
+    /// A change of an object that is not up to date, as a record held it.
     Kept {
         lsn: Lsn,
         /// Byte address of the value on the device, where the record has it.
@@ -140,6 +140,7 @@ impl CheckpointRoots {
         out.put_u64(self.next_lsn.get());
         out.put_stamp(self.stamp);
         out.put_u64(self.objects);
+        // The order is fixed by the format.
         for root in [
             self.imap,
             self.usage,
@@ -179,6 +180,7 @@ impl CheckpointRoots {
                 .overrides
                 .push((t.u32()?, SegmentUse::decode(t.bytes(usage::BYTES)?)?));
         }
+        // Bytes beyond the end are damage.
         t.is_empty().then_some(roots)
     }
 }
@@ -212,6 +214,7 @@ impl Delta<'_> {
         let at = out.len();
         out.put_u8(self.code());
         out.put_bytes(&[0; 3]);
+        // The length is known when the value is written.
         out.put_u32(0);
         out.put_u32(lsn_offset);
         out.put_u64(object.get());
@@ -274,6 +277,7 @@ impl Delta<'_> {
                 out.put_bytes(delta);
             }
         }
+        debug_assert_eq!(value - at, PREFIX, "the prefix has a fixed length");
         let len = u32::try_from(out.len() - value).expect("values are far below 4 GiB");
         out[at + 4..at + 8].copy_from_slice(&len.to_le_bytes());
         value
@@ -303,6 +307,7 @@ pub(crate) fn decode_body(
         }
         left -= 1;
         let next = decode_one(&mut t, body.len());
+        // After damage, nothing behind it can be found.
         if next.is_none() {
             left = 0;
         }
@@ -315,10 +320,15 @@ fn shared_id(v: &mut FieldReader<'_>) -> Option<u64> {
 }
 
 fn decode_one<'a>(t: &mut FieldReader<'a>, total: usize) -> Option<PlacedDelta<'a>> {
-    let (code, flags, zero) = (t.u8()?, t.u8()?, t.u16()?);
-    let (len, lsn_offset, object) = (t.u32()?, t.u32()?, ObjectNo::new(t.u64()?));
+    let code = t.u8()?;
+    let flags = t.u8()?;
+    let zero = t.u16()?;
+    let len = t.u32()?;
+    let lsn_offset = t.u32()?;
+    let object = ObjectNo::new(t.u64()?);
     let at = total - t.0.len();
     let value = t.bytes(len as usize)?;
+    // Reserved bytes that are set are of a later format, or damage.
     if zero != 0 {
         return None;
     }
@@ -338,6 +348,7 @@ fn decode_one<'a>(t: &mut FieldReader<'a>, total: usize) -> Option<PlacedDelta<'
             count: v.u64()?,
         },
         5 => Delta::EntrySet {
+            // Cookies below the first one stand for dots, and must not be stored.
             cookie: v.u64().filter(|cookie| COOKIES.contains(cookie))?,
             child: ObjectNo::new(v.u64()?),
             kind: FileType::from_code(v.u8()?)?,
@@ -384,12 +395,14 @@ fn decode_one<'a>(t: &mut FieldReader<'a>, total: usize) -> Option<PlacedDelta<'
             id: shared_id(&mut v)?,
             count: v.u32().filter(|count| *count > 0)?,
         },
+        // A program that does not know the type may pass over it.
         _ if flags & 1 != 0 => {
             v.0 = &[];
             Delta::Ignored
         }
         _ => return None,
     };
+    // A value longer than its type is damage.
     v.is_empty().then_some(PlacedDelta {
         object,
         lsn_offset,

@@ -20,8 +20,8 @@ pub(crate) const EXTENT_BLOCKS: u64 = 128;
 pub(crate) const FILE_BLOCKS: u64 = 1 << 51;
 /// Sectors in a block.
 pub(crate) const BLOCK_SECTORS: u64 = 8;
-/// Most blocks in one shared extent, a quarter of a MiB: it is moved as one run, lives as long as
-/// anybody refers to a part of it, and must fit the smallest segment.
+/// The most blocks in one shared extent, a quarter of a MiB. It is moved as one run, lives as long
+/// as any file refers to a part of it, and must fit the smallest segment.
 pub(crate) const SHARED_BLOCKS: u64 = 64;
 /// Exclusive upper bound of the ids of shared extents: 48 bits.
 pub(crate) const SHARED_IDS: u64 = 1 << 48;
@@ -43,11 +43,13 @@ impl Extent {
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.stored) * SECTOR
     }
-    /// The part of `count` blocks from block `from` on.
+    /// Returns the part of `count` blocks from block `from` on.
     pub(crate) fn slice(&self, from: u64, count: u64) -> Self {
+        debug_assert!(from + count <= self.blocks(), "a slice beyond its extent");
         let end = (from + count) * BLOCK_SECTORS;
         Self {
             addr: self.addr.plus(from * BLOCK_SECTORS),
+            // Only the last block may be stored in part.
             stored: (end.min(u64::from(self.stored)) - from * BLOCK_SECTORS) as u16,
             born: self.born,
             crcs: self.crcs[from as usize..(from + count) as usize].into(),
@@ -102,7 +104,7 @@ impl SharedSlice {
     }
 }
 
-/// What a file's map says of a run of its blocks.
+/// An item of a file's map: the place of a run of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MappedExtent {
     /// They lie here, and nothing else refers to them.
@@ -124,7 +126,7 @@ impl MappedExtent {
             Self::Shared(slice) => u64::from(slice.blocks),
         }
     }
-    /// Sectors stored.
+    /// Returns the number of sectors stored.
     pub(crate) fn stored_sectors(&self) -> u64 {
         u64::from(match self {
             Self::Own(extent) => extent.stored,
@@ -137,22 +139,23 @@ impl MappedExtent {
             Self::Shared(slice) => slice.born,
         }
     }
-    /// The extent, if it is the file's own.
+    /// Returns the extent, if it is the file's own.
     pub(crate) fn as_own(&self) -> Option<&Extent> {
         match self {
             Self::Own(extent) => Some(extent),
             Self::Shared(_) => None,
         }
     }
-    /// The part of `count` blocks from block `from` on.
+    /// Returns the part of `count` blocks from block `from` on.
     pub(crate) fn slice(&self, from: u64, count: u64) -> Self {
         match self {
             Self::Own(extent) => Self::Own(extent.slice(from, count)),
             Self::Shared(slice) => Self::Shared(slice.subslice(from, count)),
         }
     }
-    /// Bytes it takes as an item of an inode record.
+    /// Returns the bytes that it takes as an item of an inode record.
     pub(crate) fn item_len(&self) -> usize {
+        // Prefix, address and counts, then a checksum for each block.
         36 + self.as_own().map_or(2, |extent| 4 * extent.crcs.len())
     }
 
@@ -172,13 +175,19 @@ impl MappedExtent {
 
     /// Returns what holds a file's blocks from `block` on, if a file may have those.
     pub(crate) fn decode_at(block: u64, bytes: &[u8]) -> Option<Self> {
+        // A file has at most so many blocks.
         Self::decode(bytes).filter(|extent| block <= FILE_BLOCKS - extent.blocks())
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = FieldReader(bytes);
-        let (addr, blocks, stored) = (t.sector48()?, u64::from(t.u16()?), t.u16()?);
-        let (codec, flags, born) = (t.u8()?, t.u8()?, Lsn::new(t.u64()?));
+        let addr = t.sector48()?;
+        let blocks = u64::from(t.u16()?);
+        let stored = t.u16()?;
+        let codec = t.u8()?;
+        let flags = t.u8()?;
+        let born = Lsn::new(t.u64()?);
+        // All blocks are stored in full, but for the end of the last one.
         let full = blocks * BLOCK_SECTORS;
         let fits = (1..=EXTENT_BLOCKS).contains(&blocks)
             && u64::from(stored) <= full
@@ -186,6 +195,7 @@ impl MappedExtent {
         if !fits || codec != 0 {
             return None;
         }
+        // Flags of later formats are not readable.
         match flags {
             0 if t.0.len() as u64 == blocks * 4 => {
                 let crcs = (0..blocks).map(|_| t.u32()).collect::<Option<_>>()?;
@@ -197,6 +207,7 @@ impl MappedExtent {
                 }))
             }
             SHARED => {
+                // The slice must lie in the largest shared extent there can be.
                 let first = t.u16()?;
                 let inside = u64::from(first) + blocks <= SHARED_BLOCKS && t.is_empty();
                 let slice = SharedSlice {

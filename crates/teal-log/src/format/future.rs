@@ -1,4 +1,4 @@
-//! Items whose layout is fixed now and which come into use with history.
+//! Items that come into use with history; their layout is fixed already.
 //!
 //! **History** (tree kind 7; key: three words, object, first block, `Lsn` at which the range died;
 //! block 2^64 - 1 is the inode record):

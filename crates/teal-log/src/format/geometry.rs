@@ -1,4 +1,4 @@
-//! Where things lie on the disk: superblocks, anchors, segments.
+//! The places of the structures on the disk: superblocks, anchors, segments.
 //!
 //! ```text
 //! sector 0         superblock, one slot
@@ -44,18 +44,20 @@ impl Geometry {
         geometry
     }
 
-    /// Sectors set aside for each superblock at the start and for each anchor slot.
+    /// Returns the sectors set aside for each superblock at the start and for each anchor slot.
     pub(crate) fn slot_sectors(&self) -> u64 {
         SUPERBLOCK_SECTORS.max(self.align)
     }
 
     fn place_segment(&self, place: u32) -> Segment {
+        // Spread evenly over the disk, so that local damage hits one place.
         Segment((u64::from(place) * u64::from(self.segments) / u64::from(self.places)) as u32)
     }
 
-    /// The address of one of the two slots of an anchor place.
+    /// Returns the address of one of the two slots of an anchor place.
     pub(crate) fn anchor_slot(&self, place: u32, slot: u64) -> Sector {
         let segment = self.place_segment(place);
+        // The superblock comes first in segment 0.
         let skip = if segment.0 == 0 {
             self.slot_sectors()
         } else {
@@ -65,22 +67,24 @@ impl Geometry {
             .plus(skip + (slot & 1) * self.slot_sectors())
     }
 
-    /// Every anchor slot there is.
+    /// Returns all anchor slots.
     pub(crate) fn anchor_slots(&self) -> impl Iterator<Item = Sector> + '_ {
         (0..self.places)
             .flat_map(move |place| (0..2).map(move |slot| self.anchor_slot(place, slot)))
     }
 
-    /// The anchor place nearest to a sector.
+    /// Returns the anchor place nearest to a sector.
     pub(crate) fn place_near(&self, at: Sector) -> u32 {
         (0..self.places)
+            // Distances between first slots: one disk head has to move that far.
             .min_by_key(|p| self.anchor_slot(*p, 0).get().abs_diff(at.get()))
             .unwrap_or(0)
     }
 
-    /// The anchor place farthest from another one: what damages both is half as long as the disk.
-    /// `None`: there is only one place.
+    /// Returns the anchor place farthest from another one: damage to both must be half as long as
+    /// the disk. Returns `None` if there is only one place.
     pub(crate) fn place_opposite(&self, place: u32) -> Option<u32> {
+        debug_assert!(place < self.places);
         Some((place + self.places / 2) % self.places).filter(|other| *other != place)
     }
 
@@ -88,28 +92,34 @@ impl Geometry {
         Sector::new(u64::from(segment.0) * self.segment_sectors)
     }
 
-    /// The segment a sector belongs to, if it lies in one.
+    /// Returns the segment a sector belongs to, if it lies in one.
     pub(crate) fn segment_of(&self, at: Sector) -> Option<Segment> {
         let number = at.get() / self.segment_sectors;
         (number < u64::from(self.segments)).then_some(Segment(number as u32))
     }
 
-    /// The sectors of a segment that records may use.
+    /// Returns the sectors of a segment that records may use.
     pub(crate) fn usable_run(&self, segment: Segment) -> SectorRun {
         let mut skip = 0;
+        // Anchors take the first sectors of their segment.
         if (0..self.places).any(|p| self.place_segment(p) == segment) {
             skip = 2 * self.slot_sectors();
         }
+        // So does the superblock of segment 0.
         if segment.0 == 0 {
             skip += self.slot_sectors();
         }
+        debug_assert!(
+            skip < self.segment_sectors,
+            "nothing is left of a segment for records"
+        );
         SectorRun {
             addr: self.first_sector(segment).plus(skip),
             sectors: (self.segment_sectors - skip) as u32,
         }
     }
 
-    /// The whole segment, anchors included.
+    /// Returns the whole segment, anchors included.
     pub(crate) fn whole_run(&self, segment: Segment) -> SectorRun {
         SectorRun {
             addr: self.first_sector(segment),
@@ -121,6 +131,7 @@ impl Geometry {
     pub(crate) fn holds_run(&self, run: SectorRun) -> bool {
         self.segment_of(run.addr).is_some_and(|segment| {
             let usable = self.usable_run(segment);
+            // A run must not reach into anchors or into the next segment.
             run.addr >= usable.addr
                 && run.addr.get() + u64::from(run.sectors)
                     <= usable.addr.get() + u64::from(usable.sectors)
@@ -131,21 +142,23 @@ impl Geometry {
     /// aligned.
     pub(crate) fn accepts_run(&self, run: SectorRun) -> bool {
         self.holds_run(run)
+            // Records begin at multiples of the alignment, so that none shares a sector with
+            // another.
             && run.addr.get().is_multiple_of(self.align)
             && u64::from(run.sectors) >= self.align
     }
 
-    /// Bytes of a segment that records may use.
+    /// Returns the bytes of a segment that records may use.
     pub(crate) fn usable_bytes(&self, segment: Segment) -> u64 {
         u64::from(self.usable_run(segment).sectors) * SECTOR
     }
 
-    /// Bytes of all usable parts.
+    /// Returns the bytes of all usable parts.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes of a whole segment.
+    /// Returns the bytes of a whole segment.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.segment_sectors * SECTOR
     }

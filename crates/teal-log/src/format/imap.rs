@@ -20,7 +20,7 @@ pub(crate) struct RecordHome {
     pub(crate) lsn: Lsn,
 }
 
-/// What the map says of an object number it knows.
+/// The value of an object number in the inode map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InodeMapItem {
     At(RecordHome),
@@ -59,6 +59,7 @@ impl InodeMapItem {
             lsn: Lsn::new(t.u64()?),
         };
         match (t.u8()?, t.is_empty()) {
+            // An object at all of its limits fits a record, so longer ones are damage.
             (0, true) if (1..=RECORD_MAX as u32).contains(&home.len) => Some(Self::At(home)),
             (1, true) => Some(Self::Gone(home.lsn)),
             _ => None,

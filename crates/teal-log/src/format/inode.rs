@@ -31,7 +31,7 @@
 //! | 5 | entry | cookie u64, child u64, type u8, name |
 //! | 6 | directory tree | page pointer |
 //! | 7 | xattr | name length u8, name, value |
-//! | 8 | succeeds | object u64, stamp: what a replacing rename replaced (reserved) |
+//! | 8 | succeeds | object u64, stamp: the object that a replacing rename replaced (reserved) |
 
 use super::extent::MappedExtent;
 use crate::format::codec::{FieldReader, FieldWriter};
@@ -55,7 +55,7 @@ pub(crate) const INLINE_CONTENT: usize = 1024;
 
 /// The sectors of the longest file.
 const SECTORS_MAX: u64 = i64::MAX as u64 / SECTOR + 1;
-/// What the cookie of an entry may be; smaller ones stand for `.`, `..` and "from the start".
+/// The cookies that an entry may have; smaller ones stand for `.`, `..` and "from the start".
 pub(crate) const COOKIES: std::ops::Range<u64> = FIRST_COOKIE..1 << 63;
 
 /// The fixed part of an inode.
@@ -100,6 +100,7 @@ impl InodeCore {
     }
 
     fn take(t: &mut FieldReader<'_>) -> Option<Self> {
+        // Other versions have another layout.
         if t.u8()? != VERSION {
             return None;
         }
@@ -109,6 +110,7 @@ impl InodeCore {
             uid: t.u32()?,
             gid: t.u32()?,
             rdev: t.u32()?,
+            // Files are limited by the kernel's signed offsets.
             size: t.u64().filter(|s| *s <= i64::MAX as u64)?,
             subdirs: t.u32()?,
             generation: t.u32()?,
@@ -146,7 +148,7 @@ pub(crate) struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// The entry without its cookie, as a directory tree's value.
+    /// Encodes the entry without its cookie, as a directory tree's value.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(9 + self.name.as_bytes().len());
         out.put_u64(self.child.get());
@@ -154,9 +156,10 @@ impl DirectoryEntry {
         out.put_bytes(self.name.as_bytes());
         out
     }
-    /// The entry stored under a cookie, if an entry may have that.
+    /// Decodes the entry stored under a cookie, if an entry may have that cookie.
     pub(crate) fn decode_at(cookie: u64, bytes: &[u8]) -> Option<Self> {
         let mut t = FieldReader(bytes);
+        // Small cookies stand for dots.
         COOKIES.contains(&cookie).then_some(())?;
         Some(Self {
             child: ObjectNo::new(t.u64()?),
@@ -192,6 +195,7 @@ impl InodeItem<'_> {
             Self::Xattr { .. } => 7,
             Self::Ignored => unreachable!("never made, only read"),
         });
+        // The length is known when the value is written.
         out.put_bytes(&[0; 7]);
         let value = out.len();
         match self {
@@ -216,13 +220,18 @@ impl InodeItem<'_> {
             }
             Self::Ignored => {}
         }
+        debug_assert_eq!(value - at, 8, "the prefix of an item has a fixed length");
         let len = u32::try_from(out.len() - value).expect("items are far below 4 GiB");
         out[at + 4..at + 8].copy_from_slice(&len.to_le_bytes());
     }
 
     fn take<'a>(t: &mut FieldReader<'a>) -> Option<InodeItem<'a>> {
-        let (code, flags, zero, len) = (t.u8()?, t.u8()?, t.u16()?, t.u32()?);
+        let code = t.u8()?;
+        let flags = t.u8()?;
+        let zero = t.u16()?;
+        let len = t.u32()?;
         let mut v = FieldReader(t.bytes(len as usize)?);
+        // Reserved bytes that are set are of a later format, or damage.
         if zero != 0 {
             return None;
         }
@@ -255,6 +264,7 @@ impl InodeItem<'_> {
                     value: v.0,
                 }
             }
+            // A program that does not know the type may pass over it.
             _ if flags & 1 != 0 => InodeItem::Ignored,
             _ => return None,
         })

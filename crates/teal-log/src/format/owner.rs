@@ -31,10 +31,11 @@ impl std::fmt::Debug for StoreOwner {
 }
 
 impl StoreOwner {
-    /// A machine of this name, which is cut to 64 bytes.
+    /// Returns a machine of this name, which is cut to 64 bytes.
     pub fn new(machine: [u8; 16], boot: [u8; 16], name: &str) -> Self {
         let mut kept = [0; MACHINE_NAME_BYTES];
         let mut end = name.len().min(MACHINE_NAME_BYTES);
+        // Cut between characters, so that the name stays readable.
         while !name.is_char_boundary(end) {
             end -= 1;
         }
@@ -46,9 +47,10 @@ impl StoreOwner {
         }
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn name(&self) -> String {
         let end = self
+            // Short names are padded with zeros.
             .name
             .iter()
             .position(|byte| *byte == 0)
@@ -65,6 +67,7 @@ impl StoreOwner {
     /// Returns whether both are one machine. While it runs, its name may change, and a container on
     /// it may have another one.
     pub fn is_same_machine(&self, other: &Self) -> bool {
+        // Either is enough: machines may be cloned, and a boot is of one machine.
         self.machine == other.machine || self.boot == other.boot
     }
 }

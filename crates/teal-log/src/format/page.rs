@@ -78,12 +78,13 @@ impl TreeKind {
         Self::Notes,
         Self::Xattrs,
     ];
-    /// The stored code, from 1.
+    /// Returns the stored code, from 1.
     pub(crate) const fn code(self) -> u8 {
         self as u8
     }
-    /// The kind of a stored code.
+    /// Returns the kind of a stored code.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
+        // Codes begin at 1, so that zeros are no kind.
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
     /// Returns what to call one of its pages in a message.
@@ -102,7 +103,7 @@ impl TreeKind {
     }
 }
 
-/// What the reader of a page knows about it beforehand.
+/// The properties of a page that its reader knows beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExpectedPage {
     pub(crate) kind: TreeKind,
@@ -112,7 +113,7 @@ pub(crate) struct ExpectedPage {
 }
 
 impl ExpectedPage {
-    /// The error for a page at `at` that is not as expected.
+    /// Returns the error for a page at `at` that is not as expected.
     pub(crate) fn damaged_at(self, at: Sector) -> StoreError {
         let object = (self.owner != STORE_WIDE).then_some(self.owner);
         StoreError::Corrupt {
@@ -123,7 +124,7 @@ impl ExpectedPage {
     }
 }
 
-/// Where a page lies on the device, and what proves it whole.
+/// The place of a page on the device, with its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PagePtr {
     addr: Sector,
@@ -135,9 +136,10 @@ impl PagePtr {
     /// Bytes of an encoded pointer.
     pub(crate) const BYTES: usize = 12;
 
-    /// The pointer to `page`, as [`Node::encode`] made it, once it is to lie at `addr`.
+    /// Returns the pointer to `page`, as [`Node::encode`] made it, once it is to lie at `addr`.
     pub(crate) fn seal(addr: Sector, page: &[u8]) -> Self {
         assert!(addr < Sector::LIMIT, "sector addresses have 48 bits");
+        // The length of the page without its padding is in its header.
         let bytes = u16::from_le_bytes([page[LENGTH_AT], page[LENGTH_AT + 1]]);
         let ptr = Self {
             addr,
@@ -150,13 +152,14 @@ impl PagePtr {
     /// Returns whether `page` is what this pointer was made for, bit by bit.
     #[cfg(test)]
     pub(crate) fn matches(self, page: &[u8]) -> bool {
+        // The padding is covered, too.
         page.len() == self.stored_bytes() && crc32c::crc32c(page) == self.crc
     }
-    /// The checksum over the padded sectors.
+    /// Returns the checksum over the padded sectors.
     pub(crate) const fn crc(self) -> u32 {
         self.crc
     }
-    /// The first sector.
+    /// Returns the first sector.
     pub(crate) const fn addr(self) -> Sector {
         self.addr
     }
@@ -173,7 +176,7 @@ impl PagePtr {
     pub(crate) const fn stored_bytes(self) -> usize {
         padded_len(self.bytes as usize)
     }
-    /// The stored form.
+    /// Encodes the pointer.
     pub(crate) fn encode(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..6].copy_from_slice(&self.addr.get().to_le_bytes()[..6]);
@@ -181,10 +184,11 @@ impl PagePtr {
         out[8..].copy_from_slice(&self.crc.to_le_bytes());
         out
     }
-    /// The pointer of a stored form; none if no page can have that length (all zeros, for one).
+    /// Decodes a pointer. Returns `None` if no page can have that length (all zeros, for one).
     pub(crate) fn decode(raw: [u8; Self::BYTES]) -> Option<Self> {
         let [a0, a1, a2, a3, a4, a5, b0, b1, c0, c1, c2, c3] = raw;
         let bytes = u16::from_le_bytes([b0, b1]);
+        // Shorter pages have no item; longer ones do not exist.
         (HEADER + LEAF_ITEM..=PAGE_MAX)
             .contains(&usize::from(bytes))
             .then(|| Self {
@@ -194,12 +198,13 @@ impl PagePtr {
             })
     }
 
-    /// The stored form of a pointer that may be missing: zeros then.
+    /// Encodes a pointer that may be missing: as zeros then.
     pub(crate) fn encode_optional(ptr: Option<Self>) -> [u8; Self::BYTES] {
         ptr.map_or([0; Self::BYTES], Self::encode)
     }
-    /// The pointer of an optional stored form; the outer `None` is damage.
+    /// Decodes a pointer that may be missing. The outer `None` is damage.
     pub(crate) fn decode_optional(raw: [u8; Self::BYTES]) -> Option<Option<Self>> {
+        // A zeroed pointer means that the tree is empty.
         if raw == [0; Self::BYTES] {
             Some(None)
         } else {
@@ -242,21 +247,24 @@ impl Node {
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The key of the first item, not above any key of the subtree. The node must not be empty.
+    /// Returns the key of the first item, not above any key of the subtree. The node must not be
+    /// empty.
     pub(crate) fn first_key(&self) -> u64 {
+        debug_assert!(!self.is_empty(), "an empty node has no key");
         match &self.items {
             NodeItems::Leaf(items) => items[0].0,
             NodeItems::Inner(items) => items[0].0,
         }
     }
-    /// The key of the last item. The node must not be empty.
+    /// Returns the key of the last item. The node must not be empty.
     pub(crate) fn last_key(&self) -> u64 {
+        debug_assert!(!self.is_empty(), "an empty node has no key");
         match &self.items {
             NodeItems::Leaf(items) => items[items.len() - 1].0,
             NodeItems::Inner(items) => items[items.len() - 1].0,
         }
     }
-    /// Bytes of the encoding, without padding.
+    /// Returns the bytes of the encoding, without padding.
     pub(crate) fn encoded_len(&self) -> usize {
         HEADER
             + match &self.items {
@@ -265,7 +273,7 @@ impl Node {
             }
     }
 
-    /// The page of this node, padded to whole sectors. Its children must be on disk already.
+    /// Encodes the node as a page, padded to whole sectors. Its children must be on disk already.
     pub(crate) fn encode(&self, kind: TreeKind, owner: ObjectNo) -> Vec<u8> {
         let length = self.encoded_len();
         assert!(
@@ -308,7 +316,7 @@ impl Node {
         out
     }
 
-    /// The node of the page read from the sectors at `at`. Does not look at any checksum: see
+    /// Decodes the page read from the sectors at `at`. Does not look at any checksum: see
     /// [`PagePtr::matches`].
     ///
     /// # Errors
@@ -327,11 +335,13 @@ impl Node {
         let [key_words, reserved] = head.take_array()?;
         let length = usize::try_from(u32::from_le_bytes(head.take_array()?)).ok()?;
         let owner = u64::from_le_bytes(head.take_array()?);
+        // The reader knows from the parent which page this must be.
         let expected = kind == want.kind.code()
             && owner == want.owner.get()
             && want.level.is_none_or(|l| l == level);
         let shaped = key_words == KEY_WORDS && reserved == 0 && level <= LEVEL_MAX && count > 0;
         let fits = (HEADER..=PAGE_MAX).contains(&length) && page.len() == padded_len(length);
+        // The padding must be zeros, so that a page has one form.
         if !(known && expected && shaped && fits && page[length..].iter().all(|&b| b == 0)) {
             return None;
         }
@@ -345,7 +355,7 @@ impl Node {
     }
 }
 
-/// Bytes a leaf item takes in a page.
+/// Returns the bytes that a leaf item takes in a page.
 pub(crate) fn leaf_item_len(value: &[u8]) -> usize {
     LEAF_ITEM + value.len()
 }
@@ -363,19 +373,22 @@ impl PageDecoder<'_> {
         self.0 = rest;
         Some(*taken)
     }
-    /// The next key, which must be above those of `items`.
+    /// Takes the next key, which must be above those of `items`.
     fn take_key<T>(&mut self, items: &[(u64, T)]) -> Option<u64> {
         let key = u64::from_le_bytes(self.take_array()?);
         items
             .last()
+            // Keys ascend strictly: a search relies on that.
             .is_none_or(|(last, _)| *last < key)
             .then_some(key)
     }
     fn take_leaf_items(&mut self, count: usize) -> Option<Vec<(u64, Box<[u8]>)>> {
+        // A count may claim more items than the page can hold.
         let mut items = Vec::with_capacity(count.min(self.0.len() / LEAF_ITEM));
         for _ in 0..count {
             let key = self.take_key(&items)?;
             let len = usize::from(u16::from_le_bytes(self.take_array()?));
+            // A page takes several items, whatever their sizes.
             let (value, rest) = self.0.split_at_checked(len).filter(|_| len <= VALUE_MAX)?;
             self.0 = rest;
             items.push((key, value.into()));

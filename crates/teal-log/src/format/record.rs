@@ -67,8 +67,8 @@ pub(crate) struct SectorRun {
     pub(crate) sectors: u32,
 }
 
-/// What only a look at every object could tell otherwise, in the last record of a batch (in others
-/// as far as it is known).
+/// Sums over all objects, in the last record of a batch (in others as far as they are known).
+/// Without them, only a look at every object could tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BatchSums {
     pub(crate) objects: u64,
@@ -100,9 +100,10 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Returns the machine that has the store open whose last record this is; `None` when the store
-    /// was closed, or no machine is named.
+    /// Returns the machine that has the store open, if this is the store's last record. Returns
+    /// `None` when the store was closed, or no machine is named.
     pub(crate) fn open_owner(&self) -> Option<StoreOwner> {
+        // A clean end, or a store without a machine, is open to all.
         Some(self.owner).filter(|owner| !self.has_flag(CLEAN) && !owner.is_unknown())
     }
 
@@ -110,7 +111,7 @@ impl RecordHeader {
         self.flags & flag != 0
     }
 
-    /// Sectors of the whole record before alignment.
+    /// Returns the sectors of the whole record before alignment.
     pub(crate) fn sectors(&self) -> u64 {
         1 + u64::from(self.payload) + u64::from(self.body).div_ceil(SECTOR)
     }
@@ -147,15 +148,17 @@ impl RecordHeader {
         out.put_bytes(&self.owner.machine);
         out.put_bytes(&self.owner.boot);
         out.put_bytes(&self.owner.name);
+        debug_assert!(out.len() <= HEADER - 4, "the header outgrew its sector");
         out.resize(HEADER - 4, 0);
         let sum = crc(&out);
         out.put_u32(sum);
         out
     }
 
-    /// The header in `bytes`, if it is whole and of this store.
+    /// Returns the header in `bytes`, if it is whole and of this store.
     pub(crate) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Option<Self> {
         let bytes = bytes.get(..HEADER)?;
+        // Another store's record, an older format, or torn.
         if bytes[..4] != MAGIC || !is_sealed(bytes) {
             return None;
         }
@@ -167,13 +170,11 @@ impl RecordHeader {
         if t.array::<16>()? != *uuid {
             return None;
         }
-        let (epoch, seq, batch, watermark, previous) = (
-            t.counter()?,
-            t.counter()?,
-            t.counter()?,
-            t.counter()?,
-            t.u64()?,
-        );
+        let epoch = t.counter()?;
+        let seq = t.counter()?;
+        let batch = t.counter()?;
+        let watermark = t.counter()?;
+        let previous = t.u64()?;
         let next_a = SectorRun {
             addr: t.sector64()?,
             sectors: t.u32()?,
@@ -183,7 +184,9 @@ impl RecordHeader {
             addr: t.sector64()?,
             sectors: t.u32()?,
         };
-        let (payload, body, deltas) = (t.u32()?, t.u32()?, t.u32()?);
+        let payload = t.u32()?;
+        let body = t.u32()?;
+        let deltas = t.u32()?;
         let lsn = Lsn::new(t.counter()?);
         let counter = t.u64()?;
         let stamp = UpdateId {
@@ -191,7 +194,9 @@ impl RecordHeader {
             incarnation: Incarnation::new(t.u32()?),
             counter,
         };
-        let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);
+        let time = t.time()?;
+        let payload_crc = t.u32()?;
+        let body_crc = t.u32()?;
         let sums = BatchSums {
             objects: t.counter()?,
             live: t.counter()?,
@@ -228,6 +233,7 @@ impl RecordHeader {
 
 /// Returns whether a record's predecessor has this digest.
 pub(crate) fn follows_digest(header: &RecordHeader, digest: u64) -> bool {
+    // A fuzzer changes records without mending the digests behind them.
     #[cfg(any(test, feature = "fuzzing"))]
     if super::checksum::is_lenient() {
         return true;
@@ -235,8 +241,10 @@ pub(crate) fn follows_digest(header: &RecordHeader, digest: u64) -> bool {
     header.previous == digest
 }
 
-/// Returns what the next record says of the one whose first sector is `header`.
+/// Returns the digest of the record that begins with the sector `header`, which the next record
+/// repeats.
 pub(crate) fn header_digest(header: &[u8], uuid: &[u8; 16]) -> u64 {
+    // Keyed by the store, so that content of a file cannot pass for a record.
     let mut hasher = SipHasher24::new_with_key(uuid);
     hasher.write(&header[..HEADER]);
     hasher.finish()

@@ -14,7 +14,7 @@ pub(crate) struct FoundRecord<'a> {
     pub(crate) body_byte: u64,
 }
 
-/// The records in `bytes`, the whole content of a segment.
+/// Returns the records in `bytes`, the whole content of a segment.
 pub(crate) fn walk_records<'a>(
     geometry: &'a Geometry,
     uuid: &'a [u8; 16],
@@ -23,17 +23,21 @@ pub(crate) fn walk_records<'a>(
     bytes: &'a [u8],
 ) -> impl Iterator<Item = FoundRecord<'a>> {
     let base = geometry.whole_run(segment).addr;
+    // The usage table names the first record; each record names the next one.
     let mut next = usage.used.then(|| base.plus(u64::from(usage.first)));
     let mut seq = usage.first_seq;
     std::iter::from_fn(move || {
         let at = next.take()?;
         let from = usize::try_from(at.get().checked_sub(base.get())? * SECTOR).ok()?;
+        // A leftover of an earlier use has a smaller number.
         let header = RecordHeader::decode(bytes.get(from..)?, uuid).filter(|h| h.seq == seq)?;
         let body_at = from + HEADER + header.payload as usize * SECTOR as usize;
         let body = bytes
+            // A damaged body ends the walk: nothing behind it can be trusted.
             .get(body_at..body_at.checked_add(header.body as usize)?)
             .filter(|b| crc_matches(b, header.body_crc))?;
         seq += 1;
+        // Only forward, and within the segment: the walk must end.
         next = Some(header.next_a.addr)
             .filter(|a| *a > at && geometry.segment_of(*a) == Some(segment));
         Some(FoundRecord {

@@ -24,12 +24,13 @@ const PLACES: u64 = 1 << 63;
 /// The last key that may be an id.
 pub(crate) const LAST_ID: u64 = SHARED_IDS - 1;
 
-/// The key of a place.
+/// Returns the key of a place.
 pub(crate) fn place_key(addr: Sector) -> u64 {
+    debug_assert!(addr < Sector::LIMIT, "a place outside of the log");
     PLACES | addr.get()
 }
 
-/// The place of a key that stands for one.
+/// Returns the place of a key that stands for one.
 pub(crate) fn place_of(key: u64) -> Sector {
     Sector::new(key & !PLACES)
 }
@@ -54,6 +55,7 @@ impl SharedExtent {
             count: t.u32()?,
             extent: Extent::decode(t.0)?,
         };
+        // Without references it would have been removed.
         (shared.count > 0 && shared.extent.blocks() <= SHARED_BLOCKS).then_some(shared)
     }
 }
@@ -67,6 +69,7 @@ pub(crate) enum SharedItem {
 
 impl SharedItem {
     pub(crate) fn decode(key: u64, value: &[u8]) -> Option<Self> {
+        // Identifiers and places share one tree, told apart by the highest bit.
         if key < SHARED_IDS {
             return Some(Self::Extent {
                 id: key,
@@ -75,6 +78,7 @@ impl SharedItem {
         }
         let addr = Sector::new(key.checked_sub(PLACES)?);
         let id = u64::from_le_bytes(value.try_into().ok()?);
+        // Anything else would not encode to the same key.
         (addr < Sector::LIMIT && id < SHARED_IDS).then_some(Self::Place { addr, id })
     }
 }

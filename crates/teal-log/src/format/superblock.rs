@@ -64,13 +64,13 @@ pub struct Superblock {
     pub anchor_places: u32,
     /// The volume this store holds.
     pub volume: u32,
-    /// Whether the medium rotates.
+    /// The medium rotates.
     pub rotational: bool,
     /// When mkfs made the store.
     pub created: Timestamp,
     /// Key of the directory hash.
     pub hash_seed: [u8; 16],
-    /// What the owner calls it.
+    /// The owner's name for the store.
     pub label: String,
 }
 
@@ -87,6 +87,7 @@ pub(crate) enum SuperblockRefusal {
 impl Superblock {
     /// Returns where the second superblock of a disk with this many sectors lies.
     pub(crate) fn second_copy(sectors: u64) -> Sector {
+        // At the last multiple of its size, whatever the size of the disk is.
         Sector::new((sectors.saturating_sub(COPY_SECTORS)) / COPY_SECTORS * COPY_SECTORS)
     }
 
@@ -109,6 +110,7 @@ impl Superblock {
         out.put_time(self.created);
         out.put_u32(0);
         out.put_bytes(&self.hash_seed);
+        // Padded with zeros.
         let mut label = self.label.clone().into_bytes();
         assert!(label.len() <= LABEL_MAX, "mkfs limits the label");
         label.resize(LABEL_MAX, 0);
@@ -122,17 +124,21 @@ impl Superblock {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, SuperblockRefusal> {
         let mut t = FieldReader(bytes);
         let magic = t.array::<8>().ok_or(SuperblockRefusal::NotTeal)?;
+        // The first bytes tell a store from anything else; the rest is compared later.
         if magic[..6] != MAGIC[..6] {
             return Err(SuperblockRefusal::NotTeal);
         }
+        // A store, but not a whole superblock: the other copy may help.
         if bytes.len() != BYTES || !is_sealed(bytes) {
             return Err(SuperblockRefusal::Damaged);
         }
         let version = t.u16().ok_or(SuperblockRefusal::Damaged)?;
+        // The version is compared before the fields are read, which it may have moved.
         if version != VERSION || magic != MAGIC {
             return Err(SuperblockRefusal::Version(version));
         }
         let sb = Self::decode_fields(t).ok_or(SuperblockRefusal::Damaged)?;
+        // Unknown features that a program must know to read the store.
         if sb.incompatible & !KNOWN != 0 {
             return Err(SuperblockRefusal::Features(sb.incompatible & !KNOWN));
         }
@@ -154,6 +160,7 @@ impl Superblock {
             volume: t.u32()?,
             rotational: t.u32()? & FLAG_ROTATIONAL != 0,
             created: t.time()?,
+            // Four reserved bytes come before.
             hash_seed: {
                 t.u32()?;
                 t.array()?
@@ -173,6 +180,7 @@ impl Superblock {
                 Err(SuperblockRefusal::Geometry(what))
             }
         };
+        // A geometry within these bounds cannot overflow any sum of the log.
         bad(
             self.commit_align.is_power_of_two() && (512..=65536).contains(&self.commit_align),
             "commit alignment",

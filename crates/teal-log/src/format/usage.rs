@@ -42,12 +42,16 @@ impl SegmentUse {
     }
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = FieldReader(bytes);
-        let (live, retained, first, used) = (t.u32()?, t.u32()?, t.u32()?, t.u8()?);
+        let live = t.u32()?;
+        let retained = t.u32()?;
+        let first = t.u32()?;
+        let used = t.u8()?;
         t.bytes(3)?;
         let done = Self {
             live,
             retained,
             first,
+            // Values above 1 are refused below.
             used: used == 1,
             first_seq: t.counter()?,
             touched: t.counter()?,

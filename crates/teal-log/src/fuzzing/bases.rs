@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use teal_env::{Clock, Disk};
 use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector};
 
-/// What a [`Part`] is.
+/// The kind of an [`ImagePart`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StructureKind {
     Superblock,
@@ -60,9 +60,10 @@ pub(super) struct BaseImage {
     pub(super) states: Vec<ObservedStore>,
 }
 
-/// Every image; made once.
+/// Returns all images, which are made once.
 pub(super) fn base_images() -> &'static [BaseImage] {
     static BASES: OnceLock<Vec<BaseImage>> = OnceLock::new();
+    // Making the images takes seconds.
     BASES.get_or_init(|| {
         let build: [fn(&mut ImageMaker); 6] = [
             small_files,
@@ -87,6 +88,7 @@ fn numbered_name(text: &str, i: usize) -> Name {
 
 impl ImageMaker {
     fn create_object(&self, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
+        // The fuzzer's images are small, and the cost is generous.
         let op = self.store.begin(Cost::names(2)).expect("there is room");
         let mut locked = op.lock(&[dir]).expect("the directory is there");
         let new = NewObject {
@@ -144,6 +146,7 @@ impl ImageMaker {
 
     fn commit(&mut self) {
         self.store.commit().expect("a sound disk takes it");
+        // Each committed state is one that a damaged image may show.
         self.states.push(oracle::observe_store(&self.store));
     }
 
@@ -153,9 +156,10 @@ impl ImageMaker {
     }
 }
 
-/// Many small files in a few directories, with every type, links and extended attributes.
+/// Makes many small files in a few directories, with every type, links and extended attributes.
 fn small_files(m: &mut ImageMaker) {
     for d in 0..3 {
+        // Contents of all sizes up to beyond the inline limit.
         let dir = m.create_object(ObjectNo::ROOT, &numbered_name("dir", d), FileType::Dir);
         for i in 0..30 {
             let file = m.create_object(dir, &numbered_name("file", i), FileType::File);
@@ -170,11 +174,13 @@ fn small_files(m: &mut ImageMaker) {
         .lock(&[ObjectNo::ROOT, link, fifo])
         .expect("all are there");
     locked.set_target(link, b"dir0/file3");
+    // One object with several names.
     for i in 0..3 {
         locked
             .insert_entry(ObjectNo::ROOT, &numbered_name("hard", i), fifo)
             .expect("the name is free");
         locked
+            // More extended attributes than a small record.
             .set_xattr(fifo, numbered_name("user.x", i).as_bytes(), Some(&[7; 300]))
             .expect("it is small");
     }
@@ -183,9 +189,10 @@ fn small_files(m: &mut ImageMaker) {
     m.checkpoint();
 }
 
-/// A directory with a tree of its own, entries removed.
+/// Makes a directory with a tree of its own, entries removed.
 fn big_directory(m: &mut ImageMaker) {
     let dir = m.create_object(ObjectNo::ROOT, &numbered_name("big", 0), FileType::Dir);
+    // Enough entries for a tree of several pages.
     let made: Vec<_> = (0..700)
         .map(|i| {
             m.create_object(
@@ -196,19 +203,22 @@ fn big_directory(m: &mut ImageMaker) {
         })
         .collect();
     m.checkpoint();
+    // Every ninth is removed, so that pages become sparse.
     for (i, no) in made.iter().enumerate().step_by(9) {
         m.remove_object(dir, &numbered_name("a-name-of-some-length-", i), *no, false);
     }
     m.checkpoint();
+    // One entry in the tail of the log.
     m.create_object(dir, &numbered_name("late", 0), FileType::Dir);
     m.commit();
 }
 
-/// A file with an extent tree, holes, and another with few extents.
+/// Makes a file with an extent tree, holes, and another with few extents.
 fn fragmented_files(m: &mut ImageMaker) {
     let tree = m.create_object(ObjectNo::ROOT, &numbered_name("tree", 0), FileType::File);
     let few = m.create_object(ObjectNo::ROOT, &numbered_name("few", 0), FileType::File);
     for i in 0..120 {
+        // Gaps between the pieces make many extents.
         m.write_pattern(tree, i * 12_288, 5000, i as u8);
         if i % 40 == 0 {
             m.write_pattern(few, i * 50_000, 9000, i as u8);
@@ -218,6 +228,7 @@ fn fragmented_files(m: &mut ImageMaker) {
     m.checkpoint();
     let op = m.store.begin(Cost::write(1 << 16)).expect("there is room");
     let mut locked = op.lock(&[tree]).expect("it is there");
+    // A hole in the middle, and a cut in the middle of a block.
     locked.punch(tree, 100_000, 300_000).expect("a sound map");
     locked.truncate(tree, 1_400_001).expect("a sound map");
     drop(locked);
@@ -225,25 +236,28 @@ fn fragmented_files(m: &mut ImageMaker) {
     m.checkpoint();
 }
 
-/// Objects without names, some with content in blocks.
+/// Makes objects without names, some with content in blocks.
 fn orphaned_files(m: &mut ImageMaker) {
     for i in 0..12 {
         let file = m.create_object(ObjectNo::ROOT, &numbered_name("gone", i), FileType::File);
         m.write_pattern(file, 0, i * 3000, i as u8);
+        // Each state is committed, so that orphans exist in some of them.
         m.commit();
         if i % 2 == 0 {
+            // Half of them stay orphans, the other half are freed.
             m.remove_object(ObjectNo::ROOT, &numbered_name("gone", i), file, i % 4 == 0);
         }
     }
     m.checkpoint();
 }
 
-/// Everything since the first checkpoint is in the tail of the log.
+/// Leaves everything since the first checkpoint in the tail of the log.
 fn open_tail(m: &mut ImageMaker) {
     let dir = m.create_object(ObjectNo::ROOT, &numbered_name("dir", 0), FileType::Dir);
     let old = m.create_object(dir, &numbered_name("old", 0), FileType::File);
     m.write_pattern(old, 0, 30_000, 1);
     m.checkpoint();
+    // Everything from here on is in the tail.
     for i in 0..60 {
         let file = m.create_object(
             dir,
@@ -267,7 +281,7 @@ fn open_tail(m: &mut ImageMaker) {
     m.commit();
 }
 
-/// Files that share content, in the last checkpoint and in the tail of the log.
+/// Makes files that share content, in the last checkpoint and in the tail of the log.
 fn shared_copies(m: &mut ImageMaker) {
     let files: Vec<_> = (0..6)
         .map(|i| m.create_object(ObjectNo::ROOT, &numbered_name("copy", i), FileType::File))
@@ -275,6 +289,7 @@ fn shared_copies(m: &mut ImageMaker) {
     m.write_pattern(files[0], 0, 900_000, 9);
     m.write_pattern(files[1], 40_960, 70_001, 8);
     m.commit();
+    // Copies at several offsets, of whole files and of parts.
     for (from, to, at, len) in [
         (0, 2, 0, 900_000),
         (0, 3, 8192, 400_000),
@@ -283,12 +298,15 @@ fn shared_copies(m: &mut ImageMaker) {
     ] {
         m.share_range((files[from], 0), (files[to], at), len);
     }
+    // Writing into a copy splits its reference.
     m.write_pattern(files[2], 300_000, 5000, 7);
     m.checkpoint();
+    // Sharing in the tail, of a copy and within one file.
     m.share_range((files[3], 8192), (files[5], 0), 300_000);
     m.share_range((files[5], 0), (files[5], 409_600), 200_000);
     m.write_pattern(files[0], 100_000, 3, 6);
     m.commit();
+    // A copy is freed, another one stays an orphan.
     m.remove_object(ObjectNo::ROOT, &numbered_name("copy", 3), files[3], false);
     m.remove_object(ObjectNo::ROOT, &numbered_name("copy", 4), files[4], true);
     m.commit();
@@ -329,6 +347,7 @@ fn make_image(fill: fn(&mut ImageMaker)) -> BaseImage {
 
 /// Finds the structures of a whole image.
 fn find_parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<ImagePart> {
+    // The parts of an image: fixed structures first, then those that records lead to.
     let sb = read_superblock(disk).expect("a whole image");
     let geometry = Geometry::new(&sb);
     let mut out = Vec::new();
@@ -353,12 +372,15 @@ fn find_parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<ImagePart> {
             .anchor_slots()
             .map(|at| fixed(StructureKind::Anchor, at, anchor::BYTES)),
     );
+    // Slots that were never written are no targets.
     out.retain(|part| bytes[part.byte_range()].iter().any(|b| *b != 0));
+    // Every sector may begin a record.
     for (i, sector) in bytes.chunks_exact(SECTOR as usize).enumerate() {
         if let Some(header) = RecordHeader::decode(sector, &sb.uuid) {
             record_parts(bytes, i * HEADER, &header, &mut out);
         }
     }
+    // The newest first: a change there matters most.
     out.sort_by_key(|part| std::cmp::Reverse(part.seq));
     out
 }
@@ -377,6 +399,7 @@ fn record_parts(bytes: &[u8], byte: usize, header: &RecordHeader, out: &mut Vec<
     let body = byte + HEADER + header.payload as usize * SECTOR as usize;
     let len = header.body as usize;
     add(StructureKind::Body, body, len);
+    // Deltas lead to inode records, pages and content.
     for placed in decode_body(&bytes[body..body + len], header.deltas).flatten() {
         let at = body + placed.at;
         let len =
@@ -387,6 +410,7 @@ fn record_parts(bytes: &[u8], byte: usize, header: &RecordHeader, out: &mut Vec<
             Delta::Page { ptr, .. } => {
                 let page = ptr.addr().byte_offset() as usize;
                 add(StructureKind::Page, page, ptr.stored_bytes());
+                // Only leaves have values worth changing.
                 if bytes[page + 7] == 0 {
                     let mut item = page + 24;
                     while item < page + usize::from(ptr.bytes()) {

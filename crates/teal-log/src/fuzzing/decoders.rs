@@ -34,11 +34,13 @@ fn uuid_of(bytes: &[u8]) -> [u8; 16] {
 pub(super) fn fuzz_superblock(input: &[u8]) {
     let bytes = resized_to(input, superblock::BYTES);
     let Ok(sb) = with_lenient_checksums(|| Superblock::decode(&bytes)) else {
+        // Most inputs are no superblock.
         return;
     };
     assert_eq!(Superblock::decode(&sb.encode()).as_ref(), Ok(&sb));
     let geometry = Geometry::new(&sb);
     let last = sb.segments - 1;
+    // The first, an inner and the last segment.
     for segment in [0, 1, last].map(Segment) {
         assert!(
             geometry.holds_run(geometry.usable_run(segment))
@@ -62,9 +64,10 @@ pub(super) fn fuzz_superblock(input: &[u8]) {
 pub(super) fn fuzz_anchor(input: &[u8]) {
     let bytes = resized_to(input, anchor::BYTES);
     let uuid = uuid_of(&bytes);
+    // The digest is taken from the same bytes, so only the fields matter.
     if let Some(anchor) = with_lenient_checksums(|| Anchor::decode(&bytes, &uuid)) {
         assert_eq!(Anchor::decode(&anchor.encode(&uuid), &uuid), Some(anchor));
-        // What opening computes from it.
+        // Opening computes these from the anchor.
         let _ = (
             anchor.addr.byte_offset(),
             anchor.seq + 1,
@@ -93,6 +96,7 @@ pub(super) fn fuzz_record(input: &[u8]) {
 
 pub(super) fn fuzz_body(input: &[u8]) {
     let mut t = FieldReader(input);
+    // Damage ends a body.
     let Some(count) = t.u32() else { return };
     for placed in decode_body(t.0, count) {
         let Ok(placed) = placed else { return };
@@ -102,6 +106,7 @@ pub(super) fn fuzz_body(input: &[u8]) {
             Delta::Attributes(bytes) => drop(InodeCore::decode(bytes)),
             _ => {}
         }
+        // A delta that decodes must encode to the same.
         let mut again = Vec::new();
         placed
             .delta
@@ -120,9 +125,11 @@ pub(super) fn fuzz_body(input: &[u8]) {
 
 pub(super) fn fuzz_inode(input: &[u8]) {
     let no = ObjectNo::new(20);
+    // Not every input is an inode record.
     let Some(state) = ObjectState::decode(no, None, input) else {
         return;
     };
+    // Compared after one round: two encodings of the same state may differ in the order of items.
     let whole = state.encode_whole();
     let again = ObjectState::decode(no, None, &whole).expect("what was encoded decodes");
     assert_eq!(again.encode_whole(), whole);
@@ -142,6 +149,7 @@ pub(super) fn fuzz_extent(input: &[u8]) {
     let mut again = Vec::new();
     extent.encode(&mut again);
     assert_eq!(again, input, "an extent has one form");
+    // Every slice of an extent has its blocks and at least one sector.
     for from in 0..extent.blocks() {
         let part = extent.slice(from, extent.blocks() - from);
         assert!((1..=extent.stored_sectors()).contains(&part.stored_sectors()));
@@ -187,6 +195,7 @@ pub(super) fn fuzz_page(input: &[u8]) {
     };
     assert_eq!(node.encode(kind, owner), bytes, "a page has one form");
     assert!(node.first_key() <= node.last_key() && node.encoded_len() <= PAGE_MAX);
+    // The values of each tree have their own decoder.
     if let NodeItems::Leaf(items) = &node.items {
         for (_, value) in items {
             match kind {
@@ -202,6 +211,7 @@ pub(super) fn fuzz_page(input: &[u8]) {
 }
 
 pub(super) fn fuzz_shared(input: &[u8]) {
+    // Keys at the edges of both ranges.
     for key in [
         0,
         7,
@@ -244,6 +254,7 @@ pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
                 .map(|part| &base.bytes[part.byte_range()])
         };
         use bases::StructureKind;
+        // Structures of the images are better seeds than random bytes.
         match target {
             "superblock" => out.extend(of(StructureKind::Superblock).map(Vec::from)),
             "anchor" => out.extend(of(StructureKind::Anchor).map(Vec::from)),
@@ -255,6 +266,7 @@ pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
             _ => out.extend(of(StructureKind::Item).map(Vec::from)),
         }
     }
+    // Values of the future format are made from those of today.
     if target == "future" {
         let old: Vec<_> = out
             .iter()

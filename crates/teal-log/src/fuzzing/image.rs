@@ -15,7 +15,8 @@ use std::sync::Arc;
 use teal_env::{Clock, Disk};
 use teal_types::{FileType, Name, ObjectNo};
 
-/// What may be read of and written to an image in one run: some hundred times its size.
+/// The most bytes that may be read of and written to an image in one run: some hundred times its
+/// size.
 const BUDGET: u64 = 4 << 30;
 /// Objects that are changed.
 const CHANGED: usize = 8;
@@ -46,16 +47,19 @@ pub(super) fn fuzz_image(input: &[u8]) {
     };
     let disk = script.mutated_disk(BUDGET);
     with_lenient_checksums(|| {
+        // Dumps read the disk without opening the store.
         raw_dumps(&disk);
         let Some((store, _)) = open_image(&disk, !script.for_writing, script.salvage) else {
             return;
         };
+        // Everything is read before anything is written.
         let seen = observe_all(&store);
         if !script.for_writing {
             return;
         }
         let _ = exercise_store(&store, &seen);
         drop(store);
+        // The store must open again after the writes.
         if let Some((store, _)) = open_image(&disk, true, false) {
             observe_all(&store);
         }
@@ -76,6 +80,7 @@ pub(super) fn fuzz_image_sealed(input: &[u8]) {
         .base
         .states
         .iter()
+        // With checksums, only states that were once committed may show.
         .any(|state| seen.is_part_of(state));
     assert!(
         of_a_commit,
@@ -122,11 +127,12 @@ fn observe_all(store: &Store) -> ObservedStore {
         store.dump(what, &mut out).expect("a sink takes everything");
     }
     let _ = (store.space(), store.is_dirty(), store.unfolded_bytes());
+    // Reads from here on go to the disk.
     store.drop_caches();
     seen
 }
 
-/// A few operations of each kind, commits, a checkpoint, cleaning, the clean end.
+/// Makes a few operations of each kind, commits, a checkpoint, cleaning, the clean end.
 fn exercise_store(store: &Store, seen: &ObservedStore) -> Result<(), StoreError> {
     let some = |is: fn(FileType) -> bool| -> Vec<ObjectNo> {
         let of_kind = seen
@@ -135,10 +141,9 @@ fn exercise_store(store: &Store, seen: &ObservedStore) -> Result<(), StoreError>
             .filter(|(_, thing)| thing.attr.is_some_and(|attr| is(attr.kind)));
         of_kind.map(|(no, _)| *no).take(CHANGED).collect()
     };
-    let (dirs, files) = (
-        some(|kind| kind.is_dir()),
-        some(|kind| kind == FileType::File),
-    );
+    let dirs = some(|kind| kind.is_dir());
+    let files = some(|kind| kind == FileType::File);
+    // Errors of operations are expected in a damaged image.
     for dir in dirs {
         let _ = change_names(store, dir);
     }
@@ -160,6 +165,7 @@ fn exercise_store(store: &Store, seen: &ObservedStore) -> Result<(), StoreError>
     }
     store.tick()?;
     store.checkpoint()?;
+    // Several rounds: moved content of one becomes victims of the next.
     for _ in 0..3 {
         store.clean(4, 100)?;
         store.commit()?;
@@ -182,6 +188,7 @@ fn change_names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
                 rdev: 0,
                 now: FixedClock.civil_time(),
             });
+            // The name may exist in a damaged image.
             if locked.entry(dir, &fresh)?.is_none() {
                 locked.insert_entry(dir, &fresh, no)?;
             } else {
@@ -198,6 +205,7 @@ fn change_names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
             std::ops::ControlFlow::Break(())
         }
     })?;
+    // Damaged entries may lead anywhere.
     for (child, name) in found {
         let op = store.begin(Cost::names(2).freeing())?;
         let Ok(mut locked) = op.lock(&[dir, child]) else {
@@ -221,6 +229,7 @@ fn change_content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
     let size = store.attr(file)?.size;
     let op = store.begin(Cost::write(1 << 18))?;
     let mut locked = op.lock(&[file])?;
+    // Inside, across a block, in the middle, near the end and at the end.
     for at in [0, 5000, size / 2, size.saturating_sub(10), size] {
         let _ = locked.write(file, at, &[9; 9000]);
     }
@@ -232,6 +241,7 @@ fn change_content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
 
 fn share_content(store: &Store, from: ObjectNo, to: ObjectNo) -> Result<(), StoreError> {
     let size = store.attr(from)?.size;
+    // To another file, at an offset, and into the file itself.
     for (at, to, into) in [
         (0, to, 0),
         (4096, to, 1 << 20),

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use teal_env::{Clock, Disk, DiskShape, Entropy};
 use teal_types::{SECTOR, Sector, Timestamp};
 
-/// What a request costs beside its bytes.
+/// The cost of a request beside its bytes.
 const REQUEST: u64 = 4096;
 
 /// A copy-on-write disk. Work on it is metered: opening and using an image must not read it without
@@ -32,6 +32,7 @@ impl MeteredDisk {
 
     fn charge_request(&self, at: Sector, len: usize) -> io::Result<()> {
         let cost = REQUEST + len as u64;
+        // Single-threaded: load and store need no exchange.
         let left = self.left.load(Relaxed);
         assert!(
             left >= cost,
@@ -63,6 +64,7 @@ impl MeteredDisk {
         {
             let at = byte + i;
             let start = at / SECTOR as usize * SECTOR as usize;
+            // Sectors are copied on the first write.
             let mut changed = self.changed.write();
             let sector = changed
                 .entry((start / SECTOR as usize) as u64)
@@ -75,7 +77,7 @@ impl MeteredDisk {
         }
     }
 
-    /// The bytes there are now; fewer at the end of the disk.
+    /// Returns the bytes there are now; fewer at the end of the disk.
     pub(super) fn peek(&self, byte: usize, len: usize) -> Vec<u8> {
         let end = (byte + len).min(self.base.len());
         let changed = self.changed.read();
@@ -87,7 +89,7 @@ impl MeteredDisk {
         (byte.min(end)..end).map(one).collect()
     }
 
-    /// The whole content.
+    /// Returns the whole content.
     pub(super) fn snapshot(&self) -> Vec<u8> {
         let mut out = self.base.to_vec();
         for (sector, bytes) in &*self.changed.read() {
@@ -161,7 +163,7 @@ impl Clock for FixedClock {
     }
 }
 
-/// The same bytes every time.
+/// Entropy that returns the same bytes every time.
 pub(super) struct ConstantEntropy;
 
 impl Entropy for ConstantEntropy {

@@ -1,4 +1,4 @@
-//! What can be seen of a store, and whether that is what once was committed.
+//! The observable content of a store, compared with the content that was once committed.
 
 use crate::store::handle::Store;
 use siphasher::sip::SipHasher24;
@@ -20,7 +20,7 @@ type ObservedEntry = (u64, ObjectNo, FileType, Name);
 /// Name and value.
 type ObservedXattr = (Vec<u8>, Option<Vec<u8>>);
 
-/// What was seen of one object; what could not be read is `None` or left out.
+/// The observable state of one object. Parts that could not be read are `None` or left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ObservedObject {
     pub(super) attr: Option<Attr>,
@@ -31,7 +31,7 @@ pub(super) struct ObservedObject {
     content: BTreeMap<u64, u64>,
 }
 
-/// What was seen of a store.
+/// The observable state of a store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ObservedStore {
     pub(super) things: BTreeMap<ObjectNo, ObservedObject>,
@@ -50,9 +50,11 @@ pub(super) fn observe_store(store: &Store) -> ObservedStore {
     known.insert(ObjectNo::ROOT);
     waiting.push(ObjectNo::ROOT);
     let mut entries_left = SEEN_MAX;
+    // All objects that names and the orphan set lead to, up to a bound.
     while let Some(no) = waiting.pop() {
         let thing = observe_object(store, no, &mut entries_left);
         for (_, child, _, name) in thing.entries.iter().flatten() {
+            // Lookups must find what listings show.
             let _ = store.lookup(no, name);
             if known.len() < SEEN_MAX && known.insert(*child) {
                 waiting.push(*child);
@@ -71,6 +73,7 @@ fn observe_object(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Obse
     };
     let mut entries = Vec::new();
     let listed = store.each_entry(no, 0, &mut |cookie, child, kind, name| {
+        // A bound for all directories together: entries may form circles.
         entries.push((cookie, child, kind, name.clone()));
         *entries_left = entries_left.saturating_sub(1);
         if *entries_left == 0 {
@@ -87,6 +90,7 @@ fn observe_object(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Obse
     }
     let mut at = Some(0);
     let mut failed = 0;
+    // Content is compared by digests of its pieces.
     for _ in 0..PIECES_MAX {
         let Some(offset) = at.filter(|_| failed < FAILURES_MAX) else {
             break;
@@ -98,6 +102,7 @@ fn observe_object(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Obse
                 digest.write(&bytes);
                 thing.content.insert(offset, digest.finish());
             }
+            // A damaged file fails everywhere: a few attempts are enough.
             Err(_) => failed += 1,
         }
         // Over holes of any size.
@@ -114,6 +119,7 @@ fn observe_object(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Obse
 }
 
 fn agrees_with<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
+    // Parts that could not be read may be anything.
     seen.is_none() || seen == was
 }
 

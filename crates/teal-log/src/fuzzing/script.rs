@@ -61,9 +61,12 @@ struct ImageMutation {
 impl MutationScript {
     pub(super) fn decode(input: &[u8]) -> Option<Self> {
         let mut t = FieldReader(input);
-        let (base, how) = (t.u8()?, t.u8()?);
+        // The first byte chooses the image, the second how it is opened.
+        let base = t.u8()?;
+        let how = t.u8()?;
         let bases = bases::base_images();
         let mut changes = Vec::new();
+        // A bounded script: more changes only destroy more.
         while changes.len() < CHANGES_MAX
             && let Some(change) = ImageMutation::decode_one(&mut t)
         {
@@ -78,19 +81,20 @@ impl MutationScript {
         })
     }
 
-    /// The image with its changes, on a disk that gives out `budget` bytes.
+    /// Returns the image with its changes, on a disk that gives out `budget` bytes.
     pub(super) fn mutated_disk(&self, budget: u64) -> Arc<MeteredDisk> {
         let disk = MeteredDisk::new(Arc::clone(&self.base.bytes), budget);
-        self.changes
-            .iter()
-            .for_each(|change| change.apply_to(self.base, &disk));
+        for change in self.changes.iter() {
+            change.apply_to(self.base, &disk);
+        }
         Arc::new(disk)
     }
 }
 
 impl ImageMutation {
     fn decode_one(t: &mut FieldReader<'_>) -> Option<Self> {
-        let (operation, width) = (t.u8()?, 1 << (t.u8()? % 4));
+        let operation = t.u8()?;
+        let width = 1 << (t.u8()? % 4);
         Some(Self {
             operation,
             width,
@@ -111,7 +115,9 @@ impl ImageMutation {
             };
             base.parts[usize::from(index & 0x7fff) % count]
         };
-        let (part, other) = (pick(self.part), pick(self.other));
+        let part = pick(self.part);
+        let other = pick(self.other);
+        // Empty parts have nothing to change.
         if part.len == 0 || other.len == 0 {
             return;
         }
@@ -123,6 +129,8 @@ impl ImageMutation {
         word[..width].copy_from_slice(&old);
         let old = u64::from_le_bytes(word);
         let put = |value: u64| disk.poke(at, &value.to_le_bytes()[..width]);
+        // Kinds of change: a value, an edge value, a small sum, a bit, a copy of another part, a
+        // fill, an address.
         match self.operation % 8 {
             0 => put(self.value),
             1 => put(EDGES[(self.value % EDGES.len() as u64) as usize]),
@@ -153,10 +161,11 @@ impl ImageMutation {
     }
 }
 
-/// Every image untouched, opened in every way, and with one change of each kind.
+/// Returns every image untouched, opened in every way, and with one change of each kind.
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for base in 0..bases::base_images().len() as u8 {
+        // Opened in each of the four ways.
         for how in 0..4 {
             out.push(vec![base, how]);
         }

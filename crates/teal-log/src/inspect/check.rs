@@ -37,18 +37,18 @@ use teal_types::{FileType, ObjectNo, SECTOR};
 
 pub use places::DiskPlace;
 
-/// Problems kept in a [`Report`]; further ones are only counted.
+/// Problems kept in a [`CheckReport`]; further ones are only counted.
 pub const PROBLEMS_MAX: usize = 1000;
 
-/// What to look at.
+/// The options of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Whether to read all file content and compare its checksums, and to walk the records of every
-    /// segment in use.
+    /// Reads all file content and compares its checksums, and walks the records of every segment in
+    /// use.
     pub verify_data: bool,
 }
 
-/// What a check is doing.
+/// The phase of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckPhase {
     /// Superblocks and anchors.
@@ -61,18 +61,18 @@ pub enum CheckPhase {
     Space,
 }
 
-/// How far a check has come.
+/// The progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// What it is doing.
+    /// The present phase.
     pub phase: CheckPhase,
-    /// How much of it is done.
+    /// The part of the phase that is done.
     pub done: u64,
     /// Out of how much.
     pub total: u64,
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Normal after a power cut; said for completeness. Does not make a store unclean.
@@ -88,15 +88,15 @@ pub enum Severity {
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckProblem {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What it is, as a sentence without its end.
+    /// The problem, as a sentence without its end.
     pub what: String,
     /// The object it belongs to, if known.
     pub object: Option<ObjectNo>,
     /// A path of that object, as far as it can be found.
     pub path: Option<String>,
-    /// Where on the disk, if known.
+    /// The place on the disk, if known.
     pub sector: Option<u64>,
 }
 
@@ -111,12 +111,12 @@ impl std::fmt::Display for CheckProblem {
     }
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckReport {
     /// The first [`PROBLEMS_MAX`] problems and notes.
     pub problems: Vec<CheckProblem>,
-    /// How many problems there were, notes not counted.
+    /// The number of problems, notes not counted.
     pub total: u64,
     /// Objects looked at.
     pub objects: u64,
@@ -126,7 +126,7 @@ pub struct CheckReport {
     pub extents: u64,
     /// Tree pages on disk looked at.
     pub pages: u64,
-    /// Bytes of file content whose checksums were compared.
+    /// The bytes of file content that were compared with their checksums.
     pub verified: u64,
     /// Bytes the newest state refers to.
     pub live: u64,
@@ -139,7 +139,7 @@ impl CheckReport {
     }
 }
 
-/// What a live range holds.
+/// The use of a live range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RangeUse {
     Page(TreeKind),
@@ -158,7 +158,7 @@ struct LiveRange {
     owner: ObjectNo,
 }
 
-/// What is known of an object after all have been seen.
+/// The facts about an object that are known after all objects have been seen.
 #[derive(Debug, Clone, Copy, Default)]
 struct ObjectFacts {
     /// `None`: only entries speak of it.
@@ -193,9 +193,12 @@ impl Store {
         options: CheckOptions,
         progress: &mut dyn FnMut(CheckProgress),
     ) -> CheckReport {
+        // Commits and checkpoints would change what is compared.
         let _committer = self.log.committer();
+        // Read from the disk, not from memory.
         self.objects().reader.forget_caches();
         let mut checker = StoreChecker::new(self, options);
+        // Objects that cannot be brought up to date are reported first.
         for (no, error) in self.objects().redo_each_deferred() {
             checker.add_damage(Some(no), &error);
         }
@@ -204,6 +207,7 @@ impl Store {
             done: 0,
             total: 1,
         });
+        // From fixed places to objects, from objects to names, from all of them to space.
         checker.check_fixed();
         checker.check_objects(progress);
         checker.check_names(progress);
@@ -239,7 +243,9 @@ impl<'s> StoreChecker<'s> {
         sector: Option<u64>,
         what: impl Into<String>,
     ) {
+        // Notes are no problems.
         self.report.total += u64::from(severity > Severity::Note);
+        // The list is bounded; the total counts all.
         if self.report.problems.len() < PROBLEMS_MAX {
             self.report.problems.push(CheckProblem {
                 severity,
@@ -266,6 +272,7 @@ impl<'s> StoreChecker<'s> {
 
     fn add_live_range(&mut self, byte: u64, bytes: u64, of: RangeUse, owner: ObjectNo) {
         let disk = self.store.sb.sectors * SECTOR;
+        // A damaged address must not enter the ranges, which are compared with segments.
         if byte.checked_add(bytes).is_none_or(|end| end > disk) {
             self.add_problem(
                 Severity::Inconsistent,

@@ -14,10 +14,10 @@ use teal_types::{ObjectNo, Sector};
 
 pub use raw::dump_raw;
 
-/// What to print of an open store.
+/// A structure of an open store to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpWhat {
-    /// How much of each segment is in use.
+    /// The use of each segment.
     Usage,
     /// Every object and where its record lies.
     InodeMap,
@@ -27,7 +27,7 @@ pub enum DumpWhat {
     Directory(ObjectNo),
     /// Objects without a name that wait to be given back.
     Orphans,
-    /// What is kept beside objects: numbers, and the beginnings of their notes.
+    /// The data beside objects: numbers, and the beginnings of their notes.
     Notes,
     /// Everything that the newest state refers to, in the order of its place.
     Places,
@@ -37,7 +37,7 @@ pub enum DumpWhat {
     Raw(RawWhat),
 }
 
-/// What to print of a disk that need not open.
+/// A structure to print of a disk that need not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RawWhat {
     /// Both copies of the superblock.
@@ -50,7 +50,7 @@ pub enum RawWhat {
     Segment(u32),
 }
 
-/// One line on a record.
+/// Prints one line on a record.
 fn header_line(at: Sector, h: &RecordHeader, out: &mut dyn Write) -> io::Result<()> {
     let names = [
         (record::COMMIT, "commit"),
@@ -58,6 +58,7 @@ fn header_line(at: Sector, h: &RecordHeader, out: &mut dyn Write) -> io::Result<
         (record::CLEAN, "clean"),
         (record::CHECKPOINT, "checkpoint"),
     ];
+    // Flags by name, in the order of their bits.
     let flags: Vec<_> = names
         .iter()
         .filter(|(bit, _)| h.has_flag(*bit))
@@ -65,7 +66,8 @@ fn header_line(at: Sector, h: &RecordHeader, out: &mut dyn Write) -> io::Result<
         .collect();
     writeln!(
         out,
-        "record {} at {}: epoch {} batch {} watermark {} [{}] payload {} sectors, body {} bytes, {} deltas, next {}+{} or {}+{}, lsn {}, time {}",
+        "record {} at {}: epoch {} batch {} watermark {} [{}] payload {} sectors, body {} bytes, \
+         {} deltas, next {}+{} or {}+{}, lsn {}, time {}",
         h.seq,
         at.get(),
         h.epoch,

@@ -16,6 +16,7 @@ impl ObjectStore {
     /// the last of them. `None` when the table contradicts the files.
     fn count_shared(&self, freed: &[FreedSpace]) -> Option<Vec<FreedSpace>> {
         let mut died = Vec::new();
+        // Only references change counts; whole pieces are handled below.
         for piece in freed {
             if let FreedSpace::Shared { id, more, .. } = *piece
                 && more != 0
@@ -26,6 +27,7 @@ impl ObjectStore {
                     .change_count(&self.reader, id, more, &mut died)
             {
                 log::error!("a file refers to shared extent {id}: {e}");
+                // The counts cannot be trusted any more, so nothing may be freed by them.
                 return None;
             }
         }
@@ -35,22 +37,24 @@ impl ObjectStore {
     /// Tells the tables what a change took away.
     pub(crate) fn account_freed(&self, freed: &[FreedSpace]) {
         if !freed.is_empty() {
+            // Counted before the table is locked: that reads pages.
             let died = self.count_shared(freed);
             count_dead(&mut self.segments.lock(), freed, died);
         }
     }
 
-    /// The same, for sealing.
+    /// Accounts for space that sealing freed.
     pub(crate) fn account_sealed(&self, segments: &mut SegmentTable, freed: &[FreedSpace]) {
         count_dead(segments, freed, self.count_shared(freed));
     }
 
-    /// The same, for redoing: what becomes of the counts, the batch says.
+    /// Accounts for space that redoing freed. The batch itself says how the counts change.
     pub(crate) fn account_redone(segments: &mut SegmentTable, freed: &[FreedSpace]) {
+        // The batch itself has the new counts.
         count_dead(segments, freed, Some(Vec::new()));
     }
 
-    /// `Ok(None)` when the delta contradicts the table.
+    /// Redoes a change of a shared extent. Returns `Ok(None)` when the delta contradicts the table.
     pub(crate) fn redo_shared(
         &self,
         id: u64,
@@ -64,6 +68,7 @@ impl ObjectStore {
         else {
             return Ok(None);
         };
+        // A new place of shared content, which lives there.
         if let Some(extent) = lives {
             self.segments
                 .lock()
@@ -73,10 +78,11 @@ impl ObjectStore {
         Ok(Some(()))
     }
 
-    /// The stored sectors of an extent that no file owns.
+    /// Returns the stored sectors of an extent that no file owns.
     pub(crate) fn content_of(&self, extent: &Extent) -> Result<Vec<u8>, StoreError> {
         let len = (extent.blocks() * BLOCK) as usize;
-        let (addr, stored) = (extent.addr, u64::from(extent.stored));
+        let addr = extent.addr;
+        let stored = u64::from(extent.stored);
         let piece = ReadPiece::Disk {
             addr,
             stored,
@@ -95,6 +101,7 @@ impl ObjectStore {
                 e => e,
             })?;
         let mut content = gathered.to_vec();
+        // Blocks are stored without the rest of the last sector.
         content.truncate((stored * SECTOR) as usize);
         Ok(content)
     }
@@ -110,6 +117,7 @@ pub(crate) fn count_dead(
             segments.add_dead(byte, bytes);
         }
     }
+    // The table would free too much or too little: no batch may be written.
     if died.is_none() {
         segments.mark_contradictory();
     }

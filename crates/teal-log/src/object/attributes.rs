@@ -5,6 +5,7 @@ use teal_types::{Attr, BLOCK, ObjectNo};
 
 pub(crate) fn attr_of(no: ObjectNo, state: &ObjectState) -> Attr {
     let core = &state.core;
+    // Dirty blocks count as stored, as POSIX wants of written data.
     let dirty = match &state.content {
         ObjectContent::Blocks(blocks) => blocks.dirty.len() as u64 * (BLOCK / 512),
         _ => 0,
@@ -17,6 +18,7 @@ pub(crate) fn attr_of(no: ObjectNo, state: &ObjectState) -> Attr {
         uid: core.uid,
         gid: core.gid,
         rdev: core.rdev,
+        // A directory shows a size in proportion to its entries.
         size: if core.kind.is_dir() {
             core.size.saturating_mul(32)
         } else {

@@ -1,8 +1,8 @@
 //! The objects in memory, in shards.
 //!
 //! # Invariants
-//! 1. At most one [`Object`] exists for a number at any time: it is dropped from the table only
-//!    while no other thread holds it.
+//! 1. At most one [`CachedObject`] exists for a number at any time: it is dropped from the table
+//!    only while no other thread holds it.
 //! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned
 //!    by being held elsewhere.
 
@@ -28,8 +28,10 @@ impl CacheShard {
     /// Keeps the objects that are held elsewhere, and of the rest as much as is said; hash order is
     /// as good as random.
     fn evict_down_to(&mut self, most: usize, most_bytes: usize) {
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         self.objects.retain(|_, o| {
+            // Objects in use stay, whatever the limits say.
             let keep =
                 Arc::strong_count(o) > 1 || (count < most && bytes + o.record_len <= most_bytes);
             count += usize::from(keep);
@@ -50,6 +52,7 @@ impl ObjectCache {
     pub(crate) fn new(cap: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            // Small caches still hold a few objects in each shard.
             per_shard: (cap / SHARDS).max(4),
         }
     }
@@ -65,11 +68,13 @@ impl ObjectCache {
     /// Adds an object, unless another thread was first: the one in the table is returned.
     pub(crate) fn add_or_get(&self, object: CachedObject) -> ObjectRef {
         let mut shard = self.shard(object.no).lock();
+        // Half is evicted at once, so that not every object evicts another.
         if shard.objects.len() >= self.per_shard
             || shard.bytes + object.record_len > CACHED_BYTES / SHARDS
         {
             shard.evict_down_to(self.per_shard / 2, CACHED_BYTES / SHARDS / 2);
         }
+        // Another thread has read the same object meanwhile: all share one.
         if let Some(first) = shard.objects.get(&object.no) {
             return Arc::clone(first);
         }

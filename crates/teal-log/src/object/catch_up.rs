@@ -1,5 +1,5 @@
-//! Brings objects up to date whose changes wait in the [list](crate::object::deferred): one that is
-//! asked for, or all.
+//! Brings objects up to date that have changes in the [list](crate::object::deferred): one object
+//! when it is needed, or all.
 
 use crate::error::StoreError;
 use crate::format::record::BatchSums;
@@ -19,6 +19,7 @@ impl ObjectStore {
     /// Returns what the record that is going to end a batch says in sum, when all else of it is
     /// sealed and the segment table will count so many bytes as live.
     pub(crate) fn batch_sums(&self, live: u64) -> BatchSums {
+        // Taken at the end of a batch, when all its pages are counted.
         let pages = self.ledger.memory_pages();
         BatchSums {
             objects: self.numbers.object_count(),
@@ -27,7 +28,7 @@ impl ObjectStore {
         }
     }
 
-    /// Bytes the newest state refers to, of which the segment table counts so many.
+    /// Returns the bytes the newest state refers to, of which the segment table counts so many.
     pub(crate) fn really_live(&self, counted: u64) -> u64 {
         counted.saturating_sub(self.deferred.surplus())
     }
@@ -48,8 +49,9 @@ impl ObjectStore {
     /// Brings one object up to date.
     ///
     /// # Errors
-    /// What reading its old state met, or [`StoreError::Corrupt`] when the log contradicts that.
+    /// Errors of reading its old state, or [`StoreError::Corrupt`] when the log contradicts that.
     pub(crate) fn redo_deferred_of(&self, no: ObjectNo) -> Result<(), StoreError> {
+        // The common case, without the lock.
         if self.deferred.is_empty() {
             return Ok(());
         }
@@ -59,6 +61,7 @@ impl ObjectStore {
     /// Brings all objects up to date, as far as that is possible. The others wait on, whatever
     /// happens, and are not tried again here.
     pub(crate) fn redo_all_deferred(&self) {
+        // All that is left has been tried already.
         if !self.deferred.has_untried() {
             return;
         }
@@ -74,8 +77,10 @@ impl ObjectStore {
     pub(crate) fn redo_each_deferred(&self) -> Vec<(ObjectNo, StoreError)> {
         let mut failed = Vec::new();
         let mut from = ObjectNo::new(0);
+        // Reads are ordered by place, so their neighbourhood is worth reading.
         self.reader.set_sweeping(!self.deferred.is_empty());
         while !self.deferred.is_empty() {
+            // In portions, so that the list of numbers stays small.
             let wanted = self.deferred.next_numbers(from, OBJECTS);
             let Some(last) = wanted.last() else { break };
             from = ObjectNo::new(last.get() + 1);
@@ -88,6 +93,7 @@ impl ObjectStore {
         }
         self.reader.set_sweeping(false);
         if !failed.is_empty() {
+            // From here on, their part of each checkpoint is known.
             self.deferred.keep_failed(&failed);
         }
         failed
@@ -99,20 +105,24 @@ impl ObjectStore {
         if bug(Bug::DeferredForgotten) {
             self.deferred.forget_all();
         }
+        // Changes are made first, while that is still allowed.
         self.redo_all_deferred();
         self.deferred.pause_redo()
     }
 
-    /// `old`: its old state, if that was read already.
+    /// Makes the changes that wait for one object. `old` is its old state, if that was read
+    /// already.
     fn redo_listed(
         &self,
         list: &mut DeferredDeltas,
         no: ObjectNo,
         old: Option<ObjectState>,
     ) -> Result<(), StoreError> {
+        // Another thread was faster.
         let Some(deltas) = list.get(&no) else {
             return Ok(());
         };
+        // Half of the structures may be folded: the change waits until the checkpoint has ended.
         if self.deferred.is_paused() {
             let at = deltas.first().map_or(0, |delta| delta.byte / SECTOR);
             return Err(StoreError::Corrupt {
@@ -121,6 +131,7 @@ impl ObjectStore {
                 object: Some(no),
             });
         }
+        // The sweep has read the old state already, if it could.
         let old = match old {
             Some(old) => Some(old),
             None => self
@@ -130,17 +141,19 @@ impl ObjectStore {
                 .map(|home| self.read_home(no, home))
                 .transpose()?,
         };
+        // Redone in memory, and counted only when all of it has succeeded.
         let mut redone = ObjectRedo::new(&self.reader, no, old);
         deltas
             .iter()
             .try_for_each(|delta| redone.redo_delta(delta))?;
         self.take_over(no, redone);
+        // From here on, readers find the object without the list.
         list.remove(&no);
         self.deferred.publish_totals(list);
         Ok(())
     }
 
-    /// Nothing here can fail.
+    /// Takes over the state of an object that is up to date. Nothing here can fail.
     fn take_over(&self, no: ObjectNo, redone: ObjectRedo<'_>) {
         let ObjectRedo {
             state,
@@ -151,10 +164,11 @@ impl ObjectStore {
         } = redone;
         {
             let mut segments = self.segments.lock();
+            // The difference is the surplus that this object had.
             let before = segments.live_bytes() as i64;
-            born.iter().for_each(|extent| {
-                segments.add_live(extent.addr.byte_offset(), extent.bytes(), extent.born)
-            });
+            for extent in born.iter() {
+                segments.add_live(extent.addr.byte_offset(), extent.bytes(), extent.born);
+            }
             Self::account_redone(&mut segments, &freed);
             self.deferred
                 .gave_back(before - segments.live_bytes() as i64);
@@ -162,9 +176,11 @@ impl ObjectStore {
         if let Some(home) = map {
             self.inode_map.write().set(no, home);
         }
+        // An object that was removed leaves nothing in memory.
         let Some(state) = state else { return };
         let record_len = state.home.map_or(0, |home| home.len as usize);
-        let (is_unfolded, pages) = (state.unfolded, state.mem_pages());
+        let is_unfolded = state.unfolded;
+        let pages = state.mem_pages();
         let object = self
             .cache
             .add_or_get(CachedObject::new(no, state, record_len));

@@ -18,15 +18,17 @@ use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 /// From this many bytes on, the blocks of a write share memory.
 const TOGETHER: usize = 64 << 10;
-/// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each
-/// into its own.
+/// Copies whole blocks: many into one piece of memory from which the disk takes them, few each into
+/// its own.
 fn dirty_blocks(src: &CachedReader, data: &[u8]) -> Vec<DirtyBlock> {
+    // Small writes: each block by itself, so that one dirty block does not hold the memory of many.
     if data.len() < TOGETHER {
         return data
             .chunks_exact(BLOCK as usize)
             .map(|block| DirtyBlock::new(block.into()))
             .collect();
     }
+    // Large ones: one buffer for all blocks.
     let mut memory = src.buffers.lend(data.len());
     memory.copy_from_slice(data);
     SharedBytes::split_into(memory, BLOCK as usize)
@@ -65,6 +67,7 @@ impl ObjectState {
         data: &[u8],
     ) -> Result<(), StoreError> {
         let end = offset + data.len() as u64;
+        // Small files stay within their inode record.
         if let ObjectContent::Inline(bytes) = &mut self.content
             && end <= INLINE_DATA
         {
@@ -76,13 +79,16 @@ impl ObjectState {
             return Ok(());
         }
         let blocks = self.blocks_mut();
-        let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
+        let first = offset / BLOCK;
+        let last = end.div_ceil(BLOCK);
+        // All pages that sealing will change are in memory now: sealing does no I/O.
         blocks.extents.warm(src, first, last - first)?;
         let mut fresh = Vec::with_capacity((last - first) as usize);
         let mut block = first;
         while block < last {
             let start = block * BLOCK;
             let from = offset.max(start);
+            // Full blocks need no old content.
             let whole = if from == start {
                 (end - start) / BLOCK
             } else {
@@ -95,6 +101,7 @@ impl ObjectState {
                 continue;
             }
             let to = end.min(start + BLOCK);
+            // A part of a block: the rest comes from the disk.
             let mut bytes = blocks.load_block(src, no, block)?;
             bytes[(from - start) as usize..(to - start) as usize]
                 .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
@@ -122,12 +129,14 @@ impl ObjectState {
             self.core.size = size;
             return Ok(());
         }
+        // Everything goes: the file begins anew as a small one.
         if size == 0 {
             self.warm_shared(src)?;
             self.free_content(src, no, freed)?;
             self.content = ObjectContent::Inline(Vec::new());
             self.cut = true;
             self.core.sectors = 0;
+        // The rest of the last block is zeroed, so that it cannot show when the file grows again.
         } else if size < self.core.size {
             let old_end = self.core.size.div_ceil(BLOCK);
             self.zero_within(src, no, size, size.next_multiple_of(BLOCK))?;
@@ -138,6 +147,7 @@ impl ObjectState {
                 old_end - size.div_ceil(BLOCK),
                 freed,
             )?;
+        // Growing makes a hole at the end.
         } else {
             self.blocks_mut();
         }
@@ -163,11 +173,13 @@ impl ObjectState {
             return Ok(());
         }
         let first = offset.div_ceil(BLOCK);
+        // Up to the end of the file, the last block goes as a whole.
         let last = if end == self.core.size {
             end.div_ceil(BLOCK)
         } else {
             end / BLOCK
         };
+        // The parts of blocks at both ends are zeroed.
         self.zero_within(src, no, offset, end.min(first * BLOCK))?;
         if last >= first {
             self.zero_within(src, no, (last * BLOCK).max(offset), end)?;
@@ -186,6 +198,7 @@ impl ObjectState {
     ) -> Result<(), StoreError> {
         let block = from / BLOCK;
         let blocks = self.blocks_mut();
+        // A hole is zero already.
         if bug(Bug::TailNotZeroed) || from >= to || blocks.is_hole(src, no, block)? {
             return Ok(());
         }
@@ -212,12 +225,15 @@ impl ObjectState {
         let blocks = self.blocks_mut();
         blocks.extents.warm_shared(src, first, count)?;
         let done = blocks.extents.remove_range(src, no, first, count, freed);
+        // Dirty blocks in the range were never written.
         let mut tail = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut tail.split_off(&(first + count)));
+        // The log must know of the hole, even where nothing was stored.
         blocks.holes.push((first, count));
         let sectors: u64 = freed[from..].iter().map(|f| f.bytes() / SECTOR).sum();
         self.core.sectors = self.core.sectors.saturating_sub(sectors);
         self.take_freed_pages(freed);
+        // The extents before an error are gone, and counted.
         done
     }
 
@@ -241,6 +257,7 @@ impl ObjectState {
                 extents: FileExtents::Tree(tree),
                 ..
             }) => {
+                // Damaged items are left: the error names the object.
                 let mut bad = false;
                 tree.destroy(src, &mut |_, value| match MappedExtent::decode(value) {
                     Some(e) => freed.push(FreedSpace::of_extent(&e)),
@@ -272,8 +289,8 @@ impl ObjectState {
         Ok(())
     }
 
-    /// The first byte at or after `offset` that is (or is not) part of a hole; the end of the file
-    /// counts as a hole.
+    /// Returns the first byte at or after `offset` that is (or is not) part of a hole; the end of
+    /// the file counts as a hole.
     pub(crate) fn seek(
         &self,
         src: &CachedReader,
@@ -285,23 +302,27 @@ impl ObjectState {
         if offset >= size {
             return Ok(None);
         }
+        // Inline content has no holes.
         let ObjectContent::Blocks(blocks) = &self.content else {
             return Ok(Some(if hole { size } else { offset }));
         };
         let mut block = offset / BLOCK;
         while block * BLOCK < size {
             let extent = blocks.extents.at_or_after(src, no, block)?;
+            // Dirty blocks count as data, wherever they lie.
             let dirty = blocks.dirty.range(block..).next().map(|(b, _)| *b);
             let in_extent = extent
                 .as_ref()
                 .filter(|(start, _)| *start <= block)
                 .map(|(start, e)| start + e.blocks());
+            // The end of the stretch of data at this block, if it is data.
             let data_until = if dirty == Some(block) {
                 Some(in_extent.unwrap_or(0).max(block + 1))
             } else {
                 in_extent
             };
             match (data_until, hole) {
+                // Over data when a hole is wanted, and over holes otherwise.
                 (Some(until), true) => block = until,
                 (None, true) | (Some(_), false) => return Ok(Some((block * BLOCK).max(offset))),
                 (None, false) => match extent
@@ -343,6 +364,7 @@ impl BlockContent {
         while at < end {
             let block = at / BLOCK;
             let from = (at % BLOCK) as usize;
+            // Dirty blocks are newer than anything on the disk.
             let next_dirty = self.dirty.range(block..).next();
             if let Some((b, block_bytes)) = next_dirty
                 && *b == block
@@ -358,6 +380,7 @@ impl BlockContent {
                 at += len as u64;
                 continue;
             }
+            // A stretch on the disk ends before the next dirty block.
             let stop = end.min(next_dirty.map_or(u64::MAX, |(b, _)| b * BLOCK));
             match self.extents.at_or_after(src, no, block)? {
                 Some((start, extent)) if start <= block => {
@@ -396,11 +419,13 @@ impl BlockContent {
                     out.push(ReadStretch { len, piece });
                 }
                 next => {
+                    // A hole reaches to the next extent or dirty block.
                     let stop = stop.min(next.map_or(u64::MAX, |(start, _)| start * BLOCK));
                     out.push(ReadStretch {
                         len: (stop - at) as usize,
                         piece: ReadPiece::Zero,
                     });
+                    debug_assert!(stop > at, "a hole of no bytes does not end");
                     at = stop;
                 }
             }
@@ -408,13 +433,14 @@ impl BlockContent {
         Ok(out)
     }
 
-    /// A copy of a block's newest content.
+    /// Returns a copy of a block's newest content.
     pub(crate) fn load_block(
         &self,
         src: &CachedReader,
         no: ObjectNo,
         block: u64,
     ) -> Result<Vec<u8>, StoreError> {
+        // Dirty or not, through the same plan as a read.
         let plan = self.plan_read(src, no, block * BLOCK, BLOCK as usize)?;
         Ok(src.gather_stretches(no, &plan)?.to_vec())
     }

@@ -1,36 +1,34 @@
-//! Changes of objects that opening has read in the log and not made yet: it reads the log, not the
-//! objects that it changes.
+//! Deferred changes: opening reads changes of objects in the log, and makes them only when the
+//! objects are needed.
 //!
-//! # What waits, and what does not
+//! # Deferred, and at once
 //! 1. Everything an object's own record holds or leads to waits: attributes, names, extents,
-//!    entries, pages, its place in the inode map, and the space that its old state gives back. What
-//!    the log itself says is known at once: where it goes on, the numbers given so far, which
-//!    segments it entered, what lives in it. So are the small trees that are there for all objects:
+//!    entries, pages, its place in the inode map, and the space that its old state gives back. The
+//!    facts of the log itself are known at once: its end, the numbers given so far, the segments it
+//!    entered, the bytes that live in it. So are the small trees that are there for all objects:
 //!    the orphan set, the notes and the table of shared extents.
-//! 2. What only the old states would tell in sum is in the header of the last record: how many
-//!    objects there are, how many bytes live, and what a checkpoint takes for what is newer than
-//!    its record.
+//! 2. Sums that only the old states would tell are in the header of the last record: the number of
+//!    objects, the live bytes, and the size of a checkpoint of all that is newer than its record.
 //!
 //! # Invariants
 //! 1. *Whole*: no caller sees an object before all changes that wait for it were made. An object
-//!    that has some is in no other table: not among the objects in memory, nor the changes of the
-//!    inode map, nor what a checkpoint is to fold.
+//!    with deferred changes is in no other table: not among the objects in memory, nor the changes
+//!    of the inode map, nor what a checkpoint is to fold.
 //! 2. *Once*: changes are made in memory, and counted only when the last of them succeeded; then
-//!    they wait no more. What fails has changed nothing and is met again by the next caller.
-//! 3. *Safe*: until then what they give back counts as live in its segment, which is therefore not
-//!    reused. Space is answered for by the sums of 1.2, and before anybody is refused for want of
-//!    it, everything is brought up to date.
+//!    they wait no more. A change that fails has no effect, and the next caller meets it again.
+//! 3. *Safe*: until then, space that they give back counts as live in its segment, which is
+//!    therefore not reused. Space is answered for by the sums of 1.2, and everything is brought up
+//!    to date before an operation is refused for want of it.
 //! 4. *Bounded*: they are the bodies of the log behind the checkpoint, and the next checkpoint
 //!    starts by making them all. Nothing else does: a store that is not used reads nothing.
-//! 5. *Kept*: what cannot be made because the old state cannot be read is repeated in every
-//!    checkpoint, word for word, until it can. So one bad sector stops neither checkpoints nor
-//!    anything else but the use of that object; `check` names it, and nothing is lost that the disk
-//!    has not lost.
+//! 5. *Kept*: a change that cannot be made because the old state cannot be read is repeated in
+//!    every checkpoint, word for word, until it can. So one bad sector prevents nothing but the use
+//!    of that object; `check` names it, and no data is lost but the disk's own loss.
 //! 6. *Repeatable*: nothing on the disk tells whether they were made. A crash meanwhile leaves the
 //!    same checkpoint and a longer log.
-//! 7. *Either in the checkpoint or kept by it*: what waits when a checkpoint begins waits until it
-//!    has ended ([`RedoPause`]), even if the disk has become readable meanwhile: half of what it
-//!    changes may be folded already.
+//! 7. *Either in the checkpoint or kept by it*: a change that waits when a checkpoint begins waits
+//!    until it has ended ([`RedoPause`]), even if the disk has become readable meanwhile. Half of
+//!    the structures it changes may be folded already.
 //!
 //! # When objects are brought up to date
 //! - One object: when it is looked up
@@ -58,13 +56,13 @@ pub(crate) struct DeferredDelta {
     pub(crate) body: Arc<[u8]>,
     /// Byte address of the value of the delta on the device, in the record that said it first.
     pub(crate) byte: u64,
-    /// Where in the body that value begins.
+    /// The offset in the body at which that value begins.
     pub(crate) at: u32,
     pub(crate) lsn: Lsn,
 }
 
 impl DeferredDelta {
-    /// The delta, its prefix included.
+    /// Returns the delta, its prefix included.
     pub(crate) fn delta_bytes(&self) -> Option<&[u8]> {
         let from = (self.at as usize).checked_sub(PREFIX)?;
         let len = u32::from_le_bytes(self.body.get(from + 4..from + 8)?.try_into().ok()?);
@@ -87,12 +85,12 @@ pub(crate) type DeferredDeltas = BTreeMap<ObjectNo, Vec<DeferredDelta>>;
 pub(crate) struct DeferredRedo {
     list: Mutex<DeferredDeltas>,
     left: AtomicUsize,
-    /// How many of them could not be brought up to date when that was tried for all.
+    /// The number of objects that could not be brought up to date when that was tried for all.
     stuck: AtomicUsize,
     /// Bytes counted as live that the changes will give back.
     surplus: AtomicI64,
-    /// What a checkpoint takes for these objects, at most: until the last one is up to date it is
-    /// set aside for all.
+    /// The most bytes that a checkpoint takes for these objects. They are set aside for all of them
+    /// until the last one is up to date.
     reserve: AtomicU64,
     /// Leaves of the inode map in which they are, at most.
     leaves: AtomicU64,
@@ -106,6 +104,7 @@ pub(crate) struct RedoPause<'d>(&'d DeferredRedo);
 
 impl Drop for RedoPause<'_> {
     fn drop(&mut self) {
+        // The checkpoint has ended: changes may be made again.
         self.0.set_paused(false);
     }
 }
@@ -117,6 +116,7 @@ fn changed_leaves(list: &DeferredDeltas) -> u64 {
     for no in list.keys() {
         spread.add(*no);
     }
+    // Each leaf may split.
     2 * spread.leaves()
 }
 
@@ -133,6 +133,7 @@ impl DeferredRedo {
 
     /// Returns the bytes counted as live that the changes will give back.
     pub(crate) fn surplus(&self) -> u64 {
+        // Redoing in another order may count below zero for a moment.
         self.surplus.load(Ordering::Relaxed).max(0) as u64
     }
 
@@ -151,7 +152,7 @@ impl DeferredRedo {
         self.list.lock()
     }
 
-    /// The objects that are not up to date, from a number on.
+    /// Returns the objects that are not up to date, from a number on.
     pub(crate) fn numbers(&self, from: ObjectNo) -> Vec<ObjectNo> {
         if self.is_empty() {
             Vec::new()
@@ -160,7 +161,7 @@ impl DeferredRedo {
         }
     }
 
-    /// As [`Self::numbers`], at most so many.
+    /// Returns at most so many of the objects that are not up to date, from a number on.
     pub(crate) fn next_numbers(&self, from: ObjectNo, most: usize) -> BTreeSet<ObjectNo> {
         let list = self.list.lock();
         list.range(from..).map(|(no, _)| *no).take(most).collect()
@@ -178,9 +179,11 @@ impl DeferredRedo {
         self.publish_totals(&list);
     }
 
-    /// What is left cannot be brought up to date now: from here on what it takes is counted.
+    /// Keeps the objects that cannot be brought up to date now. From here on, their share of a
+    /// checkpoint is counted.
     pub(crate) fn keep_failed(&self, failed: &[(ObjectNo, StoreError)]) {
         let list = self.list.lock();
+        // Each is repeated by every checkpoint, with a page of room.
         let kept = list.values().flatten().map(DeferredDelta::kept_bytes).sum();
         self.reserve.store(kept, Ordering::Relaxed);
         self.leaves.store(changed_leaves(&list), Ordering::Relaxed);
@@ -201,11 +204,13 @@ impl DeferredRedo {
 
     /// Brings what is known without the lock up to date, after a change of the list.
     pub(crate) fn publish_totals(&self, list: &DeferredDeltas) {
+        // Nothing is left: the sums are exact from here on.
         if list.is_empty() {
             self.surplus.store(0, Ordering::Relaxed);
             self.reserve.store(0, Ordering::Relaxed);
             self.leaves.store(0, Ordering::Relaxed);
         }
+        debug_assert!(list.is_empty() || list.values().all(|deltas| !deltas.is_empty()));
         self.left.store(list.len(), Ordering::Release);
     }
 
@@ -216,6 +221,7 @@ impl DeferredRedo {
     }
 
     fn set_paused(&self, is_paused: bool) {
+        // Under the lock: no change is half made when the pause begins.
         let list = self.list.lock();
         self.is_paused.store(is_paused, Ordering::Release);
         drop(list);

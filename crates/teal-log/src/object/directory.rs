@@ -44,7 +44,7 @@ const EXTENSION: usize = 5;
 /// Bits of a cookie's hash that tell names of one group apart.
 const IN_GROUP_BITS: u32 = 24;
 
-/// Where a store's directories put names. Names that meet cannot be chosen without the key.
+/// The hash key of a store's directories. Without the key, names that collide cannot be chosen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NameHash {
     seed: [u8; 16],
@@ -65,15 +65,17 @@ impl NameHash {
         hasher.finish()
     }
 
-    /// The smallest cookie a name can have.
+    /// Returns the smallest cookie a name can have.
     pub(crate) fn first_cookie(&self, name: &Name) -> u64 {
         let name = name.as_bytes();
         let hash = if self.is_grouped {
+            // The upper bits come from the group, so that related names lie together.
             let bits = u64::BITS - IN_GROUP_BITS;
             (self.hash_bytes(group_of(name)) >> 32) << IN_GROUP_BITS | self.hash_bytes(name) >> bits
         } else {
             self.hash_bytes(name) >> 8
         };
+        // Zero is left out: the smallest cookies stand for dots.
         hash.max(1) << COLLISION_BITS
     }
 }
@@ -83,6 +85,7 @@ impl NameHash {
 fn group_of(name: &[u8]) -> &[u8] {
     let dot = name
         .iter()
+        // A short extension is not part of the group.
         .rposition(|byte| *byte == b'.')
         .filter(|dot| name.len() - dot - 1 <= EXTENSION);
     let stem = &name[..dot.unwrap_or(name.len())];
@@ -113,7 +116,7 @@ impl DirectoryContent {
         })
     }
 
-    /// The entry called `name` and its cookie.
+    /// Returns the entry called `name` and its cookie.
     pub(crate) fn find_entry(
         &self,
         src: &dyn PageSource,
@@ -124,6 +127,7 @@ impl DirectoryContent {
         let from = names.first_cookie(name);
         let mut found = None;
         self.each_from(src, no, from, &mut |cookie, entry| {
+            // Behind the names with the same hash.
             if cookie >> COLLISION_BITS != from >> COLLISION_BITS {
                 return Ok(ControlFlow::Break(()));
             }
@@ -146,6 +150,7 @@ impl DirectoryContent {
     ) -> Result<u64, StoreError> {
         let from = names.first_cookie(&entry.name);
         let mut cookie = from;
+        // The first free cookie among those of the same hash.
         self.each_from(src, no, from, &mut |taken, _| {
             let free = taken != cookie;
             cookie += u64::from(!free);
@@ -155,6 +160,7 @@ impl DirectoryContent {
                 ControlFlow::Continue(())
             })
         })?;
+        // A hundred names with the same hash do not occur by chance.
         if cookie >> COLLISION_BITS != from >> COLLISION_BITS {
             return Err(StoreError::TooBig(
                 "a directory's number of names with one hash",
@@ -179,6 +185,7 @@ impl DirectoryContent {
                 None => None,
             },
         };
+        // The log gets the entry by itself.
         self.changed.insert(cookie, Some(entry));
         self.move_to_tree(src, no)?;
         Ok(old)
@@ -206,6 +213,7 @@ impl DirectoryContent {
         let DirectoryEntries::Few(map) = &mut self.entries else {
             return Ok(());
         };
+        // Few entries stay within the inode record.
         if map
             .values()
             .map(|e| 25 + e.name.as_bytes().len())
@@ -214,6 +222,7 @@ impl DirectoryContent {
         {
             return Ok(());
         }
+        // From here on the directory has a tree of its own.
         let mut tree = Tree::new(TreeKind::Directory, no);
         for (cookie, entry) in map.iter() {
             tree.insert(src, *cookie, &entry.encode())?;

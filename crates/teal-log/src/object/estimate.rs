@@ -1,5 +1,5 @@
-//! What sealing and folding take in the log, at most, for all that is changed now: bounds that are
-//! known without looking at the disk.
+//! Upper bounds on the space that sealing and folding take in the log, for all present changes.
+//! They are known without looking at the disk.
 //!
 //! # Invariants
 //! 1. A checkpoint writes at most [`ObjectStore::fold_bytes`] beside what the open batch takes.
@@ -18,7 +18,9 @@ const COUNTS_PART: u64 = 40;
 pub(crate) fn with_waste(bytes: u64, segment: u64) -> u64 {
     // The end of a segment that is shorter than a block with its delta, or than the shortest run.
     let each = 16 << 10;
+    // A record and a segment are both limits of a stretch.
     let record = segment.min(SECTORS_MAX * SECTOR);
+    // Rounded up twice: one stretch at each end, and a share for headers.
     bytes + (bytes / record + 2) * each + bytes / 64
 }
 
@@ -28,7 +30,8 @@ impl ObjectStore {
         self.fold_with(self.deferred.reserve(), self.deferred.leaves())
     }
 
-    /// The same, with so many bytes and leaves of the inode map for what is not up to date.
+    /// Returns the bytes that folding takes, with so many bytes and leaves of the inode map for
+    /// objects that are not up to date.
     pub(crate) fn fold_with(&self, reserve: u64, leaves: u64) -> u64 {
         let objects = self.numbers.object_count();
         // One lock at a time: a checkpoint takes them in the other order.
@@ -38,11 +41,13 @@ impl ObjectStore {
         // Leaves are as many as changes, or hold all there is; above them stand at most as many
         // pages as the whole tree has.
         let leaves = (spread * PAGE).min(spread * SMALL_PAGE + objects * MAP_ITEM);
+        // Pages above leaves are shared by many of them.
         let above = spread.min(self.pages_above()) * PAGE;
         self.fold_in_memory() + reserve + leaves + above
     }
 
-    /// The same, but for pages of the inode map that are not in memory yet.
+    /// Returns the bytes that folding takes, without the pages of the inode map that are not in
+    /// memory yet.
     fn fold_in_memory(&self) -> u64 {
         let map = self.inode_map.read().tree.mem_pages();
         let orphans = self.orphans.lock().mem_pages();
@@ -52,7 +57,7 @@ impl ObjectStore {
         records + pages * PAGE + self.usage_bytes() + self.shared_bytes()
     }
 
-    /// Pages of the inode map above its leaves, at most.
+    /// Returns the most pages of the inode map above its leaves.
     pub(crate) fn pages_above(&self) -> u64 {
         let objects = self.numbers.object_count();
         objects
@@ -79,17 +84,19 @@ impl ObjectStore {
 
     /// Returns what sealing the open batch as a checkpoint takes of the free segments, at most.
     pub(crate) fn batch_takes(&self) -> u64 {
+        // Everything in the batch, and everything that a checkpoint would add.
         let gathered = self.ledger.batch_bytes();
         with_waste(gathered + self.fold_bytes(), self.geometry.segment_bytes())
     }
 
-    /// The same for a checkpoint whose pages are in memory: how many there are is known, and each
-    /// object may split a leaf.
+    /// Returns the space that a checkpoint with all its pages in memory takes. The number of pages
+    /// is known, and each object may split a leaf.
     pub(crate) fn warm_takes(&self) -> u64 {
         let gathered = self.ledger.batch_bytes();
         let unfolded = self.unfolded.len();
         let open = self.open.object_count();
         let items = (unfolded + open) as u64;
+        // Each changed object may split a leaf.
         let map = items * (SMALL_PAGE + MAP_ITEM) + LEVELS * PAGE;
         let fold = self.fold_in_memory() + self.deferred.reserve() + map;
         with_waste(gathered + fold, self.geometry.segment_bytes())

@@ -44,7 +44,7 @@ impl FileExtents {
             .ok_or_else(|| damaged_extent(object.get(), Sector::new(0)))
     }
 
-    /// The extent that holds `block`, else the first one after it, with its first block.
+    /// Returns the extent that holds `block`, else the first one after it, with its first block.
     pub(crate) fn at_or_after(
         &self,
         src: &dyn PageSource,
@@ -61,6 +61,7 @@ impl FileExtents {
                 None => None,
             },
         };
+        // The extent before may reach into the block.
         if let Some((start, extent)) = before
             && start + extent.blocks() > block
         {
@@ -120,6 +121,7 @@ impl FileExtents {
             .at_or_after(src, no, block)?
             .filter(|(start, _)| *start < end)
         {
+            // An extent that reaches beyond the range is cut; its parts stay.
             let stop = start + extent.blocks();
             self.take_extent(src, start)?;
             if start < block {
@@ -128,7 +130,9 @@ impl FileExtents {
             if stop > end {
                 self.put_extent(src, end, extent.slice(end - start, stop - end))?;
             }
-            let (from, to) = (start.max(block), stop.min(end));
+            let from = start.max(block);
+            let to = stop.min(end);
+            // One reference becomes none, one or two.
             let left = i32::from(start < block) + i32::from(stop > end);
             freed.push(FreedSpace::of_part(
                 &extent.slice(from - start, to - from),
@@ -139,8 +143,8 @@ impl FileExtents {
     }
 
     /// Lets `extent` hold the blocks from `block` on. Few extents stay few, however large, until
-    /// they [outgrow](Self::outgrow) the inode: a batch that writes the whole record must find them
-    /// there.
+    /// they [outgrow](Self::move_to_tree) the inode: a batch that writes the whole record must find
+    /// them there.
     pub(crate) fn replace_range(
         &mut self,
         src: &dyn PageSource,
@@ -149,12 +153,13 @@ impl FileExtents {
         extent: MappedExtent,
         freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
+        // The old extents of the range are freed first.
         self.remove_range(src, no, block, extent.blocks(), freed)?;
         self.put_extent(src, block, extent)
     }
 
-    /// The parts of shared extents that begin in these ranges. After [`warm`](Self::warm)ing them
-    /// it does no I/O.
+    /// Returns the parts of shared extents that begin in these ranges. Does no I/O after
+    /// [`warm`](Self::warm).
     pub(crate) fn shared_in(
         &self,
         src: &dyn PageSource,
@@ -165,7 +170,9 @@ impl FileExtents {
         let mut found = Vec::new();
         let mut behind = 0;
         for (block, count) in ranges {
-            let (from, to) = (block.max(behind), block + count);
+            // Ranges may overlap: each block is looked at once.
+            let from = block.max(behind);
+            let to = block + count;
             if from >= to {
                 continue;
             }
@@ -178,6 +185,7 @@ impl FileExtents {
                 })?,
             }
         }
+        // A file's own extents are in the log already.
         found.retain(|(_, extent)| extent.as_own().is_none());
         Ok(found)
     }
@@ -189,6 +197,7 @@ impl FileExtents {
         no: ObjectNo,
     ) -> Result<(), StoreError> {
         let Self::Few(map) = self else { return Ok(()) };
+        // Few extents stay within the inode record.
         if map.values().map(MappedExtent::item_len).sum::<usize>()
             <= crate::format::inode::INLINE_CONTENT
         {
@@ -222,6 +231,7 @@ impl FileExtents {
         block: u64,
         count: u64,
     ) -> Result<(), StoreError> {
+        // The common case: nothing is shared.
         if src.shared.is_empty() {
             return Ok(());
         }
@@ -230,6 +240,7 @@ impl FileExtents {
             Self::Tree(tree) => tree.owner(),
         };
         let end = block.saturating_add(count);
+        // Each part has an entry in the table.
         let mut at = block;
         while let Some((start, extent)) = self
             .at_or_after(src, no, at)?

@@ -12,7 +12,7 @@ use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
 const GAP_SECTORS: u64 = 64;
 pub(crate) const SPAN_MAX: u64 = 2 << 20;
 
-/// Where a stretch of a read comes from.
+/// The source of a stretch of a read.
 #[derive(Debug, Clone)]
 pub(crate) enum ReadPiece {
     Memory {
@@ -46,8 +46,10 @@ fn count_near(plan: &[ReadStretch]) -> usize {
     let Some((first, _)) = plan.first().and_then(place) else {
         return 1;
     };
+    // Only stored content can be near.
     let is_near = |pair: &&[ReadStretch]| match (place(&pair[0]), place(&pair[1])) {
         (Some((_, end)), Some((next, stop))) => {
+            // Forward, over a small gap, and within one request.
             next >= end && next - end <= GAP_SECTORS && (stop - first) * SECTOR <= SPAN_MAX
         }
         _ => false,
@@ -55,7 +57,7 @@ fn count_near(plan: &[ReadStretch]) -> usize {
     1 + plan.windows(2).take_while(is_near).count()
 }
 
-/// The first of these blocks that does not match its checksum.
+/// Returns the first of these blocks that does not match its checksum.
 fn first_damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
     let mut blocks = bytes.chunks(BLOCK as usize).zip(crcs);
     blocks
@@ -64,7 +66,7 @@ fn first_damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
 }
 
 impl CachedReader {
-    /// The bytes of a planned read, every block of it checked.
+    /// Returns the bytes of a planned read, every block of it checked.
     pub(crate) fn gather_stretches(
         &self,
         no: ObjectNo,
@@ -72,6 +74,7 @@ impl CachedReader {
     ) -> Result<ScatteredBytes, StoreError> {
         let mut out = ScatteredBytes::default();
         let mut rest = plan;
+        // Neighbouring stretches come with one request.
         while !rest.is_empty() {
             let (now, later) = rest.split_at(count_near(rest));
             let span = if now.len() > 1 {
@@ -89,15 +92,18 @@ impl CachedReader {
     /// Returns what lies from the first to the last of these stretches, unchecked; `None` when it
     /// cannot be read at once.
     fn read_span(&self, stretches: &[ReadStretch]) -> Option<(Sector, SharedBytes)> {
-        let (first, last) = (&stretches.first()?.piece, &stretches.last()?.piece);
+        let first = &stretches.first()?.piece;
+        let last = &stretches.last()?.piece;
         let (ReadPiece::Disk { addr: start, .. }, ReadPiece::Disk { addr, stored, .. }) =
             (first, last)
         else {
+            // Only stretches on the disk are spanned.
             return None;
         };
         let mut memory = self
             .buffers
             .lend(((addr.get() + stored - start.get()) * SECTOR) as usize);
+        // On an error, each stretch is read by itself.
         self.read_raw(*start, &mut memory).ok()?;
         Some((*start, memory.into()))
     }
@@ -122,11 +128,12 @@ impl CachedReader {
                 from,
             } => {
                 let bytes = (stored * SECTOR) as usize;
+                // Beyond the stored sectors, the block is zeros.
                 let have = bytes.saturating_sub(*from).min(stretch.len);
                 let held = span.map(|(start, all)| {
                     all.subslice((addr.byte_offset() - start.byte_offset()) as usize, bytes)
                 });
-                // What is still on its way to the disk is found by itself.
+                // Content that is still on its way to the disk is found by itself.
                 let held = match held.filter(|held| first_damaged(held, crcs).is_none()) {
                     Some(held) => held,
                     None => {
@@ -141,6 +148,7 @@ impl CachedReader {
                 have
             }
         };
+        // Zeros in pieces, so that a large hole needs no large buffer.
         let mut missing = stretch.len - have;
         while missing > 0 {
             let mut zeros = self.buffers.lend(missing.min(SPAN_MAX as usize));
@@ -160,6 +168,7 @@ impl CachedReader {
         crcs: &[u32],
         out: &mut [u8],
     ) -> Result<(), StoreError> {
+        // A cached copy may be older than the disk: the checksum tells.
         if self.read_nearby(addr, out) {
             if first_damaged(out, crcs).is_none() {
                 return Ok(());
@@ -167,6 +176,7 @@ impl CachedReader {
             self.drop_chunks(addr.byte_offset(), out.len());
         }
         self.read_raw(addr, out)?;
+        // From the disk itself: damage is certain now.
         match first_damaged(out, crcs) {
             None => Ok(()),
             Some(i) => {

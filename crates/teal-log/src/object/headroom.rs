@@ -1,4 +1,5 @@
-//! How much can still be promised: of the capacity, and of what can be written now.
+//! The headroom of the store: the bytes that can still be promised, of the capacity and of the free
+//! segments.
 //!
 //! The sums here are the invariants of [`reclaim`](crate::store::reclaim) in figures.
 
@@ -6,12 +7,12 @@ use crate::object::objects::ObjectStore;
 use crate::space::cost::SpacePurpose;
 use crate::space::reserves::Reserves;
 
-/// What may still be promised, in bytes; below nothing when more is taken than should be.
+/// The bytes that may still be promised. A sum is negative when more is taken than should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Headroom {
-    /// Of the capacity: what can be kept.
+    /// The bytes that can be kept, of the capacity.
     pub(crate) to_keep: i64,
-    /// Of the free segments: what can be written before something is cleaned.
+    /// The bytes that can be written before something is cleaned, of the free segments.
     pub(crate) to_write: i64,
 }
 
@@ -29,7 +30,7 @@ impl ObjectStore {
         self.cleaner_bytes_with(in_use)
     }
 
-    /// The same, if so many segments were in use.
+    /// Returns the bytes set aside for the cleaner, if so many segments were in use.
     pub(crate) fn cleaner_bytes_with(&self, segments_in_use: u64) -> u64 {
         self.reserves
             .of_cleaner(segments_in_use, self.numbers.object_count())
@@ -37,6 +38,7 @@ impl ObjectStore {
 
     /// Returns what may be promised to operations that grow the store.
     pub(crate) fn headroom(&self) -> Headroom {
+        // One lock at a time: the sums are not of one moment, which is good enough for a budget.
         let batch = self.ledger.batch_bytes() as i64;
         let promised = self.ledger.promised_bytes() as i64;
         let fold = self.fold_bytes() as i64;
@@ -46,8 +48,9 @@ impl ObjectStore {
             + Reserves::of_objects(self.numbers.object_count());
         let capacity = self.geometry.capacity() - self.reserves.of_capacity();
         let unkept = capacity as i64 - kept as i64;
-        // What the cleaner has in hand comes out of what is set aside for it, and comes back.
+        // The bytes that the cleaner uses come out of its reserve, and return to it.
         let cleaner = self.cleaner_bytes_with(segments.in_use()) as i64;
+        // At most half: the cleaner needs the rest for later rounds.
         let lent = (self.ledger.lent_to_cleaner() as i64).min(cleaner / 2);
         let ready = segments.ready_bytes() as i64 - cleaner + lent;
         Headroom {
@@ -65,6 +68,7 @@ impl ObjectStore {
         let (of_reserve, of_cleaner) = match purpose {
             SpacePurpose::Grows => (0, 0),
             SpacePurpose::Replaces => (reserve / 4, 0),
+            // Operations that give back go deep into the reserves, because they fill them again.
             SpacePurpose::Frees => (reserve / 2, self.cleaner_bytes() as i64 * 3 / 4),
         };
         Headroom {

@@ -31,6 +31,7 @@ impl NumberAllocator {
     }
 
     /// Notes that an object has this number: the next ones are above it.
+    // Numbers in the log may be above those in the roots.
     pub(crate) fn raise_above_object(&self, no: ObjectNo) {
         self.next_object.fetch_max(no.get() + 1, Relaxed);
     }
@@ -70,6 +71,7 @@ impl NumberAllocator {
 
     /// Returns how many objects there are. A damaged store may have counted too few.
     pub(crate) fn object_count(&self) -> u64 {
+        // Counted in any order, so below zero for a moment.
         self.objects.load(Relaxed).max(0) as u64
     }
 }

@@ -63,8 +63,8 @@ pub(crate) struct ObjectStore {
 }
 
 impl ObjectStore {
-    /// The objects of a checkpoint with these roots; at most so many are kept in memory that could
-    /// be read again.
+    /// Returns the objects of a checkpoint with these roots. At most so many are kept in memory
+    /// that could be read again.
     pub(crate) fn new(
         sb: Superblock,
         reader: CachedReader,
@@ -100,10 +100,12 @@ impl ObjectStore {
     /// Returns an object, from memory or read from its record, with all changes made that waited
     /// for it.
     pub(crate) fn load_object(&self, no: ObjectNo) -> Result<ObjectRef, StoreError> {
+        // No caller sees an object before its deferred changes.
         self.redo_deferred_of(no)?;
         if let Some(object) = self.cache.get(no) {
             return Ok(object);
         }
+        // The map is read without the object's lock: both may change meanwhile.
         let home = self
             .inode_map
             .read()
@@ -146,6 +148,7 @@ impl ObjectStore {
         self.retry_after_seal(|| {
             let object = self.load_object(no)?;
             let state = object.state.read();
+            // Removed, but still in memory until the batch is sealed.
             if state.gone {
                 Err(StoreError::NotFound(no))
             } else {
@@ -161,6 +164,7 @@ impl ObjectStore {
         mut look: impl FnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         match look() {
+            // The record may have moved while it was read: the second look is exact.
             Err(StoreError::Corrupt { .. } | StoreError::Io { .. }) => {
                 self.open.wait_for_seal();
                 look().inspect_err(|_| add_to_counter(&self.reader.counters.damaged, 1))
@@ -182,6 +186,7 @@ impl ObjectStore {
     pub(crate) fn path_of(&self, no: ObjectNo) -> String {
         let mut parts = Vec::new();
         let mut at = no;
+        // Bounded, because a damaged tree may have circles.
         while at != ObjectNo::ROOT && parts.len() < 256 {
             let first = self
                 .names_of(at)
@@ -240,12 +245,14 @@ impl ObjectStore {
         } else {
             tree.remove(&self.reader, no.get())?;
         }
+        // Changed pages are part of what the operation takes.
         charge.add_pages(pages, tree.mem_pages());
         let freed: Vec<_> = tree
             .take_freed()
             .into_iter()
             .map(FreedSpace::of_page)
             .collect();
+        // The segment table is locked without this tree.
         drop(tree);
         self.account_freed(&freed);
         Ok(())

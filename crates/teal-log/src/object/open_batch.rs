@@ -19,15 +19,15 @@ use teal_types::{Lsn, ObjectNo};
 /// A piece of a note, or that there is none.
 pub(crate) type NotePiece = Option<Box<[u8]>>;
 
-/// What the open batch has changed.
+/// The changes of the open batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchChanges {
     pub(crate) objects: Vec<ObjectRef>,
-    /// Whether an object joined the orphan set or left it.
+    /// The objects that joined the orphan set (true) or left it.
     pub(crate) orphans: BTreeMap<ObjectNo, (bool, Lsn)>,
     /// By key of the tree of notes.
     pub(crate) notes: BTreeMap<u64, (NotePiece, Lsn)>,
-    /// Where the inode map will change.
+    /// The places at which the inode map will change.
     places: LeafSpread,
     /// Monotonic time of its first operation.
     pub(crate) since: Option<Duration>,
@@ -64,7 +64,7 @@ impl BatchChanges {
     }
 }
 
-/// What an object that joined the batch changes of the inode map, at most.
+/// The most changes of the inode map by an object that joined the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MapChange {
     /// An item in a leaf that is counted already.
@@ -116,9 +116,11 @@ impl OpenBatch {
     fn change_lists<T>(&self, clock: &dyn Clock, change: impl FnOnce(&mut BatchChanges) -> T) -> T {
         let mut changes = self.changes.lock();
         let done = change(&mut changes);
+        // The first change of a batch starts the clock for its commit.
         let is_first = changes.since.is_none();
         changes.since.get_or_insert_with(|| clock.monotonic_time());
         drop(changes);
+        // Woken outside of the lock.
         if is_first && let Some(wake) = self.when_first_changed.get() {
             wake();
         }
@@ -135,6 +137,7 @@ impl OpenBatch {
     ) -> MapChange {
         self.change_lists(clock, |changes| {
             changes.objects.push(ObjectRef::clone(object));
+            // A leaf that is changed already costs no further page.
             match changes.places.add(object.no) {
                 false => MapChange::Item,
                 true if changes.places.leaves() <= pages_above => MapChange::LeafAndAbove,
@@ -165,6 +168,7 @@ impl OpenBatch {
     ) {
         self.change_lists(clock, |changes| {
             for (key, piece) in pieces {
+                // A piece that is replaced within the batch is written once.
                 if let Some((before, _)) = changes.notes.insert(key, (piece, lsn)) {
                     replaced(&before);
                 }
@@ -206,6 +210,7 @@ impl OpenBatch {
 
     /// Takes all changes out, to seal them; the next batch is empty.
     pub(crate) fn take_changes(&self) -> BatchChanges {
+        // Sealing owns the changes from here on.
         let changes = std::mem::take(&mut *self.changes.lock());
         if cfg!(debug_assertions) {
             changes.check_invariants();

@@ -35,10 +35,10 @@ pub(crate) struct ObjectRedo<'s> {
     no: ObjectNo,
     /// `None`: it is not there.
     pub(crate) state: Option<ObjectState>,
-    /// What has come to live beside what the log's own deltas say.
+    /// Extents that have come to live beside those in the log's own deltas.
     pub(crate) born: Vec<Extent>,
     pub(crate) freed: Vec<FreedSpace>,
-    /// What the inode map has to say from now on, if that is new.
+    /// The new entry of the inode map, if there is one.
     pub(crate) map: Option<Option<RecordHome>>,
 }
 
@@ -61,6 +61,7 @@ impl<'s> ObjectRedo<'s> {
             at: due.byte / SECTOR,
             object: Some(self.no),
         };
+        // The body was decoded once at opening, so this delta is whole.
         let placed = due
             .delta_bytes()
             .and_then(|delta| decode_body(delta, 1).next())
@@ -72,7 +73,7 @@ impl<'s> ObjectRedo<'s> {
             .ok_or(damaged)
     }
 
-    /// `Ok(None)` when the delta contradicts the state.
+    /// Applies a delta. Returns `Ok(None)` when it contradicts the state.
     fn apply_delta(
         &mut self,
         delta: &Delta<'_>,
@@ -84,6 +85,7 @@ impl<'s> ObjectRedo<'s> {
                 let home = RecordHome {
                     byte,
                     len: bytes.len() as u32,
+                    // The checksum is computed anew: the map will hold it.
                     crc: crc(bytes),
                     lsn,
                 };
@@ -92,12 +94,14 @@ impl<'s> ObjectRedo<'s> {
                     None => return Ok(None),
                 }
             }
+            // A head for an object without a record is the beginning of a new one.
             Delta::Head(bytes) => {
                 return Ok(ObjectState::decode(self.no, None, bytes)
                     .and_then(|state| self.redo_head(state)));
             }
             Delta::Attributes(bytes) => {
                 let (Some(state), Some(core)) = (&mut self.state, InodeCore::decode(bytes)) else {
+                    // Attributes of an object that is not there contradict the log.
                     return Ok(None);
                 };
                 state.unfolded = true;
@@ -120,6 +124,7 @@ impl<'s> ObjectRedo<'s> {
             }
             Delta::EntryGone { cookie } => return self.redo_entry(*cookie, None),
             Delta::Free => {
+                // The space goes with the object.
                 self.drop_all()?;
                 self.map = Some(None);
             }
@@ -139,6 +144,8 @@ impl<'s> ObjectRedo<'s> {
 
     fn redo_inode(&mut self, mut state: ObjectState, home: RecordHome) -> Result<(), StoreError> {
         match &mut self.state {
+            // The record has the roots of the tree that is in memory with its later changes: they
+            // stay.
             Some(old) if same_tree(&old.content, &state.content) => {
                 state.content = std::mem::replace(&mut old.content, ObjectContent::None);
                 self.freed.extend(old.home.map(FreedSpace::of_home));
@@ -149,6 +156,7 @@ impl<'s> ObjectRedo<'s> {
             }
         }
         self.state = Some(state);
+        // The newest whole record is the object's home.
         self.map = Some(Some(home));
         Ok(())
     }
@@ -156,6 +164,7 @@ impl<'s> ObjectRedo<'s> {
     fn redo_head(&mut self, mut state: ObjectState) -> Option<()> {
         match &mut self.state {
             Some(old) => {
+                // Another type under the same number contradicts the log.
                 old.take_core(state.core)?;
                 old.links = state.links;
                 old.xattrs = state.xattrs;
@@ -171,12 +180,14 @@ impl<'s> ObjectRedo<'s> {
 
     fn redo_extent(&mut self, block: u64, extent: &MappedExtent) -> Result<(), StoreError> {
         if self.state.is_none() {
-            // A new object whose whole record follows in the same batch brings its extents with it.
+            // The whole record of a new object, later in the same batch, brings its extents with
+            // it.
             self.freed
                 .extend(extent.as_own().map(|_| FreedSpace::of_extent(extent)));
             return Ok(());
         }
-        let (src, no) = (self.src, self.no);
+        let src = self.src;
+        let no = self.no;
         self.change_blocks(|blocks, freed| {
             blocks
                 .extents
@@ -186,11 +197,12 @@ impl<'s> ObjectRedo<'s> {
     }
 
     fn redo_hole(&mut self, block: u64, count: u64) -> Result<(), StoreError> {
-        // A new object whose whole record follows in the same batch brings its holes with it.
+        // The whole record of a new object, later in the same batch, brings its holes with it.
         if self.state.is_none() || bug(Bug::HolesNotRedone) {
             return Ok(());
         }
-        let (src, no) = (self.src, self.no);
+        let src = self.src;
+        let no = self.no;
         self.change_blocks(|blocks, freed| {
             blocks.extents.remove_range(src, no, block, count, freed)
         })
@@ -203,6 +215,7 @@ impl<'s> ObjectRedo<'s> {
         let Some(state) = self
             .state
             .as_mut()
+            // Only files have blocks.
             .filter(|state| state.core.kind == FileType::File)
         else {
             return Err(StoreError::Corrupt {
@@ -211,6 +224,7 @@ impl<'s> ObjectRedo<'s> {
                 object: Some(self.no),
             });
         };
+        // A whole record with inline content is no longer the newest state.
         state.move_to_blocks();
         change(state.blocks_mut(), &mut self.freed)?;
         state.take_freed_pages(&mut self.freed);
@@ -233,6 +247,7 @@ impl<'s> ObjectRedo<'s> {
             Some(entry) => dir.set_entry(self.src, self.no, cookie, entry)?,
             None => dir.remove_entry(self.src, self.no, cookie)?,
         };
+        // The log has these changes already.
         dir.changed.clear();
         state.take_freed_pages(&mut self.freed);
         state.unfolded = true;
@@ -261,6 +276,7 @@ fn same_tree(old: &ObjectContent, new: &ObjectContent) -> bool {
                 entries: DirectoryEntries::Tree(b),
                 ..
             }),
+            // One root page on the disk means one content.
         ) => a.root().is_some() && a.root() == b.root(),
         _ => false,
     }

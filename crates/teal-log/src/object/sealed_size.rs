@@ -1,10 +1,11 @@
-//! What changes take in the log, at most: bounds that are known without looking at the disk.
+//! Upper bounds on the space that changes take in the log. They are known without looking at the
+//! disk.
 //!
 //! # Invariants
-//! 1. An object in the open batch makes sealing write at most [`State::sealed_bytes`] bytes, its
-//!    pages not counted.
-//! 2. What a checkpoint writes more is in [`estimate`](crate::object::estimate); each commit
-//!    compares both with what it took.
+//! 1. An object in the open batch makes sealing write at most [`ObjectState::sealed_bytes`] bytes,
+//!    its pages not counted.
+//! 2. The additional bytes of a checkpoint are in [`estimate`](crate::object::estimate). Each
+//!    commit compares both bounds with the bytes it took.
 //!
 //! # How
 //! Sealing turns pages in memory, which are counted exactly, into a little more of them: every
@@ -29,7 +30,7 @@ const ITEM: u64 = 32;
 /// Records larger than this do not just fill the rest of a segment: they may leave as much unused
 /// as they take.
 const LARGE: u64 = 4096;
-/// What objects add to the open batch, and the pages that only memory holds of them.
+/// The bytes that objects add to the open batch, and the pages that only memory holds of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SealedSize {
     pub(crate) pages: usize,
@@ -47,7 +48,7 @@ impl SealedSize {
 }
 
 impl ObjectState {
-    /// Bytes of names and extended attributes in a record, at most.
+    /// Returns the most bytes of names and extended attributes in a record.
     fn head_bytes(&self) -> u64 {
         let links: usize = self.links.iter().map(|l| l.name.as_bytes().len()).sum();
         let xattrs: usize = self
@@ -55,23 +56,26 @@ impl ObjectState {
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum();
+        // Each name and attribute is an item with a header.
         let items = (self.links.len() + self.xattrs.len()) as u64;
         (links + xattrs) as u64 + items * ITEM
     }
 
-    /// The whole record, at most, once blocks and entries have found their places.
+    /// Returns the most bytes of the whole record, once blocks and entries have found their places.
     pub(crate) fn record_bytes(&self) -> u64 {
         let inline = match &self.content {
             ObjectContent::Inline(data) => data.len() as u64,
             _ => CONTENT,
         };
         let record = RECORD + inline + self.head_bytes();
+        // A long record may meet the end of a record or a segment.
         if record > LARGE { 2 * record } else { record }
     }
 
     /// Returns what sealing this object writes, at most, pages not counted; nothing if the open
     /// batch has not changed it.
     fn sealed_bytes(&self) -> u64 {
+        // Only objects in the batch are sealed.
         if !self.in_batch {
             return 0;
         }
@@ -100,7 +104,7 @@ impl ObjectState {
         content + 2 * RECORD + self.head_bytes() + self.record_bytes()
     }
 
-    /// Pages that the next checkpoint will write for this object.
+    /// Returns the pages that the next checkpoint will write for this object.
     fn pages_to_fold(&self) -> usize {
         if self.in_batch || self.unfolded {
             self.mem_pages()

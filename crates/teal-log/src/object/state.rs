@@ -1,11 +1,11 @@
 //! One object in memory.
 //!
 //! # Invariants
-//! 1. What is not on the disk is never lost from memory: an object that the open batch changed
-//!    (`in_batch`), or whose content pages or core have not been folded since (`unfolded`), is held
-//!    by the store's lists and not evicted.
+//! 1. Content that is not on the disk is never lost from memory: an object that the open batch
+//!    changed (`in_batch`), or that has content pages or a core not folded since (`unfolded`), is
+//!    held by the store's lists and not evicted.
 //! 2. `home` is where the newest *whole* record lies; the state is that record plus the deltas in
-//!    the log since the last checkpoint plus what the open batch has.
+//!    the log since the last checkpoint plus the changes of the open batch.
 
 use crate::format::checksum::crc;
 use crate::format::extent::{EXTENT_BLOCKS, Extent, MappedExtent};
@@ -38,6 +38,7 @@ pub(crate) struct DirtyBlock {
 
 impl DirtyBlock {
     pub(crate) fn new(bytes: SharedBytes) -> Self {
+        // Computed when the block is written, so that errors in memory later do not go unnoticed.
         let sum = crc(&bytes);
         Self { bytes, sum }
     }
@@ -48,10 +49,12 @@ impl DirtyBlock {
 
     /// Returns as many bytes of it as are stored, and their checksum.
     pub(crate) fn stored_bytes(&self, len: usize) -> (SharedBytes, u32) {
+        // Only the last block of a file is stored in part.
         if len == self.bytes.len() {
             return (self.bytes.clone(), self.sum);
         }
         let bytes = self.bytes.subslice(0, len);
+        debug_assert!(len < self.bytes.len());
         let sum = crc(&bytes);
         (bytes, sum)
     }
@@ -77,15 +80,15 @@ pub(crate) struct RelocatedBlock {
 pub(crate) struct BlockContent {
     pub(crate) extents: FileExtents,
     pub(crate) dirty: BTreeMap<u64, DirtyBlock>,
-    /// What the cleaner has read; sealed behind everything that is new.
+    /// Blocks that the cleaner has read; they are sealed behind everything that is new.
     pub(crate) moving: BTreeMap<u64, RelocatedBlock>,
     /// Ranges that became holes in the open batch, before what is dirty now: first block, count.
     pub(crate) holes: Vec<(u64, u64)>,
-    /// Where the open batch put parts of shared extents.
+    /// The places of parts of shared extents in the open batch.
     pub(crate) remapped: RemappedRanges,
 }
 
-/// What sharing has changed in a file's map.
+/// The changes of a file's map by sharing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RemappedRanges {
     /// First block, count.
@@ -109,7 +112,7 @@ pub(crate) enum ObjectContent {
     Dir(DirectoryContent),
 }
 
-/// Everything of an object; guarded by the lock of its [`Object`].
+/// Everything of an object; guarded by the lock of its [`CachedObject`].
 #[derive(Debug)]
 pub(crate) struct ObjectState {
     pub(crate) core: InodeCore,
@@ -174,7 +177,7 @@ impl ObjectState {
         }
     }
 
-    /// The content an object of this type starts with.
+    /// Returns the content an object of this type starts with.
     pub(crate) fn empty_content(kind: FileType) -> ObjectContent {
         match kind {
             FileType::Dir => ObjectContent::Dir(DirectoryContent::new()),
@@ -190,7 +193,9 @@ impl ObjectState {
         let (core, items) = inode::decode(bytes)?;
         let mut state = Self::new(core, Self::empty_content(core.kind));
         state.home = home;
+        // A decoded state has nothing that the log lacks.
         state.head_changed = false;
+        // Without a home, the record is not on the disk as a whole.
         state.unfolded = home.is_none();
         state.logged = home.is_some();
         for item in items {
@@ -215,6 +220,7 @@ impl ObjectState {
                 block.resize(BLOCK as usize, 0);
                 dirty.insert(0, block.into());
             }
+            // The log may know older blocks of a file that was cut to nothing.
             let holes = if self.cut {
                 vec![(0, EVERY_BLOCK)]
             } else {
@@ -232,8 +238,8 @@ impl ObjectState {
         }
     }
 
-    /// What follows from a batch that held no whole record of this file: its content is in blocks,
-    /// and those that had been inline have come as extents, or are holes.
+    /// Moves the content into blocks, after a batch that held no whole record of this file. Blocks
+    /// that had been inline have come as extents, or are holes.
     pub(crate) fn move_to_blocks(&mut self) {
         if self.core.kind == FileType::File && matches!(self.content, ObjectContent::Inline(_)) {
             self.content = ObjectContent::Blocks(BlockContent::default());
@@ -243,9 +249,11 @@ impl ObjectState {
     /// Takes over attributes that a batch logged without the content; `None` when they belong to
     /// something else.
     pub(crate) fn take_core(&mut self, core: InodeCore) -> Option<()> {
+        // An object never changes its type.
         (core.kind == self.core.kind).then_some(())?;
         self.core = core;
         self.move_to_blocks();
+        // An inline file has exactly its size.
         match &self.content {
             ObjectContent::Inline(data) => (data.len() as u64 == core.size).then_some(()),
             _ => Some(()),
@@ -265,6 +273,7 @@ impl ObjectState {
             (InodeItem::Extent { block, extent }, FileType::File) => {
                 match &mut self.blocks_mut().extents {
                     FileExtents::Few(map) => {
+                        // Extents must ascend and not overlap.
                         let clear = map
                             .range(..block + extent.blocks())
                             .next_back()
@@ -272,6 +281,7 @@ impl ObjectState {
                         clear.then_some(())?;
                         map.insert(block, extent);
                     }
+                    // A record has either a few extents or the root of a tree.
                     FileExtents::Tree(_) => return None,
                 }
             }
@@ -296,7 +306,7 @@ impl ObjectState {
         Some(())
     }
 
-    /// The record without its content.
+    /// Encodes the record without its content.
     pub(crate) fn encode_head(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         self.core.encode(&mut out);
@@ -309,7 +319,7 @@ impl ObjectState {
         out
     }
 
-    /// The whole record. Trees must be folded, blocks installed.
+    /// Encodes the whole record. Trees must be folded, blocks installed.
     pub(crate) fn encode_whole(&self) -> Vec<u8> {
         let mut out = self.encode_head();
         match &self.content {
@@ -321,6 +331,7 @@ impl ObjectState {
                 extents: FileExtents::Few(map),
                 ..
             }) => {
+                // Few extents are part of the record.
                 for (block, extent) in map {
                     InodeItem::Extent {
                         block: *block,
@@ -389,6 +400,7 @@ impl ObjectState {
                 moving,
                 ..
             }) => {
+                // The begin of a run: the block before it is not there.
                 let begins = |b: &u64, there: &dyn Fn(u64) -> bool| {
                     b.checked_sub(1).is_none_or(|p| !there(p))
                 };
@@ -401,9 +413,11 @@ impl ObjectState {
                         .filter(|b| begins(b, &|p| moving.contains_key(&p)))
                         .count();
                 let blocks = dirty.len() + moving.len();
+                // Each run becomes an extent, and may split two others.
                 let pieces = runs + blocks / EXTENT_BLOCKS as usize + 2 * map.len().min(runs);
                 map.values().map(MappedExtent::item_len).sum::<usize>() + 40 * pieces + 4 * blocks
             }
+            // A tree is not changed before the fold, so the record cannot be whole.
             ObjectContent::Blocks(BlockContent { dirty, moving, .. })
                 if !dirty.is_empty() || !moving.is_empty() =>
             {
@@ -416,20 +430,22 @@ impl ObjectState {
             }) => map.values().map(|e| 25 + e.name.as_bytes().len()).sum(),
             _ => 20,
         };
+        // Small records are written whole, so that one read finds all of the object.
         let small = content <= INLINE_CONTENT && content + self.encode_head().len() <= WHOLE_RECORD;
         small || (self.rewrite && content <= INLINE_CONTENT)
     }
 
-    /// The core and nothing else.
+    /// Encodes the core and nothing else.
     pub(crate) fn core_bytes(&self) -> Vec<u8> {
         let mut core = Vec::with_capacity(inode::CORE);
         self.core.encode(&mut core);
         core
     }
 
-    /// Number of names: derived, never stored. A directory counts itself and the `..` of its
-    /// subdirectories while it hangs in the tree.
+    /// Returns the number of names, which is derived and never stored. A directory counts itself
+    /// and the `..` of its subdirectories while it hangs in the tree.
     pub(crate) fn nlink(&self, no: ObjectNo) -> u32 {
+        // Unix: a directory has its name, its own dot, and the dots of its subdirectories.
         match (
             self.core.kind.is_dir(),
             self.links.is_empty() && no != ObjectNo::ROOT,
@@ -455,7 +471,7 @@ impl ObjectState {
         }
     }
 
-    /// Pages of this object that only memory holds.
+    /// Returns the number of pages of this object that only memory holds.
     pub(crate) fn mem_pages(&self) -> usize {
         match &self.content {
             ObjectContent::Blocks(BlockContent {
@@ -470,7 +486,7 @@ impl ObjectState {
         }
     }
 
-    /// The file's own extents among those that lie in the inode record itself.
+    /// Returns the file's own extents among those that lie in the inode record itself.
     pub(crate) fn few_extents(&self) -> impl Iterator<Item = &Extent> {
         match &self.content {
             ObjectContent::Blocks(BlockContent {

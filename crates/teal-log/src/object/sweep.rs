@@ -35,6 +35,7 @@ pub(crate) fn sweep_objects(
             None => each(no, None),
         }
     }
+    // In the order of their places: one sweep over the disk.
     homes.sort_unstable_by_key(|(home, _)| home.byte);
     let mut rest = homes.as_slice();
     while let Some((first, _)) = rest.first() {
@@ -42,6 +43,7 @@ pub(crate) fn sweep_objects(
         let mut end = start;
         let together = rest.iter().take_while(|(home, _)| {
             let stop = home.byte + u64::from(home.len);
+            // A gap is read as well, where that is faster than a new request.
             let is_near = home.byte <= end + WORTH_PASSING && stop - start <= SWEEP;
             if is_near {
                 end = stop;
@@ -54,6 +56,7 @@ pub(crate) fn sweep_objects(
             let from = (home.byte - start) as usize;
             let record = bytes
                 .get(from..from + home.len as usize)
+                // A record that is not whole is left to the caller, which names it.
                 .filter(|record| crc_matches(record, home.crc));
             each(
                 *no,

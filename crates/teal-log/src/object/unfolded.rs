@@ -39,6 +39,7 @@ impl UnfoldedObjects {
             .objects
             .insert(object.no, (ObjectRef::clone(object), bytes))
         {
+            // An object that is listed again keeps one entry, with its new size.
             Some((_, before)) => list.bytes -= before,
             None => drop(list.places.add(object.no)),
         }
@@ -54,6 +55,7 @@ impl UnfoldedObjects {
 
     /// Takes all of them out.
     pub(crate) fn take(&self) -> Vec<ObjectRef> {
+        // The fold takes all of them; what changes meanwhile is listed anew.
         let list = std::mem::take(&mut *self.list.lock());
         if cfg!(debug_assertions) {
             list.check_invariants();

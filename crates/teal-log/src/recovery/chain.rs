@@ -23,7 +23,7 @@ pub(crate) struct ChainRecord {
     pub(crate) body: Arc<[u8]>,
 }
 
-/// What an anchor leads to.
+/// The chain of records that an anchor leads to.
 pub(crate) struct FollowedChain {
     /// The records of whole batches.
     pub(crate) chain: Vec<ChainRecord>,
@@ -36,7 +36,7 @@ pub(crate) struct OpeningDisk<'a> {
     pub(crate) reader: &'a CachedReader,
     pub(crate) sb: &'a Superblock,
     pub(crate) geometry: Geometry,
-    /// What the chain is read through.
+    /// The window through which the chain is read.
     pub(crate) window: RefCell<ReadAheadWindow>,
 }
 
@@ -51,9 +51,11 @@ impl OpeningDisk<'_> {
         RecordHeader::decode(&bytes, &self.sb.uuid).map(|h| (h, bytes))
     }
 
-    /// The whole record at `at`, payload unverified.
+    /// Reads the whole record at `at`, payload unverified.
     fn read_record(&self, at: Sector, fits: impl Fn(&RecordHeader) -> bool) -> Option<ChainRecord> {
+        // The number decides first: leftovers are seldom read further.
         let (header, bytes) = self.read_header(at).filter(|(h, _)| fits(h))?;
+        // A damaged length must not reach outside of the log.
         if !self.geometry.holds_run(SectorRun {
             addr: at,
             sectors: u32::try_from(header.sectors()).ok()?,
@@ -75,15 +77,19 @@ impl OpeningDisk<'_> {
 
     fn next_record(&self, last: &ChainRecord) -> Option<ChainRecord> {
         let fits = |h: &RecordHeader| {
+            // The next record continues the count and the digest. The epoch goes on, or a fresh one
+            // begins.
             h.seq == last.header.seq + 1
                 && (record::follows_digest(h, last.digest) || bug(Bug::LeftoversLineUp))
                 && (h.epoch == last.header.epoch
                     || h.has_flag(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
         };
+        // The run of the head, or the one after it.
         for run in [last.header.next_a, last.header.next_b] {
             if run.sectors == 0 || !self.geometry.holds_run(run) {
                 continue;
             }
+            // A record that was lost may have left a gap; the search goes on behind it.
             for skip in (0..=u64::from(last.header.gap.min(run.sectors - 1)))
                 .step_by(self.geometry.align as usize)
             {
@@ -95,11 +101,12 @@ impl OpeningDisk<'_> {
         None
     }
 
-    /// The highest watermark that anything behind the end of the chain names. As far behind each
-    /// run's start is searched as the record after a lost one may be; a batch may take many runs,
-    /// and whatever is found names the next ones.
+    /// Returns the highest watermark that any record behind the end of the chain names. The search
+    /// covers as much of each run's start as the record after a lost one may take. A batch may take
+    /// many runs, and every record that is found names the next ones.
     fn durable_by_leftovers(&self, last: &ChainRecord) -> u64 {
-        let (mut highest, gap) = (0, last.header.gap);
+        let mut highest = 0;
+        let gap = last.header.gap;
         // From where to where each segment was read: no sector is read twice.
         let mut read: BTreeMap<_, (Sector, Sector)> = BTreeMap::new();
         let mut runs = vec![last.header.next_a, last.header.next_b];
@@ -109,6 +116,7 @@ impl OpeningDisk<'_> {
                 .segment_of(run.addr)
                 .filter(|_| self.geometry.holds_run(run))
             else {
+                // A watermark in a leftover may be forged by damage, so only whole headers count.
                 continue;
             };
             let usable = self.geometry.usable_run(segment);
@@ -116,6 +124,7 @@ impl OpeningDisk<'_> {
             let far = run
                 .addr
                 .plus(record::SECTORS_MAX + u64::from(gap) + self.geometry.align);
+            // Segments are read once, whatever runs lead there.
             let (from, to) = read.get(&segment).copied().unwrap_or((stop, usable.addr));
             let begin = if (from..=to).contains(&run.addr) {
                 to
@@ -137,6 +146,7 @@ impl OpeningDisk<'_> {
                 // Sector by sector then: one bad sector hides only itself.
                 for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
                     if self.reader.read_raw(begin.plus(i as u64), sector).is_err() {
+                        // Zeros decode to nothing.
                         sector.fill(0);
                     }
                 }
@@ -145,6 +155,8 @@ impl OpeningDisk<'_> {
                 if let Some(header) = RecordHeader::decode(sector, &self.sb.uuid)
                     && header.seq > last.header.seq
                 {
+                    // A leftover names what was durable when it was written, and where the log went
+                    // on.
                     highest = highest.max(header.watermark);
                     runs.extend([header.next_a, header.next_b]);
                 }
@@ -162,7 +174,7 @@ impl OpeningDisk<'_> {
             && crc_matches(&payload, link.header.payload_crc)
     }
 
-    /// The committed records from an anchor's checkpoint to the end of the log.
+    /// Returns the committed records from an anchor's checkpoint to the end of the log.
     pub(crate) fn follow_chain(
         &self,
         from: Anchor,
@@ -170,6 +182,7 @@ impl OpeningDisk<'_> {
         salvage: bool,
     ) -> Result<FollowedChain, StoreOpenError> {
         let lost = |seq, at: Sector| StoreOpenError::Lost { seq, at: at.get() };
+        // The checkpoint's record must be there: the anchor was written after its barrier.
         let first = self
             .read_record(from.addr, |h| h.seq == from.seq)
             .ok_or_else(|| lost(from.seq, from.addr))?;
@@ -186,11 +199,15 @@ impl OpeningDisk<'_> {
                 }
                 .into());
             }
+            // Every record tells how far the log was durable then.
             watermark = watermark.max(last.header.watermark);
+            // The chain ends at the first record that does not follow.
             match self.next_record(last) {
                 Some(link) => chain.push(link),
                 None => {
                     watermark = watermark.max(self.durable_by_leftovers(last));
+                    // A durable record is missing: the disk lost data, and nothing may be cut
+                    // silently.
                     if watermark > last.header.seq && !salvage && !bug(Bug::NoWatermark) {
                         return Err(lost(last.header.seq + 1, last.header.next_a.addr));
                     }
@@ -198,14 +215,14 @@ impl OpeningDisk<'_> {
                 }
             }
         }
-        let (found, last) = (
-            chain.len(),
-            chain.last().map(|link| link.header).unwrap_or_default(),
-        );
+        let found = chain.len();
+        let last = chain.last().map(|link| link.header).unwrap_or_default();
+        // Below the watermark a barrier came after the payload. Above it, it may be torn.
         let whole = chain
             .iter()
             .position(|l| l.header.seq > watermark && !self.payload_is_whole(l));
         chain.truncate(whole.unwrap_or(chain.len()));
+        // A batch counts only with its last record.
         let committed = chain
             .iter()
             .rposition(|l| l.header.has_flag(record::COMMIT))

@@ -10,13 +10,14 @@ use teal_types::{SECTOR, Sector};
 /// Reads the superblock, the first copy or the second.
 ///
 /// # Errors
-/// [`OpenError`] when neither can be used.
+/// [`StoreOpenError`] when neither can be used.
 pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
     let sectors = disk.shape().sectors;
     if sectors * SECTOR < superblock::BYTES as u64 {
         return Err(StoreOpenError::TooShort(sectors * SECTOR));
     }
-    let (mut first, mut unread) = (None, None);
+    let mut first = None;
+    let mut unread = None;
     for at in [Sector::new(0), Superblock::second_copy(sectors)] {
         let mut bytes = vec![0; superblock::BYTES];
         if let Err(source) = disk.read_at(at, &mut bytes) {
@@ -28,6 +29,7 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
             });
             continue;
         }
+        // A valid superblock of a longer disk means that the disk was cut.
         match Superblock::decode(&bytes) {
             Ok(sb) if sb.sectors <= sectors => return Ok(sb),
             Ok(sb) => {
@@ -36,10 +38,12 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
                     want: sb.sectors * SECTOR,
                 });
             }
+            // The error of the first copy is the one that is reported.
             Err(e) if first.is_none() => first = Some(e),
             Err(_) => {}
         }
     }
+    // An unreadable copy may be the whole one.
     if let Some(unread) = unread {
         return Err(StoreOpenError::Store(unread));
     }

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use teal_env::{Clock, Disk};
 use teal_types::{ObjectNo, SECTOR, Timestamp};
 
-/// How to open a store.
+/// The options of opening a store.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenOptions {
     /// Never write.
@@ -58,16 +58,16 @@ pub struct OpenOptions {
     /// The machine that opens it; if it is not known, the store is not marked and no mark is looked
     /// at.
     pub owner: StoreOwner,
-    /// What is done if another machine has it open.
+    /// The treatment of a store that another machine has open.
     pub elsewhere: OwnedElsewhere,
     /// Settings to start with.
     pub settings: StoreSettings,
 }
 
-/// What opening found.
+/// The findings of opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recovery {
-    /// Whether the store had been closed properly.
+    /// The store had been closed properly.
     pub clean: bool,
     /// Batches redone since the last checkpoint.
     pub batches: u64,
@@ -76,10 +76,12 @@ pub struct Recovery {
 }
 
 impl OpenOptions {
-    /// Checks whether a store with this mark, whose last record is of this time, may be opened so.
+    /// Checks whether a store with this mark may be opened. `written` is the time of its last
+    /// record.
     fn may_open(&self, mark: Option<StoreOwner>, written: Timestamp) -> Result<(), StoreOpenError> {
         let is_free =
             self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;
+        // A store that another machine has open may be written by it at any time.
         match mark {
             Some(owner) if !is_free && !owner.is_same_machine(&self.owner) => {
                 Err(StoreOpenError::OwnedElsewhere {
@@ -106,6 +108,7 @@ impl FoundLog {
     /// older one will do.
     fn read(reader: &CachedReader, options: &OpenOptions) -> Result<Self, StoreOpenError> {
         let sb = read_superblock(reader.disk())?;
+        // Features that a program may ignore for reading only.
         if sb.read_only_compatible != 0 && !options.read_only {
             return Err(StoreOpenError::ReadOnlyFeatures(sb.read_only_compatible));
         }
@@ -118,8 +121,10 @@ impl FoundLog {
             window: RefCell::default(),
         };
         let salvage = options.read_only && options.salvage;
+        // Salvaging goes back to older checkpoints.
         let tried = if salvage { usize::MAX } else { 1 };
         let mut found = Err(StoreOpenError::Anchors);
+        // The newest first: each older one has lost more.
         for anchor in anchors.by_age().into_iter().take(tried) {
             found = opening
                 .follow_chain(anchor, anchors.watermark(), salvage)
@@ -140,10 +145,12 @@ impl FoundLog {
     /// Returns the records from the last checkpoint's end on, and those before of its batch.
     fn split_at_checkpoint(&self) -> Result<(&[ChainRecord], &[ChainRecord]), StoreOpenError> {
         let chain = &self.followed.chain;
+        // The last checkpoint in the chain, which may be newer than its anchor.
         let last = chain
             .iter()
             .rposition(|record| record.header.has_flag(record::CHECKPOINT))
             .ok_or(StoreOpenError::Anchors)?;
+        // The checkpoint's batch may have several records.
         let batch = chain[last].header.batch;
         let first = chain[..last]
             .iter()
@@ -159,6 +166,7 @@ impl FoundLog {
             b: last.header.next_b,
         };
         let geometry = Geometry::new(&self.sb);
+        // A full disk has no next run.
         let is_taken = |run: &record::SectorRun| run.sectors == 0 || geometry.accepts_run(*run);
         if [head.a, head.b].iter().all(is_taken) {
             Ok(head)
@@ -176,18 +184,22 @@ impl CommitLog {
     /// Opens the store on `disk`, recovering what a crash left; see the module for the steps.
     ///
     /// # Errors
-    /// [`OpenError`]; nothing has been written.
+    /// [`StoreOpenError`]; nothing has been written.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         options: OpenOptions,
     ) -> Result<(Self, Recovery), StoreOpenError> {
         let reader = CachedReader::new(disk);
+        // Opening reads the log and the maps in the order of their places.
         reader.set_sweeping(true);
+        // A crash may have left written data in the disk's cache: it must be durable before it is
+        // relied upon.
         if !bug(Bug::NoSyncOnOpen) {
             reader.sync()?;
         }
         let found = FoundLog::read(&reader, &options)?;
+        // The mark is compared before anything is written.
         let mark = found.followed.last.open_owner();
         options.may_open(mark, found.followed.last.time)?;
 
@@ -195,12 +207,14 @@ impl CommitLog {
         let (checkpoint, behind) = found.split_at_checkpoint()?;
         let roots = roots_of(behind.first().ok_or(StoreOpenError::Anchors)?)?;
         let head = found.log_head(last)?;
+        // The log goes on behind the last committed record.
         let chain_end = ChainPosition {
             uuid: found.sb.uuid,
             epoch: last.header.epoch,
             seq: last.header.seq + 1,
             batch: last.header.batch + 1,
             digest: last.digest,
+            // All of the chain is durable: it was synced above.
             watermark: last.header.seq,
             sums: last.header.sums,
             owner: options.owner,
@@ -213,13 +227,16 @@ impl CommitLog {
         let sb = found.sb.clone();
         let log = Self::assemble(sb, reader, clock, options, committer, &roots)?;
 
+        // Changes of objects are deferred; the rest is redone now.
         let mut recovery = log.objects.roll_forward(checkpoint, behind)?;
         recovery.clean = last.header.has_flag(record::CLEAN);
         log.restore_segments(&found, head)?;
+        // Read before the first write: later, another opening may have written there.
         let is_marking = !options.read_only && !options.owner.is_unknown();
         let witness = is_marking.then(|| OverwriteWitness::read_from(&log.objects, head));
         let log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
         log.committer().resume_from(log_bytes, witness);
+        // Numbers are given only where objects can be made.
         if !options.read_only {
             log.objects.count_on()?;
         }
@@ -240,6 +257,7 @@ impl CommitLog {
         let geometry = Geometry::new(&sb);
         reader.shared = SharedTable::new(roots.shared);
         let mut segments = SegmentTable::new(geometry, reader.disk().shape().sparse);
+        // The interval of the checkpoint that was opened.
         segments.restore_interval(roots.checkpoint);
         let usage = Tree::with_root(TreeKind::Usage, STORE_WIDE, roots.usage);
         let damaged = StoreError::Corrupt {
@@ -249,10 +267,12 @@ impl CommitLog {
         };
         usage.scan(&reader, 0, &mut |segment, value| {
             let item = SegmentUse::decode(value);
+            // A table that does not fit the disk is damage.
             item.and_then(|item| segments.restore_item(u32::try_from(segment).ok()?, item))
                 .ok_or(damaged.clone())?;
             Ok(ControlFlow::Continue(()))
         })?;
+        // Items that changed while the table was folded are in the roots.
         segments.apply_overrides(roots).ok_or(damaged)?;
         let settings = options.settings;
         let cached = settings.cached_objects;
@@ -268,14 +288,16 @@ impl CommitLog {
         segments.set_head(head);
         segments.check_lengths(self.objects.deferred.surplus())?;
         let is_read_only = self.durability.is_read_only();
+        // A store that is read needs no sound table.
         if !is_read_only {
             segments.check_sound()?;
         }
-        // What the last life had set free since the table was written is free again.
+        // Segments that the last opening set free after the table was written are free again.
         segments.free_ripe(found.anchor.checkpoint);
         // A record may have survived a crash and the host's allocation of the rest of its segment
         // not.
         if self.objects.reader.disk().shape().sparse && !is_read_only {
+            // Segments with records of this chain, and the two that come next.
             let records = found.followed.chain.iter().map(|record| record.at);
             let used = records.chain([head.a.addr, head.b.addr]);
             let of = |at| self.objects.geometry.segment_of(at);
@@ -295,11 +317,15 @@ impl ObjectStore {
     ) -> Result<Recovery, StoreError> {
         let mut recovery = Recovery::default();
         let mut deltas = DeferredDeltas::new();
+        // The checkpoint repeats the changes that are still not made.
         for record in checkpoint {
             self.redo_kept(record, &mut deltas)?;
         }
+        // Each record after the checkpoint.
         for pair in behind.windows(2) {
-            let (before, record) = (&pair[0], &pair[1]);
+            let before = &pair[0];
+            let record = &pair[1];
+            // Entering a segment begins its chain of records anew.
             let is_entry =
                 self.geometry.segment_of(before.at) != self.geometry.segment_of(record.at);
             let ends_batch = record.header.has_flag(record::COMMIT) && record.header.deltas > 0;
@@ -308,19 +334,21 @@ impl ObjectStore {
             self.redo_record(record, is_entry, &mut deltas)?;
         }
         if let Some(last) = behind.last() {
+            // The sums of the last record hold for the state after it.
             self.numbers.set_objects(last.header.sums.objects);
             self.defer_changes(deltas, last.header.sums);
         }
         Ok(recovery)
     }
 
-    /// No number of an object that is there may be given to another, whatever the roots say. A page
-    /// of the map that cannot be read says nothing: only a store that is made up or badly broken
-    /// needs this.
+    /// Raises the next number above all existing objects, whatever the roots say. A page of the map
+    /// that cannot be read is left out: only a store that is made up or badly broken has such
+    /// roots.
     fn count_on(&self) -> Result<(), StoreError> {
         let highest = self
             .inode_map
             .read()
+            // A map that cannot be read is no reason to refuse the store.
             .highest_number(&self.reader)
             .unwrap_or(0)
             .max(ObjectNo::FIRST_FREE.get() - 1);
@@ -336,13 +364,14 @@ impl ObjectStore {
     }
 }
 
-/// The roots at the end of a checkpoint's last record.
+/// Returns the roots at the end of a checkpoint's last record.
 fn roots_of(link: &ChainRecord) -> Result<CheckpointRoots, StoreError> {
     let damaged = StoreError::Corrupt {
         what: "a checkpoint's roots",
         at: link.at.get(),
         object: None,
     };
+    // The roots are the only delta of their kind.
     for placed in decode_body(&link.body, link.header.deltas) {
         if let Delta::Roots(roots) = placed.map_err(|_| damaged.clone())?.delta {
             return Ok(*roots);

@@ -1,11 +1,11 @@
-//! What opening does with a store that another machine has open, as its last record says.
+//! The treatment of a store that another machine has open, as its last record says.
 
-/// What is done with a store that another machine has open, as far as it can be told.
+/// The treatment of a store that another machine has open, as far as that can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OwnedElsewhere {
-    /// It is not opened.
+    /// The store is not opened.
     #[default]
     Refuse,
-    /// It is opened: the caller knows that the other machine does not write to it any more.
+    /// The store is opened: the caller knows that the other machine does not write to it any more.
     TakeOver,
 }

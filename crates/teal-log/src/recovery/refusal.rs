@@ -20,15 +20,17 @@ pub enum StoreOpenError {
     Newer(u16),
     /// Made by an older program, before there was a release.
     #[error(
-        "this store has format version {0}, which this program does not know any more; copy its files out with the teal that made it"
+        "this store has format version {0}, which this program does not know any more; copy its \
+         files out with the teal that made it"
     )]
     Older(u16),
     /// Uses features this program does not know.
     #[error("this store uses features this program does not know (bits {0:#x}); use a newer teal")]
     Features(u64),
-    /// As [`OpenError::Features`], but reading is possible.
+    /// As [`StoreOpenError::Features`], but reading is possible.
     #[error(
-        "this store uses features this program can only read (bits {0:#x}); mount it read-only or use a newer teal"
+        "this store uses features this program can only read (bits {0:#x}); mount it read-only or \
+         use a newer teal"
     )]
     ReadOnlyFeatures(u64),
     /// The superblock contradicts itself.
@@ -36,7 +38,8 @@ pub enum StoreOpenError {
     Geometry(&'static str),
     /// The disk is smaller than the store.
     #[error(
-        "the disk has {have} bytes but the store has {want}: it was cut short; restore it to its full length"
+        "the disk has {have} bytes but the store has {want}: it was cut short; restore it to its \
+         full length"
     )]
     Truncated {
         /// Bytes there are.
@@ -49,22 +52,24 @@ pub enum StoreOpenError {
     Anchors,
     /// A record that was durable cannot be read.
     #[error(
-        "record {seq} at sector {at} was durable and cannot be read now: the disk lost data. Everything before it is whole; \
+        "record {seq} at sector {at} was durable and cannot be read now: the disk lost data. \
+         Everything before it is whole; \
          mount read-only with -o salvage to copy it out"
     )]
     Lost {
         /// Its sequence number.
         seq: u64,
-        /// Where it should be.
+        /// The place where it should be.
         at: u64,
     },
     /// Another machine has it open for writing, or did not close it.
     #[error(
-        "the machine {} has this store open since its last write at {since}: unmount it there. If that machine is gone for good, \
+        "the machine {} has this store open since its last write at {since}: unmount it there. If \
+         that machine is gone for good, \
          or surely does not write to it any more, --take-over opens it here", .owner.name()
     )]
     OwnedElsewhere {
-        /// That machine.
+        /// The machine that has the store open.
         owner: StoreOwner,
         /// When it wrote last, for people.
         since: String,

@@ -25,6 +25,7 @@ impl ObjectStore {
         deltas: &mut DeferredDeltas,
     ) -> Result<(), StoreError> {
         {
+            // The table is locked for this record only.
             let mut segments = self.segments.lock();
             if is_entry {
                 segments.start_anew(link.at);
@@ -41,7 +42,9 @@ impl ObjectStore {
             let placed = placed.map_err(|_| damaged())?;
             let no = placed.object;
             let lsn = Lsn::new(link.header.lsn.get() + u64::from(placed.lsn_offset));
+            // Numbers in the log are taken, whatever the roots say.
             self.numbers.raise_above_lsn(lsn);
+            // Larger numbers cannot be given by any program.
             if no.get() >= COUNTER_LIMIT {
                 return Err(damaged());
             }
@@ -50,6 +53,7 @@ impl ObjectStore {
                 .redo_at_once(&placed, lsn, byte + placed.at as u64)?
                 .ok_or_else(damaged)?
             {
+                // The body is shared by all its deltas.
                 let at = u32::try_from(placed.at).map_err(|_| damaged())?;
                 let byte = byte + placed.at as u64;
                 deltas.entry(no).or_default().push(DeferredDelta {
@@ -76,6 +80,7 @@ impl ObjectStore {
         };
         for placed in decode_body(&link.body, link.header.deltas) {
             let placed = placed.map_err(|_| damaged())?;
+            // A kept change is a delta within a delta.
             if let Delta::Kept { lsn, byte, .. } = placed.delta {
                 let at = u32::try_from(placed.at + KEPT + PREFIX).map_err(|_| damaged())?;
                 deltas
@@ -92,7 +97,8 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Says whether the delta changes an object; `Ok(None)` when it contradicts the state.
+    /// Redoes a delta that does not wait. Returns whether it changes an object, or `Ok(None)` when
+    /// it contradicts the state.
     fn redo_at_once(
         &self,
         placed: &PlacedDelta<'_>,
@@ -102,6 +108,7 @@ impl ObjectStore {
         let no = placed.object;
         let done = |redone: Option<()>| redone.map(|()| false);
         match &placed.delta {
+            // The record is live from here on; the object itself is deferred.
             Delta::Inode(bytes) => self.segments.lock().add_live(byte, bytes.len() as u64, lsn),
             Delta::Extent {
                 extent: MappedExtent::Own(own),
@@ -111,6 +118,7 @@ impl ObjectStore {
                     .lock()
                     .add_live(own.addr.byte_offset(), own.bytes(), own.born);
             }
+            // The orphan set is small and is redone at once.
             Delta::Free => self.change_orphans(no, false, &SpaceCharge::default())?,
             Delta::Head(_)
             | Delta::Attributes(_)
@@ -144,7 +152,7 @@ impl ObjectStore {
             Delta::SharedGone { id } => {
                 return self.redo_shared(*id, &SharedChange::Gone).map(done);
             }
-            // What a checkpoint keeps is taken from the last one only.
+            // Kept changes are taken from the last checkpoint only.
             Delta::Page { .. } | Delta::Roots(_) | Delta::Kept { .. } | Delta::Ignored => {
                 return Ok(Some(false));
             }

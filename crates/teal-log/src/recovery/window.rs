@@ -13,7 +13,7 @@ use teal_types::{SECTOR, Sector};
 
 /// Bytes of the chain read at once.
 const WINDOW: u64 = 128 << 10;
-/// What a head passes over in less time than it takes to move.
+/// The most bytes that a disk head passes over in less time than it takes to move.
 const WORTH_PASSING: u64 = 64 << 10;
 /// A part of the disk, as it was read last.
 ///
@@ -33,8 +33,9 @@ impl ReadAheadWindow {
         buf: &mut [u8],
     ) -> Result<(), StoreError> {
         let len = buf.len() as u64;
+        // Longer than the window: read directly.
         if len > WINDOW {
-            // What is here of it and the rest behind it; the window goes on where it ends.
+            // The first part is in the window, the rest behind it; the window goes on at its end.
             self.read_on(reader, at, buf)?;
             *self = Self {
                 start: at.byte_offset() + len,
@@ -43,11 +44,13 @@ impl ReadAheadWindow {
             return Ok(());
         }
         if !self.holds_range(at.byte_offset(), len)
+            // Moved forward by one request, or anew elsewhere.
             && self.move_to(reader, at.byte_offset()).is_err()
         {
             // A bad sector somewhere in it hides only itself.
             *self = Self::default();
         }
+        // Read sector by sector by the caller.
         if !self.holds_range(at.byte_offset(), len) {
             return reader.read_raw(at, buf);
         }
@@ -69,6 +72,7 @@ impl ReadAheadWindow {
             0
         };
         let from = (at.byte_offset().saturating_sub(self.start)) as usize;
+        // The first part is in the window.
         let (first, rest) = buf.split_at_mut(known as usize);
         if known > 0 {
             first.copy_from_slice(&self.bytes[from..from + known as usize]);
@@ -101,6 +105,7 @@ impl ReadAheadWindow {
                 object: None,
             });
         }
+        // Small gaps are read over, so that the disk reads on.
         let is_ahead = byte >= self.start && byte <= self.end() + WORTH_PASSING;
         let from = if is_ahead { self.end() } else { byte };
         let mut more = vec![0; to.saturating_sub(from) as usize];

@@ -1,14 +1,14 @@
-//! What operations take in the log, at worst: the one place that computes it, from named
-//! quantities.
+//! The cost of operations: the most space they take in the log. All costs are computed here, from
+//! named quantities.
 //!
 //! # How
 //! 1. An operation is named by a constructor ([`Cost::create`], [`Cost::write`], ...), which counts
-//!    what it always takes: its objects with their records and pages of the inode map, the paths of
+//!    its fixed parts: its objects with their records and pages of the inode map, the paths of
 //!    directories it changes, its content.
-//! 2. What depends on the case is added by quantity: names and extended attributes that are written
+//! 2. The variable parts are added by quantity: names and extended attributes that are written
 //!    again ([`with_head`](Cost::with_head)), notes ([`with_note`](Cost::with_note)), further
 //!    objects, content.
-//! 3. What an operation has really taken is compared with its cost when it ends, in every build: a
+//! 3. The space that an operation took is compared with its cost when it ends, in every build: a
 //!    cost that is too small is logged with the name of the operation, and a debug build panics
 //!    where it was made. It does not come up as a lack of room at some later commit.
 
@@ -31,8 +31,8 @@ const PATH: u64 = 4 * PAGE;
 pub(crate) const BLOCK_TAKES: u64 = BLOCK + 64 + 192;
 /// A piece of content meets parts of two blocks that it does not fill.
 const PIECE_ENDS: u64 = 2;
-/// A name added or removed in a directory whose record and path are counted: the entry, and a page
-/// of the directory's tree.
+/// The cost of a name added or removed in a directory with its record and path counted already: the
+/// entry, and a page of the directory's tree.
 const NAME: u64 = 5120;
 /// Names and extended attributes are in a delta, and in a record that may leave as much unused as
 /// it takes.
@@ -42,8 +42,9 @@ const HEAD_ITEM: u64 = 32;
 /// Header of the delta of a piece of a note, and an item in a half full page.
 pub(crate) const NOTE_ITEM: usize = 64 + 2 * 16;
 
-/// Blocks that `len` bytes take, wherever they begin, in the log.
+/// Returns the blocks that `len` bytes take in the log, wherever they begin.
 const fn content_bytes(len: u64) -> u64 {
+    // Pieces may begin and end within a block.
     (len / BLOCK + PIECE_ENDS) * BLOCK_TAKES
 }
 
@@ -97,19 +98,20 @@ impl OperationKind {
         Self::Names,
     ];
 
-    /// The bit that stands for it in a set of operations.
+    /// Returns the bit that stands for the kind in a set of operations.
     pub(crate) fn bit_in_set(self) -> u64 {
         1 << (self as u8)
     }
 
     /// Returns the operations of a set.
+    // Each kind has a bit of its own.
     pub(crate) fn of_bits(bits: u64) -> Vec<Self> {
         let is_in = |operation: &Self| bits & operation.bit_in_set() != 0;
         Self::ALL.into_iter().filter(is_in).collect()
     }
 }
 
-/// What an operation may take in the log, at worst.
+/// The most space that an operation may take in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     operation: OperationKind,
@@ -126,43 +128,46 @@ impl Cost {
         }
     }
 
-    /// Making an object, with a name in a directory or in the orphan set.
+    /// Returns the cost of making an object, with a name in a directory or in the orphan set.
     pub const fn create() -> Self {
+        // The new object and its directory.
         Self::of_kind(OperationKind::Create, 2 * OBJECT + 2 * PATH)
     }
 
-    /// Giving an object one more name.
+    /// Returns the cost of giving an object one more name.
     pub const fn link() -> Self {
         Self::of_kind(OperationKind::Link, 2 * OBJECT + 2 * PATH)
     }
 
-    /// Taking a name away; without a name the object joins the orphan set.
+    /// Returns the cost of taking a name away; without a name the object joins the orphan set.
     pub const fn unlink() -> Self {
         Self::of_kind(OperationKind::Unlink, 2 * OBJECT + 2 * PATH)
     }
 
-    /// Changing a name: two directories, the object, and another one that had the name, or lies
-    /// above.
+    /// Returns the cost of changing a name: two directories, the object, and another one that had
+    /// the name, or lies above.
     pub const fn rename() -> Self {
+        // Both directories, the object, and the one that had the name.
         Self::of_kind(OperationKind::Rename, 4 * OBJECT + 3 * PATH)
     }
 
-    /// An operation on so many objects and their names, whichever it is.
+    /// Returns the cost of any operation on so many objects and their names.
     pub const fn names(objects: u64) -> Self {
         Self::of_kind(OperationKind::Names, objects * (OBJECT + PATH))
     }
 
-    /// Writing `len` bytes into a file, wherever they begin.
+    /// Returns the cost of writing `len` bytes into a file, wherever they begin.
     pub const fn write(len: u64) -> Self {
         Self::of_kind(OperationKind::Write, OBJECT + PATH + content_bytes(len))
     }
 
-    /// Changing the length of a file, or making a hole: the blocks at the ends are written again.
+    /// Returns the cost of changing the length of a file, or of making a hole: the blocks at the
+    /// ends are written again.
     pub const fn cut() -> Self {
         Self::of_kind(OperationKind::Cut, OBJECT + 2 * PATH + content_bytes(0))
     }
 
-    /// Changing the attributes of an object, and the length of a file.
+    /// Returns the cost of changing the attributes of an object, and the length of a file.
     pub const fn set_attributes() -> Self {
         Self::of_kind(
             OperationKind::SetAttributes,
@@ -170,7 +175,8 @@ impl Cost {
         )
     }
 
-    /// Changing an extended attribute to a value of so many bytes, its name included.
+    /// Returns the cost of changing an extended attribute to a value of so many bytes, its name
+    /// included.
     pub const fn set_xattr(len: u64) -> Self {
         Self::of_kind(
             OperationKind::SetXattr,
@@ -178,22 +184,25 @@ impl Cost {
         )
     }
 
-    /// Giving an object back, or a step of that: it frees more than it takes.
+    /// Returns the cost of giving an object back, or of a step of that: it frees more than it
+    /// takes.
     pub const fn free() -> Self {
         Self::of_kind(OperationKind::Free, OBJECT + 2 * PATH + content_bytes(0)).freeing()
     }
 
-    /// Letting files share content; `bytes` are what the extents and references of the step take.
+    /// Returns the cost of letting files share content. `bytes` are taken by the extents and
+    /// references of the step.
     pub(crate) const fn share(bytes: u64) -> Self {
         Self::of_kind(OperationKind::Share, bytes)
     }
 
-    /// Changing notes and nothing else.
+    /// Returns the cost of changing notes and nothing else.
     pub const fn note() -> Self {
         Self::of_kind(OperationKind::Note, OBJECT)
     }
 
-    /// Taking over a state of an object from elsewhere: attributes, a length, no content.
+    /// Returns the cost of taking over a state of an object from elsewhere: attributes, a length,
+    /// no content.
     pub const fn install() -> Self {
         Self::of_kind(OperationKind::Install, OBJECT + 2 * PATH + content_bytes(0))
     }
@@ -231,6 +240,7 @@ impl Cost {
     /// Adds a note of at most so many bytes.
     #[must_use]
     pub const fn with_note(self, len: usize) -> Self {
+        // Pieces of a note may be replaced one by one.
         let pieces = len / PIECE + 2;
         self.plus_bytes(PATH + (2 * len + pieces * (NOTE_ITEM + 4096 / 4)) as u64)
     }
@@ -249,6 +259,7 @@ impl Cost {
 
     /// Adds what another operation takes that is done under the same one.
     #[must_use]
+    // The purpose of the first one holds.
     pub const fn and_also(self, other: Self) -> Self {
         self.plus_bytes(other.bytes)
     }
@@ -283,7 +294,7 @@ impl Cost {
     }
 }
 
-/// What an operation does to the space in use, and so how far into the reserve it may go.
+/// The effect of an operation on the space in use; this decides how far into the reserve it may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpacePurpose {
     /// May take more: nothing of the reserve.

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_env::{Clock, Disk, HostRoom};
 
-/// How old an answer of the host may be. Asking it is a system call that reads nothing where the
-/// host is a local file system.
+/// The greatest age of an answer of the host. Asking it is a system call that reads nothing where
+/// the host is a local file system.
 const HOST_AGE: Duration = Duration::from_secs(1);
 
 /// An answer of the host.
@@ -36,10 +36,10 @@ pub(crate) struct HostAllocation {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     geometry: Geometry,
-    /// What the store is called in messages.
+    /// The name of the store in messages.
     label: String,
     seen: Mutex<Option<HostAnswer>>,
-    /// It has been said that the host is full, and nothing was had from it since.
+    /// The log says already that the host is full, and the host has given no space since.
     is_full: AtomicBool,
 }
 
@@ -66,6 +66,7 @@ impl HostAllocation {
         let now = self.clock.monotonic_time();
         let mut seen = self.seen.lock();
         match *seen {
+            // A recent answer is good enough: the host's room changes slowly.
             Some(known) if now.saturating_sub(known.at) < HOST_AGE => known.room,
             _ => {
                 let room = self.disk.host_room();
@@ -91,6 +92,7 @@ impl HostAllocation {
     pub(crate) fn allocate_until_ready(&self, segments: &Mutex<SegmentTable>, bytes: u64) {
         loop {
             let next = {
+                // One segment at a time: the host may be full after each.
                 let segments = segments.lock();
                 if segments.ready_bytes() >= bytes {
                     None
@@ -101,18 +103,21 @@ impl HostAllocation {
             let Some(segment) = next else { break };
             if let Err(e) = self.allocate_segment(segment) {
                 self.say_it_is_full("more of it", &e);
+                // The caller goes on with the room there is.
                 break;
             }
             self.is_full.store(false, Ordering::Relaxed);
-            // It has less left now.
+            // The host has less left now.
             *self.seen.lock() = None;
             let mut segments = segments.lock();
+            // The segment can be written from here on.
             segments.set_ready(segment);
             segments.refill_head();
         }
     }
 
-    /// Before the first write of an opening: lets the host allocate what the last opening used.
+    /// Lets the host allocate the segments that the last opening used, before the first write of
+    /// this one.
     ///
     /// # Errors
     /// [`StoreError::NoSpace`] when it has no room for that.
@@ -124,6 +129,7 @@ impl HostAllocation {
         for segment in doubtful {
             if let Err(e) = self.allocate_segment(Segment(segment)) {
                 self.say_it_is_full("what it uses", &e);
+                // Space that the store used before is missing: nothing may be written.
                 return Err(StoreError::NoSpace);
             }
             segments.lock().is_allocated(Segment(segment));
@@ -137,6 +143,7 @@ impl HostAllocation {
     }
 
     fn say_it_is_full(&self, what: &str, e: &std::io::Error) {
+        // Said once, until something is allocated again.
         if !self.is_full.swap(true, Ordering::Relaxed) {
             let name = &self.label;
             log::warn!("the file system that holds {name} has no room for {what}: {e}");

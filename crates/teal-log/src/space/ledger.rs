@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 /// twice that in memory.
 pub(crate) const MEM_PAGES: u64 = 2048;
 
-/// What an operation has taken so far, or the sum of what it has given back.
+/// The space that an operation has taken so far, or the sum of the space it has given back.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceCharge(AtomicI64);
 
@@ -54,7 +54,7 @@ pub(crate) struct SpaceLedger {
     promised: AtomicI64,
     /// Bytes the open batch takes at most, pages of trees not counted.
     batch_bytes: AtomicI64,
-    /// Those among them of blocks that the cleaner relocates.
+    /// The part of these bytes in blocks that the cleaner relocates.
     relocated_bytes: AtomicI64,
     /// Pages of objects' trees that only memory holds.
     memory_pages: AtomicI64,
@@ -72,6 +72,7 @@ impl SpaceLedger {
     pub(crate) fn promise_bytes(&self, bytes: u64) -> bool {
         let bytes = bytes as i64;
         self.promised.fetch_add(bytes, Relaxed);
+        // The budget may be negative for a moment, while others do the same.
         self.budget.fetch_sub(bytes, Relaxed) >= bytes
     }
 
@@ -89,14 +90,17 @@ impl SpaceLedger {
     /// # Panics
     /// In debug builds, if it has taken more: a test that meets such an operation fails there.
     pub(crate) fn end_operation(&self, cost: &Cost, charge: &SpaceCharge) {
+        // The promise ends first: what the operation took is counted already.
         self.end_promise(cost.bytes());
         self.operations
             .fetch_or(cost.operation_kind().bit_in_set(), Relaxed);
+        // Operations that took no more than promised are the rule.
         let taken = charge.taken();
         if taken <= cost.bytes() as i64 {
             return;
         }
-        let (operation, bytes) = (cost.operation_kind(), cost.bytes());
+        let operation = cost.operation_kind();
+        let bytes = cost.bytes();
         let found =
             format!("the cost of {operation:?} is too small: {bytes} bytes, and it took {taken}");
         log::error!("{found}");
@@ -141,6 +145,7 @@ impl SpaceLedger {
 
     /// Notes that the open batch was sealed: the next one is empty.
     pub(crate) fn batch_sealed(&self) {
+        // The open batch is empty.
         self.batch_bytes.store(0, Relaxed);
         self.relocated_bytes.store(0, Relaxed);
         self.operations.store(0, Relaxed);
@@ -153,9 +158,11 @@ impl SpaceLedger {
             .fetch_add(to as i64 - from as i64, Relaxed);
     }
 
-    /// The same, for a change by an operation: what the pages take is out of the budget at once.
+    /// Notes a change of the page count by an operation. The pages' bytes are out of the budget at
+    /// once.
     pub(crate) fn pages_changed_by_operation(&self, from: usize, to: usize) {
         self.pages_changed(from, to);
+        // Pages count against the budget as soon as they exist.
         let more = to as i64 - from as i64;
         self.budget.fetch_sub(more * PAGE as i64, Relaxed);
     }

@@ -1,5 +1,4 @@
-//! What is set aside of a store's capacity: for checkpoints, for the cleaner, and for giving space
-//! back.
+//! The reserves of a store's capacity: for checkpoints, for the cleaner, and for giving space back.
 
 use crate::format::geometry::Geometry;
 
@@ -39,6 +38,7 @@ impl Reserves {
 
     /// Returns the part of the capacity that files cannot take.
     pub(crate) fn of_capacity(&self) -> u64 {
+        // The larger of a share and of some segments, so that small stores work, too.
         let capacity = self.geometry.capacity();
         (capacity / RESERVE_PART)
             .max(RESERVE_SEGMENTS * self.geometry.segment_bytes() + self.cleaner_most())
@@ -49,6 +49,7 @@ impl Reserves {
     /// in use and there are so many objects. A store in a file has that much allocated: while there
     /// is little to clean, it is no more than what is in use already.
     pub(crate) fn of_cleaner(&self, segments_in_use: u64, objects: u64) -> u64 {
+        // An empty store needs little cleaning.
         let in_use = segments_in_use.max(CLEANER_LEAST) * self.geometry.segment_bytes();
         self.cleaner_most().min(in_use) + Self::of_objects(objects)
     }
@@ -60,6 +61,7 @@ impl Reserves {
 
     fn cleaner_most(&self) -> u64 {
         let segments = u64::from(self.geometry.segments);
+        // Small stores give a larger share, up to a bound.
         let small_store = (segments / SMALL_CLEANER_PART).min(SMALL_CLEANER);
         let share = (segments / CLEANER_PART).max(small_store);
         let within_bounds = share.clamp(*CLEANER_SEGMENTS.start(), *CLEANER_SEGMENTS.end());

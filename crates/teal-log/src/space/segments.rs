@@ -1,9 +1,9 @@
-//! The segment table: what is in use, what may be written next.
+//! The segment table: the segments in use, and those that may be written next.
 //!
 //! # Invariants
-//! 1. A segment whose bytes became dead, or which was written, in checkpoint interval *k* is reused
-//!    only when checkpoint *k + 2* is durable: so the newest anchor may be lost, and the one before
-//!    still finds everything it and its roll-forward need.
+//! 1. A segment with bytes that became dead, or which was written, in checkpoint interval *k* is
+//!    reused only when checkpoint *k + 2* is durable: so the newest anchor may be lost, and the one
+//!    before still finds everything it and its roll-forward need.
 //! 2. The head's run and its successor (`next_b`) are never free.
 //! 3. A free segment is *ready* once its host has allocated it; only ready segments are written.
 //! 4. The sets (`free`, `unready`, `dead`) and sums follow the table at every change, so that no
@@ -34,7 +34,7 @@ const DAMAGED: StoreError = StoreError::Corrupt {
     object: None,
 };
 
-/// Where the next record goes.
+/// The position of the next record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogHead {
     pub(crate) a: SectorRun,
@@ -59,11 +59,11 @@ pub(crate) struct SegmentTable {
     live: u64,
     /// Something lived or died where or while it could not: only a damaged store says so.
     contradictory: bool,
-    /// The checkpoint whose interval is running.
+    /// The checkpoint that began the present interval.
     interval: u64,
-    /// SegmentTable that this opening has not made sure of that their host has allocated them.
+    /// Segments that the host may not have allocated: this opening has not made sure of them.
     doubtful: BTreeSet<u32>,
-    /// SegmentTable the cleaner found unreadable; never picked again while mounted.
+    /// Segments that the cleaner found unreadable; they are never picked again while mounted.
     bad: BTreeSet<u32>,
     /// SegmentTable cleaned since the last checkpoint.
     moving: BTreeSet<u32>,
@@ -71,6 +71,7 @@ pub(crate) struct SegmentTable {
 
 impl SegmentTable {
     pub(crate) fn new(geometry: Geometry, sparse: bool) -> Self {
+        // No segment of a sparse host is known to be allocated.
         let all: BTreeSet<u32> = (0..geometry.segments).collect();
         let (free, unready) = if sparse {
             (BTreeSet::new(), all)
@@ -104,6 +105,7 @@ impl SegmentTable {
     /// Begins the interval of a checkpoint: segments cleaned in the one before may be picked again.
     pub(crate) fn begin_interval(&mut self, checkpoint: u64) {
         self.interval = checkpoint;
+        // Segments may be picked again in a new interval.
         self.moving.clear();
     }
 
@@ -112,7 +114,8 @@ impl SegmentTable {
         self.interval = checkpoint;
     }
 
-    /// SegmentTable that this opening has not made sure of that their host has allocated them.
+    /// Returns the segments that the host may not have allocated: this opening has not made sure of
+    /// them.
     pub(crate) fn doubtful(&self) -> &BTreeSet<u32> {
         &self.doubtful
     }
@@ -145,11 +148,13 @@ impl SegmentTable {
     pub(crate) fn restore_item(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
         let most = self.geometry.segment_bytes();
         let slot = self.table.get_mut(segment as usize)?;
+        // Larger sums cannot come from this program.
         if u64::from(usage.live) + u64::from(usage.retained) > COUNTED_MOST * most
             || u64::from(usage.first) * SECTOR > most
         {
             return None;
         }
+        debug_assert!(self.live >= u64::from(slot.live));
         self.live = self.live - u64::from(slot.live) + u64::from(usage.live);
         *slot = usage;
         self.sort_into_sets(segment);
@@ -167,12 +172,13 @@ impl SegmentTable {
             .map(|(i, u)| (Segment(i as u32), u))
     }
 
-    /// Bytes the newest state refers to.
+    /// Returns the bytes that the newest state refers to.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live
     }
 
     fn edit_item(&mut self, segment: Segment, change: impl FnOnce(&mut SegmentUse)) {
+        // The item is written with the next checkpoint.
         self.changed.insert(segment.0);
         change(&mut self.table[segment.0 as usize]);
         self.sort_into_sets(segment.0);
@@ -182,12 +188,14 @@ impl SegmentTable {
     fn sort_into_sets(&mut self, segment: u32) {
         let usage = self.table[segment as usize];
         let bytes = self.geometry.usable_bytes(Segment(segment));
+        // A used segment is in no set of free ones.
         if usage.used {
             self.unready.remove(&segment);
             self.free_bytes -= if self.free.remove(&segment) { bytes } else { 0 };
         } else if !self.unready.contains(&segment) {
             self.free_bytes += if self.free.insert(segment) { bytes } else { 0 };
         }
+        // A segment in which nothing lives waits for two checkpoints.
         if usage.used && usage.live == 0 && usage.retained == 0 {
             self.dead.insert(segment);
         } else {
@@ -209,6 +217,7 @@ impl SegmentTable {
             .segment_of(Sector::new(byte / SECTOR))
             .and_then(|s| Some((s, more(s)?)));
         let Some((segment, live)) = found else {
+            // An address outside of the log: the store is damaged, or the program is.
             return self.contradictory = true;
         };
         self.edit_item(segment, |u| {
@@ -221,6 +230,7 @@ impl SegmentTable {
     /// Counts `bytes` at a device byte address as dead.
     pub(crate) fn add_dead(&mut self, byte: u64, bytes: u64) {
         let at = self.geometry.segment_of(Sector::new(byte / SECTOR));
+        // More dead bytes than live ones: the counts disagree.
         let segment = at.filter(|s| u64::from(self.get(*s).live) >= bytes);
         let Some(segment) = segment else {
             return self.contradictory = true;
@@ -245,6 +255,7 @@ impl SegmentTable {
     /// # Errors
     /// [`StoreError::Corrupt`].
     pub(crate) fn check_sound(&self) -> Result<(), StoreError> {
+        // Writing would spread the damage.
         if self.contradictory {
             Err(DAMAGED)
         } else {
@@ -290,6 +301,7 @@ impl SegmentTable {
 
     /// Gives the rest of the first run up, if the last record's header names the second one.
     pub(crate) fn skip_run(&mut self) -> bool {
+        // Only a run that a header names can be found by recovery.
         let is_named = self.head.b.sectors > 0 && self.head.b == self.named.b;
         if is_named {
             self.head = LogHead {
@@ -305,21 +317,24 @@ impl SegmentTable {
     /// was free.
     pub(crate) fn start_anew(&mut self, at: Sector) {
         if let Some(segment) = self.geometry.segment_of(at)
+            // Segments with live content keep their chain.
             && self.table[segment.0 as usize].live == 0
         {
             self.edit_item(segment, |u| *u = SegmentUse::default());
         }
     }
 
-    /// Records that a record with this number starts at `at`; says whether it is the first of its
-    /// segment.
+    /// Records that a record with this number starts at `at`. Returns whether it is the first of
+    /// its segment.
     pub(crate) fn enter_segment(&mut self, at: Sector, seq: u64) -> bool {
         let segment = self
             .geometry
             .segment_of(at)
             .expect("records lie in segments");
+        debug_assert!(at >= self.geometry.whole_run(segment).addr);
         let first = (at.get() - self.geometry.whole_run(segment).addr.get()) as u32;
         let interval = self.interval;
+        // The first record of a segment starts the chain that the cleaner follows.
         let is_first = !self.get(segment).used;
         self.edit_item(segment, |u| {
             if is_first {
@@ -341,7 +356,7 @@ impl SegmentTable {
             .any(|run| run.sectors > 0 && self.geometry.segment_of(run.addr) == Some(segment))
     }
 
-    /// The segments the head and its successor are in, each once.
+    /// Returns the segments of the head and its successor, each once.
     fn head_segments(&self) -> impl Iterator<Item = Segment> {
         let of = |run: SectorRun| {
             if run.sectors > 0 {
@@ -350,17 +365,20 @@ impl SegmentTable {
                 None
             }
         };
-        let (a, b) = (of(self.head.a), of(self.head.b));
+        let a = of(self.head.a);
+        let b = of(self.head.b);
         [a, b.filter(|_| a != b)].into_iter().flatten()
     }
 
-    /// The next free segment after the head, ready ones only or unready ones only.
+    /// Returns the next free segment after the head, ready ones only or unready ones only.
     pub(crate) fn next_free(&self, ready: bool) -> Option<Segment> {
+        // Behind the head, so that the log moves in one direction.
         let from = self
             .geometry
             .segment_of(self.head.b.addr.max(self.head.a.addr))
             .map_or(0, |s| s.0 + 1);
         let set = if ready { &self.free } else { &self.unready };
+        // Around the end of the disk.
         set.range(from..)
             .chain(set.range(..from))
             .map(|s| Segment(*s))
@@ -374,6 +392,7 @@ impl SegmentTable {
 
     /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
     pub(crate) fn advance_head(&mut self, end: Sector) -> LogHead {
+        // Records begin at multiples of the alignment.
         let end = Sector::new(end.get().next_multiple_of(self.geometry.align));
         let segment = self
             .geometry
@@ -381,10 +400,12 @@ impl SegmentTable {
             .expect("records lie in segments");
         let usable = self.geometry.usable_run(segment);
         let left = (usable.addr.get() + u64::from(usable.sectors)).saturating_sub(end.get());
+        // The log has moved on to the successor's segment.
         let b_used = self.geometry.segment_of(self.head.b.addr) == Some(segment);
         if b_used {
             self.head.b = SectorRun::default();
         }
+        // A rest that is too short for a record is left unused.
         if left >= SHORTEST_RUN.max(2 * self.geometry.align) {
             self.head.a = SectorRun {
                 addr: end,
@@ -393,6 +414,7 @@ impl SegmentTable {
         } else {
             self.head.a = std::mem::take(&mut self.head.b);
         }
+        // The header names both runs, so both must be known now.
         self.refill_head();
         self.named = self.head;
         self.head
@@ -400,6 +422,7 @@ impl SegmentTable {
 
     /// Gives the head a second run if it has none and one is free.
     pub(crate) fn refill_head(&mut self) {
+        // Twice, because the successor may become the head.
         for _ in 0..2 {
             if self.head.b.sectors == 0
                 && let Some(segment) = self.next_free(true)
@@ -415,6 +438,7 @@ impl SegmentTable {
     /// Frees what may be reused now that checkpoint `durable` is.
     pub(crate) fn free_ripe(&mut self, durable: u64) {
         let is_ripe = |s: &Segment| {
+            // The newest anchor may be lost: the one before it still needs these segments.
             (self.table[s.0 as usize].touched + 2 <= durable || bug(Bug::ReuseAtOnce))
                 && !self.is_reserved(*s)
         };
@@ -424,12 +448,14 @@ impl SegmentTable {
             .map(|s| Segment(*s))
             .filter(is_ripe)
             .collect();
+        debug_assert!(ripe.iter().all(|s| self.table[s.0 as usize].live == 0));
         for segment in &ripe {
             self.edit_item(*segment, |u| *u = SegmentUse::default());
         }
     }
 
-    /// SegmentTable that will be free once two more checkpoints are durable, without any cleaning.
+    /// Returns the segments that will be free once two more checkpoints are durable, without any
+    /// cleaning.
     pub(crate) fn ripening_segments(&self) -> usize {
         self.dead.len()
             - self
@@ -438,8 +464,9 @@ impl SegmentTable {
                 .count()
     }
 
-    /// Bytes that can be written without cleaning or asking the host.
+    /// Returns the bytes that can be written without cleaning or asking the host.
     pub(crate) fn ready_bytes(&self) -> u64 {
+        // Nothing may be written before the host has allocated these.
         if !self.doubtful.is_empty() {
             return 0;
         }
@@ -451,17 +478,17 @@ impl SegmentTable {
         head * SECTOR + self.free_bytes - taken.sum::<u64>()
     }
 
-    /// Bytes that are free once the host has allocated them.
+    /// Returns the bytes that are free once the host has allocated them.
     pub(crate) fn unready_bytes(&self) -> u64 {
         self.unready.len() as u64 * self.geometry.segment_bytes()
     }
 
-    /// SegmentTable that hold something, the head's among them.
+    /// Returns the number of segments that hold something, the head's among them.
     pub(crate) fn in_use(&self) -> u64 {
         u64::from(self.geometry.segments) - (self.free.len() + self.unready.len()) as u64
     }
 
-    /// Free segments, ready or not.
+    /// Returns the number of free segments, ready or not.
     pub(crate) fn free_segments(&self) -> usize {
         let reserved = self
             .head_segments()
@@ -470,7 +497,7 @@ impl SegmentTable {
         self.free.len() + self.unready.len() - reserved
     }
 
-    /// The segments changed since the last call.
+    /// Takes the segments changed since the last call.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.changed)
     }
@@ -487,6 +514,7 @@ impl SegmentTable {
     /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next
     /// one.
     pub(crate) fn apply_overrides(&mut self, roots: &CheckpointRoots) -> Option<()> {
+        // These items are newer than the usage tree.
         self.changed
             .extend(roots.overrides.iter().map(|(segment, _)| *segment));
         roots

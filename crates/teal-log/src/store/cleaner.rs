@@ -32,20 +32,20 @@ const GAIN_PART: u64 = 16;
 const LOOKS: usize = 64;
 const LOOKS_AHEAD: usize = 4;
 
-/// What a round leaves of the room there is, beside what is promised and what a checkpoint takes.
+/// The room that a round leaves, beside the promised room and that of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CleaningReserve {
     /// Half of what is set aside for cleaning: the rest is the way out of a full store.
     Half,
-    /// What the checkpoints after the round take, and half a segment for what the cleaner takes
-    /// between two looks at the room: an operation is on that way.
+    /// Room for the checkpoints after the round, and half a segment for the cleaner between two
+    /// looks at the room. An operation is on that way.
     Least,
 }
 
 /// Which of the victims a round takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VictimFilter {
-    /// Those that give more than they take, for certain.
+    /// Cleans the victims that certainly give more than they take.
     Gain,
     /// All that have room.
     Any,
@@ -59,6 +59,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         match held {
             Some(committer) => self.log.commit_as(committer, kind),
+            // The caller does not hold the committer.
             None => {
                 let mut committer = self.log.committer();
                 self.log.durability.check_writable()?;
@@ -67,8 +68,8 @@ impl Store {
         }
     }
 
-    /// One round that is to gain `want` bytes; says whether it did anything. A caller that holds
-    /// the committer hands it in.
+    /// Cleans one round that is to gain `want` bytes. Returns whether it did anything. A caller
+    /// that holds the committer hands it in.
     pub(crate) fn clean_round(
         &self,
         mut held: Option<&mut Committer>,
@@ -76,9 +77,11 @@ impl Store {
         choice: VictimPolicy,
         left: CleaningReserve,
     ) -> Result<bool, StoreError> {
+        // Deferred changes may free whole segments.
         if !bug(Bug::DeferredUncleaned) {
             self.objects().redo_all_deferred();
         }
+        // Segments that will be free without cleaning are part of the gain.
         let ripening = self.objects().segments.lock().ripening_segments() as u64
             * self.objects().geometry.segment_bytes();
         let mut worked = false;
@@ -88,12 +91,13 @@ impl Store {
                 &self.objects().segments,
                 self.objects().batch_takes() + 2 * self.objects().cleaner_bytes(),
             );
+            // Changes of operations first, so that the round's bytes are its own.
             if self.objects().has_changes() {
                 self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
-            // What surely gives more than it takes may use the room there is: the larger a round by
-            // cost and benefit, the less its checkpoints cost for each segment. No operation waits
-            // for what is done ahead: it takes nothing else.
+            // Victims that surely give more than they take may use the room there is: the larger a
+            // round by cost and benefit, the less its checkpoints cost for each segment. Cleaning
+            // ahead takes nothing else, because no operation waits for it.
             let lends = if choice == VictimPolicy::Emptiest {
                 left
             } else {
@@ -105,6 +109,7 @@ impl Store {
                 (choice, VictimFilter::Gain),
                 lends,
             )?;
+            // An operation waits: any victim is better than none.
             if !worked && held.is_some() {
                 worked = self.move_victims(
                     held.as_deref_mut(),
@@ -113,11 +118,14 @@ impl Store {
                     left,
                 )?;
             }
+            // The moved content is written, so that its old places are dead.
             if worked && self.objects().has_changes() {
                 self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
         }
+        // A segment is free two checkpoints after it died: up to three of them.
         for turn in 0..3 {
+            // Pages in memory take room that a checkpoint gives back.
             let owes = turn == 0
                 && choice == VictimPolicy::Emptiest
                 && self.objects().fold_bytes() > self.objects().usage_bytes();
@@ -142,15 +150,20 @@ impl Store {
         left: CleaningReserve,
     ) -> Result<bool, StoreError> {
         let segment = self.objects().geometry.segment_bytes();
-        let (mut looks, mut gained, mut worked) = (0, 0, false);
+        let mut looks = 0;
+        let mut gained = 0;
+        let mut worked = false;
+        // Each victim changes leaves of the inode map; shared leaves count once.
         let mut places = self.objects().inode_map.read().changed_places().clone();
         for victim in self.choose_victims(want, choice, left) {
+            // Bounded work: cleaning ahead looks at few victims.
             if gained >= want || looks > if held.is_some() { LOOKS } else { LOOKS_AHEAD } {
                 break;
             }
             if choice != VictimPolicy::Emptiest && !self.victim_fits(&victim, victim.live, left) {
                 break;
             }
+            // An unreadable segment is set aside.
             let Some(read) = self.read_victim(victim.segment) else {
                 continue;
             };
@@ -159,21 +172,25 @@ impl Store {
                 self.set_aside(victim.segment, &e);
                 continue;
             }
+            // The moved bytes, and the leaves that they change.
             let takes = victim.live + (more.leaves() - places.leaves()) * PAGE;
             let is_fit = self.victim_fits(&victim, takes, left);
             if !is_fit && choice != VictimPolicy::Emptiest {
                 break;
             }
+            // A victim that takes as much as it gives is no gain.
             if !is_fit || (taken == VictimFilter::Gain && takes + segment / GAIN_PART > segment) {
                 looks += 1;
                 continue;
             }
             places = more;
             gained += segment.saturating_sub(takes).max(segment / GAIN_PART);
+            // Marked before it is moved, so that it is not picked twice.
             self.objects().segments.lock().set_cleaning(victim.segment);
             self.objects().ledger.lend_to_cleaner(victim.live);
             self.clean_segment(&read, left)?;
             worked = true;
+            // A large batch is written in between, so that memory stays bounded.
             if self.objects().relocating_bytes() >= self.settings().batch_bytes {
                 self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
@@ -184,10 +201,13 @@ impl Store {
     /// Returns whether a victim may be moved now: its blocks, a page for each of them, what the
     /// inode map takes, and the checkpoints after it have room.
     fn victim_fits(&self, victim: &Victim, takes: u64, left: CleaningReserve) -> bool {
+        // Pages in memory are bounded, too.
         let is_memory = self.objects().ledger.memory_pages() < 2 * MEM_PAGES;
         is_memory
             && self.has_room(
                 with_waste(
+                    // Moved bytes are written once and counted once more until the old ones are
+                    // dead.
                     takes.max(2 * victim.live),
                     self.objects().geometry.segment_bytes(),
                 ),
@@ -204,6 +224,7 @@ impl Store {
 
     pub(crate) fn bytes_left(&self, left: CleaningReserve) -> u64 {
         let segment = self.objects().geometry.segment_bytes();
+        // Three checkpoints, until the victims' segments are free.
         let least = CHECKPOINTS * with_waste(self.objects().usage_bytes(), segment) + segment / 2;
         if left == CleaningReserve::Half {
             least.max(self.objects().cleaner_bytes() / 2)
@@ -212,7 +233,7 @@ impl Store {
         }
     }
 
-    /// Victims, the best first; of those that are enough for this gain, the oldest.
+    /// Returns victims, the best first; of those that are enough for this gain, the oldest.
     fn choose_victims(
         &self,
         want: u64,
@@ -226,6 +247,7 @@ impl Store {
         let mut room = ready.saturating_sub(self.objects().batch_takes() + self.bytes_left(left));
         let mut gain = 0;
         let enough = victims.iter().position(|victim| {
+            // A margin for headers and pages.
             let takes = victim.live + victim.live / 4;
             if gain >= want || takes > room {
                 return true;
@@ -236,6 +258,7 @@ impl Store {
         });
         // The first one always: whether it fits is looked at again.
         let enough = enough.unwrap_or(victims.len()).max(1).min(victims.len());
+        // Only the emptiest ones may be tried beyond the gain.
         if !matches!(choice, VictimPolicy::Emptiest) {
             victims.truncate(enough);
         }

@@ -11,16 +11,19 @@ impl LockedObjects<'_> {
     /// Writes into a file, growing it if needed.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading partly overwritten blocks met;
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or errors of reading partly overwritten blocks;
     /// nothing has changed then.
     pub fn write(&mut self, no: ObjectNo, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        // Beyond the largest offset of a file.
         if offset
             .checked_add(data.len() as u64)
             .is_none_or(|end| end > FILE_MAX)
         {
             return Err(StoreError::TooBig("a file"));
         }
-        let (reader, stamp) = (&self.objects().reader, self.stamp());
+        let reader = &self.objects().reader;
+        let stamp = self.stamp();
+        // Everything that can fail comes before the object is marked.
         self.state_mut(no).write(reader, no, offset, data)?;
         self.mark_changed(no).core.data_stamp = stamp;
         self.account_freed_pages(no);
@@ -35,6 +38,7 @@ impl LockedObjects<'_> {
         let stamp = self.stamp();
         let mut freed = Vec::new();
         let done = change(self.state_mut(no), &mut freed);
+        // Even on an error: the object is logged with the change it has.
         self.mark_changed(no).core.data_stamp = stamp;
         self.objects().account_freed(&freed);
         self.account_freed_pages(no);
@@ -44,7 +48,7 @@ impl LockedObjects<'_> {
     /// Sets a file's length.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading its map met.
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or errors of reading its map.
     pub fn truncate(&mut self, no: ObjectNo, size: u64) -> Result<(), StoreError> {
         if size > FILE_MAX {
             return Err(StoreError::TooBig("a file"));
@@ -58,7 +62,7 @@ impl LockedObjects<'_> {
     /// Makes a range of a file read as zeros and gives its blocks back.
     ///
     /// # Errors
-    /// What reading its map met.
+    /// Errors of reading its map.
     pub fn punch(&mut self, no: ObjectNo, offset: u64, end: u64) -> Result<(), StoreError> {
         let objects = self.objects();
         self.change_content(no, |state, freed| {

@@ -16,7 +16,7 @@
 //! 4. Those of [`ObjectStore`](crate::object::objects::ObjectStore), in its order.
 
 use crate::commit::log::{CommitLog, StoreSettings};
-use crate::counters::Counts;
+use crate::counters::StoreCounts;
 use crate::error::StoreError;
 use crate::format::superblock::Superblock;
 use crate::object::objects::ObjectStore;
@@ -44,7 +44,7 @@ impl Store {
     /// Opens the store on `disk`, recovering what a crash left.
     ///
     /// # Errors
-    /// [`OpenError`]; nothing has been written.
+    /// [`StoreOpenError`]; nothing has been written.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -54,17 +54,17 @@ impl Store {
         Ok((Arc::new(Self { log }), recovery))
     }
 
-    /// The objects below the log.
+    /// Returns the objects below the log.
     pub(crate) fn objects(&self) -> &ObjectStore {
         &self.log.objects
     }
 
-    /// The identity and geometry of this store.
+    /// Returns the identity and geometry of this store.
     pub fn superblock(&self) -> &Superblock {
         &self.objects().sb
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> StoreSettings {
         self.log.settings()
     }
@@ -75,11 +75,11 @@ impl Store {
     }
 
     /// Returns what the store has done since it was opened.
-    pub fn counter_values(&self) -> Counts {
+    pub fn counter_values(&self) -> StoreCounts {
         self.objects().reader.counters.get()
     }
 
-    /// The disk it lies on.
+    /// Returns the disk that the store lies on.
     pub fn disk(&self) -> &dyn Disk {
         self.objects().reader.disk()
     }
@@ -111,7 +111,7 @@ impl Store {
         self.objects().drop_caches();
     }
 
-    /// Objects without a name that wait to be given back.
+    /// Returns the objects without a name that wait to be given back.
     ///
     /// # Errors
     /// [`StoreError`] when the set cannot be read.

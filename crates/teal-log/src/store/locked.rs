@@ -24,17 +24,19 @@ type Guard = ArcRwLockWriteGuard<RawRwLock, ObjectState>;
 /// Objects locked for change.
 pub struct LockedObjects<'o> {
     objects: &'o ObjectStore,
-    /// What the operation has taken so far.
+    /// The space that the operation has taken so far.
     charge: &'o SpaceCharge,
     lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
-    /// What sealing these objects took when they were locked.
+    /// The sealed size of these objects when they were locked.
     before: SealedSize,
 }
 
 impl Drop for LockedObjects<'_> {
     fn drop(&mut self) {
-        let (before, now) = (self.before, sealed_size(&self.items));
+        // The difference of the sizes is what the operation added to the batch.
+        let before = self.before;
+        let now = sealed_size(&self.items);
         let ledger = &self.objects.ledger;
         ledger.pages_changed_by_operation(before.pages, now.pages);
         ledger.add_to_batch(now.bytes as i64 - before.bytes as i64);
@@ -47,7 +49,7 @@ fn sealed_size(items: &[(ObjectRef, Guard)]) -> SealedSize {
     SealedSize::of_states(items.iter().map(|(_, state)| &**state))
 }
 
-/// What to change of an object's attributes.
+/// Changes of an object's attributes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AttributeChanges {
     /// Permission bits.
@@ -85,19 +87,22 @@ impl<'o> LockedObjects<'o> {
     /// Locks these objects, each once, in the order of their numbers.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] for one that does not exist, or what reading it met.
+    /// [`StoreError::NotFound`] for one that does not exist, or errors of reading it.
     pub(crate) fn new(
         objects: &'o ObjectStore,
         charge: &'o SpaceCharge,
         nos: &[ObjectNo],
     ) -> Result<Self, StoreError> {
+        // In the order of their numbers: two operations can never wait for each other in a circle.
         let mut sorted = nos.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
         let mut items = Vec::with_capacity(sorted.len() + 1);
         for no in sorted {
+            // Each object is up to date before it is locked.
             let object = objects.load_object(no)?;
             let guard = RwLock::write_arc(&object.state);
+            // Removed between the look and the lock.
             if guard.gone {
                 return Err(StoreError::NotFound(no));
             }
@@ -120,7 +125,7 @@ impl<'o> LockedObjects<'o> {
         self.objects
     }
 
-    /// The number of the operation.
+    /// Returns the number of the operation.
     pub(crate) fn lsn(&self) -> Lsn {
         self.lsn
     }
@@ -143,7 +148,7 @@ impl LockedObjects<'_> {
             .expect("the operation locked every object it uses")
     }
 
-    /// The attributes of a locked object as they stand.
+    /// Returns the present attributes of a locked object.
     pub fn attr(&self, no: ObjectNo) -> Attr {
         attr_of(no, self.state_of(no))
     }
@@ -153,7 +158,9 @@ impl LockedObjects<'_> {
         let index = self.index_of(no);
         let lsn = self.lsn;
         let (object, state) = &mut self.items[index];
+        // The newest operation that changed the object.
         state.core.lsn = lsn;
+        // The first change in this batch: the object joins it.
         if !state.in_batch {
             state.in_batch = true;
             let pages_above = self.objects.pages_above();
@@ -193,13 +200,14 @@ impl LockedObjects<'_> {
         no
     }
 
-    /// Makes a new object with a number of the caller's choice, which no object has, nor
-    /// leaves (`Store::is_leaving`).
+    /// Makes a new object with a number of the caller's choice. No object may have that number, or
+    /// be leaving it (`Store::is_leaving`).
     ///
     /// # Errors
-    /// What reading what is left of an object that had the number met; nothing has changed then.
+    /// Errors of reading the rest of an object that had the number; nothing has changed then.
     pub fn create_as(&mut self, no: ObjectNo, new: NewObject) -> Result<(), StoreError> {
         if !bug(Bug::DeferredOutlived) {
+            // Deferred changes may be of an object that had the number.
             self.objects.redo_deferred_of(no)?;
         }
         self.enter_new(no, new);
@@ -209,6 +217,10 @@ impl LockedObjects<'_> {
     fn enter_new(&mut self, no: ObjectNo, new: NewObject) {
         let objects = self.objects;
         objects.numbers.raise_above_object(no);
+        debug_assert!(
+            self.items.iter().all(|(object, _)| object.no != no),
+            "the number is in use"
+        );
         assert!(no < ObjectNo::LIMIT, "2^63 objects are never reached");
         objects.numbers.object_created();
         let core = InodeCore {
@@ -231,8 +243,10 @@ impl LockedObjects<'_> {
         };
         let state = ObjectState::new(core, ObjectState::empty_content(new.kind));
         let object = objects.cache.add_or_get(CachedObject::new(no, state, 0));
+        // New, so the lock is free.
         let guard = RwLock::write_arc(&object.state);
         self.items.push((object, guard));
+        // The object joins the batch even if nothing else is done to it.
         self.mark_changed(no);
     }
 
@@ -243,10 +257,10 @@ impl LockedObjects<'_> {
         }
     }
 
-    /// The entry of a locked directory under a name.
+    /// Returns the entry of a locked directory under a name.
     ///
     /// # Errors
-    /// What reading the directory met.
+    /// Errors of reading the directory.
     pub fn entry(
         &self,
         dir: ObjectNo,
@@ -265,7 +279,7 @@ impl LockedObjects<'_> {
         no == ObjectNo::ROOT || !self.state_of(no).links.is_empty()
     }
 
-    /// Number of entries of a locked directory.
+    /// Returns the number of entries of a locked directory.
     pub fn entry_count(&self, dir: ObjectNo) -> u64 {
         self.state_of(dir).core.size
     }
@@ -273,7 +287,7 @@ impl LockedObjects<'_> {
     /// Adds an entry for `child`; both are locked. The name must be free.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`LINKS_MAX`] names, or what reading the directory met;
+    /// [`StoreError::TooBig`] beyond [`LINKS_MAX`] names, or errors of reading the directory;
     /// nothing has changed then.
     pub fn insert_entry(
         &mut self,
@@ -282,10 +296,12 @@ impl LockedObjects<'_> {
         child: ObjectNo,
     ) -> Result<(), StoreError> {
         let kind = self.state_of(child).core.kind;
+        // The limit keeps a whole record within its size.
         if self.state_of(child).links.len() >= LINKS_MAX {
             return Err(StoreError::TooBig("an object's number of names"));
         }
-        let (reader, names) = (&self.objects.reader, self.objects.name_hash);
+        let reader = &self.objects.reader;
+        let names = self.objects.name_hash;
         self.directory_mut(dir)?.insert_entry(
             reader,
             dir,
@@ -297,9 +313,11 @@ impl LockedObjects<'_> {
             },
         )?;
         let state = self.mark_changed(dir);
+        // Saturating: a damaged directory may have said that it has more.
         state.core.size = state.core.size.saturating_add(1);
         state.core.subdirs = state.core.subdirs.saturating_add(u32::from(kind.is_dir()));
         self.account_freed_pages(dir);
+        // Both ends of a name change together.
         let state = self.mark_changed(child);
         state.links.push(ParentLink {
             parent: dir,
@@ -309,16 +327,23 @@ impl LockedObjects<'_> {
         Ok(())
     }
 
-    /// Removes the entry under `name`, whose child is locked too.
+    /// Removes the entry under `name`. Its child is locked too.
     ///
     /// # Errors
-    /// What reading the directory met; nothing has changed then.
+    /// Errors of reading the directory; nothing has changed then.
     pub fn remove_entry(&mut self, dir: ObjectNo, name: &Name) -> Result<ObjectNo, StoreError> {
-        let (reader, names) = (&self.objects.reader, self.objects.name_hash);
+        let reader = &self.objects.reader;
+        let names = self.objects.name_hash;
         let found = self
             .directory_mut(dir)?
             .find_entry(reader, dir, names, name)?;
         let (cookie, entry) = found.ok_or(StoreError::NotFound(dir))?;
+        debug_assert!(
+            self.items
+                .iter()
+                .any(|(object, _)| object.no == entry.child),
+            "the child is not locked"
+        );
         self.directory_mut(dir)?.remove_entry(reader, dir, cookie)?;
         let state = self.mark_changed(dir);
         // Saturating: a damaged directory may have said that it has fewer.
@@ -329,6 +354,7 @@ impl LockedObjects<'_> {
             .saturating_sub(u32::from(entry.kind.is_dir()));
         self.account_freed_pages(dir);
         let state = self.mark_changed(entry.child);
+        // The name is in the entry and in the object: both go.
         state.links.retain(|l| l.parent != dir || l.name != *name);
         state.head_changed = true;
         Ok(entry.child)
@@ -345,6 +371,7 @@ impl LockedObjects<'_> {
     pub fn set_attr(&mut self, no: ObjectNo, set: AttributeChanges) {
         let stamp = self.stamp();
         let core = &mut self.mark_changed(no).core;
+        // Only permission bits; the type never changes.
         core.perm = set.perm.unwrap_or(core.perm) & 0o7777;
         core.uid = set.uid.unwrap_or(core.uid);
         core.gid = set.gid.unwrap_or(core.gid);
@@ -368,6 +395,7 @@ impl LockedObjects<'_> {
             return Err(StoreError::TooBig("an extended attribute"));
         }
         let state = self.state_of(no);
+        // All attributes together must fit the object's record.
         let others: usize = state
             .xattrs
             .iter()
@@ -388,7 +416,7 @@ impl LockedObjects<'_> {
         Ok(old.is_some())
     }
 
-    /// The value of an extended attribute of a locked object.
+    /// Returns the value of an extended attribute of a locked object.
     pub fn xattr(&self, no: ObjectNo, name: &[u8]) -> Option<&[u8]> {
         self.state_of(no).xattrs.get(name).map(AsRef::as_ref)
     }
@@ -396,8 +424,9 @@ impl LockedObjects<'_> {
     /// Puts an object without names into the orphan set, or takes it out.
     ///
     /// # Errors
-    /// What reading the set met.
+    /// Errors of reading the set.
     pub fn set_orphan(&mut self, no: ObjectNo, orphan: bool) -> Result<(), StoreError> {
+        // The set changes at once; the log gets it with the batch.
         self.objects.change_orphans(no, orphan, self.charge)?;
         self.mark_changed(no);
         let lsn = self.lsn;
@@ -408,9 +437,10 @@ impl LockedObjects<'_> {
     /// Gives an object and all its space back. It must have no names left.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when it has names: only a damaged orphan set leads here. Or what
-    /// reading its map met; the object is still there then.
+    /// [`StoreError::Corrupt`] when it has names: only a damaged orphan set leads here. Or errors
+    /// of reading its map; the object is still there then.
     pub fn free_object(&mut self, no: ObjectNo) -> Result<(), StoreError> {
+        // Callers take the names away first.
         if !self.state_of(no).links.is_empty() {
             return Err(StoreError::Corrupt {
                 what: "an orphan with names",
@@ -420,10 +450,12 @@ impl LockedObjects<'_> {
         }
         let objects = self.objects;
         let mut freed = Vec::new();
+        // Everything that can fail comes first.
         self.state_mut(no).warm_shared(&objects.reader)?;
         self.state_mut(no)
             .free_content(&objects.reader, no, &mut freed)?;
         objects.account_freed(&freed);
+        // The object stays in memory until its removal is sealed.
         let state = self.mark_changed(no);
         state.content = ObjectContent::None;
         state.gone = true;
@@ -433,7 +465,7 @@ impl LockedObjects<'_> {
         objects.change_orphans(no, false, self.charge)
     }
 
-    /// Content bytes the cleaner has read.
+    /// Counts content bytes that the cleaner has read.
     pub(crate) fn count_moved(&self, bytes: u64) {
         add_to_counter(&self.objects.reader.counters.bytes_moved, bytes);
         self.objects.ledger.add_relocated(bytes);

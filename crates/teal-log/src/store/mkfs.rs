@@ -27,7 +27,7 @@ const USUAL_SEGMENT: u64 = 1 << 20;
 const MOST_SEGMENTS: u64 = 1 << 16;
 const ANCHOR_PLACES: u32 = 4;
 
-/// What the owner may choose.
+/// The owner's choices for a new store.
 #[derive(Debug, Clone, Default)]
 pub struct MkfsOptions {
     /// A name for people, at most 64 bytes.
@@ -52,7 +52,7 @@ pub enum MkfsError {
     Store(#[from] StoreError),
 }
 
-/// The geometry for a disk.
+/// Returns the geometry for a disk.
 fn choose_geometry(
     disk: &dyn Disk,
     options: &MkfsOptions,
@@ -66,9 +66,11 @@ fn choose_geometry(
     } else {
         USUAL_SEGMENT
     };
+    // A disk has at most so many segments, so that the table stays small.
     while bytes / segment > MOST_SEGMENTS {
         segment *= 2;
     }
+    // Room for the second superblock.
     let tail = superblock::BYTES as u64 + 4096;
     let mut volume = [0; 4];
     entropy.fill(&mut volume);
@@ -84,6 +86,7 @@ fn choose_geometry(
         sectors: shape.sectors,
         segment_sectors: (segment / SECTOR) as u32,
         segments: ((bytes - tail) / segment) as u32,
+        // Records are aligned to the larger sector, so that none shares one with another.
         commit_align: shape.logical.max(shape.physical),
         anchor_places: ANCHOR_PLACES,
         volume: u32::from_le_bytes(volume),
@@ -106,6 +109,7 @@ impl Store {
         options: &MkfsOptions,
     ) -> Result<(), MkfsError> {
         let bytes = disk.shape().sectors * SECTOR;
+        // Everything is validated before the first write.
         if bytes < SMALLEST_STORE {
             return Err(MkfsError::TooSmall(bytes));
         }
@@ -116,6 +120,7 @@ impl Store {
         let geometry = Geometry::new(&sb);
         let reader = CachedReader::new(disk);
         let copies = [Sector::new(0), Superblock::second_copy(sb.sectors)];
+        // Old anchors and superblocks go first: a crash must not leave a mixture.
         for at in copies.into_iter().chain(geometry.anchor_slots()) {
             // Fixed places are written for ever, whether or not their segment is in use.
             let slot = geometry.slot_sectors().min(sb.sectors - at.get());
@@ -127,10 +132,12 @@ impl Store {
             })?;
             reader.write(at, vec![0; superblock::BYTES].into())?;
         }
+        // Durable before the new store is begun.
         reader.sync()?;
         let superblock = sb.encode();
         let store = Self::create_empty(sb, reader, clock)?;
         store.make_root(options.owner)?;
+        // The superblocks come last: with them the store exists.
         for at in copies {
             store
                 .objects()
@@ -141,7 +148,7 @@ impl Store {
         Ok(())
     }
 
-    /// A store with nothing in it, not even a root.
+    /// Returns a store with nothing in it, not even a root.
     fn create_empty(
         sb: Superblock,
         reader: CachedReader,
@@ -165,6 +172,7 @@ impl Store {
         let options = OpenOptions::default();
         let log = CommitLog::assemble(sb, reader, clock, options, committer, &roots)?;
         let store = Self { log };
+        // The first segment of a sparse disk must be allocated before it is written.
         let first = Segment(0);
         let whole = store.objects().geometry.whole_run(first);
         store
@@ -204,6 +212,7 @@ impl Store {
         assert_eq!(root, ObjectNo::ROOT, "the first object is the root");
         drop(locked);
         drop(op);
+        // Low numbers are reserved.
         let below_first_free = ObjectNo::new(ObjectNo::FIRST_FREE.get() - 1);
         self.objects().numbers.raise_above_object(below_first_free);
         self.log

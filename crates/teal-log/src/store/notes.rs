@@ -36,14 +36,15 @@ impl StoreOperation<'_> {
     /// Sets the note of an object, or of a number that is none; `None` removes it.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`], or what reading the notes met.
+    /// [`StoreError::TooBig`], or errors of reading the notes.
     pub fn set_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
         self.objects().change_note(no, note, self.space_charge())
     }
 }
 
 impl LockedObjects<'_> {
-    /// As [`Op::set_note`]: under the operation these objects are locked for.
+    /// Sets a note as [`StoreOperation::set_note`] does, under the operation these objects are
+    /// locked for.
     ///
     /// # Errors
     /// As there.
@@ -59,7 +60,7 @@ impl LockedObjects<'_> {
         }
     }
 
-    /// The names of a locked object's extended attributes.
+    /// Returns the names of a locked object's extended attributes.
     pub fn xattr_names(&self, no: ObjectNo) -> Vec<Vec<u8>> {
         self.state_of(no)
             .xattrs
@@ -68,7 +69,7 @@ impl LockedObjects<'_> {
             .collect()
     }
 
-    /// All names of a locked object.
+    /// Returns all names of a locked object.
     pub fn names(&self, no: ObjectNo) -> Vec<(ObjectNo, Name)> {
         self.state_of(no)
             .links
@@ -89,10 +90,12 @@ impl ObjectStore {
             return Err(StoreError::TooBig("a note"));
         }
         let pieces: Vec<&[u8]> = match note {
+            // An empty note is a note, unlike none.
             Some([]) => vec![&[]],
             Some(note) => note.chunks(PIECE).collect(),
             None => Vec::new(),
         };
+        // Locked for the whole change, so that no reader sees a mixture of pieces.
         let mut tree = self.notes.lock();
         let pages = tree.mem_pages();
         let mut old = Vec::new();
@@ -107,6 +110,7 @@ impl ObjectStore {
         )?;
         let old: Vec<(u64, Box<[u8]>)> = old;
         let mut changes: Vec<(u64, NotePiece)> = Vec::new();
+        // Pieces that are the same stay: a small change of a large note writes little.
         for (at, piece) in pieces.iter().enumerate() {
             let key = note_key(no, at as u16);
             if old
@@ -117,6 +121,7 @@ impl ObjectStore {
                 changes.push((key, Some((*piece).into())));
             }
         }
+        // The note became shorter.
         for (key, _) in old.iter().skip(pieces.len()) {
             tree.remove(&self.reader, *key)?;
             changes.push((*key, None));
@@ -127,6 +132,7 @@ impl ObjectStore {
             .into_iter()
             .map(FreedSpace::of_page)
             .collect();
+        // The segment table is locked without this tree.
         drop(tree);
         self.account_freed(&freed);
         self.log_notes(changes, charge);
@@ -142,6 +148,7 @@ impl ObjectStore {
             |value: &NotePiece| (NOTE_ITEM + value.as_ref().map_or(0, |value| value.len())) as i64;
         let mut bytes: i64 = changes.iter().map(|(_, piece)| takes(piece)).sum();
         self.open
+            // Pieces that are replaced within the batch are written once.
             .add_notes(&*self.clock, lsn, changes, &mut |replaced| {
                 bytes -= takes(replaced);
             });
@@ -151,11 +158,12 @@ impl ObjectStore {
 }
 
 impl Store {
-    /// The note of an object.
+    /// Returns the note of an object.
     ///
     /// # Errors
-    /// What reading the notes met.
+    /// Errors of reading the notes.
     pub fn note(&self, no: ObjectNo) -> Result<Option<Vec<u8>>, StoreError> {
+        // Volumes without a server may have larger numbers, and no notes.
         if no.get() >= REPLICATED_LIMIT {
             return Ok(None);
         }
@@ -177,7 +185,7 @@ impl Store {
     /// of each note, until `visit` says enough. It must not come back to the notes.
     ///
     /// # Errors
-    /// What reading the notes met.
+    /// Errors of reading the notes.
     pub fn each_note(
         &self,
         from: ObjectNo,
@@ -190,6 +198,7 @@ impl Store {
             &self.objects().reader,
             note_key(from, 0),
             &mut |key, value| {
+                // Only the first piece of each note.
                 let (no, piece) = split_key(key);
                 Ok(if piece == 0 {
                     visit(no, &value[..value.len().min(NOTE_HEAD)])
@@ -209,19 +218,20 @@ impl Store {
             .is_some_and(|object| object.state.read().gone)
     }
 
-    /// The number after the highest that any object here has had.
+    /// Returns the number after the highest that any object here has had.
     pub fn next_number(&self) -> u64 {
         self.objects().numbers.next_object()
     }
 
-    /// The numbers of at most `count` objects, ascending, from one on. Objects made meanwhile may
-    /// be missing.
+    /// Returns the numbers of at most `count` objects, ascending, from one on. Objects made
+    /// meanwhile may be missing.
     ///
     /// # Errors
-    /// What reading the inode map met, or [`Store::checkpoint`].
+    /// Errors of reading the inode map, or [`Store::checkpoint`].
     pub fn objects_from(&self, from: ObjectNo, count: usize) -> Result<Vec<ObjectNo>, StoreError> {
         let objects = self.objects();
         let mut open: BTreeSet<ObjectNo> = objects.open.object_numbers().into_iter().collect();
+        // Objects that the map does not know yet.
         open.extend(objects.unfolded.numbers());
         open.extend(objects.deferred.numbers(from));
         let imap = objects.inode_map.read();
@@ -242,9 +252,11 @@ impl Store {
                     ControlFlow::Break(())
                 })
             })?;
+        // Looking at objects takes the map's lock.
         drop(imap);
         let mut alive = Vec::new();
         for no in found {
+            // Removed objects may still be in memory or in the map.
             match self.attr(no) {
                 Err(StoreError::NotFound(_)) => {}
                 attr => attr.map(|_| alive.push(no))?,

@@ -1,7 +1,8 @@
-//! Operations: everything that changes the store goes through [`Store::begin`] and [`Op::lock`].
+//! Operations: everything that changes the store goes through [`Store::begin`] and
+//! [`StoreOperation::lock`].
 //!
 //! # Guarantees
-//! 1. *Atomic*: all changes made under one [`Op`] are in one batch.
+//! 1. *Atomic*: all changes made under one [`StoreOperation`] are in one batch.
 //! 2. *Promised*: an operation that began has the space it may need; it does not fail later for
 //!    lack of it.
 //! 3. Objects are locked in the order of their numbers, whatever order they are asked for.
@@ -18,8 +19,8 @@ use teal_types::ObjectNo;
 /// One operation in progress; joins the open batch.
 pub struct StoreOperation<'s> {
     objects: &'s ObjectStore,
-    /// Promised until it is done; then what it has really added counts. `None`: the cleaner's,
-    /// whose space is set aside.
+    /// The cost that is promised until the operation is done; then the bytes it really added count.
+    /// `None` for the cleaner, which has space set aside.
     cost: Option<Cost>,
     charge: SpaceCharge,
     _in_batch: RwLockReadGuard<'s, ()>,
@@ -27,6 +28,7 @@ pub struct StoreOperation<'s> {
 
 impl Drop for StoreOperation<'_> {
     fn drop(&mut self) {
+        // The space it took counts from here on, and the promise ends.
         if let Some(cost) = &self.cost {
             self.objects.ledger.end_operation(cost, &self.charge);
         }
@@ -40,12 +42,13 @@ impl Store {
     /// [`StoreError::NoSpace`] when that cannot be promised, [`StoreError::ReadOnly`],
     /// [`StoreError::Poisoned`].
     pub fn begin(&self, cost: Cost) -> Result<StoreOperation<'_>, StoreError> {
+        // A store that has failed makes no promises.
         self.log.durability.check_writable()?;
         self.promise_space(cost)?;
         Ok(self.join_batch(Some(cost)))
     }
 
-    /// Starts an operation of the cleaner, whose space is set aside.
+    /// Starts an operation of the cleaner, which has space set aside.
     pub(crate) fn begin_cleaning(&self) -> StoreOperation<'_> {
         self.join_batch(None)
     }
@@ -56,6 +59,7 @@ impl Store {
             objects,
             cost,
             charge: SpaceCharge::default(),
+            // The batch cannot be sealed while the operation runs.
             _in_batch: objects.open.join(),
         }
     }
@@ -73,7 +77,7 @@ impl StoreOperation<'_> {
     /// Locks these objects, each once.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] for one that does not exist, or what reading it met.
+    /// [`StoreError::NotFound`] for one that does not exist, or errors of reading it.
     pub fn lock(&self, nos: &[ObjectNo]) -> Result<LockedObjects<'_>, StoreError> {
         LockedObjects::new(self.objects, &self.charge, nos)
     }

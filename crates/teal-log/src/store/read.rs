@@ -11,20 +11,20 @@ use std::ops::ControlFlow;
 use teal_types::{Attr, FileType, Name, ObjectNo, Timestamp};
 
 impl Store {
-    /// The attributes of an object.
+    /// Returns the attributes of an object.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading it met.
+    /// [`StoreError::NotFound`], or errors of reading it.
     pub fn attr(&self, no: ObjectNo) -> Result<Attr, StoreError> {
         self.objects()
             .with_state(no, |state| Ok(attr_of(no, state)))
     }
 
-    /// The entry of a directory under a name; `None` when there is none or the object is no
-    /// directory.
+    /// Returns the entry of a directory under a name, or `None` when there is none or the object is
+    /// no directory.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] for the directory, or what reading it met.
+    /// [`StoreError::NotFound`] for the directory, or errors of reading it.
     pub fn lookup(
         &self,
         dir: ObjectNo,
@@ -39,11 +39,11 @@ impl Store {
             })
     }
 
-    /// The cookie of a name, by which [`each_entry`](Self::each_entry) finds it; `None` when there
-    /// is none or the object is no directory.
+    /// Returns the cookie of a name, by which [`each_entry`](Self::each_entry) finds it. Returns
+    /// `None` when there is none or the object is no directory.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] for the directory, or what reading it met.
+    /// [`StoreError::NotFound`] for the directory, or errors of reading it.
     pub fn cookie_of(&self, dir: ObjectNo, name: &Name) -> Result<Option<u64>, StoreError> {
         self.objects()
             .with_state(dir, |state| match &state.content {
@@ -54,29 +54,29 @@ impl Store {
             })
     }
 
-    /// The directory that holds a directory; the root holds itself.
+    /// Returns the directory that holds a directory; the root holds itself.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading it met.
+    /// [`StoreError::NotFound`], or errors of reading it.
     pub fn parent(&self, dir: ObjectNo) -> Result<ObjectNo, StoreError> {
         self.objects().with_state(dir, |state| {
             Ok(state.links.first().map_or(dir, |link| link.parent))
         })
     }
 
-    /// The names of an object: parent and name of each.
+    /// Returns the names of an object: parent and name of each.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading it met.
+    /// [`StoreError::NotFound`], or errors of reading it.
     pub fn names(&self, no: ObjectNo) -> Result<Vec<(ObjectNo, Name)>, StoreError> {
         self.objects().names_of(no)
     }
 
-    /// Bytes of an object's names and extended attributes in the log: an operation that changes one
-    /// of them logs them all, and its [`Cost`](crate::Cost) must count them.
+    /// Returns the bytes of an object's names and extended attributes in the log. An operation that
+    /// changes one of them logs them all, and its [`Cost`](crate::Cost) must count them.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading it met.
+    /// [`StoreError::NotFound`], or errors of reading it.
     pub fn head_bytes(&self, no: ObjectNo) -> Result<u64, StoreError> {
         self.objects().with_state(no, |state| {
             let links: usize = state
@@ -93,7 +93,8 @@ impl Store {
         })
     }
 
-    /// A path of an object for messages: from the root, or `#number` where the way up is lost.
+    /// Returns a path of an object for messages: from the root, or `#number` where the way up is
+    /// lost.
     pub fn path_of(&self, no: ObjectNo) -> String {
         self.objects().path_of(no)
     }
@@ -101,13 +102,14 @@ impl Store {
     /// Visits the entries of a directory with cookies from `from` on, in cookie order.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading it met.
+    /// [`StoreError::NotFound`], or errors of reading it.
     pub fn each_entry(
         &self,
         dir: ObjectNo,
         from: u64,
         visit: &mut dyn FnMut(u64, ObjectNo, FileType, &Name) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        // The look may be repeated after a sealed batch: it then goes on behind the last entry.
         let mut from = from;
         self.objects()
             .with_state(dir, |state| match &state.content {
@@ -129,7 +131,7 @@ impl Store {
         self.read_parts(no, offset, len).map(|parts| parts.to_vec())
     }
 
-    /// The same, without a copy: in the memory the disk put it into.
+    /// Reads as [`Store::read`] does, without a copy: in the memory the disk put it into.
     ///
     /// # Errors
     /// As [`Store::read`].
@@ -144,6 +146,7 @@ impl Store {
         // has changed.
         for _ in 0..3 {
             let plan = self.objects().with_state(no, |state| {
+                // Never behind the end of the file.
                 let len = (len as u64).min(state.core.size.saturating_sub(offset)) as usize;
                 if len == 0 {
                     Ok(Vec::new())
@@ -153,41 +156,43 @@ impl Store {
             })?;
             match self.objects().reader.gather_stretches(no, &plan) {
                 Ok(parts) => return Ok(parts),
+                // The error counts only if it happens again.
                 Err(e) => last = Some(e),
             }
             // Or the batch that holds it is just being sealed.
             self.objects().open.wait_for_seal();
         }
         let error = last.unwrap_or(StoreError::NotFound(no));
+        // Three times the same: the content is damaged.
         add_to_counter(&self.objects().reader.counters.damaged, 1);
         log::error!("reading {}: {error}", self.path_of(no));
         Err(error)
     }
 
-    /// The first byte at or after `offset` that is data (or, with `hole`, is not); `None` past the
-    /// end.
+    /// Returns the first byte at or after `offset` that is data (or, with `hole`, is not), or
+    /// `None` past the end.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading the map met.
+    /// [`StoreError::NotFound`], or errors of reading the map.
     pub fn seek(&self, no: ObjectNo, offset: u64, hole: bool) -> Result<Option<u64>, StoreError> {
         self.objects().with_state(no, |state| {
             state.seek(&self.objects().reader, no, offset, hole)
         })
     }
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading the object met.
+    /// [`StoreError::NotFound`], or errors of reading the object.
     pub fn xattr(&self, no: ObjectNo, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.objects()
             .with_state(no, |state| Ok(state.xattrs.get(name).map(|v| v.to_vec())))
     }
 
-    /// The names of the extended attributes.
+    /// Returns the names of the extended attributes.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading the object met.
+    /// [`StoreError::NotFound`], or errors of reading the object.
     pub fn xattr_names(&self, no: ObjectNo) -> Result<Vec<Vec<u8>>, StoreError> {
         self.objects().with_state(no, |state| {
             Ok(state.xattrs.keys().map(|k| k.to_vec()).collect())
@@ -197,6 +202,7 @@ impl Store {
     /// Notes that a file was read, for the next record of it that is written anyway; never causes a
     /// commit.
     pub fn set_atime(&self, no: ObjectNo, now: Timestamp) {
+        // In memory only: written with the next change of the object.
         if let Ok(object) = self.objects().load_object(no) {
             object.state.write().core.atime = now;
         }

@@ -56,7 +56,7 @@ use crate::store::handle::Store;
 const HOST_STEP: u64 = 32 << 20;
 /// Rounds of cleaning that one operation waits for at most.
 const ROUNDS: usize = 64;
-/// It waits no longer after so many that gained nothing.
+/// The number of rounds without gain after which an operation waits no longer.
 const FUTILE: usize = 3;
 /// In the first round of them victims are at most this full.
 const FULLEST_FIRST: f64 = 0.9;
@@ -64,8 +64,10 @@ const FULLEST_FIRST: f64 = 0.9;
 impl Store {
     /// Promises the space an operation may need. May commit, checkpoint or clean first.
     pub(crate) fn promise_space(&self, cost: Cost) -> Result<(), StoreError> {
-        let (ledger, shared) = (&self.objects().ledger, &self.objects().reader.shared);
+        let ledger = &self.objects().ledger;
+        let shared = &self.objects().reader.shared;
         let batch = self.settings().batch_bytes;
+        // Shared content adds to the batch without an operation of its own.
         ledger.shrink_budget(shared.take_growth());
         if ledger.memory_pages() + shared.mem_pages() as u64 > MEM_PAGES {
             // Memory is bounded: large directories and maps change many pages before a checkpoint
@@ -77,6 +79,7 @@ impl Store {
             // writes it.
             self.log.write_batch()?;
         }
+        // The budget is an estimate on the safe side. If it is used up, the sums are computed.
         if ledger.promise_bytes(cost.bytes()) || self.has_headroom(cost.purpose()) {
             return Ok(());
         }
@@ -88,38 +91,44 @@ impl Store {
         Ok(())
     }
 
-    /// A closer look than the budget, which is that of operations that grow the store.
+    /// Returns whether there is room for an operation, by a closer look than the budget. The budget
+    /// is that of operations that grow the store.
     fn has_headroom(&self, purpose: SpacePurpose) -> bool {
         self.objects().headroom_for(purpose).smaller_bound() >= 0
     }
 
     /// Asks the host, then the log itself, for room.
     fn make_room(&self, need: i64, purpose: SpacePurpose) -> Result<(), StoreError> {
+        // One thread makes room; others wait for the same.
         let mut committer = self.log.committer();
         self.log.durability.check_writable()?;
         add_to_counter(&self.objects().reader.counters.waits, 1);
+        // Doubtful segments are no room before they are allocated.
         self.objects()
             .host
             .allocate_doubtful(&self.objects().segments)?;
-        // What was set aside for objects that were not up to date is known to the byte now.
+        // Now the space set aside for objects that were not up to date is known to the byte.
         self.objects().redo_all_deferred();
         let enough = |store: &Self| {
             store.objects().refresh_budget();
             store.objects().headroom_for(purpose).smaller_bound() >= need
         };
+        // More than needed, so that the next operations find room, too.
         let promised = self.objects().ledger.promised_bytes();
         let takes = self.objects().batch_takes() + self.objects().cleaner_bytes();
         let wanted = need as u64 + promised + takes + HOST_STEP;
         self.objects()
             .host
             .allocate_until_ready(&self.objects().segments, wanted);
+        // The host had room: nothing needs to be cleaned.
         if enough(self) {
             return Ok(());
         }
+        // Sealing turns estimates into exact sizes.
         if self.objects().has_changes() {
             self.log.commit_as(&mut committer, BatchKind::Batch)?;
-            // What is known to the byte now had been estimated; but little is not enough, or
-            // batches become ever smaller.
+            // Sums that had been estimated are known to the byte now. But too little budget would
+            // make batches ever smaller.
             self.objects().refresh_budget();
             let headroom = self.objects().headroom_for(purpose);
             let segment = self.objects().geometry.segment_bytes() as i64;
@@ -148,7 +157,7 @@ impl Store {
         self.clean_for(&mut committer, need, purpose)
     }
 
-    /// Rounds of cleaning until there is enough.
+    /// Cleans rounds until there is enough room.
     fn clean_for(
         &self,
         committer: &mut Committer,
@@ -171,7 +180,8 @@ impl Store {
         } else {
             (segment, segment / 4)
         };
-        let (mut best, mut futile) = (self.objects().headroom_for(purpose).to_write, 0);
+        let mut best = self.objects().headroom_for(purpose).to_write;
+        let mut futile = 0;
         for round in 0..ROUNDS {
             let is_first = round == 0 && purpose != SpacePurpose::Frees;
             let choice = if is_first {
@@ -179,11 +189,14 @@ impl Store {
             } else {
                 VictimPolicy::Emptiest
             };
+            // The first round goes by cost and benefit, later ones by the most space.
             let worked = self.clean_round(Some(&mut *committer), want, choice, left)?;
             let physical = self.objects().headroom_for(purpose).to_write;
+            // A comfortable gain ends the wait; a small one would end in ever smaller batches.
             if physical >= need + comfort {
                 return Ok(());
             }
+            // Rounds without gain are counted, and end the wait.
             futile = if physical > best + little {
                 0
             } else {
@@ -197,7 +210,8 @@ impl Store {
         if self.objects().headroom_for(purpose).to_write >= need {
             return Ok(());
         }
-        // What is set aside for cleaning has not helped: it may help an operation that gives back.
+        // Cleaning with its own reserve has not helped. The reserve may help an operation that
+        // gives back.
         let last = self.objects().headroom().to_write + self.objects().cleaner_bytes() as i64
             - self.bytes_left(CleaningReserve::Least) as i64;
         if purpose == SpacePurpose::Frees && last >= need {
@@ -213,6 +227,7 @@ impl Store {
     /// # Errors
     /// As [`Store::commit`].
     pub fn clean(&self, segments: u64, fullest_percent: u32) -> Result<bool, StoreError> {
+        // Cleaning ahead: no operation waits for it.
         self.log.durability.check_writable()?;
         let want = segments * self.objects().geometry.segment_bytes();
         self.clean_round(

@@ -1,15 +1,16 @@
-//! Cleaning one segment: whatever lives in it is entered into the open batch, so that the next
-//! commits write it elsewhere.
+//! Cleaning one segment: all content that lives in it is entered into the open batch, so that the
+//! next commits write it elsewhere.
 //!
 //! # How
-//! 1. Its records say what it held and whose that was; the newest maps say what of it still lives.
+//! 1. Its records name all content it held and the objects that content belonged to; the newest
+//!    maps tell which of it still lives.
 //! 2. Blocks are remembered beside the file's new ones, with the place they came from: sealed last,
 //!    and only if the file still leads there. So cold data fills segments of its own, and keeps its
 //!    age.
-//! 3. RelocatedBlock is an operation like any other: no state but the batch, so a crash in the
-//!    middle costs nothing.
-//! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the
-//!    log, and nothing is lost that was not lost before.
+//! 3. Relocation is an operation like any other: no state but the batch, so a crash in the middle
+//!    costs nothing.
+//! 4. Content that cannot be read any more is not moved: the segment is set aside, the file is
+//!    named in the log, and nothing is lost that was not lost before.
 
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
@@ -43,8 +44,9 @@ pub(crate) struct SegmentImage {
 }
 
 impl SegmentImage {
-    /// The stored sectors of one block of an extent that lies in the segment.
+    /// Returns the stored sectors of one block of an extent that lies in the segment.
     fn stored_block(&self, extent: &Extent, at: u64) -> Option<&[u8]> {
+        // A block that is not in the image, or not what the map says, is read from the disk.
         let one = extent.slice(at, 1);
         let from = usize::try_from(one.addr.get().checked_sub(self.from.get())? * SECTOR).ok()?;
         let bytes = self.bytes.get(from..from + one.bytes() as usize)?;
@@ -56,7 +58,7 @@ impl SegmentImage {
 }
 
 impl Store {
-    /// The whole content of a segment; one that cannot be read is set aside.
+    /// Reads the whole content of a segment. Sets a segment aside that cannot be read.
     pub(crate) fn read_victim(&self, victim: Segment) -> Option<SegmentImage> {
         let whole = self.objects().geometry.whole_run(victim);
         let mut held = SegmentImage {
@@ -64,6 +66,7 @@ impl Store {
             from: whole.addr,
             bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize],
         };
+        // The whole segment in one request: faster than its live parts by themselves.
         let read = self.objects().reader.read_raw(whole.addr, &mut held.bytes);
         read.inspect_err(|e| self.set_aside(victim, e))
             .ok()
@@ -76,16 +79,17 @@ impl Store {
         self.objects().segments.lock().set_unreadable(victim);
     }
 
-    /// Adds the objects whose records live in a segment.
+    /// Adds the objects with records that live in a segment.
     ///
     /// # Errors
-    /// What reading the inode map met.
+    /// Errors of reading the inode map.
     pub(crate) fn leaves_of(
         &self,
         held: &SegmentImage,
         places: &mut LeafSpread,
     ) -> Result<(), StoreError> {
         let usage = *self.objects().segments.lock().get(held.segment);
+        // The records tell which objects may have lived here.
         for found in segment_walk::walk_records(
             &self.objects().geometry,
             &self.objects().sb.uuid,
@@ -101,6 +105,7 @@ impl Store {
                         .inode_map
                         .read()
                         .get(&self.objects().reader, placed.object)?
+                    // Only records that are still the home of their object.
                     && home.byte == found.body_byte + placed.at as u64
                 {
                     places.add(placed.object);
@@ -117,6 +122,7 @@ impl Store {
         left: CleaningReserve,
     ) -> Result<(), StoreError> {
         let live = u64::from(self.objects().segments.lock().get(held.segment).live);
+        // A failure of one segment must not stop the cleaner.
         match self.move_all(held, left) {
             Ok(()) => {
                 add_to_counter(&self.objects().reader.counters.segments_cleaned, 1);
@@ -134,8 +140,10 @@ impl Store {
     fn move_all(&self, held: &SegmentImage, left: CleaningReserve) -> Result<(), StoreError> {
         let victim = held.segment;
         let usage = *self.objects().segments.lock().get(victim);
+        // Shared extents first: they are moved as a whole.
         let mut unreadable = self.move_shared(victim).err();
-        let (mut deltas, mut grown) = (0, self.batch_growth());
+        let mut deltas = 0;
+        let mut grown = self.batch_growth();
         // Inode records first: an object that is read here need not be read again for its blocks.
         for for_inodes in [true, false] {
             for found in segment_walk::walk_records(
@@ -146,15 +154,18 @@ impl Store {
                 &held.bytes,
             ) {
                 for placed in decode_body(found.body, found.header.deltas) {
+                    // The walk ends at damage; objects beyond it stay.
                     let Ok(placed) = placed else { break };
                     deltas += 1;
+                    // Looked at now and then: the batch grows by what is moved.
                     if deltas == LOOK
                         || self.batch_growth() - grown
                             > self.objects().geometry.segment_bytes() as i64 / LOOK_PART
                     {
-                        (deltas, grown) = (0, self.batch_growth());
+                        deltas = 0;
+                        grown = self.batch_growth();
                         if !self.has_room(0, left) {
-                            // What is moved is moved; the rest stays for another round.
+                            // Blocks that are moved stay moved; the rest is left for another round.
                             return unreadable.map_or(Ok(()), Err);
                         }
                     }
@@ -176,6 +187,7 @@ impl Store {
                         _ => Ok(()),
                     };
                     match moved {
+                        // Removed meanwhile: nothing to move.
                         Ok(()) | Err(StoreError::NotFound(_)) => {}
                         Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
                             log::error!("cleaning {}: {e}", self.objects().path_of(no));
@@ -191,6 +203,7 @@ impl Store {
 
     /// Lets the next batch write elsewhere what is shared in a segment.
     pub(crate) fn move_shared(&self, victim: Segment) -> Result<(), StoreError> {
+        // The common case: nothing is shared.
         if self.objects().reader.shared.is_empty() {
             return Ok(());
         }
@@ -206,6 +219,7 @@ impl Store {
             match self.objects().content_of(&extent) {
                 Ok(content) => {
                     let bytes = content.len() as u64;
+                    // Not if the extent was moved or freed meanwhile.
                     if self.objects().reader.shared.set_moving(
                         &self.objects().reader,
                         id,
@@ -213,6 +227,7 @@ impl Store {
                         content,
                     )? {
                         add_to_counter(&self.objects().reader.counters.bytes_moved, bytes);
+                        // The batch has begun, although no object is in it.
                         self.objects().open.begin_batch(&*self.objects().clock);
                     }
                 }
@@ -225,7 +240,7 @@ impl Store {
         unreadable.map_or(Ok(()), Err)
     }
 
-    /// Bytes that the open batch and pages take, but for the store's own trees.
+    /// Returns the bytes that the open batch and pages take, but for the store's own trees.
     fn batch_growth(&self) -> i64 {
         (self.objects().ledger.batch_bytes() + self.objects().ledger.memory_pages() * PAGE) as i64
     }
@@ -237,6 +252,7 @@ impl Store {
             .inode_map
             .read()
             .get(&self.objects().reader, no)?
+            // The record is still the object's home.
             .filter(|home| home.byte == byte)
         else {
             return Ok(());
@@ -255,9 +271,11 @@ impl Store {
         if locked
             .state_mut(no)
             .home
+            // Looked at again under the lock.
             .is_some_and(|home| home.byte == byte)
         {
             let state = mark_unchanged(&mut locked, no);
+            // Written as a whole, so that nothing of the old record is needed.
             state.rewrite = true;
             state.head_changed = true;
         }
@@ -273,6 +291,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
         let op: StoreOperation<'_> = self.begin_cleaning();
+        // An object that is gone has no content to move.
         if self.objects().cache.get(no).is_none()
             && self
                 .objects()
@@ -287,6 +306,7 @@ impl Store {
         let ObjectContent::Blocks(blocks) = &mut locked.state_mut(no).content else {
             return Ok(());
         };
+        // The parts of the extent that the file still refers to.
         let mut there = Vec::new();
         let mut at = block;
         while let Some((start, extent)) =
@@ -302,7 +322,8 @@ impl Store {
                 there.push((start, extent));
             }
         }
-        let (mut moved, mut result) = (0, Ok(()));
+        let mut moved = 0;
+        let mut result = Ok(());
         for (start, extent) in there {
             match self.read_to_move(blocks, no, start, &extent, held) {
                 Ok(bytes) => moved += bytes,
@@ -311,6 +332,7 @@ impl Store {
         }
         if moved > 0 {
             let mut freed: Vec<FreedSpace> = Vec::new();
+            // Moved blocks keep the age of their content.
             mark_unchanged(&mut locked, no).take_freed_pages(&mut freed);
             locked.count_moved(moved);
             self.objects().account_freed(&freed);
@@ -327,11 +349,13 @@ impl Store {
         held: &SegmentImage,
     ) -> Result<u64, StoreError> {
         let to_move: Vec<u64> = (start..start + extent.blocks())
+            // A dirty block will be written elsewhere in any case.
             .filter(|b| !blocks.dirty.contains_key(b))
             .collect();
         if to_move.is_empty() {
             return Ok(0);
         }
+        // Sealing puts the moved blocks without I/O.
         blocks
             .extents
             .warm(&self.objects().reader, start, extent.blocks())?;
@@ -373,6 +397,7 @@ impl Store {
         match kind {
             TreeKind::InodeMap => {
                 let mut imap = self.objects().inode_map.write();
+                // Owned pages are written anew by the next fold.
                 imap.tree.touch(reader, level, key, at)?;
                 freed.extend(imap.take_freed_pages());
             }
@@ -401,6 +426,7 @@ impl Store {
                     }) => tree.touch(reader, level, key, at)?,
                     _ => false,
                 };
+                // Folding the object needs it in the batch.
                 if touched {
                     mark_unchanged(&mut locked, owner).take_freed_pages(&mut freed);
                 }
@@ -416,6 +442,7 @@ impl Store {
                 tree.touch(reader, level, key, at)?;
                 freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
             }
+            // No pages of these kinds exist yet.
             TreeKind::History | TreeKind::Xattrs => {}
         }
         self.objects().account_freed(&freed);
@@ -425,6 +452,7 @@ impl Store {
 
 /// Enters an object into the open batch that is written again, but not changed.
 fn mark_unchanged<'l>(locked: &'l mut LockedObjects<'_>, no: ObjectNo) -> &'l mut ObjectState {
+    // The operation number stays: moving is no visible change.
     let lsn = locked.state_mut(no).core.lsn;
     let state = locked.mark_changed(no);
     state.core.lsn = lsn;

@@ -30,13 +30,14 @@ use teal_types::{BLOCK, ObjectNo, SECTOR};
 /// piece.
 pub(crate) const PIECES_MAX: usize = 512;
 
-/// What a step takes in any case: records and paths of three trees.
+/// The fixed cost of a step: records and paths of three trees.
 const STEP_BYTES: u64 = 64 << 10;
-/// What one more shared extent takes: logged, in two files' maps and in the table, pages half full.
+/// The cost of one more shared extent: logged, in two files' maps and in the table, pages half
+/// full.
 const NEW_BYTES: u64 = 1280;
-/// What one more reference takes, or one less: its count logged and its page written again.
+/// The cost of one reference more or less: its count logged and its page written again.
 const REFERENCE_BYTES: u64 = 768;
-/// What a block takes beyond itself.
+/// The cost of a block beyond itself.
 const BLOCK_MARGIN: u64 = 256;
 
 /// A step of sharing, looked at beforehand.
@@ -46,11 +47,11 @@ pub struct SharePlan {
     pub bytes: u64,
     /// Bytes of them that are not committed yet, and would be written twice.
     pub uncommitted: u64,
-    /// What to begin the operation with.
+    /// The cost with which to begin the operation.
     pub cost: Cost,
 }
 
-/// What a run of blocks of the source is.
+/// The state of a run of blocks of the source.
 #[derive(Debug)]
 enum SharePart {
     Dirty(DirtyBlock),
@@ -86,6 +87,7 @@ impl ShareableParts {
     /// Gives up what costs more than this together.
     fn cut_to_cost(&mut self, most: u64) {
         let mut sum = 0;
+        // The parts that fit the cost that was promised.
         let over = self.parts.iter().find(|(_, part)| {
             sum += part.share_cost();
             sum > most
@@ -108,9 +110,11 @@ impl BlockContent {
             parts: Vec::new(),
             end: first,
         };
+        // Bounded, so that one operation stays small.
         while found.end < end && found.parts.len() < PIECES_MAX {
             let at = found.end;
             let dirty = self.dirty.range(at..end).next();
+            // A dirty block is copied in memory: it has no place yet.
             if let Some((_, bytes)) = dirty.filter(|(block, _)| **block == at) {
                 found
                     .parts
@@ -125,6 +129,8 @@ impl BlockContent {
                 .filter(|(start, _)| *start < stop)
             {
                 Some((start, extent)) if start <= at => {
+                    // A piece ends with its extent, before a dirty block, and at the largest shared
+                    // size.
                     let count = (start + extent.blocks()).min(stop) - at;
                     let count = count.min(SHARED_BLOCKS);
                     let part = match extent.slice(at - start, count) {
@@ -134,6 +140,7 @@ impl BlockContent {
                     found.parts.push((at, part));
                     at + count
                 }
+                // A hole is shared as a hole.
                 Some((start, _)) => start,
                 None => stop,
             };
@@ -142,14 +149,15 @@ impl BlockContent {
     }
 }
 
-/// The whole blocks of a range that can be shared: first block of each file, count. The end of a
-/// file counts as the end of a block when the copy ends there too.
+/// Returns the whole blocks of a range that can be shared: first block of each file, count. The end
+/// of a file counts as the end of a block when the copy ends there too.
 fn whole_blocks(
     (from, source): (u64, &ObjectState),
     (to, target): (u64, &ObjectState),
     len: u64,
 ) -> Option<(u64, u64, u64)> {
     let len = len.min(source.core.size.saturating_sub(from));
+    // The last block may be shared in part, if the copy ends the target as well.
     let is_end = from + len == source.core.size && to + len >= target.core.size;
     let count = if is_end {
         len.div_ceil(BLOCK)
@@ -176,9 +184,11 @@ impl ObjectState {
             return Ok(None);
         };
         let mut found = source.shareable_parts(src, from_no, first, first + count)?;
+        // Shared content that the copy replaces costs a reference each.
         let mut replaced = 0;
         if let ObjectContent::Blocks(blocks) = &target.content {
             let over =
+                // The target's parts are counted as well: replacing them costs references.
                 blocks.shareable_parts(src, to_no, to_first, to_first + (found.end - first))?;
             found.cut_at(first + (over.end - to_first));
             replaced = over
@@ -216,7 +226,7 @@ impl Store {
     /// ends too.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading the maps met.
+    /// [`StoreError::NotFound`], or errors of reading the maps.
     pub fn plan_share(
         &self,
         from: (ObjectNo, u64),
@@ -244,10 +254,12 @@ impl Store {
         };
         let Some(look) = look else { return Ok(none) };
         let parts = || look.found.parts.iter().map(|(_, part)| part);
+        // A bound for the operation that follows, if nothing changes in between.
         let bytes = STEP_BYTES
             + look.replaced * REFERENCE_BYTES
             + parts().map(SharePart::share_cost).sum::<u64>();
         Ok(SharePlan {
+            // The copy may end within a block.
             bytes: (look.block_count() * BLOCK).min(len),
             uncommitted: parts()
                 .filter(|part| matches!(part, SharePart::Dirty(_)))
@@ -261,7 +273,7 @@ impl Store {
     /// time.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or what reading the map met.
+    /// [`StoreError::NotFound`], or errors of reading the map.
     pub fn has_shared(&self, no: ObjectNo) -> Result<bool, StoreError> {
         if self.objects().reader.shared.is_empty() {
             return Ok(false);
@@ -274,6 +286,7 @@ impl Store {
             while let Some((start, extent)) =
                 blocks.extents.at_or_after(&self.objects().reader, no, at)?
             {
+                // One is enough.
                 if extent.as_own().is_none() {
                     return Ok(true);
                 }
@@ -284,7 +297,7 @@ impl Store {
     }
 }
 
-/// What the target gets, by block of the source.
+/// The extents that the target gets, by block of the source.
 #[derive(Default)]
 struct SharedBlocks {
     dirty: Vec<(u64, DirtyBlock)>,
@@ -293,11 +306,11 @@ struct SharedBlocks {
 
 impl LockedObjects<'_> {
     /// Does a step of sharing: both files are locked, and the operation began with what
-    /// [`Store::sharing`] said. The ranges must not overlap. Says how many bytes it covered, 0 when
-    /// there is nothing (any more) that can be shared; the file grows if needed.
+    /// [`Store::plan_share`] said. The ranges must not overlap. Says how many bytes it covered, 0
+    /// when there is nothing (any more) that can be shared; the file grows if needed.
     ///
     /// # Errors
-    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or what reading the maps met; nothing has
+    /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or errors of reading the maps; nothing has
     /// changed then.
     pub fn share(
         &mut self,
@@ -310,6 +323,7 @@ impl LockedObjects<'_> {
             return Err(StoreError::TooBig("a file"));
         }
         let src = &self.objects().reader;
+        // Looked at again under the locks: both files may have changed.
         let look = self.state_of(from.0).look_ahead(
             src,
             from,
@@ -317,6 +331,7 @@ impl LockedObjects<'_> {
             len.min(sharing.bytes),
         )?;
         let Some(mut look) = look else { return Ok(0) };
+        // Never more than was promised.
         let most = sharing
             .cost
             .bytes()
@@ -326,7 +341,10 @@ impl LockedObjects<'_> {
         if !self.warm_sharing(from.0, to.0, &mut look)? {
             return Ok(0);
         }
-        let (first, to_first, count) = (look.first, look.to_first, look.block_count());
+        debug_assert!(look.block_count() > 0, "an empty step does not end");
+        let first = look.first;
+        let to_first = look.to_first;
+        let count = look.block_count();
         let done = (count * BLOCK)
             .min(self.state_of(from.0).core.size - from.1)
             .min(len);
@@ -352,6 +370,7 @@ impl LockedObjects<'_> {
         let src = &self.objects().reader;
         let mut full = None;
         for (block, part) in &look.found.parts {
+            // A counter that is full cannot take another reference.
             if let SharePart::Shared(slice) = part
                 && !src.shared.takes_more(src, slice.id)?
             {
@@ -369,11 +388,14 @@ impl LockedObjects<'_> {
                 None
             }
         };
+        // Extents that become shared get an entry each.
         let addrs: Vec<_> = look.found.parts.iter().filter_map(own).collect();
         if !src.shared.warm_new(src, &addrs)? {
             return Ok(false);
         }
-        let (first, to_first, count) = (look.first, look.to_first, look.block_count());
+        let first = look.first;
+        let to_first = look.to_first;
+        let count = look.block_count();
         if count == 0 {
             return Ok(false);
         }
@@ -386,6 +408,7 @@ impl LockedObjects<'_> {
         self.state_mut(to)
             .blocks_mut()
             .extents
+            // Both maps change without I/O from here on.
             .warm(src, to_first, count)?;
         Ok(true)
     }
@@ -396,7 +419,8 @@ impl LockedObjects<'_> {
         from: ObjectNo,
         look: ShareLook,
     ) -> Result<SharedBlocks, StoreError> {
-        let (objects, lsn) = (self.objects(), self.lsn());
+        let objects = self.objects();
+        let lsn = self.lsn();
         let src = &objects.reader;
         let (mut shared, mut freed, mut range, mut parts) =
             (SharedBlocks::default(), Vec::new(), None, 0);
@@ -404,12 +428,14 @@ impl LockedObjects<'_> {
             match part {
                 SharePart::Dirty(bytes) => shared.dirty.push((block, bytes)),
                 SharePart::Shared(slice) => {
+                    // One more reference to what is shared already.
                     src.shared.change_count(src, slice.id, 1, &mut freed)?;
                     shared
                         .slices
                         .push((block, SharedSlice { born: lsn, ..slice }));
                 }
                 SharePart::Own(extent) => {
+                    // The content lives in the table from now on, and no longer in the file's map.
                     objects.segments.lock().add_live(
                         extent.addr.byte_offset(),
                         extent.bytes(),
@@ -417,6 +443,7 @@ impl LockedObjects<'_> {
                     );
                     let (blocks, stored, born) =
                         (extent.blocks() as u16, extent.stored, extent.born);
+                    // One reference from each file.
                     let id = src.shared.add_extent(src, extent, 2)?;
                     let slice = SharedSlice {
                         id,
@@ -445,10 +472,11 @@ impl LockedObjects<'_> {
             }
         }
         objects.account_freed(&freed);
+        // The source's map changed, though not its content.
         if let Some((first, end)) = range {
             let old = self.state_of(from).core.lsn;
             let state = self.mark_changed(from);
-            // Nothing that anybody sees of it has changed.
+            // No reader can see a change of the object.
             state.core.lsn = old;
             state.blocks_mut().remapped.add(first, end - first, parts);
             self.account_freed_pages(from);
@@ -467,11 +495,14 @@ impl LockedObjects<'_> {
         let objects = self.objects();
         let mut freed: Vec<FreedSpace> = Vec::new();
         let blocks = self.state_mut(to).blocks_mut();
+        // The target's old content goes first.
         blocks
             .extents
             .remove_range(&objects.reader, to, first, count, &mut freed)?;
+        // Dirty blocks in the range were never written.
         let mut behind = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut behind.split_off(&(first + count)));
+        // The log must know of the hole, even where nothing was stored.
         blocks.holes.push((first, count));
         blocks.remapped.add(first, count, shared.slices.len());
         let place = |block: u64| block - source + first;
@@ -481,6 +512,7 @@ impl LockedObjects<'_> {
                 .into_iter()
                 .map(|(block, bytes)| (place(block), bytes)),
         );
+        // Sectors are counted as files show them (`st_blocks`).
         let mut stored = 0;
         for (block, slice) in shared.slices {
             stored += u64::from(slice.stored);

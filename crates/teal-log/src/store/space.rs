@@ -1,17 +1,17 @@
-//! How full a store is, for people and programs.
+//! The space of a store, for people and programs.
 
 use crate::store::handle::Store;
 
-/// How full a store is, in bytes.
+/// The space of a store, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceStatus {
-    /// What files can take together.
+    /// The bytes that files can take together.
     pub total: u64,
-    /// What can still be written: of the capacity, and of what the host has room for.
+    /// The bytes that can still be written: of the capacity, and of the room on the host.
     pub free: u64,
-    /// The same if the host had room for the whole store.
+    /// The bytes that could be written if the host had room for the whole store.
     pub free_of_capacity: u64,
-    /// What the newest state takes.
+    /// The bytes that the newest state takes.
     pub live: u64,
     /// Objects there are.
     pub objects: u64,
@@ -23,13 +23,14 @@ pub struct SpaceStatus {
     pub segments: u64,
     /// Bytes of one.
     pub segment_bytes: u64,
-    /// What can be written before an operation has to wait for the cleaner.
+    /// The bytes that can be written before an operation has to wait for the cleaner.
     pub before_waiting: u64,
 }
 
 impl Store {
-    /// Pages that only memory holds; the daemon checkpoints when they are many. What waits since
-    /// the store was opened is not among them: it is no more than the log.
+    /// Returns the bytes of pages that only memory holds; the daemon checkpoints when they are
+    /// many. Changes that wait since the store was opened are not among them: they take no more
+    /// than the log.
     pub fn unfolded_bytes(&self) -> u64 {
         self.objects().fold_with(0, 0)
     }
@@ -37,18 +38,21 @@ impl Store {
     /// Returns what files can take together, and what of that can still be written, in bytes.
     pub fn total_and_free(&self) -> (u64, u64) {
         let objects = self.objects();
+        // Reserves are not for files.
         let total = objects.geometry.capacity() - objects.reserves.of_capacity();
         (total, objects.headroom().to_keep.max(0) as u64)
     }
 
-    /// How full the store is. What can be cleaned counts as free, what the host has no room for
-    /// does not.
+    /// Returns the space of the store. Space that can be cleaned counts as free; space that the
+    /// host has no room for does not.
     pub fn space(&self) -> SpaceStatus {
         let objects = self.objects();
         let headroom = objects.headroom();
         let segments = objects.segments.lock();
-        let (unready, all) = (segments.unready_bytes(), objects.geometry.capacity());
+        let unready = segments.unready_bytes();
+        let all = objects.geometry.capacity();
         let live = objects.really_live(segments.live_bytes());
+        // The headroom may be negative: then nothing is free.
         let free_of_capacity = headroom.to_keep.max(0) as u64;
         let space = SpaceStatus {
             total: all - objects.reserves.of_capacity(),
@@ -62,6 +66,7 @@ impl Store {
             segment_bytes: objects.geometry.segment_bytes(),
             before_waiting: headroom.to_write.max(0) as u64 + unready,
         };
+        // Asking the host takes its own lock.
         drop(segments);
         let lacks = objects
             .host
@@ -69,8 +74,8 @@ impl Store {
         if lacks == 0 {
             return space;
         }
-        // What is left of the segments there can be, cleaned, without what is promised already and
-        // what the cleaner keeps once they are all in use.
+        // All possible segments, cleaned, without the space that is promised already and the
+        // cleaner's reserve once they are all in use.
         let within = all - lacks;
         let cleaner = objects.cleaner_bytes_with(within / objects.geometry.segment_bytes());
         let taken = live + cleaner + objects.ledger.promised_bytes();

@@ -13,7 +13,7 @@ use crate::format::page::{
 /// A node below this many bytes looks for a neighbour to merge with.
 const SPARSE: usize = PAGE_MAX / 3;
 
-/// What a change needs beside the node it is at.
+/// The context of a change beside the node it is at.
 struct ChangeContext<'a> {
     src: &'a dyn PageSource,
     want: ExpectedPage,
@@ -40,12 +40,14 @@ impl Tree {
             want: self.expected_page(None),
             ledger: &mut self.ledger,
         };
+        // The first item makes the root.
         let Some(root) = &mut self.root else {
             let items = NodeItems::Leaf(vec![(key, value.into())]);
             self.root = Some(cx.new_node(0, items));
             return Ok(None);
         };
         let (old, split) = cx.insert_below(root, (None, KeyRange::ALL), key, value)?;
+        // The root was split: the tree grows by a level.
         if let Some((right_key, right)) = split {
             let Some(Child::Mem(left)) = self.root.take() else {
                 unreachable!("a node that was split is owned")
@@ -61,12 +63,13 @@ impl Tree {
     /// Removes `key` and returns its value. A key that is not there leaves the tree as it is.
     ///
     /// # Errors
-    /// What `src` answers; the content is unchanged then.
+    /// Errors of `src`; the content is unchanged then.
     pub(crate) fn remove(
         &mut self,
         src: &dyn PageSource,
         key: u64,
     ) -> Result<Option<Box<[u8]>>, StoreError> {
+        // Nothing is owned for a key that is not there.
         if self.get(src, key)?.is_none() {
             return Ok(None);
         }
@@ -83,13 +86,13 @@ impl Tree {
     }
 
     /// Owns every page on a path to a key in `from..=to`, and the leaves of the nearest items on
-    /// both sides. Until the next fold, whatever is done to keys in that range does no I/O.
+    /// both sides. Until the next fold, no change of keys in that range does I/O.
     ///
     /// The neighbours are needed because a leaf that loses its last item hands its range to the
     /// leaf beside it.
     ///
     /// # Errors
-    /// What `src` answers.
+    /// Errors of `src`.
     pub(crate) fn warm(
         &mut self,
         src: &dyn PageSource,
@@ -99,6 +102,7 @@ impl Tree {
         if from > to {
             return Ok(());
         }
+        // The nearest items on both sides: their leaves may take the range over.
         let before = from
             .checked_sub(1)
             .map_or(Ok(None), |key| self.at_or_before(src, key))?;
@@ -122,7 +126,7 @@ impl Tree {
     /// with.
     ///
     /// # Errors
-    /// What `src` answers.
+    /// Errors of `src`.
     pub(crate) fn touch(
         &mut self,
         src: &dyn PageSource,
@@ -133,6 +137,7 @@ impl Tree {
         let Some(root) = &self.root else {
             return Ok(false);
         };
+        // Only a page that still lies there is touched.
         if !self.has_page(src, root, (None, KeyRange::ALL), (level, key, at))? {
             return Ok(false);
         }
@@ -150,7 +155,7 @@ impl Tree {
     /// Removes everything and shows every item, ascending. Holds all leaves in memory meanwhile.
     ///
     /// # Errors
-    /// What `src` answers; nothing is removed or shown then.
+    /// Errors of `src`; nothing is removed or shown then.
     pub(crate) fn destroy(
         &mut self,
         src: &dyn PageSource,
@@ -159,7 +164,9 @@ impl Tree {
         let Some(root) = &self.root else {
             return Ok(());
         };
-        let (mut pages, mut leaves) = (Vec::new(), Vec::new());
+        let mut pages = Vec::new();
+        let mut leaves = Vec::new();
+        // Everything is read before anything is removed: an error leaves the tree as it is.
         self.gather_pages(src, root, (None, KeyRange::ALL), (&mut pages, &mut leaves))?;
         self.root = None;
         self.ledger.freed.append(&mut pages);
@@ -167,7 +174,9 @@ impl Tree {
         self.ledger.dirty = true;
         for leaf in leaves {
             if let NodeItems::Leaf(items) = &leaf.items {
-                items.iter().for_each(|(key, value)| visit(*key, value));
+                for (key, value) in items.iter() {
+                    visit(*key, value);
+                }
             }
         }
         Ok(())
@@ -175,6 +184,7 @@ impl Tree {
 
     /// Drops owned roots that are empty or only lead to one child.
     fn shorten_root(&mut self) {
+        // A root with one child is replaced by it; an empty leaf leaves no tree.
         while let Some(Child::Mem(root)) = &mut self.root {
             let only = match &mut root.items {
                 NodeItems::Inner(items) if items.len() == 1 => items.pop().map(|(_, child)| child),
@@ -189,12 +199,13 @@ impl Tree {
 
 impl ChangeContext<'_> {
     fn new_node(&mut self, level: u8, items: NodeItems) -> Child {
+        debug_assert!(level <= LEVEL_MAX);
         self.ledger.mem_pages += 1;
         self.ledger.dirty = true;
         Child::Mem(Box::new(Node { level, items }))
     }
 
-    /// The child, owned: if it was on disk it is copied into memory and its page is free.
+    /// Returns the child, owned: if it was on disk it is copied into memory and its page is free.
     fn own_child<'n>(
         &mut self,
         child: &'n mut Child,
@@ -230,6 +241,7 @@ impl ChangeContext<'_> {
             return Ok(());
         };
         if node.level > down_to {
+            debug_assert!(low <= high, "a path to a range that is the wrong way round");
             let on_path = route_to_key(items, low)..=route_to_key(items, high);
             for at in on_path {
                 let place = (Some(node.level - 1), span.of_item(items, at));
@@ -268,12 +280,14 @@ impl ChangeContext<'_> {
                 let at = route_to_key(items, key);
                 let place = (Some(node.level - 1), span.of_item(items, at));
                 let (replaced, split) = self.insert_below(&mut items[at].1, place, key, value)?;
+                // A new smallest key moves the begin of the subtree.
                 items[at].0 = items[at].0.min(key);
                 let Some(right) = split else {
                     return Ok((replaced, None));
                 };
                 old = replaced;
                 items.insert(at + 1, right);
+                // The split child has a new neighbour, which may fill this node, too.
                 at + 1
             }
         };
@@ -303,22 +317,25 @@ impl ChangeContext<'_> {
                 let at = route_to_key(items, key);
                 let place = (Some(node.level - 1), span.of_item(items, at));
                 let old = self.remove_below(&mut items[at].1, place, key)?;
+                // The child may have become empty or sparse.
                 self.mend_child(items, at);
                 Ok(old)
             }
         }
     }
 
-    /// After a removal under `items[at]`: drops the child if it is empty, merges it if it is sparse
-    /// and a neighbour is in memory and has room.
+    /// Mends a node after a removal under `items[at]`: drops the child if it is empty, and merges
+    /// it if it is sparse and a neighbour is in memory and has room.
     fn mend_child(&mut self, items: &mut Vec<(u64, Child)>, at: usize) {
         let Child::Mem(node) = &items[at].1 else {
             return;
         };
+        // Empty nodes do not exist on the disk.
         if node.is_empty() {
             items.remove(at);
             self.ledger.mem_pages -= 1;
         } else if node.encoded_len() < SPARSE {
+            // With the left or the right neighbour, whichever fits.
             let neighbours = [at.checked_sub(1), Some(at)];
             if let Some(left) = neighbours
                 .into_iter()
@@ -342,6 +359,7 @@ fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
                 items: NodeItems::Leaf(Vec::new()),
             }
             .encoded_len();
+            // The header counts once.
             left.encoded_len() + right.encoded_len() - empty <= PAGE_MAX
         }
         _ => false,
@@ -359,14 +377,15 @@ fn join_nodes(left: &mut Child, right: Child) {
     }
 }
 
-/// If the node is over the size of a page, takes its right part away: only the last item when that
-/// is the one that `changed`, so that ascending keys leave full pages behind, else half of the
-/// bytes.
+/// Splits a node that is over the size of a page, and returns its right part: only the last item
+/// when that is the one that `changed`, so that ascending keys leave full pages behind, else half
+/// of the bytes.
 fn split_if_over(node: &mut Node, changed: usize) -> Option<NodeItems> {
     if node.encoded_len() <= PAGE_MAX {
         return None;
     }
     let last = node.len() - 1;
+    // Ascending keys leave full pages behind; otherwise the bytes are halved.
     let right = match &mut node.items {
         NodeItems::Leaf(items) => {
             let total: usize = items.iter().map(|(_, value)| leaf_item_len(value)).sum();

@@ -1,17 +1,17 @@
-//! What a change of a map takes away: pieces of the disk, and references to shared extents.
+//! The space that a change of a map frees: pieces of the disk, and references to shared extents.
 
 use crate::format::extent::MappedExtent;
 use crate::format::imap::RecordHome;
 use crate::format::page::PagePtr;
 use teal_types::SECTOR;
 
-/// What a change took away.
+/// The space that a change freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FreedSpace {
     /// A piece of the disk that is dead now.
     Piece { byte: u64, bytes: u64 },
-    /// So many bytes of a part of a shared extent; `more` extents refer to it than before: -1 when
-    /// all of the part is gone, 1 when what is left is in two places.
+    /// A part of a shared extent, of so many bytes; `more` extents refer to it than before: -1 when
+    /// all of the part is gone, 1 when the rest is in two places.
     Shared { id: u64, bytes: u64, more: i32 },
 }
 
@@ -28,7 +28,7 @@ impl FreedSpace {
             bytes: u64::from(home.len),
         }
     }
-    /// All of an extent.
+    /// Returns all of an extent.
     pub(crate) fn of_extent(extent: &MappedExtent) -> Self {
         Self::of_part(extent, -1)
     }
@@ -46,7 +46,7 @@ impl FreedSpace {
             },
         }
     }
-    /// Bytes of content, or of whatever it was.
+    /// Returns the bytes of content or pages.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Piece { bytes, .. } | Self::Shared { bytes, .. } => *bytes,

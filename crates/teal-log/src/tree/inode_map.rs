@@ -47,6 +47,7 @@ impl InodeMap {
         src: &dyn PageSource,
         no: ObjectNo,
     ) -> Result<Option<RecordHome>, StoreError> {
+        // Newer changes wait beside the tree.
         if let Some(home) = self.changed.get(&no) {
             return Ok(*home);
         }
@@ -56,7 +57,7 @@ impl InodeMap {
         }
     }
 
-    /// The highest number the tree knows.
+    /// Returns the highest number the tree knows.
     pub(crate) fn highest_number(&self, src: &dyn PageSource) -> Result<u64, StoreError> {
         Ok(self
             .tree
@@ -65,6 +66,7 @@ impl InodeMap {
     }
 
     pub(crate) fn set(&mut self, no: ObjectNo, home: Option<RecordHome>) {
+        // Another change of the same object stays in the same leaf.
         if self.changed.insert(no, home).is_none() {
             self.places.add(no);
         }
@@ -82,7 +84,7 @@ impl InodeMap {
         &self.places
     }
 
-    /// Leaves that absorbing the changes makes new, at most.
+    /// Returns the most leaves that absorbing the changes makes new.
     pub(crate) fn changed_leaves(&self) -> u64 {
         self.places.leaves()
     }
@@ -102,6 +104,7 @@ impl InodeMap {
                 // No cursor is waiting for tombstones yet.
                 None => self.tree.remove(src, no.get())?,
             };
+            // One at a time: an error leaves the rest for the next attempt.
             self.changed.remove(&no);
         }
         self.places = LeafSpread::default();

@@ -18,7 +18,7 @@ pub(crate) const MAP_ITEM: u64 = 90;
 /// A leaf of few items.
 pub(crate) const SMALL_PAGE: u64 = 512 + 64 + 24;
 
-/// Where the inode map changes, and so in how many leaves at most.
+/// The places at which the inode map changes, and so a bound on the leaves it changes.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LeafSpread {
     counts: BTreeMap<u64, u32>,
@@ -30,6 +30,7 @@ impl LeafSpread {
     pub(crate) fn add(&mut self, no: ObjectNo) -> bool {
         let count = self.counts.entry(no.get() / NEIGHBOURS).or_default();
         *count += 1;
+        // A place with many objects spreads over several leaves at most.
         let is_new = *count <= LEAVES;
         self.leaves += u64::from(is_new);
         is_new
@@ -40,6 +41,7 @@ impl LeafSpread {
         let Some(count) = self.counts.get_mut(&place) else {
             return;
         };
+        // The leaf counts only as long as objects need it.
         self.leaves -= u64::from(*count <= LEAVES);
         *count -= 1;
         if *count == 0 {

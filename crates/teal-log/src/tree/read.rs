@@ -19,7 +19,7 @@ pub(crate) type ItemVisitor<'v> =
     &'v mut dyn FnMut(u64, &[u8]) -> Result<ControlFlow<()>, StoreError>;
 /// Looks at a node and, if it lies unchanged on disk, its page.
 pub(crate) type NodeVisitor<'v> = &'v mut dyn FnMut(Option<PagePtr>, &Node);
-/// Told of a page that cannot be loaded, or whose keys are outside of what its parent says.
+/// Visitor of pages that cannot be loaded, or have keys outside of what their parent says.
 pub(crate) type ErrorVisitor<'v> = &'v mut dyn FnMut(PagePtr, StoreError);
 
 /// A node to look at, wherever it is.
@@ -40,15 +40,16 @@ impl Deref for NodeRef<'_> {
 }
 
 impl Tree {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// Here and below: only what `src` answers.
+    /// Here and below: errors of `src`, and no others.
     pub(crate) fn get(
         &self,
         src: &dyn PageSource,
         key: u64,
     ) -> Result<Option<Box<[u8]>>, StoreError> {
+        // An empty tree.
         let Some(root) = &self.root else {
             return Ok(None);
         };
@@ -59,7 +60,7 @@ impl Tree {
             key,
         )
     }
-    /// The first item whose key is at least `key`.
+    /// Returns the first item with a key of at least `key`.
     pub(crate) fn at_or_after(
         &self,
         src: &dyn PageSource,
@@ -72,7 +73,7 @@ impl Tree {
         })?;
         Ok(found)
     }
-    /// The last item whose key is at most `key`.
+    /// Returns the last item with a key of at most `key`.
     pub(crate) fn at_or_before(
         &self,
         src: &dyn PageSource,
@@ -138,6 +139,7 @@ impl Tree {
         (known, span): (Option<u8>, KeyRange),
         (level, key, at): (u8, u64, teal_types::Sector),
     ) -> Result<bool, StoreError> {
+        // The page is found by its place, on the way to its key.
         let here = matches!(child, Child::Disk(ptr) if ptr.addr() == at);
         if known == Some(level) {
             return Ok(here);
@@ -166,6 +168,7 @@ impl Tree {
         (pages, leaves): (&mut Vec<PagePtr>, &mut Vec<Arc<Node>>),
     ) -> Result<(), StoreError> {
         let node = self.open_child(src, child, level, span)?;
+        // Pages in memory have no place.
         if let Child::Disk(ptr) = child {
             pages.push(*ptr);
         }
@@ -235,6 +238,7 @@ impl Tree {
                 .last()
                 .cloned()),
             NodeItems::Inner(items) => {
+                // From the subtree of the key to the left: a subtree may hold larger keys only.
                 for at in (0..=route_to_key(items, key)).rev() {
                     let span = span.of_item(items, at);
                     let below = self.open_child(src, &items[at].1, Some(node.level - 1), span)?;
@@ -264,6 +268,7 @@ impl Tree {
                 }
             }
             NodeItems::Inner(items) => {
+                // Only subtrees that the range can reach.
                 for at in route_to_key(items, from)..=route_to_key(items, to) {
                     let span = span.of_item(items, at);
                     let below = self.open_child(src, &items[at].1, Some(node.level - 1), span)?;
@@ -293,6 +298,7 @@ impl Tree {
         };
         let node = match (self.open_child(src, child, level, span), page) {
             (Ok(node), _) => node,
+            // Damage is reported, and the walk goes on beside it.
             (Err(error), Some(ptr)) => return on_error(ptr, error),
             (Err(_), None) => return,
         };

@@ -9,7 +9,7 @@
 //!    zeros where nothing was written; by (1) they are never taken for content, and a read that
 //!    meets them drops the chunk.
 
-use crate::counters::{Counters, add_to_counter};
+use crate::counters::{StoreCounters, add_to_counter};
 use crate::error::{DiskRequest, StoreError};
 use crate::format::checksum::crc_matches;
 use crate::format::page::{ExpectedPage, Node, PagePtr, STORE_WIDE};
@@ -62,11 +62,11 @@ pub(crate) struct CachedReader {
     /// Memory for content on its way to or from the disk.
     pub(crate) buffers: Arc<BufferPool>,
     in_flight: RwLock<Vec<RecordInFlight>>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: StoreCounters,
     /// Without it no file that shares content can be read.
     pub(crate) shared: SharedTable,
     last_end: std::sync::atomic::AtomicU64,
-    /// Where file content was last read in a small piece.
+    /// The place at which file content was last read in a small piece.
     last_small: std::sync::atomic::AtomicU64,
     last_read: std::sync::atomic::AtomicU64,
     sweeping: AtomicBool,
@@ -90,7 +90,7 @@ impl CachedReader {
             pages: Cache::new(PAGES),
             buffers: BufferPool::new(BUFFERS_MAX),
             in_flight: RwLock::new(Vec::new()),
-            counters: Counters::default(),
+            counters: StoreCounters::default(),
             shared: SharedTable::new(None),
             last_end: std::sync::atomic::AtomicU64::new(0),
             last_small: std::sync::atomic::AtomicU64::new(u64::MAX),
@@ -127,6 +127,7 @@ impl CachedReader {
             return Ok(());
         };
         let slices: Vec<IoSlice<'_>> = records.iter().flat_map(|r| r.parts.io_slices()).collect();
+        // A write that begins where the last one ended needs no movement of the disk head.
         let before = self
             .last_end
             .swap(last.end().get(), std::sync::atomic::Ordering::Relaxed);
@@ -140,14 +141,16 @@ impl CachedReader {
             u64::from(before != first.start.get()),
         );
         let done = self.disk.write_at(first.start, &slices);
-        records
-            .iter()
-            .for_each(|r| self.update_chunks(r.start, &r.parts, done.is_ok()));
+        // Cached chunks must not show old content, whether or not the write succeeded.
+        for r in records.iter() {
+            self.update_chunks(r.start, &r.parts, done.is_ok());
+        }
         done.map_err(|source| io_error(DiskRequest::Write, first.start, source))
     }
 
     fn update_chunks(&self, at: Sector, bytes: &ScatteredBytes, is_written: bool) {
         let sectors = bytes.len() as u64 / SECTOR;
+        // Large writes would push everything else out of the cache.
         let is_kept = is_written && sectors <= KEPT_SECTORS;
         for chunk in chunks_of(at.byte_offset(), bytes.len()) {
             if !is_kept {
@@ -163,14 +166,16 @@ impl CachedReader {
         }
     }
 
-    /// Bytes of a chunk: the last one of the disk may be short.
+    /// Returns the bytes of a chunk: the last one of the disk may be short.
     fn chunk_len(&self, chunk: u64) -> usize {
         (CHUNK_SECTORS.min(self.limit.saturating_sub(chunk * CHUNK_SECTORS)) * SECTOR) as usize
     }
 
-    /// What is cached of this place is not what is there.
+    /// Drops cached chunks that are not what the disk holds there.
     pub(crate) fn drop_chunks(&self, byte: u64, len: usize) {
-        chunks_of(byte, len).for_each(|chunk| drop(self.chunks.remove(&chunk)));
+        for chunk in chunks_of(byte, len) {
+            drop(self.chunks.remove(&chunk));
+        }
     }
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
@@ -181,8 +186,10 @@ impl CachedReader {
     }
 
     fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
+        // A record on its way is read from memory: the disk may not have it yet.
         for record in self.in_flight.read().iter() {
             let start = record.start.byte_offset();
+            // Only if all of the bytes are in one record.
             if byte >= start && byte + buf.len() as u64 <= start + record.parts.len() as u64 {
                 let from = (byte - start) as usize;
                 record.parts.copy_to(from..from + buf.len(), buf);
@@ -197,6 +204,7 @@ impl CachedReader {
         if self.copy_in_flight(at.byte_offset(), buf) {
             return Ok(());
         }
+        // A damaged address must not reach the disk.
         if at.get() + buf.len() as u64 / SECTOR > self.limit {
             return Err(StoreError::Corrupt {
                 what: "an address",
@@ -215,6 +223,7 @@ impl CachedReader {
         if let Some(bytes) = self.chunks.get(&chunk) {
             return Ok(bytes);
         }
+        // The last chunk of the disk may be short.
         let mut bytes = vec![0; self.chunk_len(chunk)];
         self.read_raw(Sector::new(chunk * CHUNK_SECTORS), &mut bytes)?;
         let bytes = Arc::new(bytes);
@@ -231,6 +240,7 @@ impl CachedReader {
             let chunk = self.read_chunk(at / unit)?;
             let from = (at % unit) as usize;
             let to = chunk.len().min(from + (end - at) as usize);
+            // Beyond the end of the disk.
             if from >= to {
                 return Err(StoreError::Corrupt {
                     what: "an address",
@@ -247,15 +257,18 @@ impl CachedReader {
     /// Reads a small piece, unchecked, if it is cached; or with its neighbourhood, if there are
     /// signs that more of it will be wanted. What comes may be older than what is in flight.
     pub(crate) fn read_nearby(&self, at: Sector, buf: &mut [u8]) -> bool {
+        // Large reads go to the disk directly.
         if buf.len() as u64 > SMALL_SECTORS * SECTOR || at.get() >= self.limit {
             return false;
         }
         let last = self
             .last_small
             .swap(at.get(), std::sync::atomic::Ordering::Relaxed);
+        // Cached already: no request is needed at all.
         let is_cached = || {
             chunks_of(at.byte_offset(), buf.len()).all(|chunk| self.chunks.get(&chunk).is_some())
         };
+        // A read far from the last one is no reason to read its neighbourhood.
         if at.get().abs_diff(last) > NEARBY_SECTORS && !is_cached() {
             return false;
         }
@@ -264,6 +277,7 @@ impl CachedReader {
                 buf.copy_from_slice(&bytes);
                 true
             }
+            // A bad sector next door: the read is made by itself.
             Err(_) => false,
         }
     }
@@ -277,6 +291,7 @@ impl CachedReader {
         what: &'static str,
         object: Option<ObjectNo>,
     ) -> Result<Vec<u8>, StoreError> {
+        // A damaged address must not overflow.
         if byte
             .checked_add(len as u64)
             .is_none_or(|end| end > self.limit * SECTOR)
@@ -288,6 +303,7 @@ impl CachedReader {
             });
         }
         let mut flight = vec![0; len];
+        // The record may have been replaced: the checksum decides.
         if self.copy_in_flight(byte, &mut flight) && crc_matches(&flight, sum) {
             return Ok(flight);
         }
@@ -304,16 +320,19 @@ impl CachedReader {
             if crc_matches(&bytes, sum) {
                 return Ok(bytes);
             }
+            // The cached chunk is out of date.
             self.drop_chunks(byte, len);
         }
         // The chunk may have been read while its sectors were rewritten, or reach into a bad sector
         // next door.
         let first = byte / SECTOR;
+        debug_assert!(len > 0, "nothing to check");
         let sectors = (byte + len as u64).div_ceil(SECTOR) - first;
         let mut bytes = vec![0; (sectors * SECTOR) as usize];
         self.read_raw(Sector::new(first), &mut bytes)?;
         let from = (byte - first * SECTOR) as usize;
         let exact = bytes[from..from + len].to_vec();
+        // Read exactly, and still wrong: damage.
         if !crc_matches(&exact, sum) {
             return Err(StoreError::Corrupt {
                 what,
@@ -324,8 +343,8 @@ impl CachedReader {
         Ok(exact)
     }
 
-    /// Whether everything is worth its neighbourhood from now on: for a caller that is going to
-    /// read most of it.
+    /// Sets whether every read fetches its neighbourhood: for a caller that is going to read most
+    /// of it.
     pub(crate) fn set_sweeping(&self, sweeping: bool) {
         self.sweeping.store(sweeping, Ordering::Relaxed);
     }
@@ -336,20 +355,20 @@ impl CachedReader {
     }
 }
 
-/// The chunks in which these bytes lie.
+/// Returns the chunks in which these bytes lie.
 fn chunks_of(byte: u64, len: usize) -> std::ops::Range<u64> {
     let unit = CHUNK_SECTORS * SECTOR;
     byte / unit..byte.saturating_add(len as u64).div_ceil(unit)
 }
 
-/// The chunk that begins at sector `start`, after `bytes` were written at `at`.
+/// Returns the chunk that begins at sector `start`, after `bytes` were written at `at`.
 fn patched_chunk(chunk: &[u8], start: u64, at: Sector, bytes: &ScatteredBytes) -> Vec<u8> {
     let mut new = chunk.to_vec();
-    let (begin, at) = (start * SECTOR, at.byte_offset());
-    let (from, to) = (
-        begin.max(at),
-        (begin + chunk.len() as u64).min(at + bytes.len() as u64),
-    );
+    let begin = start * SECTOR;
+    let at = at.byte_offset();
+    // The part of the write that lies in this chunk.
+    let from = begin.max(at);
+    let to = (begin + chunk.len() as u64).min(at + bytes.len() as u64);
     if from < to {
         let range = (from - at) as usize..(to - at) as usize;
         bytes.copy_to(
@@ -362,6 +381,7 @@ fn patched_chunk(chunk: &[u8], start: u64, at: Sector, bytes: &ScatteredBytes) -
 
 impl PageSource for CachedReader {
     fn load_page(&self, ptr: PagePtr, want: ExpectedPage) -> Result<Arc<Node>, StoreError> {
+        // Decoded pages are kept by pointer, so a page that is rewritten elsewhere is another one.
         if let Some(node) = self.pages.get(&ptr)
             && want.level.is_none_or(|level| level == node.level)
         {
@@ -377,6 +397,7 @@ impl PageSource for CachedReader {
             object,
         )?;
         let node = Arc::new(Node::decode(&bytes, ptr.addr(), want)?);
+        // Only pages that proved whole are kept.
         self.pages.insert(ptr, Arc::clone(&node));
         Ok(node)
     }

@@ -39,13 +39,13 @@ use teal_types::{ObjectNo, Sector};
 /// pieces, so that a count always fits its four bytes.
 pub(crate) const SHARES_MAX: u32 = 1 << 26;
 
-/// What an item takes in a batch: its delta, with as many checksums as it has.
+/// The bytes that an item takes in a batch: its delta, with as many checksums as it has.
 const ITEM_TAKES: u64 = 384;
 /// A shared extent is moved in one piece, and the end of a run in which it does not fit is left
 /// empty: at worst half of each segment.
 const MOVE_FACTOR: u64 = 2;
 
-/// What a batch says of a shared extent.
+/// The entry of a batch about a shared extent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SharedChange {
     Set(SharedExtent),
@@ -59,7 +59,8 @@ pub(crate) struct SharedTable {
     table: RwLock<SharedExtentItems>,
     is_used: AtomicBool,
     mem_pages: AtomicUsize,
-    /// What the open batch writes of the table, and of what is moving, at most; pages not counted.
+    /// The most bytes that the open batch writes of the table, and of moving extents; pages not
+    /// counted.
     takes: AtomicU64,
     /// The second of them.
     moving_takes: AtomicU64,
@@ -89,7 +90,7 @@ impl SharedTable {
         self.table.read()
     }
 
-    /// For folding.
+    /// Locks the table for folding.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, SharedExtentItems> {
         self.table.write()
     }
@@ -109,8 +110,8 @@ impl SharedTable {
         !self.table.read().moving.is_empty()
     }
 
-    /// Pages that only memory holds, and those that places on their way into the tree will change,
-    /// about.
+    /// Returns about the number of pages that only memory holds, and those that places on their way
+    /// into the tree will change.
     pub(crate) fn mem_pages(&self) -> usize {
         self.mem_pages.load(Relaxed)
     }
@@ -125,13 +126,14 @@ impl SharedTable {
         self.moving_takes.load(Relaxed)
     }
 
-    /// By how much that has grown since this was last asked.
+    /// Returns the growth of that sum since the last call.
     pub(crate) fn take_growth(&self) -> i64 {
         self.growth.swap(0, Relaxed)
     }
 
-    /// After a change: brings what is known from outside of the lock up to date.
+    /// Brings the sums outside of the lock up to date, after a change.
     pub(crate) fn publish_totals(&self, table: &SharedExtentItems) {
+        // Places on their way into the tree change about a quarter as many pages.
         let waiting = if table.moved.is_empty() {
             0
         } else {
@@ -140,6 +142,7 @@ impl SharedTable {
         let before = self.bytes_taken();
         self.mem_pages
             .store(table.tree.mem_pages() + waiting, Relaxed);
+        // Moved content is written, and its old place stays live until then.
         let moving = table
             .moving
             .values()
@@ -165,11 +168,14 @@ impl SharedTable {
             .read()
             .get(src, slice.id)?
             .ok_or_else(|| table_damaged(Some(no)))?;
-        let (first, blocks) = (u64::from(slice.first), u64::from(slice.blocks));
+        let first = u64::from(slice.first);
+        let blocks = u64::from(slice.blocks);
+        // A part beyond the extent is damage of the file's map.
         if first + blocks > shared.extent.blocks() {
             return Err(table_damaged(Some(no)));
         }
         let part = shared.extent.slice(first, blocks);
+        // The last block is stored in part only where the extent ends.
         if part.stored == slice.stored {
             Ok(Extent {
                 born: slice.born,
@@ -202,8 +208,10 @@ impl SharedTable {
     /// Makes sure that changing this count, to nothing too, does no I/O.
     pub(crate) fn warm(&self, src: &dyn PageSource, id: u64) -> Result<(), StoreError> {
         let mut table = self.table.write();
+        // Both indexes of the extent will change.
         let place = place_key(table.get_known(src, id)?.extent.addr);
         table.tree.warm(src, id, id)?;
+        // A place that is not in the tree yet needs no page.
         if !table.moved.contains_key(&place) {
             table.tree.warm(src, place, place)?;
         }
@@ -221,6 +229,7 @@ impl SharedTable {
         let mut table = self.table.write();
         let next = table.next_id(src)?;
         let last = next.saturating_add(addrs.len() as u64);
+        // The identifiers are used up: content is copied instead.
         if last > LAST_ID {
             return Ok(false);
         }
@@ -245,6 +254,7 @@ impl SharedTable {
         assert!(id < SHARED_IDS, "warm_new found ids");
         table.set_item(src, id, &SharedExtent { count, extent })?;
         table.next = Some(id + 1);
+        // The batch logs the whole entry.
         table.changed.insert(
             id,
             ItemChange {
@@ -269,20 +279,24 @@ impl SharedTable {
     ) -> Result<(), StoreError> {
         let mut table = self.table.write();
         let mut shared = table.get_known(src, id)?;
+        // A count below zero, or too large: the file's map contradicts the table.
         let count = shared
             .count
             .checked_add_signed(more)
             .ok_or_else(|| table_damaged(None))?;
+        // References are left.
         if count > u32::from(more < 0 && bug(Bug::SharedFreedEarly)) {
             shared.count = count;
             table.tree.insert(src, id, &shared.encode())?;
             table.changed.entry(id).or_default();
+        // The last reference is gone, and the content with it.
         } else {
             table.remove_item(src, id, &shared.extent)?;
             table.moving.remove(&id);
             freed.push(FreedSpace::of_extent(&shared.extent.into()));
             let change = table.changed.entry(id).or_default();
             change.is_gone = true;
+            // Made and removed within the batch: the log need not know.
             if change.is_new {
                 table.changed.remove(&id);
             }
@@ -305,11 +319,13 @@ impl SharedTable {
         let mut lives = None;
         match what {
             SharedChange::Set(shared) => {
+                // A new place replaces the old one.
                 let old = table.set_item(src, id, shared)?;
                 freed.extend(old.map(|old| FreedSpace::of_extent(&old.into())));
                 lives = Some(shared.extent.clone());
             }
             SharedChange::Count(count) => {
+                // The batch contradicts the table.
                 let Some(shared) = table.get(src, id)? else {
                     return Ok(None);
                 };
@@ -336,7 +352,7 @@ impl SharedTable {
         Ok(Some(lives))
     }
 
-    /// The shared extents that lie in a stretch of the disk.
+    /// Returns the shared extents that lie in a stretch of the disk.
     pub(crate) fn extents_within(
         &self,
         src: &dyn PageSource,
@@ -344,7 +360,10 @@ impl SharedTable {
         to: Sector,
     ) -> Result<Vec<(u64, Extent)>, StoreError> {
         let table = self.table.read();
-        let (low, high) = (place_key(from), place_key(to) - 1);
+        // Places and extents share one tree: this range has places only.
+        let low = place_key(from);
+        let high = place_key(to) - 1;
+        // Places that are not in the tree yet.
         let mut ids: Vec<u64> = table.moved.range(low..=high).map(|(_, id)| *id).collect();
         table.tree.range(src, low, high, &mut |_, value| {
             ids.push(u64::from_le_bytes(
@@ -368,6 +387,7 @@ impl SharedTable {
     ) -> Result<bool, StoreError> {
         self.warm(src, id)?;
         let mut table = self.table.write();
+        // The extent may have been moved or freed since it was read.
         let is_here = table
             .get(src, id)?
             .is_some_and(|shared| shared.extent.addr == at);
@@ -382,6 +402,7 @@ impl SharedTable {
         src: &dyn PageSource,
     ) -> Result<Vec<(u64, SharedExtent, Vec<u8>)>, StoreError> {
         let mut table = self.table.write();
+        // From here on, the batch has the new places.
         let moving = std::mem::take(&mut table.moving);
         self.publish_totals(&table);
         moving
@@ -402,7 +423,9 @@ impl SharedTable {
         let old = table.get_known(src, id)?.extent;
         table.tree.insert(src, id, &shared.encode())?;
         table.forget_place(src, old.addr)?;
+        // The new place goes into the tree with the next fold: sealing does no I/O.
         table.moved.insert(place_key(shared.extent.addr), id);
+        // The log gets the new place with the batch, counts included.
         table.changed.remove(&id);
         freed.push(FreedSpace::of_extent(&old.into()));
         table.pages_freed(freed);
@@ -419,6 +442,7 @@ impl SharedTable {
         let changed = std::mem::take(&mut table.changed);
         self.publish_totals(&table);
         let of = |(id, change): (u64, ItemChange)| {
+            // Removed entries need no content.
             if change.is_gone {
                 return Ok((id, SharedChange::Gone));
             }
@@ -439,6 +463,7 @@ impl SharedTable {
     pub(crate) fn absorb(&self, src: &dyn PageSource) -> Result<(), StoreError> {
         let mut table = self.table.write();
         while let Some((key, id)) = table.moved.first_key_value().map(|(key, id)| (*key, *id)) {
+            // Inserted first: an error leaves the place where it is known.
             table.tree.insert(src, key, &id_value(id))?;
             table.moved.remove(&key);
         }

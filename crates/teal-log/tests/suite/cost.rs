@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Store, StoreSettings};
+use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store, StoreCounts, StoreSettings};
 use teal_types::limits::TARGET_MAX;
 use teal_types::{FileType, Name, ObjectNo};
 
@@ -22,7 +22,7 @@ fn store() -> Arc<Store> {
 
 /// Returns what making a file of this size and committing it costs, once the store has been written
 /// to.
-fn create(store: &Store, name: &str, bytes: usize) -> Counts {
+fn create(store: &Store, name: &str, bytes: usize) -> StoreCounts {
     let before = store.counter_values();
     let op = store.begin(Cost::names(2)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();

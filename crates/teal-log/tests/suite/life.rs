@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Disk;
 use teal_log::{
-    AttributeChanges, Cost, Counts, NewObject, OpenOptions, SpacePurpose, Store, StoreError,
+    AttributeChanges, Cost, NewObject, OpenOptions, SpacePurpose, Store, StoreCounts, StoreError,
     StoreOpenError, StoreOperation, StoreOwner, StoreSettings,
 };
 use teal_testkit::{RecordingDisk, Rng, SimClock};
@@ -145,7 +145,7 @@ impl Life {
         }
     }
 
-    fn count(&mut self, before: &Counts) {
+    fn count(&mut self, before: &StoreCounts) {
         let now = self.store.counter_values();
         self.seen.checkpoints += now.checkpoints - before.checkpoints;
         self.seen.cleaned += now.segments_cleaned - before.segments_cleaned;

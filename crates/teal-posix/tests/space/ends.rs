@@ -4,7 +4,7 @@
 
 use crate::load::Run;
 use std::time::Duration;
-use teal_log::Counts;
+use teal_log::StoreCounts;
 use teal_types::ObjectNo;
 
 impl Run {
@@ -34,7 +34,7 @@ impl Run {
     }
 
     /// Leaves the store alone for an hour.
-    pub(crate) fn rest(&mut self) -> Counts {
+    pub(crate) fn rest(&mut self) -> StoreCounts {
         for _ in 0..3600 {
             self.clock.advance(Duration::from_secs(1));
             self.client.step();

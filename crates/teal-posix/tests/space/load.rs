@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Disk, MemDisk};
-use teal_log::{CheckOptions, Counts, MkfsOptions, OpenOptions, SpaceStatus, Store};
+use teal_log::{CheckOptions, MkfsOptions, OpenOptions, SpaceStatus, Store, StoreCounts};
 use teal_posix::{Caller, FileSystem, FileSystemOptions, FsError, WriteFlags};
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{BLOCK, ObjectNo};
@@ -65,7 +65,7 @@ pub(crate) struct Load {
 pub(crate) struct Spent {
     /// Bytes the user wrote.
     pub(crate) user: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StoreCounts,
 }
 
 impl Spent {

@@ -28,22 +28,22 @@ use teal_proto::{ClientRequest, ContentAnswer, REPLY_BYTES, ServerReply, WantedR
 use teal_types::{FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
-/// What has changed elsewhere is on the drive again after this time.
+/// Content that has changed elsewhere is on the drive again after this time.
 pub(super) const REFETCH: Duration = Duration::from_secs(120);
-/// Of a drive's room, what has affinity takes so much at most, in percent: the rest is for what is
-/// used.
+/// The part of a drive's space, in percent, that content with affinity may take. The rest is for
+/// content that is used.
 const SHARE: u64 = 85;
 
 /// Something with affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AffineObject {
-    /// Where it is, as far as that is known here.
+    /// The path of the object, as far as it is known here.
     pub path: String,
     /// Bytes of it on the drive, as it is here.
     pub bytes: u64,
     /// Bytes of all of it, as far as that is known here.
     pub size: u64,
-    /// Whether what comes into it has affinity, too.
+    /// Is true if everything that comes into the directory has affinity, too.
     pub sticky: bool,
     /// The rest of it has found no room.
     pub is_short: bool,
@@ -56,10 +56,12 @@ pub(super) fn tree_below(
     top: ObjectNo,
     visit: impl Fn(ObjectNo) -> Result<(), FsError>,
 ) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
-    let (mut found, mut dirs) = (Vec::new(), VecDeque::new());
+    let mut found = Vec::new();
+    let mut dirs = VecDeque::new();
     let attr = store.attr(top)?;
     found.push((top, attr.kind, attr.size));
     dirs.extend(attr.kind.is_dir().then_some(top));
+    // Breadth first: a directory is listed only once its parent has been.
     while let Some(dir) = dirs.pop_front() {
         visit(dir)?;
         let mut children = Vec::new();
@@ -72,6 +74,7 @@ pub(super) fn tree_below(
                 dirs.push_back(child);
             }
             match store.attr(child) {
+                // Removed meanwhile.
                 Err(StoreError::NotFound(_)) => {}
                 attr => found.push((child, kind, attr?.size)),
             }
@@ -90,7 +93,8 @@ impl Replica {
         found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))
     }
 
-    /// An object and all below it; `lists`: also what only the server knows of.
+    /// Returns an object and all objects below it. With `lists`, directories that only the server
+    /// knows are listed first.
     pub(in super::super) fn subtree(
         &self,
         no: ObjectNo,
@@ -109,7 +113,8 @@ impl Replica {
     /// comes into the directories among them, too. Says how many files they are, and their bytes.
     ///
     /// # Errors
-    /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store met.
+    /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store
+    /// met.
     pub fn add_affinity(
         &self,
         no: ObjectNo,
@@ -125,12 +130,14 @@ impl Replica {
                 .filter(|(_, kind, _)| *kind == FileType::File)
         };
         let bytes: u64 = files().map(|(_, _, size)| size).sum();
+        // Content that the drive is to hold already, beside the new objects.
         let others: u64 = self
             .objects_with_affinity(&attached)?
             .into_iter()
             .filter(|no| !new.contains(no))
             .map(|no| self.size_of(no))
             .sum();
+        // A log-structured store needs free room to clean: it is not filled beyond this share.
         let room = attached.drive.capacity().total / 100 * SHARE;
         if bytes + others > room {
             return Err(DriveRefused::TooSmall {
@@ -140,6 +147,7 @@ impl Replica {
                 room,
             });
         }
+        // First on the label: marks without it would be ignored after a crash.
         self.relabel(&attached, |label| label.has_affinity = true)?;
         let _marking = attached.marking.lock();
         for (no, kind, _) in &objects {
@@ -147,27 +155,32 @@ impl Replica {
                 .drive
                 .set_affinity(*no, true, sticky && kind.is_dir())?;
         }
+        // The marks are durable before the answer.
         attached.drive.sync()?;
+        // Only now may the background look for marked objects.
         attached.has_affinity.store(true, Ordering::Release);
         let now = self.monotonic();
-        files().for_each(|(no, _, size)| {
+        for (no, _, size) in files() {
             self.drive_set()
-                .queue_content_for(&attached, *no, *size, now)
-        });
+                .queue_content_for(&attached, *no, *size, now);
+        }
         Ok((files().count() as u64, bytes))
     }
 
     /// Takes the affinity of an object, and of all below it, to a drive away.
     ///
     /// # Errors
-    /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as [`add_affinity`](Self::add_affinity).
+    /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as
+    /// [`add_affinity`](Self::add_affinity).
     pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
         let attached = self.find_attached(drive)?;
         let objects = self.subtree(no, true)?;
         let _marking = attached.marking.lock();
+        // Successors of renamed files take their affinity over before anything is compared.
         self.apply_successions(&attached)?;
         if let Some(above) = self.sticky_above(&attached, no)? {
-            let (path, above) = (self.store().path_of(no), self.store().path_of(above));
+            let path = self.store().path_of(no);
+            let above = self.store().path_of(above);
             return Err(DriveRefused::Inherited {
                 path,
                 above,
@@ -191,17 +204,20 @@ impl Replica {
         Ok(attached.drive.sync()?)
     }
 
-    /// The highest directory because of which an object has affinity.
+    /// Returns the highest directory because of which an object has affinity.
     fn sticky_above(
         &self,
         attached: &AttachedDrive,
         no: ObjectNo,
     ) -> Result<Option<ObjectNo>, StoreError> {
-        let (mut top, mut at) = (None, Some(no));
+        // Climbs while a directory above is sticky; the topmost one is the answer.
+        let mut top = None;
+        let mut at = Some(no);
         while let Some(below) = at.take() {
             for (dir, _) in self.store().names(below)? {
                 if attached.drive.held_object(dir)?.sticky {
-                    (top, at) = (Some(dir), Some(dir));
+                    top = Some(dir);
+                    at = Some(dir);
                     break;
                 }
             }
@@ -215,6 +231,7 @@ impl Replica {
     /// [`DriveRefused::NotAttached`], or what the drive met.
     pub fn list_affinities(&self, drive: &str) -> Result<Vec<AffineObject>, DriveRefused> {
         let attached = self.find_attached(drive)?;
+        // The guard ends here: measuring takes longer, and needs no marks.
         {
             let _marking = attached.marking.lock();
             self.apply_successions(&attached)?;
@@ -258,7 +275,7 @@ impl Replica {
         let mut parts = parts.into_iter().flatten();
         let size = match self.store().attr(no) {
             Err(StoreError::NotFound(_)) if parts.any(|part| part.gone) => return Ok(None),
-            // It has not been listed here.
+            // The object has not been listed here.
             Err(StoreError::NotFound(_)) => {
                 return Ok(Some((there, content.map_or(0, |content| content.size))));
             }
@@ -272,6 +289,7 @@ impl Replica {
         };
         let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
+        // News that is still in the drive's queue has not been applied.
         let is_behind = attached.drive.label().position < self.position()
             && attached.queue.lock().objects.contains(&no);
         let is_stale = is_changed || is_older || is_behind || content.size != size;
@@ -285,13 +303,16 @@ impl Replica {
         attached: &AttachedDrive,
     ) -> Result<Vec<ObjectNo>, StoreError> {
         let AffinitySuccessions { successors, ended } =
+            // Taken out under the lock, and worked off without it.
             std::mem::take(&mut *attached.successions.lock());
-        let (drive, mut new) = (&attached.drive, Vec::new());
+        let drive = &attached.drive;
+        let mut new = Vec::new();
         for (old, heir) in successors {
             let held = drive.held_object(old)?;
             if held.affinity {
                 drive.set_affinity(heir, true, held.sticky)?;
                 new.push(heir);
+                // A file with a second name keeps its affinity.
                 if !self.is_named(old)? {
                     drive.set_affinity(old, false, false)?;
                     attached.set_unplaced(old, 0);
@@ -299,6 +320,7 @@ impl Replica {
             }
         }
         for no in ended {
+            // A file that got a name again is not gone.
             if drive.held_object(no)?.affinity && !self.is_named(no)? {
                 skip_damaged(drive.remove_object(no))?;
                 attached.set_unplaced(no, 0);
@@ -328,10 +350,11 @@ impl Replica {
     /// found no room: looking at all of them would take long.
     pub(super) fn want_incomplete(&self, attached: &AttachedDrive) -> Result<(), StoreError> {
         let now = self.monotonic();
+        // Copies that failed are tried again.
         let short = attached.unplaced_to_retry(true);
-        short
-            .into_iter()
-            .for_each(|no| self.drive_set().queue_content_for(attached, no, 0, now));
+        for no in short {
+            self.drive_set().queue_content_for(attached, no, 0, now);
+        }
         let has = attached
             .known_objects
             .lock()
@@ -342,6 +365,7 @@ impl Replica {
             let is_whole = held
                 .content
                 .is_some_and(|content| content.present.byte_count() == content.size);
+            // A file that cannot be looked at counts as one with content.
             let has_content = || {
                 self.store()
                     .attr(no)
@@ -375,6 +399,7 @@ impl Replica {
         if attached.drive.held_object(version.object)?.affinity {
             return Ok(true);
         }
+        // Marks are changed under the lock only; a second thread may have set this one.
         let _marking = attached.marking.lock();
         for link in &version.links {
             if attached.drive.held_object(link.dir)?.sticky {
@@ -395,7 +420,9 @@ impl Replica {
         version: &ObjectVersion,
         (from, to): (u64, u64),
     ) -> Result<Option<u64>, SyncError> {
-        let (object, data_seq) = (version.object, version.data_seq);
+        debug_assert!(from <= to);
+        let object = version.object;
+        let data_seq = version.data_seq;
         let len = (to - from).min(REPLY_BYTES as u64);
         let want = WantedRange {
             object,
@@ -407,6 +434,7 @@ impl Replica {
         else {
             return Err(unexpected("to a read").into());
         };
+        // The server has another version by now: the drive hears of that by its queue.
         let Some(ContentAnswer::Is { len, pieces }) = got.into_iter().next() else {
             return Ok(None);
         };
@@ -424,17 +452,19 @@ impl Replica {
 }
 
 impl AttachedDrives {
-    /// An object has taken the name of another, which is no more: it takes over its affinity.
+    /// Notes that `new` has taken over the name of `old`, which is gone: `new` takes over its
+    /// affinity.
     pub(crate) fn hand_on_affinity(&self, old: ObjectNo, new: ObjectNo) {
         self.queue_succession(|heirs| heirs.successors.push((old, new)));
     }
 
-    /// An object is no more, here and at the server, if that knew it.
+    /// Notes that an object is gone, here and at the server if that knew it.
     pub(crate) fn object_ended(&self, no: ObjectNo) {
         self.queue_succession(|heirs| heirs.ended.push(no));
     }
 
     fn queue_succession(&self, of: impl Fn(&mut AffinitySuccessions)) {
+        // Drives without any affinity need not know.
         for drive in self
             .attached
             .read()
@@ -442,6 +472,8 @@ impl AttachedDrives {
             .filter(|drive| drive.has_affinity.load(Ordering::Acquire))
         {
             let mut heirs = drive.successions.lock();
+            // A list that is too long loses affinities of renamed files. The owner can mark them
+            // again.
             if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
                 of(&mut heirs);
             }

@@ -18,7 +18,7 @@ use teal_log::StoreError;
 use teal_types::ObjectNo;
 use teal_volume::RankedMutex;
 
-/// Of a drive with at most so many objects it is known from the beginning which they are.
+/// The objects on a drive are known from the beginning if there are at most this many.
 const HAS_MAX: usize = 16 << 10;
 
 /// A drive that is attached.
@@ -26,7 +26,7 @@ const HAS_MAX: usize = 16 << 10;
 pub(crate) struct AttachedDrive {
     pub(super) device: u32,
     pub(super) name: String,
-    /// Where it is, for people.
+    /// The place of the drive, for people.
     pub(super) place: String,
     pub(super) drive: Arc<Drive>,
     pub(super) reader: DriveWorker,
@@ -44,7 +44,8 @@ pub(crate) struct AttachedDrive {
     pub(super) has_affinity: AtomicBool,
     /// The server has said that it knows the history the drive has seen.
     pub(super) is_checked: AtomicBool,
-    /// It was attached while the server was away, which is to hear of it.
+    /// Is true if the drive was attached while the server could not be reached, and the server is
+    /// still to hear of it.
     pub(super) is_unannounced: AtomicBool,
     /// All objects of which something is on it, and perhaps others; `None`: they are too many.
     pub(super) known_objects: Mutex<Option<HashSet<ObjectNo>>>,
@@ -56,7 +57,7 @@ pub(crate) struct AttachedDrive {
     pub(super) counters: DriveCounters,
 }
 
-/// What has passed between a drive and this client.
+/// Counters of the traffic between a drive and this client.
 #[derive(Debug, Default)]
 pub(super) struct DriveCounters {
     pub(super) reads: AtomicU64,
@@ -87,6 +88,7 @@ impl AttachedDrive {
     pub(super) fn load_known_objects(&self) -> Result<(), StoreError> {
         let mut found = HashSet::new();
         self.drive.visit_objects(&mut |no| {
+            // Counting ends when the list is too long to be kept.
             found.insert(no);
             if found.len() <= HAS_MAX {
                 ControlFlow::Continue(())
@@ -94,15 +96,17 @@ impl AttachedDrive {
                 ControlFlow::Break(())
             }
         })?;
+        // Without the list, every object may be on the drive.
         *self.known_objects.lock() = (found.len() <= HAS_MAX).then_some(found);
         Ok(())
     }
 
-    /// Something of an object has come to it.
+    /// Notes that some content of an object has come to the drive.
     pub(super) fn add_known_object(&self, no: ObjectNo) {
         let mut has = self.known_objects.lock();
         if let Some(found) = &mut *has {
             found.insert(no);
+            debug_assert!(found.len() <= HAS_MAX + 1);
             if found.len() > HAS_MAX {
                 *has = None;
             }
@@ -117,10 +121,9 @@ impl AttachedDrive {
     }
 
     pub(super) fn note_use(&self, now: Duration) {
-        self.sleep_tracker
-            .lock()
-            .iter_mut()
-            .for_each(|rest| rest.note_use(now));
+        for rest in self.sleep_tracker.lock().iter_mut() {
+            rest.note_use(now);
+        }
     }
 
     /// Returns whether it is written to: a burst is under way, or its log writes for another
@@ -136,8 +139,8 @@ impl AttachedDrive {
         meter
     }
 
-    /// Something else serves at this cost what it would have at another, were it awake: it is woken
-    /// if that pays. Nobody waits for it.
+    /// Notes that another source serves, at cost `served`, a read that this drive would have served
+    /// were it awake. Wakes the drive if that pays; no reader waits for it.
     pub(super) fn note_passed_over(
         self: &Arc<Self>,
         (served, bytes): (WeightedCost, u64),
@@ -145,10 +148,10 @@ impl AttachedDrive {
         clock: &Arc<dyn Clock>,
     ) {
         self.counters.asleep.fetch_add(1, Ordering::Relaxed);
-        let (ideal, now) = (
-            self.latency_model.lock().read_cost(bytes, weights),
-            clock.monotonic_time(),
-        );
+        let ideal = self.latency_model.lock().read_cost(bytes, weights);
+        let now = clock.monotonic_time();
+        // Ski rental: a drive is woken once the losses of its sleep have reached the price of
+        // waking it.
         if self
             .sleep_tracker
             .lock()
@@ -156,7 +159,9 @@ impl AttachedDrive {
             .is_some_and(|rest| rest.count_loss((served, ideal), weights, now))
         {
             self.counters.woken.fetch_add(1, Ordering::Relaxed);
-            let (this, clock) = (Arc::clone(self), Arc::clone(clock));
+            let this = Arc::clone(self);
+            let clock = Arc::clone(clock);
+            // Waking takes seconds: on the drive's own thread.
             self.reader.run_with_deadline(Duration::ZERO, move || {
                 if this.drive.read_uncached().is_ok() {
                     this.note_use(clock.monotonic_time());

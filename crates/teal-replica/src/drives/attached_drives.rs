@@ -16,7 +16,7 @@ use teal_env::Clock;
 use teal_proto::{ClientRequest, ServerReply, encode_reply};
 use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo};
 
-/// What is known of objects that drives do not have takes so many bytes (BlueFS 4.3.3), ...
+/// The memory for the objects that drives lack (BlueFS 4.3.3), in bytes, ...
 const ENODES_BYTES: usize = 1 << 20;
 
 /// ... of which one takes so many.
@@ -25,12 +25,12 @@ const ENODE_BYTES: usize = 64;
 /// Half for seconds, half for joules.
 const PRIORITY: u32 = 50;
 
-/// Somebody who wants to hear of something.
+/// A function to call when a drive is lost.
 pub(super) struct LossListener(pub(super) Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for LossListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Told")
+        f.write_str("LossListener")
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct AttachedDrives {
     /// Batches of changes on their way to the server.
     pub(super) sending: AtomicU32,
     pub(super) priority: AtomicU32,
-    /// What a drive does not have: by drive and object the commit.
+    /// By drive and object, the commit of which the drive has no content.
     pub(super) enodes: Cache<(u32, ObjectNo), CommitSeq>,
     /// Called when one is lost.
     pub(super) lost: OnceLock<LossListener>,
@@ -63,7 +63,7 @@ impl Default for AttachedDrives {
     }
 }
 
-/// See [`Drives::sends`].
+/// See [`AttachedDrives::begin_sending`].
 #[derive(Debug)]
 pub(crate) struct SendingGuard<'a>(&'a AtomicU32);
 
@@ -73,7 +73,7 @@ impl Drop for SendingGuard<'_> {
     }
 }
 
-/// Where content may come from.
+/// A place from which content may come.
 pub(super) enum ContentSource {
     Server,
     Drive(Arc<AttachedDrive>),
@@ -84,20 +84,20 @@ impl AttachedDrives {
         self.attached.read().clone()
     }
 
-    /// The server has lost history: no drive is read before it has said again that it knows what
-    /// the drive has seen.
+    /// Stops reading from all drives after the server has lost history, until it says again that it
+    /// knows the history of each.
     pub(crate) fn distrust_all(&self) {
-        self.attached_drives()
-            .iter()
-            .for_each(|drive| drive.is_checked.store(false, Ordering::Release));
+        for drive in self.attached_drives().iter() {
+            drive.is_checked.store(false, Ordering::Release);
+        }
     }
 
     pub(super) fn weights(&self) -> CostWeights {
         choice::weights_of_priority(self.priority.load(Ordering::Relaxed))
     }
 
-    /// A batch of changes is on its way to the server, until the answer is dropped: who reads from
-    /// there would wait behind it.
+    /// Notes that a batch of changes is on its way to the server, until the guard is dropped. A
+    /// read from the server would wait behind the batch.
     pub(crate) fn begin_sending(&self) -> SendingGuard<'_> {
         self.sending.fetch_add(1, Ordering::AcqRel);
         SendingGuard(&self.sending)
@@ -108,8 +108,8 @@ impl AttachedDrives {
         self.sending.load(Ordering::Acquire) > 0
     }
 
-    /// Returns whether drives have content, too, and nobody knows how wide the way to the server
-    /// is: who asks it for something asks for that alone.
+    /// Returns whether drives have content, too, and the bandwidth to the server is unknown. A
+    /// reader then asks the server for nothing beyond what it needs.
     pub(crate) fn is_server_unknown(&self) -> bool {
         !self.is_empty() && !self.server.lock().is_width_known()
     }
@@ -121,8 +121,8 @@ impl AttachedDrives {
         meter
     }
 
-    /// The server has answered, after this time; `is_busy`: a batch was on its way to it. Measures
-    /// the way to it.
+    /// Measures the server by an answer that came after this time. `is_busy` tells whether a batch
+    /// was on its way.
     pub(crate) fn note_answer(
         &self,
         request: &ClientRequest,
@@ -130,7 +130,7 @@ impl AttachedDrives {
         (time, is_busy): (Duration, bool),
     ) {
         let bytes = match (request, reply) {
-            // It waits for news.
+            // A pull waits for news, so its time says nothing.
             (ClientRequest::Pull { .. }, _) => return,
             // They take what they send.
             (
@@ -147,6 +147,8 @@ impl AttachedDrives {
                 | ServerReply::Past { .. },
             ) => {
                 let mut server = self.server.lock();
+                // The length of other replies is not known beforehand, so they only bound the
+                // server's speed.
                 if !is_busy && server.is_bound_wanted() {
                     let bytes = encode_reply(reply).map_or(0, |bytes| bytes.len() as u64);
                     server.note_bound(bytes, to_span(time));
@@ -162,14 +164,14 @@ impl AttachedDrives {
             false => self.server.lock().note_read(bytes, to_span(time)),
         }
         if bytes > 0 {
-            self.attached_drives()
-                .iter()
-                .for_each(|drive| drive.latency_model.lock().note_other_time(to_span(time)));
+            for drive in self.attached_drives().iter() {
+                drive.latency_model.lock().note_other_time(to_span(time));
+            }
         }
     }
 
-    /// Returns who may be asked for content, in this order; for who does not only want to know it,
-    /// what is passed over is counted, and woken.
+    /// Returns the sources that may be asked for content, in order. If the content `is_asked` for
+    /// now, sources that are passed over are counted, and sleeping ones may be woken.
     pub(super) fn ordered_sources(
         &self,
         (no, data_seq): (ObjectNo, CommitSeq),
@@ -177,42 +179,52 @@ impl AttachedDrives {
         has_server: bool,
         (clock, is_asked): (&Arc<dyn Clock>, bool),
     ) -> Vec<ContentSource> {
-        let (mut sources, mut meters, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sources = Vec::new();
+        let mut meters = Vec::new();
+        let mut asleep = Vec::new();
         let counts = |count: &AtomicU64| count.fetch_add(u64::from(is_asked), Ordering::Relaxed);
         for drive in self.attached_drives() {
+            // Drives that cannot have the content are left out before any is asked.
             if !drive.is_usable() {
             } else if drive.has_nothing_of(no)
                 || self.enodes.get(&(drive.device, no)) == Some(data_seq)
             {
                 counts(&drive.counters.skipped);
             } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
+                // A drive that still works on an earlier question is not asked again.
                 counts(&drive.counters.avoided);
             } else if drive.is_asleep(clock.monotonic_time()) {
+                // A sleeping drive goes last, however cheap it is.
                 asleep.push(drive);
             } else {
                 meters.push(drive.current_latency());
                 sources.push(Some(ContentSource::Drive(drive)));
             }
         }
+        // Without any drive there is nothing to order.
         if has_server && !(sources.is_empty() && asleep.is_empty()) {
             meters.push(self.server_latency());
             sources.push(Some(ContentSource::Server));
         }
-        let (weights, mut ordered) = (self.weights(), Vec::new());
+        let weights = self.weights();
+        let mut ordered = Vec::new();
         let order = choice::order_sources(&meters, bytes, weights);
+        // Each read that a sleeping drive would have served cheaper adds to its losses.
         if let Some(first) = order.first().filter(|_| is_asked) {
             let served = meters[*first].read_cost(bytes, weights);
-            asleep
-                .iter()
-                .for_each(|drive| drive.note_passed_over((served, bytes), weights, clock));
+            for drive in asleep.iter() {
+                drive.note_passed_over((served, bytes), weights, clock);
+            }
         }
+        debug_assert_eq!(meters.len(), sources.len());
         ordered.extend(order.into_iter().filter_map(|at| sources[at].take()));
+        // Asked only if all others fail.
         ordered.extend(asleep.into_iter().map(ContentSource::Drive));
         ordered
     }
 }
 
-/// Content that somebody will probably need: object, the commit it is of, where.
+/// Content that a reader will probably need: the object, the commit of the content, the ranges.
 type NearbyWant = (ObjectNo, CommitSeq, ByteRanges);
 
 impl AttachedDrives {
@@ -229,8 +241,10 @@ impl AttachedDrives {
     ) -> Vec<NearbyWant> {
         for drive in self.attached_drives() {
             let is_cheaper = {
-                let (server, weights) = (self.server_latency(), self.weights());
+                let server = self.server_latency();
+                let weights = self.weights();
                 let meter = drive.latency_model.lock();
+                // Without figures of the server, a drive counts as cheaper.
                 server.predict_time(BLOCK).is_none()
                     || meter.read_cost(BLOCK, weights) < server.read_cost(BLOCK, weights)
             };
@@ -242,11 +256,13 @@ impl AttachedDrives {
             {
                 continue;
             }
-            let (mut asked, store) = (near.clone(), Arc::clone(&drive.drive));
+            let mut asked = near.clone();
+            let store = Arc::clone(&drive.drive);
             asked.retain(|(no, ..)| !drive.has_nothing_of(*no));
             if asked.is_empty() {
                 continue;
             }
+            // The drive's maps are on its disk: its own thread reads them.
             let look = move || {
                 let has = |(no, data_seq, absent): &NearbyWant| {
                     let content = store.held_object(*no).ok().and_then(|held| held.content);
@@ -261,6 +277,7 @@ impl AttachedDrives {
                     .map(|(no, ..)| no)
                     .collect::<HashSet<ObjectNo>>()
             };
+            // A drive that does not answer in time leaves the content to the server.
             let Some(has) = drive.reader.run_with_deadline(PATIENCE, look) else {
                 drive.counters.late.fetch_add(1, Ordering::Relaxed);
                 continue;

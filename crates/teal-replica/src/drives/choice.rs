@@ -1,11 +1,11 @@
-//! What reading from a source costs, and in which order sources are asked: `w_t * latency + w_e *
-//! energy` (BlueFS 4.3.2).
+//! The predicted cost of reading from a source, and the order in which sources are asked: `w_t *
+//! latency + w_e * energy` (BlueFS 4.3.2).
 //!
 //! # Guarantees
-//! 1. A source nobody has measured yet comes first: it is measured by that.
-//! 2. What a source has told of its way and its width counts before it has sent any content: names
-//!    come in bulk, too.
-//! 3. A flush under way is anticipated: what a source takes meanwhile is measured for itself.
+//! 1. A source that has not been measured comes first: reading from it measures it.
+//! 2. Answers without content (names come in bulk, too) tell the latency and the bandwidth of a
+//!    source before it has sent any content.
+//! 3. A flush under way is anticipated: the time a source takes meanwhile is measured apart.
 //! 4. A source that is not used is tried now and then, so that a change of it is noticed; that
 //!    costs a thirty-second part of all the time spent on reading at most, more only while hardly
 //!    anything is known of it: a slow beginning is not believed for long.
@@ -17,16 +17,16 @@ use teal_energy::estimate::{LOCAL, MeasurementWeight, MovingAverage, NETWORK};
 use teal_energy::policy::choice::{CostWeights, PredictedRead, WeightedCost};
 use teal_types::{BLOCK, Power, TimeSpan};
 
-/// What the machine draws while somebody waits, where no figures are known.
+/// The power that the machine draws while a program waits, where no figures are known.
 const BASE: Power = Power::from_milliwatts(5_000);
-/// Of the time spent on reading, this part is for trying sources that are not used.
+/// One part in this many of the time spent on reading is for trying sources that are not used.
 const TRIED: u64 = 32;
 /// ..., or this for each time it was measured, if that is a larger part.
 const TRIED_AT_FIRST: u64 = 4;
-/// What brings no more than this tells how long the way is.
+/// An answer of at most this many bytes measures the latency only.
 const SHORT: u64 = 2 * BLOCK;
 
-/// So many answers that are no content tell how wide the way is at least.
+/// The bandwidth is bounded by this many answers without content.
 const TELLING: u8 = 8;
 
 pub(crate) fn to_span(time: Duration) -> TimeSpan {
@@ -52,7 +52,7 @@ impl MeasuredTime {
     }
 }
 
-/// What is known of a source's times.
+/// The measured times of one source, from which its latency is predicted.
 #[derive(Debug, Clone)]
 pub(crate) struct LatencyModel {
     weight: MeasurementWeight,
@@ -65,13 +65,13 @@ pub(crate) struct LatencyModel {
     bound: Option<TimeSpan>,
     /// Answers that may still tell.
     telling: u8,
-    /// What it tells was seen, not taken from a profile.
+    /// Is true if the times were measured, not taken from a profile.
     is_measured: bool,
     /// Something came without content: the first byte is known apart from blocks.
     is_way_known: bool,
     /// Until the first byte, while it is written to as well.
     busy: MeasuredTime,
-    /// It is written to now.
+    /// Is true while the source is written to.
     pub(crate) is_busy: bool,
     /// Time spent on other sources since this one was last used.
     owed: TimeSpan,
@@ -94,7 +94,8 @@ impl LatencyModel {
         }
     }
 
-    /// A device of a profile, whose figures hold until something is measured.
+    /// Returns the model of a local device. The figures of its profile hold until something is
+    /// measured.
     pub(crate) fn local(profile: Option<&Profile>) -> Self {
         let mut this = Self {
             weight: LOCAL,
@@ -102,6 +103,7 @@ impl LatencyModel {
         };
         if let Some(device) = profile.and_then(|profile| DeviceModel::new(profile).ok()) {
             let power = &device.power;
+            // The state that serves with the most power is the one that answers a read.
             let serving = power.state_ids().filter(|state| power.serves(*state));
             if let Some(state) = serving.max_by_key(|state| power.state_power(*state)) {
                 this.power = power.state_power(state);
@@ -110,22 +112,24 @@ impl LatencyModel {
                         .read_job(state, bytes, is_next)
                         .map(|job| job.total_time())
                 };
-                time(BLOCK, false)
-                    .into_iter()
-                    .for_each(|time| this.first.update(LOCAL, time));
-                time(BLOCK, true)
-                    .into_iter()
-                    .for_each(|time| this.block.update(LOCAL, time));
+                if let Some(time) = time(BLOCK, false) {
+                    this.first.update(LOCAL, time);
+                }
+                if let Some(time) = time(BLOCK, true) {
+                    this.block.update(LOCAL, time);
+                }
             }
         }
         this
     }
 
-    /// So many bytes took so long.
+    /// Notes that reading so many bytes took so long.
     pub(crate) fn note_read(&mut self, bytes: u64, time: TimeSpan) {
-        (self.owed, self.is_measured) = (TimeSpan::ZERO, true);
+        self.owed = TimeSpan::ZERO;
+        self.is_measured = true;
         let first = self.first.get();
         match first {
+            // A long read: the time beyond the latency is the time of its blocks.
             Some(first) if bytes > SHORT && time > first => {
                 self.block.update(
                     self.weight,
@@ -133,6 +137,7 @@ impl LatencyModel {
                 );
             }
             None if bytes > SHORT => {
+                // Nothing is known yet: the time is spread evenly over latency and blocks.
                 let each = TimeSpan::from_nanos(time.get() / (bytes.div_ceil(BLOCK) + 1));
                 self.first.update(self.weight, each);
                 self.block.update(self.weight, each);
@@ -145,6 +150,7 @@ impl LatencyModel {
                     self.bound.map_or(each, |bound| bound.min(each)),
                 );
             }
+            // A short read measures the latency alone.
             _ => {
                 self.is_way_known |= bytes == 0;
                 self.first.update(self.weight, time);
@@ -152,23 +158,24 @@ impl LatencyModel {
         }
     }
 
-    /// An answer of so many bytes that is no content took so long, with the work on it: no block of
-    /// content takes longer than one of it.
+    /// Notes how long an answer of so many bytes took that holds no content. The time includes the
+    /// work on the answer, so no block of content takes longer than one of these.
     pub(crate) fn note_bound(&mut self, bytes: u64, time: TimeSpan) {
         if bytes > SHORT {
             self.telling = self.telling.saturating_sub(1);
             let rest = time.saturating_sub(self.first.get().unwrap_or(TimeSpan::ZERO));
+            // The read is not over: its time so far is a bound.
             let each = TimeSpan::from_nanos(rest.get() / bytes.div_ceil(BLOCK));
             self.bound = Some(self.bound.map_or(each, |bound| bound.min(each)));
         }
     }
 
-    /// Returns whether [`bounded`](Self::bounded) is to be told.
+    /// Returns whether [`bounded`](Self::note_bound) is to be told.
     pub(crate) fn is_bound_wanted(&self) -> bool {
         self.telling > 0 && self.block.count == 0
     }
 
-    /// Returns whether anybody knows how long a block takes.
+    /// Returns whether the time for a block is known.
     pub(crate) fn is_width_known(&self) -> bool {
         self.time_per_block().is_some()
     }
@@ -177,22 +184,25 @@ impl LatencyModel {
         self.block.get().or(self.bound)
     }
 
-    /// The same, while it was written to as well: that tells nothing of how it is otherwise.
+    /// Notes a read that took place while the source was written to. Such a time says nothing of
+    /// the source otherwise.
     pub(crate) fn note_busy_read(&mut self, bytes: u64, time: TimeSpan) {
-        (self.owed, self.is_measured) = (TimeSpan::ZERO, true);
+        self.owed = TimeSpan::ZERO;
+        self.is_measured = true;
         let rest = self.time_per_block().unwrap_or(TimeSpan::ZERO) * bytes.div_ceil(BLOCK);
+        // The latency of a busy device is measured apart: it would spoil the other average.
         self.busy.update(self.weight, time.saturating_sub(rest));
     }
 
-    /// Another source took so long.
+    /// Notes that another source was used for this long.
     pub(crate) fn note_other_time(&mut self, time: TimeSpan) {
         self.owed += time;
     }
 
-    /// How long so many bytes will take; `None`: nobody knows.
+    /// Predicts how long so many bytes will take; `None` if the source has not been measured.
     pub(crate) fn predict_time(&self, bytes: u64) -> Option<TimeSpan> {
         let first = self.first.get()?;
-        // Nobody has seen it yet: behind something that it does first.
+        // Without a measurement, a busy source is assumed to finish one other request first.
         let first = if self.is_busy {
             self.busy.get().unwrap_or(first * 2)
         } else {
@@ -201,7 +211,8 @@ impl LatencyModel {
         Some(first + self.time_per_block().unwrap_or(TimeSpan::ZERO) * bytes.div_ceil(BLOCK))
     }
 
-    /// Returns what they cost in time and energy; `None`: nobody knows.
+    /// Predicts the time and energy of reading so many bytes; `None` if the source has not been
+    /// measured.
     pub(crate) fn predict_read(&self, bytes: u64) -> Option<PredictedRead> {
         let latency = self.predict_time(bytes)?;
         Some(PredictedRead {
@@ -226,7 +237,9 @@ impl LatencyModel {
             latency: self.owed,
             energy: BASE * self.owed,
         });
+        // A new meter is tried soon, a known one seldom.
         let share = TRIED.min(TRIED_AT_FIRST * u64::from(self.first.count));
+        // The loss by a trial is bounded by the time that readers have spent waiting.
         let more = self.read_cost(bytes, weights).0.saturating_sub(best.0);
         self.first.get().is_some()
             && self.owed > TimeSpan::ZERO
@@ -234,8 +247,8 @@ impl LatencyModel {
     }
 }
 
-/// The weights of a priority from 0 (joules) to 100 (speed); in between, a second and a joule count
-/// in its proportion.
+/// Returns the weights for a priority from 0 (joules) to 100 (speed). In between, a second and a
+/// joule count in proportion.
 pub(crate) fn weights_of_priority(priority: u32) -> CostWeights {
     CostWeights {
         second: priority.min(100),
@@ -243,19 +256,21 @@ pub(crate) fn weights_of_priority(priority: u32) -> CostWeights {
     }
 }
 
-/// The order in which sources are asked, by their places: the cheapest first, but for one whose
-/// turn it is to be tried.
+/// Returns the order in which sources are asked, as indices: the cheapest first, unless it is the
+/// turn of another one to be tried.
 pub(crate) fn order_sources(
     meters: &[LatencyModel],
     bytes: u64,
     weights: CostWeights,
 ) -> Vec<usize> {
+    // A tie is decided by the order of the sources.
     let mut order: Vec<usize> = (0..meters.len()).collect();
     order.sort_by_key(|at| (meters[*at].read_cost(bytes, weights), *at));
     let best = order
         .first()
         .map(|at| meters[*at].read_cost(bytes, weights))
         .unwrap_or_default();
+    // A source that has not been tried for long goes first once: its figures may be out of date.
     if let Some(due) = order
         .iter()
         .skip(1)
@@ -264,6 +279,7 @@ pub(crate) fn order_sources(
         let tried = order.remove(due + 1);
         order.insert(0, tried);
     }
+    debug_assert_eq!(order.len(), meters.len());
     order
 }
 
@@ -401,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_slow_beginning_is_not_believed_for_long() {
-        // The drive spun up, or somebody else used it; it takes a millisecond otherwise.
+        // The drive spun up, or was busy; it takes a millisecond otherwise.
         let mut meters = both(50, 10);
         let mut elsewhere = TimeSpan::ZERO;
         while meters[0].predict_time(BLOCK) >= meters[1].predict_time(BLOCK) {

@@ -6,6 +6,7 @@ use teal_log::StoreError;
 pub(super) fn skip_damaged(done: Result<(), StoreError>) -> Result<(), StoreError> {
     match done {
         Err(e @ StoreError::Corrupt { .. }) => {
+            // One damaged place on a drive is no reason to stop using the rest.
             log::warn!("on a drive: {e}");
             Ok(())
         }

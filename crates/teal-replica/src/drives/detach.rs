@@ -1,14 +1,15 @@
-//! Letting drives go: when somebody says so, when the volume forgets them, and at the end of a
+//! Detaching drives: when a person asks for it, when the volume forgets them, and at the end of a
 //! mount.
 //!
 //! # Guarantees
 //! 1. A drive that does not answer is waited for no longer than `GOODBYE`; a burst under way ends
 //!    with the object it is at.
-//! 2. One that got everything, and one that did not, is closed alike: what it has is whole, and it
-//!    is said to be clean.
-//! 3. What was changed here is sent to the server first, and copied to the drive then: drives get
-//!    what the server has.
-//! 4. What is left behind is said, with the reason; the drive is let go all the same.
+//! 2. One that got everything, and one that did not, is closed alike: its content is whole, and its
+//!    label says that it is clean.
+//! 3. Changes made here are sent to the server first, and copied to the drive then: drives get what
+//!    the server has.
+//! 4. The answer names the content that is left behind, with the reason. The drive is let go all
+//!    the same.
 
 use super::super::{Replica, SyncError};
 use super::attached::AttachedDrive;
@@ -22,7 +23,7 @@ use teal_volume::FsError;
 
 /// Unmounting waits no longer for a drive.
 const GOODBYE: Duration = Duration::from_secs(10);
-/// What comes meanwhile is taken along so often before a drive is let go.
+/// Content that comes meanwhile is copied in at most this many bursts before a drive is let go.
 const BURSTS: u32 = 4;
 /// Nor for a server that is told of it: the drive itself knows.
 const TELLING: Duration = Duration::from_secs(2);
@@ -32,7 +33,8 @@ impl Replica {
     /// for it; unless it is to go at once.
     ///
     /// # Errors
-    /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
+    /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the
+    /// same.
     pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let found = self
             .drive_set()
@@ -44,11 +46,13 @@ impl Replica {
             None => DriveRefused::NotAttached(name.to_owned()),
         };
         let attached = found.ok_or_else(refused)?;
+        // A slow drive is left as it is; a fast detachment leaves news behind.
         let brought = if fast {
             Ok(())
         } else {
             self.bring_up_to_date(&attached)
         };
+        // The drive is detached in any case: the owner may have pulled it out already.
         let ended = self.end_soon(&attached);
         brought
             .map_err(|why| DriveRefused::Behind {
@@ -64,6 +68,7 @@ impl Replica {
     /// # Errors
     /// Why something is left behind, for people.
     fn bring_up_to_date(&self, attached: &Arc<AttachedDrive>) -> Result<(), String> {
+        // Changes of this machine go to the server first: only committed content may be on a drive.
         let sent = self.flush_upstream();
         let left = |e: FsError| {
             let why = match e {
@@ -82,10 +87,11 @@ impl Replica {
             }
         };
         if sent.is_err() && !self.state().is_up() {
-            // Nothing is copied while nobody knows what the server has.
+            // Nothing is copied while it is unknown what the server has.
             return sent.map_err(left);
         }
         self.want_incomplete(attached).map_err(|e| e.to_string())?;
+        // A burst may bring further news, but the end must come.
         for _ in 0..BURSTS {
             self.run_burst(attached).map_err(|e| e.to_string())?;
             if attached.queue.lock().objects.is_empty() {
@@ -106,8 +112,10 @@ impl Replica {
 
     /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].
     fn end_soon(self: &Arc<Self>, attached: &Arc<AttachedDrive>) -> Result<(), DriveRefused> {
-        let (replica, drive) = (Arc::clone(self), Arc::clone(attached));
+        let replica = Arc::clone(self);
+        let drive = Arc::clone(attached);
         let end = move || replica.end_drive(&drive);
+        // The drive may hang: the owner waits for a bounded time.
         let ended = DriveWorker::new("teal-detach")?.run_with_deadline(GOODBYE, end);
         let why = match ended {
             Some(Ok(())) => return Ok(()),
@@ -120,21 +128,25 @@ impl Replica {
         })
     }
 
-    /// Nobody reads from it any more; it is said to be clean, and closed.
+    /// Ends reading from a drive, marks it as clean, and closes it.
     fn end_drive(&self, attached: &Arc<AttachedDrive>) -> Result<(), SyncError> {
+        // First out of sight, so that no reader asks the drive any more.
         self.drive_set()
             .attached
             .write()
             .retain(|other| !Arc::ptr_eq(other, attached));
         attached.is_gone.store(true, Ordering::Release);
         attached.changed.notify_all();
+        // A burst under way ends by itself, because the drive is gone from the list.
         let _flushing = attached.flushing.lock();
+        // A clean end on the label: the next attachment need not check the content.
         self.relabel(attached, |label| label.is_clean = true)?;
         attached.drive.close()?;
         let detach = ClientRequest::Devices(DeviceRequest::Detach {
             device: attached.device,
         });
         if self.state().is_there()
+            // The server finds out by itself if it cannot be told: the registration expires.
             && let Err(e) = self.call_server(&detach, TELLING)
         {
             log::debug!(
@@ -154,7 +166,8 @@ impl Replica {
         }
     }
 
-    /// The volume forgets a drive, which is detached first if it is here; its number.
+    /// Has the volume forget a drive, after detaching it if it is attached here. Returns its
+    /// number.
     ///
     /// # Errors
     /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
@@ -164,6 +177,7 @@ impl Replica {
             .into_iter()
             .find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
+        // A drive that is removed for good need not be brought up to date.
         match self.detach_drive(name, true) {
             Err(DriveRefused::NotAttached(_) | DriveRefused::Superseded(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),

@@ -1,4 +1,4 @@
-//! What a drive says of itself, signed with the key of the volume.
+//! Changing a drive's label, which is signed with the key of the volume.
 
 use super::super::{Replica, SyncError};
 use teal_device::{Drive, DriveLabel};
@@ -12,6 +12,7 @@ pub(super) fn sign_label(
     let mut signed = Ok(());
     drive.update_label(|label| {
         change(label);
+        // The proof covers the label as it will be written.
         match replica.label_proof(&label.signed_bytes()) {
             Ok(proof) => label.proof = proof,
             Err(e) => signed = Err(e),

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use teal_log::StoreError;
 
 impl Replica {
-    /// How much speed counts against joules when a source is chosen, in percent; beyond 100 is 100.
+    /// Sets how much speed counts against joules when a source is chosen, in percent. Values beyond
+    /// 100 count as 100.
     pub fn set_priority(&self, percent: u32) {
         let priority = percent.min(100);
         self.drive_set().priority.store(priority, Ordering::Relaxed);
@@ -19,15 +20,16 @@ impl Replica {
         self.drive_set().priority.load(Ordering::Relaxed)
     }
 
-    /// Has this called whenever a drive is lost, from the thread that has found out: who attaches
-    /// what comes looks again. The first caller is kept.
+    /// Registers a function that is called whenever a drive is lost, on the thread that has found
+    /// out. The caller then looks for a drive to attach. Only the first registration counts.
     pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
         let _ = self.drive_set().lost.set(LossListener(Box::new(told)));
     }
 
-    /// Drives whose file was deleted, or cut short, are not used any more, as if they had been
-    /// pulled out: their names, where they were, and what has become of them.
+    /// Stops using drives that have no file any more, or a shorter one, as if they had been pulled
+    /// out. Returns their names, their places, and the reason for each.
     pub fn lose_absent_drives(&self) -> Vec<(String, String, String)> {
+        // A drive is asked whether it is there; a read would wake it.
         let absent = |attached: Arc<AttachedDrive>| {
             let why = attached.drive.check_present().err()?.to_string();
             self.drop_lost_drive(&attached, &why);
@@ -40,8 +42,9 @@ impl Replica {
             .collect()
     }
 
-    /// A drive is not used any more.
+    /// Stops using a drive that is gone.
     pub(super) fn drop_lost_drive(&self, attached: &Arc<AttachedDrive>, why: &str) {
+        // Only the first thread that notices says so.
         if !attached.is_gone.swap(true, Ordering::AcqRel) {
             log::warn!(
                 "the drive {} is gone ({why}); nothing is lost with it",
@@ -52,17 +55,17 @@ impl Replica {
             .attached
             .write()
             .retain(|other| !Arc::ptr_eq(other, attached));
+        // Threads that wait for this drive wake up and end.
         attached.changed.notify_all();
-        self.drive_set()
-            .lost
-            .get()
-            .iter()
-            .for_each(|told| (told.0)());
+        if let Some(told) = self.drive_set().lost.get() {
+            (told.0)();
+        }
     }
 
-    /// A drive that cannot be read or written any more is not used any more.
+    /// Stops using a drive that can neither be read nor written any more.
     pub(super) fn drop_if_failed(&self, attached: &Arc<AttachedDrive>, why: &StoreError) {
         match why {
+            // These errors are of the whole disk. Others concern one place.
             StoreError::Io { .. } | StoreError::Poisoned => {
                 let source = std::error::Error::source(why)
                     .map(|e| format!(": {e}"))

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use teal_types::{ByteRanges, CommitSeq, ObjectNo};
 
-/// So many objects wait at most: what is one more is on the drive when it is read again.
+/// The most objects in a queue. Any further one comes to the drive when it is read again.
 pub(super) const QUEUE_MAX: usize = 1 << 16;
 
-/// What waits for a drive.
+/// The objects that wait for a drive.
 #[derive(Debug, Default)]
 pub(crate) struct DriveQueue {
     pub(super) objects: BTreeSet<ObjectNo>,
@@ -18,6 +18,8 @@ pub(crate) struct DriveQueue {
 
 impl DriveQueue {
     pub(super) fn add(&mut self, no: ObjectNo, bytes: u64, now: Duration) {
+        debug_assert!(self.objects.len() <= QUEUE_MAX);
+        // A list that is too long loses news. The drive then keeps fewer copies, never wrong ones.
         if self.objects.len() < QUEUE_MAX {
             self.objects.insert(no);
             self.bytes += bytes;

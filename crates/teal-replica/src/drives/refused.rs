@@ -10,23 +10,24 @@ use teal_volume::FsError;
 /// Why a drive is not attached, made or detached.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveRefused {
-    /// The volume has no server: nobody else could ever read the drive.
+    /// The volume has no server: no other machine could ever read the drive.
     #[error("this volume has no server; drives belong to volumes that have one: see `teal serve`")]
     Alone,
     /// The disk is no drive.
     #[error(transparent)]
     Disk(#[from] DriveError),
-    /// It belongs to another volume.
+    /// The drive belongs to another volume.
     #[error(
-        "this drive belongs to volume {theirs:08x}, perhaps of another server; this is volume {ours:08x}"
+        "this drive belongs to volume {theirs:08x}, perhaps of another server; this is volume \
+         {ours:08x}"
     )]
     OtherVolume {
-        /// Whose it is.
+        /// The volume of the drive.
         theirs: u32,
         /// The one that is mounted.
         ours: u32,
     },
-    /// Nobody who knows the volume wrote its label.
+    /// The label was not written by a machine of the volume.
     #[error("the label of this drive was not written by a machine of this volume: it is not read")]
     Forged,
     /// It, or a copy of it, is attached already.
@@ -36,17 +37,19 @@ pub enum DriveRefused {
     Twice {
         /// Its name.
         name: String,
-        /// Where the other is.
+        /// The place of the other one.
         place: String,
     },
     /// The server does not have the history that the drive has seen.
     #[error(
-        "this drive has seen history that the server does not have, which was perhaps put back from a copy: it is not read"
+        "this drive has seen history that the server does not have, which was perhaps put back \
+         from a copy: it is not read"
     )]
     History,
-    /// The server is away, and without it nobody can tell what the drive has seen.
+    /// The server cannot be reached, and without it the history of the drive is unknown.
     #[error(
-        "{name} was used elsewhere since it was here: it is read when the server can be asked again ({why})"
+        "{name} was used elsewhere since it was here: it is read when the server can be asked \
+         again ({why})"
     )]
     Elsewhere {
         /// Its name.
@@ -60,28 +63,29 @@ pub enum DriveRefused {
     /// No drive of this name is attached.
     #[error("no drive called {0} is attached here; see `teal device ls`")]
     NotAttached(String),
-    /// It was attached here, and another machine has attached it since.
+    /// The drive was attached here, and another machine has attached it since.
     #[error("{0}")]
     Superseded(String),
-    /// What is to have affinity does not fit on it.
+    /// Content that is to have affinity does not fit on the drive.
     #[error(
-        "{drive} is too small: {bytes} bytes are to be always on it, besides {others} that are already, and {room} are for that; \
+        "{drive} is too small: {bytes} bytes are to be always on it, besides {others} that are \
+         already, and {room} are for that; \
          take affinity from something else, or use a larger drive"
     )]
     TooSmall {
         /// Its name.
         drive: String,
-        /// What is to come.
+        /// Bytes that are to be added.
         bytes: u64,
-        /// What has affinity already.
+        /// Bytes that have affinity already.
         others: u64,
-        /// What may have affinity together.
+        /// Bytes that may have affinity together.
         room: u64,
     },
-    /// It has affinity because of a directory above.
+    /// The object has affinity because of a directory above it.
     #[error("{path} is in {above}, which is sticky on {drive}: take that away, or move it")]
     Inherited {
-        /// What it is.
+        /// The path of the object.
         path: String,
         /// The directory.
         above: String,
@@ -90,15 +94,16 @@ pub enum DriveRefused {
     },
     /// There is no affinity that could be taken away.
     #[error(
-        "{path} has no affinity to {drive}, nor has anything below it; see `teal affinity ls {drive}`"
+        "{path} has no affinity to {drive}, nor has anything below it; see `teal affinity ls \
+         {drive}`"
     )]
     NoAffinity {
-        /// What it is.
+        /// The path of the object.
         path: String,
         /// The drive's name.
         drive: String,
     },
-    /// It is detached, and did not get everything.
+    /// The drive is detached, and did not get everything.
     #[error("{name} is detached, without all that waited for it: {why}")]
     Behind {
         /// Its name.

@@ -1,12 +1,12 @@
-//! What has happened to objects that may have affinity to a drive, until the drive is told.
+//! Events that change the affinity of objects to a drive, until the drive is told.
 
 use teal_types::ObjectNo;
 
-/// What has happened to what may have affinity, until the drive is told.
+/// Events that change affinity and that the drive has not been told.
 #[derive(Debug, Default)]
 pub(super) struct AffinitySuccessions {
-    /// What takes over the affinity of what.
+    /// Pairs of an object and the object that takes over its affinity.
     pub(super) successors: Vec<(ObjectNo, ObjectNo)>,
-    /// What is no more.
+    /// Objects that are gone.
     pub(super) ended: Vec<ObjectNo>,
 }

@@ -1,11 +1,10 @@
-//! A drive that has been attached to another machine since: what is here is a copy of it, or it was
-//! pulled out.
+//! Drives that another machine has attached since: the one here is a copy, or was pulled out.
 //!
 //! # Guarantees
-//! 1. Who has attached a drive finds out that somebody else has attached it since: before a burst,
-//!    when somebody asks for the volume's drives, and with the news, every
-//!    [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then nothing is read
-//!    from it or written to it any more, and that is said.
+//! 1. A machine finds out that another one has attached its drive: before a burst, when the
+//!    volume's drives are listed, and with the news, every
+//!    [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then the drive is
+//!    neither read nor written any more, and the log says so.
 //! 2. Nothing is lost by that: what is on a drive the server has.
 
 use super::super::{Replica, SyncError, unexpected};
@@ -25,7 +24,7 @@ use teal_types::ReplicaNo;
 pub(super) struct SupersededDrives {
     /// By their numbers, until they are attached here again: their names, and what is said of them.
     known: BTreeMap<u32, (String, String)>,
-    /// Where they were, until somebody asks.
+    /// The places of the drives that were found out since the last question.
     places: Vec<PathBuf>,
     /// When the server was asked last.
     asked: Option<Duration>,
@@ -41,6 +40,7 @@ impl AttachedDrives {
         notes: &[DeviceNote],
     ) -> Option<String> {
         let note = notes.iter().find(|note| note.device == attached.device)?;
+        // Attached to another machine: this machine's registration has ended.
         let (_, machine) = note
             .attached
             .as_ref()
@@ -56,8 +56,10 @@ impl AttachedDrives {
             ..
         } = &**attached;
         let words = format!(
-            "{name} has been attached to {machine} since: what is in {place} is a copy, or was pulled out"
+            "{name} has been attached to {machine} since: what is in {place} is a copy, or was \
+             pulled out"
         );
+        // Only the first thread that notices says so.
         if !attached.is_gone.swap(true, Ordering::AcqRel) {
             log::warn!("{words}; it is not used any more");
             let mut superseded = self.superseded.lock();
@@ -70,11 +72,14 @@ impl AttachedDrives {
             .write()
             .retain(|other| !Arc::ptr_eq(other, attached));
         attached.changed.notify_all();
-        self.lost.get().iter().for_each(|told| (told.0)());
+        // The listener closes the device.
+        if let Some(told) = self.lost.get() {
+            (told.0)();
+        }
         Some(words)
     }
 
-    /// What the server says of all drives.
+    /// Compares the attached drives with the server's list of all drives.
     pub(super) fn compare_with_server(&self, ours: ReplicaNo, notes: &[DeviceNote]) {
         for attached in self.attached_drives() {
             // A burst under way has looked itself.
@@ -84,7 +89,7 @@ impl AttachedDrives {
         }
     }
 
-    /// It is here again.
+    /// Forgets that a drive was superseded: it is attached here again.
     pub(super) fn forget_superseded(&self, device: u32) {
         self.superseded.lock().known.remove(&device);
     }
@@ -118,8 +123,8 @@ impl Replica {
         }
     }
 
-    /// With the news, and not much more often than those are renewed: whether the drives are still
-    /// this machine's.
+    /// Checks when news come, and not much more often than registrations are renewed, whether the
+    /// drives are still this machine's.
     pub(in super::super) fn check_drives_with_news(&self) {
         if self.drive_set().is_empty() {
             return;
@@ -127,6 +132,7 @@ impl Replica {
         let now = self.monotonic();
         {
             let asked = &mut self.drive_set().superseded.lock().asked;
+            // Renewals are that far apart, so nothing new can be known before.
             if asked.is_some_and(|asked| now < asked + self.options().keep_alive / 2) {
                 return;
             }
@@ -151,6 +157,7 @@ impl Replica {
     /// Returns where those were that have been found out since this was asked last: what is there
     /// is not to be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
+        // Each place is handed out once.
         std::mem::take(&mut self.drive_set().superseded.lock().places)
     }
 }

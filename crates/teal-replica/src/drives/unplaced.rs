@@ -1,8 +1,9 @@
-//! What has affinity to a drive and found no room on it.
+//! Content that has affinity to a drive and found no space on it.
 //!
 //! # Guarantees
-//! 1. It is said: once in the log, and to whoever asks, until it is on the drive or is not to be.
-//! 2. It is tried again when there is more room than there was, when the drive is detached, and
+//! 1. The log names it once, and the drive's status until the content is on the drive or need not
+//!    be.
+//! 2. Copying is tried again when there is more space than before, when the drive is detached, and
 //!    when it is attached.
 
 use super::attached::AttachedDrive;
@@ -13,7 +14,7 @@ use teal_types::ObjectNo;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct UnplacedFiles {
-    /// How many bytes of it are not there.
+    /// The bytes of each file that are missing on the drive.
     files: BTreeMap<ObjectNo, u64>,
     /// Bytes that were free when it was tried last.
     free: u64,
@@ -21,9 +22,10 @@ pub(super) struct UnplacedFiles {
 }
 
 impl AttachedDrive {
-    /// So much of an object has found no room.
+    /// Notes how many bytes of an object have found no space; 0 removes the object.
     pub(super) fn set_unplaced(&self, no: ObjectNo, bytes: u64) {
         let files = &mut self.unplaced.lock().files;
+        // No bytes are lacking any more.
         if bytes == 0 {
             files.remove(&no);
         } else if files.len() < QUEUE_MAX {
@@ -45,6 +47,7 @@ impl AttachedDrive {
     pub(super) fn unplaced_to_retry(&self, all: bool) -> Vec<ObjectNo> {
         let free = self.drive.capacity().free;
         let short = self.unplaced.lock();
+        // Without more free space than at the last attempt, it would fail again.
         if all || free > short.free {
             short.files.keys().copied().collect()
         } else {
@@ -52,13 +55,16 @@ impl AttachedDrive {
         }
     }
 
-    /// After all was tried.
+    /// Reports files without space in the log, after all were tried.
     pub(super) fn report_unplaced(&self) {
         let free = self.drive.capacity().free;
         let mut short = self.unplaced.lock();
-        (short.free, short.is_said) = (free, short.is_said && !short.files.is_empty());
+        short.free = free;
+        short.is_said = short.is_said && !short.files.is_empty();
+        // Said once until all files are on the drive.
         if !short.files.is_empty() && !std::mem::replace(&mut short.is_said, true) {
-            let (files, bytes) = (short.files.len(), short.files.values().sum::<u64>());
+            let files = short.files.len();
+            let bytes = short.files.values().sum::<u64>();
             log::warn!(
                 "the drive {} is full: {files} files with affinity ({bytes} bytes) are not on it",
                 self.name

@@ -1,4 +1,4 @@
-//! What lies at fixed places: both superblocks, all anchors.
+//! The check of the structures at fixed places: both superblocks, all anchors.
 
 use super::{Severity, StoreChecker};
 use crate::format::anchor::{self, Anchor};
@@ -14,6 +14,7 @@ impl StoreChecker<'_> {
 
     fn check_superblocks(&mut self) {
         let sb = &self.store.sb;
+        // Both copies must be equal: one replaces the other.
         for at in [Sector::new(0), Superblock::second_copy(sb.sectors)] {
             let mut bytes = vec![0; superblock::BYTES];
             let read = self.store.reader.read_raw(at, &mut bytes);
@@ -29,15 +30,17 @@ impl StoreChecker<'_> {
         }
     }
 
-    /// A torn anchor is normal after a power cut; a whole one must lead to its checkpoint while its
-    /// place cannot have been reused.
+    /// Checks the anchors. A torn anchor is normal after a power cut; a whole one must lead to its
+    /// checkpoint while its place cannot have been reused.
     fn check_anchors(&mut self) {
-        let (reader, uuid) = (&self.store.reader, &self.store.sb.uuid);
+        let reader = &self.store.reader;
+        let uuid = &self.store.sb.uuid;
         let mut found = Vec::new();
         let mut torn = Vec::new();
         for at in self.store.geometry.anchor_slots() {
             let mut bytes = vec![0; anchor::BYTES];
             let read = reader.read_raw(at, &mut bytes);
+            // A slot of zeros was never written.
             match Anchor::decode(&bytes, uuid).filter(|_| read.is_ok()) {
                 Some(anchor) => found.push((at, anchor)),
                 None if read.is_err() || bytes.iter().any(|b| *b != 0) => torn.push(at),
@@ -56,6 +59,7 @@ impl StoreChecker<'_> {
             return self.add_problem(Severity::Damage, None, None, "no anchor is whole");
         };
         let mut header = vec![0; HEADER];
+        // The newest anchor must lead to the first record of its checkpoint.
         let read = self.store.reader.read_raw(newest.addr, &mut header);
         if read.is_err()
             || RecordHeader::decode(&header, &self.store.sb.uuid)

@@ -7,6 +7,7 @@ use teal_types::{FileType, ObjectNo};
 impl StoreChecker<'_> {
     pub(super) fn check_names(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
         let mut numbers: Vec<ObjectNo> = self.facts.keys().copied().collect();
+        // In the order of numbers, so that two checks report in the same order.
         numbers.sort_unstable();
         let total = numbers.len() as u64;
         progress(CheckProgress {
@@ -14,6 +15,7 @@ impl StoreChecker<'_> {
             done: 0,
             total,
         });
+        // Directories that are known to hang in the tree. Each is looked at once.
         let mut hanging = HashSet::from([ObjectNo::ROOT]);
         for no in numbers {
             let facts = self.facts[&no];
@@ -50,19 +52,23 @@ impl StoreChecker<'_> {
         facts: ObjectFacts,
         hanging: &mut HashSet<ObjectNo>,
     ) {
+        // The sum of fingerprints tells different names apart even where the counts agree.
         if facts.links != facts.named || facts.fingerprint != 0 {
-            let (links, named) = (facts.links, facts.named);
+            let links = facts.links;
+            let named = facts.named;
             self.add_contradiction(
                 no,
                 format!("its own {links} names and the {named} entries for it differ"),
             );
         }
+        // The root is its own parent, and has no entry.
         if no == ObjectNo::ROOT {
             if facts.named > 0 || facts.orphan || kind != FileType::Dir {
                 self.add_contradiction(no, "the root has a name, is an orphan or no directory");
             }
             return;
         }
+        // Each object has a name or is an orphan, and not both.
         match (facts.named, facts.orphan) {
             (0, false) => self.add_contradiction(no, "it has no name and is not in the orphan set"),
             (0, true) => {}
@@ -75,8 +81,10 @@ impl StoreChecker<'_> {
     fn check_reachable(&mut self, no: ObjectNo, hanging: &mut HashSet<ObjectNo>) {
         let mut way = Vec::new();
         let mut at = no;
+        // Upwards until a directory that is known to hang in the tree.
         while !hanging.contains(&at) {
             let up = self.facts.get(&at).copied().unwrap_or_default();
+            // A circle, or a path longer than any real one.
             if way.contains(&at) || way.len() > 1 << 16 {
                 self.add_contradiction(no, "the way up from it runs in a circle");
                 break;

@@ -17,8 +17,9 @@ use teal_types::{BLOCK, Name, ObjectNo, SECTOR};
 /// Objects between two reports of progress.
 const STEP: u64 = 256;
 
-/// The fingerprint of a name in a directory.
+/// Returns the fingerprint of a name in a directory.
 fn name_fingerprint(names: NameHash, dir: ObjectNo, name: &Name) -> u64 {
+    // A mix of directory and name: sums of these tell sets apart, with high probability.
     let mixed =
         (names.first_cookie(name) ^ dir.get().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
@@ -26,6 +27,7 @@ fn name_fingerprint(names: NameHash, dir: ObjectNo, name: &Name) -> u64 {
 
 impl StoreChecker<'_> {
     pub(super) fn check_objects(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
+        // The trees of the store come first: they say which objects there are.
         let homes = self.inode_map();
         self.orphan_set();
         self.note_pages();
@@ -42,6 +44,7 @@ impl StoreChecker<'_> {
             }
             self.check_object(no, home);
         }
+        // References are counted by now.
         self.shared_counts();
         self.check_counters();
     }
@@ -56,6 +59,7 @@ impl StoreChecker<'_> {
         let store = self.store;
         let mut nodes = Vec::new();
         let mut errors = Vec::new();
+        // Pages in memory have no place yet; the others are live.
         let mut visit = |page: Option<crate::format::page::PagePtr>,
                          node: &crate::format::page::Node| {
             if let Some(ptr) = page {
@@ -68,6 +72,7 @@ impl StoreChecker<'_> {
                 );
             }
             if let NodeItems::Leaf(items) = &node.items {
+                // Copied, because the callback may change the checker.
                 nodes.clear();
                 nodes.extend(items.iter().cloned());
                 for (key, value) in &nodes {
@@ -81,6 +86,7 @@ impl StoreChecker<'_> {
         for error in errors {
             self.add_damage((owner != STORE_WIDE).then_some(owner), &error);
         }
+        // Pages that were replaced since the last fold are live until then.
         for ptr in tree.freed() {
             self.add_live_range(
                 ptr.addr().byte_offset(),
@@ -104,6 +110,7 @@ impl StoreChecker<'_> {
                 Err(e) => this.add_damage(None, &e),
             },
         );
+        // Changes since the last fold are newer than the tree.
         for (no, home) in imap.newer_than_tree() {
             match home {
                 Some(home) => drop(homes.insert(no, Some(home))),
@@ -145,6 +152,7 @@ impl StoreChecker<'_> {
         let store = self.store;
         if let Some(home) = home {
             self.add_live_range(home.byte, u64::from(home.len), RangeUse::Inode, no);
+            // The record on the disk is read in any case: memory may have a newer state.
             let read = store.reader.read_checked(
                 home.byte,
                 home.len as usize,
@@ -167,6 +175,7 @@ impl StoreChecker<'_> {
             Ok(object) => object,
             // Reported above already, if it has a home.
             Err(e) if home.is_none() => return self.add_damage(Some(no), &e),
+            // The object counts as there, so that its names are not reported as well.
             Err(_) => {
                 self.facts
                     .entry(no)
@@ -177,9 +186,11 @@ impl StoreChecker<'_> {
             }
         };
         let state = object.state.read();
+        // Removed, and not sealed yet.
         if state.gone {
             return;
         }
+        // The newest home is the one in the map.
         if state.home != home {
             self.add_contradiction(no, "the inode map and the object disagree about its home");
         }
@@ -194,6 +205,7 @@ impl StoreChecker<'_> {
         let facts: &mut ObjectFacts = self.facts.entry(no).or_default();
         facts.kind = Some(core.kind);
         facts.links = state.links.len() as u32;
+        // Names add up; the entries for them subtract: a sum of zero means that both agree.
         for link in &state.links {
             facts.fingerprint =
                 facts
@@ -227,7 +239,8 @@ impl StoreChecker<'_> {
     }
 
     fn check_directory(&mut self, no: ObjectNo, state: &ObjectState, dir: &DirectoryContent) {
-        let (mut count, mut subdirs) = (0, 0);
+        let mut count = 0;
+        let mut subdirs = 0;
         let mut one = |this: &mut Self, cookie: u64, entry: Option<DirectoryEntry>| {
             let Some(entry) = entry else {
                 return this.add_contradiction(no, "a directory entry makes no sense");
@@ -245,10 +258,14 @@ impl StoreChecker<'_> {
             }),
         }
         if (count, subdirs) != (state.core.size, state.core.subdirs) {
-            let (size, dirs) = (state.core.size, state.core.subdirs);
+            let size = state.core.size;
+            let dirs = state.core.subdirs;
             self.add_contradiction(
                 no,
-                format!("it is said to have {size} entries, {dirs} directories, and has {count}, {subdirs}"),
+                format!(
+                    "it is said to have {size} entries, {dirs} directories, and has {count}, \
+                     {subdirs}"
+                ),
             );
         }
     }
@@ -256,6 +273,7 @@ impl StoreChecker<'_> {
     fn check_entry(&mut self, dir: ObjectNo, cookie: u64, entry: &DirectoryEntry) {
         self.report.entries += 1;
         let names = self.store.name_hash;
+        // The upper bits of a cookie are the hash of the name.
         if cookie >> 7 != names.first_cookie(&entry.name) >> 7 {
             self.add_contradiction(
                 dir,
@@ -263,6 +281,7 @@ impl StoreChecker<'_> {
             );
         }
         let facts = self.facts.entry(entry.child).or_default();
+        // The counterpart of the sum over the object's own names.
         facts.fingerprint =
             facts
                 .fingerprint
@@ -272,11 +291,13 @@ impl StoreChecker<'_> {
     }
 
     fn check_blocks(&mut self, no: ObjectNo, state: &ObjectState, blocks: &BlockContent) {
-        let (mut sectors, mut end) = (0, 0);
+        let mut sectors = 0;
+        let mut end = 0;
         let mut one = |this: &mut Self, block: u64, extent: Option<MappedExtent>| {
             let Some(extent) = extent else {
                 return this.add_contradiction(no, "an extent makes no sense");
             };
+            // Extents ascend and must not overlap.
             if block < end {
                 this.add_contradiction(no, format!("two extents hold block {block}"));
             }
@@ -321,14 +342,15 @@ impl StoreChecker<'_> {
             },
         };
         let stop = (block + extent.blocks()) * BLOCK;
+        // At most the last block reaches behind the end.
         if block * BLOCK >= size || stop >= size + BLOCK {
             self.add_contradiction(
                 no,
                 format!("blocks up to byte {stop} are stored of a file of {size} bytes"),
             );
         }
-        // What is shared was read with the table; here only what lies behind the end of this file
-        // matters.
+        // Shared content was read with the table; here only blocks behind the end of this file
+        // matter.
         if !self.options.verify_data || (mapped.as_own().is_none() && stop <= size) {
             return;
         }
@@ -348,8 +370,10 @@ impl StoreChecker<'_> {
             Err(e) => return self.add_damage(Some(no), &e),
         };
         self.report.verified += mapped.as_own().map_or(0, Extent::bytes);
-        // A dirty block in memory replaces this one before anybody sees what is behind the end.
+        // A dirty block in memory replaces this one before a reader can see the bytes behind the
+        // end.
         let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));
+        // Bytes behind the end would show up when the file grows.
         if is_last
             && bytes[(size.saturating_sub(block * BLOCK) as usize).min(len)..]
                 .iter()
@@ -373,6 +397,7 @@ impl StoreChecker<'_> {
             .map(|(no, _)| no.get())
             .max()
             .unwrap_or(0);
+        // A number that is given twice would join two objects.
         if highest >= next {
             self.add_contradiction(
                 ObjectNo::new(highest),

@@ -1,4 +1,4 @@
-//! Where everything lies that the newest state refers to.
+//! The places of all structures that the newest state refers to.
 
 use super::{CheckOptions, RangeUse, StoreChecker};
 use crate::format::anchor;
@@ -10,21 +10,22 @@ use teal_types::{ObjectNo, Sector};
 /// Something that lives on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskPlace {
-    /// Where it begins, in bytes from the start of the disk.
+    /// The first byte, from the start of the disk.
     pub byte: u64,
-    /// How long it is.
+    /// The length.
     pub bytes: u64,
-    /// What it is, in words for people.
+    /// The structure, in words for people.
     pub what: &'static str,
     /// The object it belongs to; `None` if it belongs to the store as a whole.
     pub owner: Option<ObjectNo>,
 }
 
 impl Store {
-    /// Everything that the newest state refers to, in the order of its place; what only damaged
-    /// things refer to is missing. Like [`Store::check`] it has to have the store for itself, and
-    /// changes nothing.
+    /// Returns all structures that the newest state refers to, in the order of their places.
+    /// Structures that only damaged ones refer to are missing. Like [`Store::check`], this has to
+    /// have the store for itself, and changes nothing.
     pub fn places(&self) -> Vec<DiskPlace> {
+        // Nothing is written meanwhile, so places stay.
         let _committer = self.log.committer();
         let mut checker = StoreChecker::new(self, CheckOptions { verify_data: false });
         checker.check_objects(&mut |_| {});
@@ -51,6 +52,7 @@ impl Store {
                 RangeUse::Page(kind) => kind.page_name(),
                 RangeUse::Inode => "an inode record",
                 RangeUse::Content => "content",
+                // Replaced pages are not part of the newest state.
                 RangeUse::Leaving => return None,
             };
             let owner = (range.owner != STORE_WIDE).then_some(range.owner);
@@ -61,6 +63,7 @@ impl Store {
                 owner,
             })
         });
+        // By place, as a map of the disk.
         let mut places: Vec<_> = superblocks.chain(anchors).chain(live).collect();
         places.sort_unstable_by_key(|place| place.byte);
         places

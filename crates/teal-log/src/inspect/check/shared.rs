@@ -46,6 +46,7 @@ impl StoreChecker<'_> {
                             extents.push((id, shared.extent));
                         }
                     }
+                    // Places are a second index of the same extents: both must agree.
                     Some(SharedItem::Place { addr, id }) => drop(places.insert(addr, id)),
                     None => this.in_table(
                         None,
@@ -53,8 +54,10 @@ impl StoreChecker<'_> {
                     ),
                 },
             );
+            // Places on their way into the tree.
             places.extend(table.moved_places());
         }
+        // Every place leads to its extent.
         for (addr, id) in &places {
             if self
                 .shared
@@ -67,6 +70,7 @@ impl StoreChecker<'_> {
                 );
             }
         }
+        // And every extent is found from its place.
         let lost: Vec<_> = self
             .shared
             .iter()
@@ -82,6 +86,7 @@ impl StoreChecker<'_> {
                 format!("nothing leads from here to shared extent {id}"),
             );
         }
+        // Read once, however many files share it.
         for (_, extent) in extents {
             match store.content_of(&extent) {
                 Ok(_) => self.report.verified += extent.bytes(),
@@ -104,6 +109,7 @@ impl StoreChecker<'_> {
             );
             return None;
         };
+        // Each reference is counted, to be compared with the table.
         counted.found += 1;
         match self
             .store

@@ -15,12 +15,15 @@ impl StoreChecker<'_> {
     pub(super) fn check_space(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.sort_unstable_by_key(|r| (r.byte, r.bytes));
+        // The farthest end so far, and the range that reaches there.
         let mut end = (0, None::<LiveRange>);
         for range in &ranges {
             if range.byte < end.0
                 && let Some(other) = end.1
             {
-                let (a, b, owner) = (range.of, other.of, other.owner);
+                let a = range.of;
+                let b = other.of;
+                let owner = other.owner;
                 let what = format!("{a:?} lies on {b:?} of object {owner}");
                 self.add_problem(
                     Severity::Inconsistent,
@@ -29,6 +32,7 @@ impl StoreChecker<'_> {
                     what,
                 );
             }
+            // A range inside of another one must not hide what follows.
             if range.byte + u64::from(range.bytes) > end.0 {
                 end = (range.byte + u64::from(range.bytes), Some(*range));
             }
@@ -47,9 +51,11 @@ impl StoreChecker<'_> {
             let whole = self.store.geometry.whole_run(Segment(segment));
             let stop = whole.addr.plus(u64::from(whole.sectors)).byte_offset();
             let here;
+            // Ranges are sorted, so those of a segment are a prefix of the rest.
             (here, rest) = rest.split_at(rest.partition_point(|r| r.byte < stop));
             live += self.check_segment(Segment(segment), here);
         }
+        // Ranges in the gap behind the last segment.
         for range in rest {
             self.add_problem(
                 Severity::Inconsistent,
@@ -78,6 +84,7 @@ impl StoreChecker<'_> {
             live += u64::from(range.bytes);
             let first = range.byte / SECTOR;
             let sectors = (range.byte + u64::from(range.bytes)).div_ceil(SECTOR) - first;
+            // A range must not reach into anchors or the next segment.
             if !geometry.holds_run(SectorRun {
                 addr: Sector::new(first),
                 sectors: sectors as u32,
@@ -95,6 +102,7 @@ impl StoreChecker<'_> {
             );
             self.add_problem(Severity::Space, None, at, what);
         }
+        // A free segment may be overwritten at any time.
         if !usage.used && live > 0 {
             self.add_problem(
                 Severity::Inconsistent,
@@ -109,14 +117,17 @@ impl StoreChecker<'_> {
         live
     }
 
-    /// The cleaner must find everything that lives in a segment by following its records.
+    /// Checks that the cleaner can find everything that lives in a segment by following its
+    /// records.
     fn check_records(&mut self, segment: Segment, ranges: &[LiveRange]) {
-        let (store, geometry) = (self.store, self.store.geometry);
+        let store = self.store;
+        let geometry = self.store.geometry;
         let usage = *store.segments.lock().get(segment);
         let whole = geometry.whole_run(segment);
         let mut header = vec![0; HEADER];
         let first = whole.addr.plus(u64::from(usage.first));
         let read = store.reader.read_raw(first, &mut header);
+        // The first record must be the one in the table, by its number.
         if read.is_err()
             || RecordHeader::decode(&header, &store.sb.uuid)
                 .is_none_or(|h| h.seq != usage.first_seq)
@@ -127,6 +138,7 @@ impl StoreChecker<'_> {
             );
             return self.add_problem(Severity::Space, None, Some(first.get()), what);
         }
+        // The rest reads the whole segment.
         if !self.options.verify_data {
             return;
         }
@@ -144,6 +156,7 @@ impl StoreChecker<'_> {
         let mut content = Vec::new();
         for found in segment_walk::walk_records(&geometry, &store.sb.uuid, segment, &usage, &bytes)
         {
+            // Damaged deltas were reported with their record.
             for placed in decode_body(found.body, found.header.deltas).flatten() {
                 match placed.delta {
                     Delta::Inode(_) => drop(inodes.insert(found.body_byte + placed.at as u64)),
@@ -175,6 +188,7 @@ impl StoreChecker<'_> {
                 RangeUse::Inode => inodes.contains(&range.byte),
                 RangeUse::Leaving => true,
                 RangeUse::Content => {
+                    // The last extent that begins at or before the range.
                     let before = content.partition_point(|(byte, _)| *byte <= range.byte);
                     before > 0
                         && content[before - 1].0 + content[before - 1].1

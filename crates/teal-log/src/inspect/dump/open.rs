@@ -19,8 +19,9 @@ impl Store {
     /// Prints a structure, one line per item. Damage is said in the text.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn dump(&self, what: DumpWhat, out: &mut dyn Write) -> io::Result<()> {
+        // Objects that cannot be brought up to date are part of the dump.
         for (no, error) in self.objects().redo_each_deferred() {
             writeln!(out, "object {no}: {error}")?;
         }
@@ -35,7 +36,8 @@ impl Store {
             },
             DumpWhat::Notes => self.dump_notes(out),
             DumpWhat::Places => self.places().into_iter().try_for_each(|place| {
-                let (sector, byte) = (place.byte / SECTOR, place.byte % SECTOR);
+                let sector = place.byte / SECTOR;
+                let byte = place.byte % SECTOR;
                 let owner = place
                     .owner
                     .map(|no| format!(" of {no}"))
@@ -52,6 +54,7 @@ impl Store {
     }
 
     fn dump_notes(&self, out: &mut dyn Write) -> io::Result<()> {
+        // Collected first: no lock is held while the output is written.
         let mut lines = Vec::new();
         let all = self.each_note(ObjectNo::new(0), &mut |no, head| {
             lines.push(format!("{no}: {}", head.escape_ascii()));
@@ -67,6 +70,7 @@ impl Store {
         let lines: Vec<String> = {
             let segments = self.objects().segments.lock();
             let head = segments.log_head();
+            // The segments of the head and its successor.
             let of = [head.a, head.b].map(|run| {
                 (run.sectors > 0)
                     .then(|| self.objects().geometry.segment_of(run.addr))
@@ -85,7 +89,8 @@ impl Store {
                     return format!("segment {}: free{role}", segment.0);
                 }
                 format!(
-                    "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in interval {}, youngest {}{role}",
+                    "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in \
+                     interval {}, youngest {}{role}",
                     segment.0,
                     u.live,
                     u.retained,
@@ -104,6 +109,7 @@ impl Store {
 
     fn dump_inode_map(&self, out: &mut dyn Write) -> io::Result<()> {
         let imap = self.objects().inode_map.read();
+        // Newer entries replace those of the tree.
         let newer: std::collections::BTreeMap<_, _> = imap.newer_than_tree().collect();
         let mut done = Ok(());
         for_items(self, &imap.tree, &mut |item| {
@@ -149,6 +155,7 @@ impl Store {
 
     fn dump_inode(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
         let mut text = Vec::new();
+        // Written to memory first: the look may be repeated after a sealed batch.
         let looked = self.objects().with_state(no, |state| {
             text.clear();
             Ok(self.inode_text(no, state, &mut text))
@@ -231,7 +238,8 @@ impl Store {
             .map(|(key, value)| (key, SharedItem::decode(key, value)))
         {
             Ok((_, Some(SharedItem::Extent { id, shared }))) => {
-                let (count, text) = (shared.count, extent_text(0, &shared.extent));
+                let count = shared.count;
+                let text = extent_text(0, &shared.extent);
                 lines.push(format!("shared extent {id}, {count} references: {text}"));
             }
             Ok((_, Some(SharedItem::Place { addr, id }))) => {
@@ -262,6 +270,7 @@ impl Store {
             }
         });
         done?;
+        // Damage is a line of the dump, not an error of the output.
         looked.or_else(|e| writeln!(out, "{e}"))
     }
 }
@@ -273,13 +282,16 @@ fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(SeenItem<'_>)) {
     let mut damaged = Vec::new();
     let mut visit = |_: Option<crate::format::page::PagePtr>, node: &crate::format::page::Node| {
         if let NodeItems::Leaf(items) = &node.items {
-            items
-                .iter()
-                .for_each(|(key, value)| item(Ok((*key, value))));
+            for (key, value) in items.iter() {
+                item(Ok((*key, value)));
+            }
         }
     };
+    // Damaged pages come last, after all readable items.
     tree.walk_nodes(&store.objects().reader, &mut visit, &mut |_, error| {
         damaged.push(error)
     });
-    damaged.into_iter().for_each(|error| item(Err(error)));
+    for error in damaged {
+        item(Err(error));
+    }
 }

@@ -16,13 +16,14 @@ use teal_types::{SECTOR, Sector};
 /// Records shown of a chain: a circle in a damaged one must end.
 const RECORDS_MAX: usize = 1 << 20;
 
-/// Prints what lies on a disk; it need not open as a store, but one superblock must be whole for
-/// all but the superblocks.
+/// Prints a structure of a disk, which need not open as a store. One superblock must be whole,
+/// unless the superblocks are to be printed.
 ///
 /// # Errors
-/// Those of `out`; that no superblock can be read, or that there is no such segment. Other damage
-/// is said in the text.
+/// Errors of `out`. Fails if no superblock can be read, or if there is no such segment. Other
+/// damage is said in the text.
 pub fn dump_raw(disk: &dyn Disk, what: RawWhat, out: &mut dyn Write) -> io::Result<()> {
+    // The superblocks are shown even where none of them is whole.
     if what == RawWhat::Superblock {
         dump_superblocks(disk, out)?;
     }
@@ -59,7 +60,7 @@ fn hex_text(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Why bytes are no superblock, for people.
+/// Returns the reason why bytes are no superblock, for people.
 fn refusal_text(why: &SuperblockRefusal) -> String {
     match why {
         SuperblockRefusal::NotTeal => "none of TealFS is there".into(),
@@ -126,6 +127,7 @@ fn dump_superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
 
 impl RawDisk<'_> {
     fn read_sectors(&self, at: Sector, sectors: u64) -> Option<Vec<u8>> {
+        // Addresses from a damaged structure may lie anywhere.
         let end = at
             .get()
             .checked_add(sectors)
@@ -159,6 +161,7 @@ impl RawDisk<'_> {
     }
 
     fn dump_chain(&self, out: &mut dyn Write) -> io::Result<()> {
+        // The newest checkpoint, as at opening.
         let newest = self
             .geometry
             .anchor_slots()
@@ -169,13 +172,16 @@ impl RawDisk<'_> {
         };
         let mut at = newest.addr;
         let mut wanted = (newest.seq, None);
+        // The walk ends, whatever the records say.
         for _ in 0..RECORDS_MAX {
             let Some((header, bytes)) = self.read_header(at, wanted) else {
                 return writeln!(out, "no record {} at {}", wanted.0, at.get());
             };
             header_line(at, &header, out)?;
             self.dump_body(at, &header, out)?;
+            // The next record must follow by number and by digest.
             wanted = (header.seq + 1, Some(header_digest(&bytes, &self.sb.uuid)));
+            // First the run of the head, then its successor.
             let next = [header.next_a, header.next_b]
                 .into_iter()
                 .filter(|run| run.sectors > 0 && self.geometry.holds_run(*run));
@@ -224,6 +230,7 @@ impl RawDisk<'_> {
                 .read_sectors(at, 1)
                 .and_then(|bytes| RecordHeader::decode(&bytes, &self.sb.uuid));
             let Some(header) = header else {
+                // A step of the alignment: records begin there only.
                 skip += self.geometry.align;
                 continue;
             };
@@ -237,6 +244,7 @@ impl RawDisk<'_> {
 
     /// Prints what a record changed; payload and body are compared with their checksums.
     fn dump_body(&self, at: Sector, header: &RecordHeader, out: &mut dyn Write) -> io::Result<()> {
+        // A damaged header may claim any length.
         let Ok(sectors) = u32::try_from(header.sectors()) else {
             return writeln!(out, "  too long");
         };
@@ -248,6 +256,7 @@ impl RawDisk<'_> {
         };
         let (payload, body) = bytes[HEADER..].split_at(header.payload as usize * SECTOR as usize);
         let body = &body[..header.body as usize];
+        // The payload may be torn where the body is whole.
         if !crc_matches(payload, header.payload_crc) {
             writeln!(out, "  the payload is torn or damaged")?;
         }
@@ -257,6 +266,7 @@ impl RawDisk<'_> {
         for placed in decode_body(body, header.deltas) {
             match placed {
                 Ok(placed) => {
+                    // Operations count on from the record's first one.
                     let lsn = header.lsn.get() + u64::from(placed.lsn_offset);
                     writeln!(
                         out,
@@ -273,6 +283,7 @@ impl RawDisk<'_> {
 }
 
 pub(super) fn extent_text(block: u64, extent: &Extent) -> String {
+    debug_assert!(extent.blocks() > 0, "an extent has a block");
     let last = block + extent.blocks() - 1;
     format!(
         "blocks {block}-{last} at {}+{}, born {}",
@@ -286,7 +297,9 @@ pub(super) fn mapped_text(block: u64, mapped: &MappedExtent) -> String {
     match mapped {
         MappedExtent::Own(extent) => extent_text(block, extent),
         MappedExtent::Shared(slice) => {
-            let (last, id, first) = (block + mapped.blocks() - 1, slice.id, slice.first);
+            let last = block + mapped.blocks() - 1;
+            let id = slice.id;
+            let first = slice.first;
             format!(
                 "blocks {block}-{last} shared: extent {id} from its block {first}, born {}",
                 slice.born.get()
@@ -320,7 +333,8 @@ fn delta_text(delta: &Delta<'_>) -> String {
             first_key,
             ptr,
         } => {
-            let (at, sectors) = (ptr.addr().get(), ptr.sectors());
+            let at = ptr.addr().get();
+            let sectors = ptr.sectors();
             format!(
                 "{} at {at}+{sectors}, level {level}, from key {first_key}",
                 kind.page_name()

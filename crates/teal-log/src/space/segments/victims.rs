@@ -4,7 +4,7 @@ use super::SegmentTable;
 use crate::format::geometry::Segment;
 use teal_types::Lsn;
 
-/// How to choose victims.
+/// A policy for choosing victims.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum VictimPolicy {
     /// By cost and benefit, at most this full.
@@ -25,21 +25,25 @@ pub(crate) struct Victim {
 }
 
 impl SegmentTable {
-    /// SegmentTable worth cleaning, the best first. None is given twice between two checkpoints:
-    /// what was moved out of it may live on until the next one.
+    /// Returns the segments worth cleaning, the best first. None is given twice between two
+    /// checkpoints: content that was moved out of it may live on until the next one.
     pub(crate) fn rank_victims(&self, now: Lsn, choice: VictimPolicy) -> Vec<Victim> {
         let bytes = self.geometry.segment_bytes() as f64;
         let mut found: Vec<(f64, Victim)> = Vec::new();
         for (segment, u) in self.all_segments() {
             let fill = f64::from(u.live) / bytes;
             let score = match choice {
+                // Full segments give little for their cost.
                 VictimPolicy::CostBenefit(fullest) if fill > fullest => continue,
+                // Cost and benefit (Rosenblum and Ousterhout): free space times age, by the cost of
+                // reading and moving.
                 VictimPolicy::CostBenefit(_) => {
                     (1.0 - fill) * (now.get().saturating_sub(u.born.get()) + 1) as f64
                         / (1.0 + fill)
                 }
                 VictimPolicy::Emptiest => 1.0 - fill,
             };
+            // Segments of the head are still written; bad ones cannot be read.
             let is_free = !self.is_reserved(segment) && !self.bad.contains(&segment.0);
             if u.used
                 && u.live > 0
@@ -57,7 +61,9 @@ impl SegmentTable {
                 ));
             }
         }
+        // The best first.
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        debug_assert!(found.is_sorted_by(|a, b| a.0 >= b.0));
         found.into_iter().map(|(_, victim)| victim).collect()
     }
 }

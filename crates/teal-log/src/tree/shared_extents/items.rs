@@ -9,7 +9,7 @@ use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
 use teal_types::{ObjectNo, Sector};
 
-/// What the open batch did with a shared extent.
+/// The change of a shared extent by the open batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ItemChange {
     /// The log does not know of it yet.
@@ -69,6 +69,7 @@ impl SharedExtentItems {
         if let Some(next) = self.next {
             return Ok(next);
         }
+        // The highest identifier in the tree, looked up once.
         let next = self
             .tree
             .at_or_before(src, (1 << 63) - 1)?
@@ -86,6 +87,7 @@ impl SharedExtentItems {
     ) -> Result<Option<Extent>, StoreError> {
         let old = self.get(src, id)?.map(|old| old.extent);
         self.tree.insert(src, id, &shared.encode())?;
+        // The extent moved: its place moves as well.
         if old.as_ref().map(|old| old.addr) != Some(shared.extent.addr) {
             if let Some(old) = &old {
                 self.forget_place(src, old.addr)?;
@@ -112,13 +114,14 @@ impl SharedExtentItems {
         addr: Sector,
     ) -> Result<(), StoreError> {
         let key = place_key(addr);
+        // A place that is not in the tree yet is only forgotten.
         if self.moved.remove(&key).is_none() {
             self.tree.remove(src, key)?;
         }
         Ok(())
     }
 
-    /// LeafSpread that the tree does not have yet, with their ids.
+    /// Returns the places that the tree does not have yet, with their ids.
     pub(crate) fn moved_places(&self) -> impl Iterator<Item = (Sector, u64)> + '_ {
         self.moved.iter().map(|(key, id)| (place_of(*key), *id))
     }
