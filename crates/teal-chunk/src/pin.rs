@@ -1,58 +1,10 @@
-//! Pins: what a commit is about to name must not be collected meanwhile.
+//! Pins: a chunk that a commit is about to name must not be collected meanwhile.
 
 use crate::error::ChunkError;
-use crate::index::{ChunkIdPrefix, KeyedHashBuilder};
-use crate::limits::PINS_MAX;
-use crate::seeded::{Bug, bug};
-use crate::store::{ChunkStore, ChunkTables};
-use std::collections::HashMap;
+use crate::index::ChunkIdPrefix;
+use crate::store::ChunkStore;
+use crate::tables::ChunkTables;
 use teal_types::ChunkId;
-
-/// How often each chunk is pinned.
-#[derive(Debug)]
-pub(crate) struct PinTable(HashMap<ChunkIdPrefix, u32, KeyedHashBuilder>);
-
-impl PinTable {
-    pub(crate) fn new(keyed: KeyedHashBuilder) -> Self {
-        Self(HashMap::with_hasher(keyed))
-    }
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-    pub(crate) fn contains(&self, half: &ChunkIdPrefix) -> bool {
-        self.0.contains_key(half) && !bug(Bug::PinsIgnored)
-    }
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &ChunkIdPrefix> {
-        self.0.keys()
-    }
-}
-
-impl ChunkTables {
-    /// Pins a chunk, here or not yet. A running collection keeps it even when the pin has gone
-    /// again: what was committed meanwhile is not among the live chunks it was told of.
-    pub(crate) fn add_pin(&mut self, half: ChunkIdPrefix) -> Result<(), ChunkError> {
-        if self.pins.0.len() >= PINS_MAX && !self.pins.0.contains_key(&half) {
-            return Err(ChunkError::TooManyPins);
-        }
-        *self.pins.0.entry(half).or_default() += 1;
-        if self.collecting && !bug(Bug::PinNotMarked) {
-            self.index
-                .get_mut(&half)
-                .into_iter()
-                .for_each(|known| known.mark());
-        }
-        Ok(())
-    }
-
-    fn remove_pin(&mut self, half: &ChunkIdPrefix) {
-        if let Some(times) = self.pins.0.get_mut(half) {
-            *times -= 1;
-            if *times == 0 {
-                self.pins.0.remove(half);
-            }
-        }
-    }
-}
 
 /// Keeps chunks from being collected until it is dropped: hold it until the metadata that names
 /// them is durable.
@@ -79,15 +31,15 @@ impl Pin {
 
     pub(crate) fn add(
         &mut self,
-        half: ChunkIdPrefix,
+        chunk: ChunkIdPrefix,
         state: &mut ChunkTables,
     ) -> Result<(), ChunkError> {
-        state.add_pin(half)?;
-        self.chunks.push(half);
+        state.add_pin(chunk)?;
+        self.chunks.push(chunk);
         Ok(())
     }
 
-    /// Returns how many pins these are; a chunk may be among them more than once.
+    /// Returns the number of pins; a chunk may be among them more than once.
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
@@ -102,7 +54,7 @@ impl Drop for Pin {
     fn drop(&mut self) {
         if !self.chunks.is_empty() {
             let mut state = self.store.0.state.write();
-            self.chunks.iter().for_each(|half| state.remove_pin(half));
+            self.chunks.iter().for_each(|chunk| state.remove_pin(chunk));
         }
     }
 }
@@ -120,7 +72,7 @@ pub enum PinError {
 
 impl ChunkStore {
     /// Verifies that all of these chunks are here, and keeps them here until the pin is dropped. A
-    /// commit does this, whatever [`have`](Self::have) has said before.
+    /// commit does this, whatever [`find_present`](Self::find_present) has said before.
     ///
     /// # Errors
     /// [`PinError::Missing`] names those that are not here or known to be damaged;
@@ -128,54 +80,22 @@ impl ChunkStore {
     pub fn pin(&self, chunks: &[ChunkId]) -> Result<Pin, PinError> {
         let mut pin = Pin::empty(self);
         let mut state = self.0.state.write();
-        let missing: Vec<ChunkId> = chunks
-            .iter()
-            .filter(|chunk| !state.has_chunk(&ChunkIdPrefix::from_id(chunk)))
-            .copied()
-            .collect();
+        let mut missing = Vec::new();
+        for chunk in chunks {
+            if !state.has_chunk(&ChunkIdPrefix::from_id(chunk)) {
+                missing.push(*chunk);
+            }
+        }
         if !missing.is_empty() {
             return Err(PinError::Missing(missing));
         }
-        let pinned = chunks
-            .iter()
-            .try_for_each(|chunk| pin.add(ChunkIdPrefix::from_id(chunk), &mut state));
-        // The pin lets go of what it has under the same lock.
-        drop(state);
-        Ok(pinned.map(|()| pin)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::index::Index;
-    use crate::packs::PackTable;
-
-    #[test]
-    fn pins_are_counted_and_have_a_limit() {
-        let keyed = KeyedHashBuilder::new([0; 16]);
-        let mut state = ChunkTables {
-            index: Index::new(keyed),
-            packs: PackTable::default(),
-            pins: PinTable::new(keyed),
-            collecting: false,
-        };
-        let half = |n: u64| {
-            let mut id = [0; 32];
-            id[..8].copy_from_slice(&n.to_le_bytes());
-            ChunkIdPrefix::from_id(&ChunkId::new(id))
-        };
-        (0..PINS_MAX as u64).for_each(|n| state.add_pin(half(n)).unwrap());
-        assert!(matches!(
-            state.add_pin(half(PINS_MAX as u64)),
-            Err(ChunkError::TooManyPins)
-        ));
-        state.add_pin(half(0)).unwrap();
-        state.remove_pin(&half(0));
-        assert!(state.pins.contains(&half(0)), "pinned twice, let go once");
-        state.remove_pin(&half(0));
-        assert!(!state.pins.contains(&half(0)));
-        state.add_pin(half(PINS_MAX as u64)).unwrap();
-        assert_eq!(state.pins.len(), PINS_MAX);
+        for chunk in chunks {
+            if let Err(error) = pin.add(ChunkIdPrefix::from_id(chunk), &mut state) {
+                // The pin, as it is dropped, removes what it has under the same lock.
+                drop(state);
+                return Err(error.into());
+            }
+        }
+        Ok(pin)
     }
 }

@@ -18,7 +18,7 @@ use teal_study::replay::{
     plot,
 };
 use teal_trace::TraceEnding;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Product of devices and events for which the bound takes seconds.
 const QUICK: usize = 200;
@@ -193,7 +193,7 @@ fn parse_decision(text: &str) -> Result<DecisionSelector> {
     let seconds = seconds
         .filter(|seconds| (0.0..1e9).contains(seconds))
         .with_context(refused)?;
-    Ok(DecisionSelector::At(Time::after_start(Span::nanos(
-        (seconds * 1e9) as u64,
-    ))))
+    Ok(DecisionSelector::At(Time::after_start(
+        TimeSpan::from_nanos((seconds * 1e9) as u64),
+    )))
 }

@@ -32,7 +32,7 @@ use teal_energy::oracle::{self, SchedulingProblem};
 use teal_energy::policy::{Policy, PowerSupply};
 use teal_energy::sim::{self, MachineTrace, ReplayPace, SimulatedMachine, SimulationReport};
 use teal_trace::{Level, ReadError, TraceEnding, TraceItem, TraceReader};
-use teal_types::{Energy, Power, Span, Time};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
 /// Holds the assumptions that a trace does not tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,13 +41,13 @@ pub struct ReplayAssumptions {
     /// one.
     pub memory: u64,
     /// Time without an event after which no user is present; `None` means that one always is.
-    pub away: Option<Span>,
+    pub away: Option<TimeSpan>,
     /// Says whether later events wait for earlier ones.
     pub pace: ReplayPace,
     /// Source of the machine's power.
     pub supply: PowerSupply,
     /// Time of day at which the trace begins; `None` means the trace's own, or nine o'clock.
-    pub begins: Option<Span>,
+    pub begins: Option<TimeSpan>,
     /// Times at which no link works.
     pub outages: Vec<(Time, Time)>,
     /// Is true when every device is asleep at the beginning.
@@ -58,7 +58,7 @@ impl Default for ReplayAssumptions {
     fn default() -> Self {
         Self {
             memory: 0,
-            away: Some(Span::secs(600)),
+            away: Some(TimeSpan::from_secs(600)),
             pace: ReplayPace::Open,
             supply: PowerSupply::Battery,
             begins: None,
@@ -182,7 +182,8 @@ impl PreparedReplay {
         // A start of 0 means that the trace does not know its time of day.
         // A recording knows its time of day, which decides when nights are.
         let start = trace.header().start.secs;
-        let recorded = (start != 0).then(|| Span::secs(start.rem_euclid(86_400).unsigned_abs()));
+        let recorded =
+            (start != 0).then(|| TimeSpan::from_secs(start.rem_euclid(86_400).unsigned_abs()));
         let assumptions = &ReplayAssumptions {
             begins: assumptions.begins.or(recorded),
             ..assumptions.clone()
@@ -292,7 +293,7 @@ impl PreparedReplay {
     /// Returns the least energy any policy could have spent. `late` is the time by which runs began
     /// bursts after their age ([`oracle::longest_lateness`]). Traces of more than `most` events are
     /// not tried.
-    pub fn energy_bound(&self, late: &[Span], most: usize, rounds: usize) -> EnergyBound {
+    pub fn energy_bound(&self, late: &[TimeSpan], most: usize, rounds: usize) -> EnergyBound {
         // The bound takes times as given, but in the closed pace a policy's delays move them.
         if self.world.pace == ReplayPace::Closed {
             return EnergyBound::No("it is for the open pace only".into());
@@ -316,7 +317,7 @@ impl PreparedReplay {
                 // The plan is run by the simulator, so that the feasible energy is no estimate.
                 let run = sim::run(&self.world, &self.trace, &mut found.plan.into_policy());
                 debug_assert!(
-                    found.energy <= run.total_energy() + Energy::microjoules(10),
+                    found.energy <= run.total_energy() + Energy::from_microjoules(10),
                     "a feasible schedule spends less than the bound"
                 );
                 EnergyBound::Proven {

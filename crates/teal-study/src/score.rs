@@ -73,8 +73,8 @@ impl DayScore {
     /// Returns the energy above the floor, by that of the bound (goal: 1350).
     pub fn above_floor(&self, report: &SimulationReport) -> Thousandths {
         ratio_in_thousandths(
-            report.total_energy().less(self.floor),
-            self.least.less(self.floor),
+            report.total_energy().saturating_sub(self.floor),
+            self.least.saturating_sub(self.floor),
         )
     }
 
@@ -88,15 +88,18 @@ impl DayScore {
     pub fn saved_energy(&self, report: &SimulationReport) -> (Thousandths, Thousandths) {
         let (all, least) = (self.always_on().total_energy(), self.least);
         (
-            ratio_in_thousandths(all.less(report.total_energy()), all),
-            ratio_in_thousandths(all.less(report.total_energy()), all.less(least)),
+            ratio_in_thousandths(all.saturating_sub(report.total_energy()), all),
+            ratio_in_thousandths(
+                all.saturating_sub(report.total_energy()),
+                all.saturating_sub(least),
+            ),
         )
     }
 
     /// Returns the part of the day in which programs waited longer than with everything awake
     /// (goal: 50).
     pub fn added_waiting(&self, report: &SimulationReport) -> Thousandths {
-        let added = report.waiting.less(self.always_on().waiting);
+        let added = report.waiting.saturating_sub(self.always_on().waiting);
         added.get().saturating_mul(1000) / report.elapsed.get().max(1)
     }
 
@@ -105,6 +108,6 @@ impl DayScore {
     pub fn bound_gap(&self) -> Thousandths {
         let runs = self.runs.iter().map(|run| run.report.total_energy());
         let best = runs.fold(self.feasible.total_energy(), Energy::min);
-        ratio_in_thousandths(best.less(self.least), self.least)
+        ratio_in_thousandths(best.saturating_sub(self.least), self.least)
     }
 }

@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. Every operation gives the result and the error that Linux gives to root with umask 0, names
 //!    and attributes included.
-//! 2. An object without names lives on until it is [forgotten](Model::forget) as often as it was
-//!    [opened](Model::open).
+//! 2. An object without names lives on until it is [forgotten](ReferenceModel::forget) as often as
+//!    it was [opened](ReferenceModel::open).
 //! 3. Cloning is cheap: contents are shared until changed.
 //!
 //! # How
@@ -72,12 +72,13 @@ impl Default for ReferenceModel {
 }
 
 impl ReferenceModel {
-    /// An empty tree whose root is root's, mode 755.
+    /// Makes an empty tree with a root directory of owner root and mode 755.
     pub fn new() -> Self {
         let kind = InodeKind::Dir {
             entries: BTreeMap::new(),
             parent: ROOT,
         };
+        // The root counts one name, so that it is never reclaimed.
         let root = Inode {
             kind,
             perm: 0o755,
@@ -95,7 +96,7 @@ impl ReferenceModel {
         }
     }
 
-    /// One more user of the object, who keeps it when its names are gone.
+    /// Adds a user of the object, which lives on as long as it has one.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
@@ -104,7 +105,7 @@ impl ReferenceModel {
         Ok(())
     }
 
-    /// One user less.
+    /// Takes a user of the object away.
     ///
     /// # Panics
     /// If it was not opened as often.
@@ -120,7 +121,7 @@ impl ReferenceModel {
         self.reclaim(ino);
     }
 
-    /// Returns how many objects exist, those without names included.
+    /// Returns the number of objects, those without names included.
     pub fn object_count(&self) -> usize {
         self.inodes.len()
     }
@@ -143,8 +144,8 @@ impl ReferenceModel {
         self.inodes.get_mut(&ino).ok_or(Errno::STALE)
     }
 
-    /// The object at a path relative to the root. Symbolic links on the way are `ELOOP`; one at the
-    /// end is the object.
+    /// Returns the object at a path relative to the root. Symbolic links on the way are `ELOOP`;
+    /// one at the end is the object.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`.
@@ -155,10 +156,10 @@ impl ReferenceModel {
         }
     }
 
-    /// The directory at a path, for operations on names inside it.
+    /// Returns the directory at a path, for operations on names inside it.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// As [`find_path`](Self::find_path).
     pub fn find_dir(&self, path: &Path) -> Result<Ino, Errno> {
         path.iter().try_fold(ROOT, |dir, name| {
             let ino = self.lookup(dir, name.as_bytes())?;
@@ -170,13 +171,14 @@ impl ReferenceModel {
         })
     }
 
-    /// Every name in the tree with its object, the root first.
+    /// Returns every name in the tree with its object, the root first.
     pub fn list_paths(&self) -> Vec<(PathBuf, Ino)> {
         let mut found = vec![(PathBuf::new(), ROOT)];
         let mut at = 0;
         while at < found.len() {
             if let InodeKind::Dir { entries, .. } = &self.inodes[&found[at].1].kind {
                 let dir = found[at].0.clone();
+                // Directories are appended and visited in turn (breadth first).
                 found.extend(
                     entries
                         .iter()
@@ -188,7 +190,7 @@ impl ReferenceModel {
         found
     }
 
-    /// The whole tree as a value.
+    /// Returns the whole tree as a value.
     ///
     /// # Panics
     /// If the model is broken.
@@ -198,6 +200,7 @@ impl ReferenceModel {
         let mut first = BTreeMap::new();
         let mut tree = TreeSnapshot::default();
         for (path, ino) in paths {
+            // Paths are sorted, so that the first name is the same in every tree that is compared.
             let same_as = first.entry(ino).or_insert_with(|| path.clone()).clone();
             let inode = &self.inodes[&ino];
             let stat = self.stat(ino).expect("it has a name");

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use teal_energy::device::DeviceModel;
 use teal_energy::sim::{DeviceReport, SimulationReport};
 use teal_study::replay::{EnergyBound, PolicyRun, PreparedReplay};
-use teal_types::{Energy, Span};
+use teal_types::{Energy, TimeSpan};
 
 /// Returns the stops that the budget allowed in a time.
-fn allowed_stops(device: &DeviceModel, elapsed: Span) -> Option<u64> {
+fn allowed_stops(device: &DeviceModel, elapsed: TimeSpan) -> Option<u64> {
     let limits = device.budget?;
     Some(u64::from(limits.burst) + elapsed.get() / limits.each.get().max(1))
 }
@@ -52,7 +52,7 @@ pub(super) fn replay_lines(
             taken.reads,
             taken.from_memory,
             taken.changes,
-            Span::nanos(scene.trace.end().get())
+            TimeSpan::from_nanos(scene.trace.end().get())
         ),
     ];
     // The reader must know which parts of the machine cost nothing here.
@@ -122,7 +122,8 @@ fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
         "refused"
     )];
     for PolicyRun { policy, report } in runs {
-        let above_floor = Energy::microjoules(energy_above(report.total_energy(), report.floor));
+        let above_floor =
+            Energy::from_microjoules(energy_above(report.total_energy(), report.floor));
         // The ratio is given for all energy, and for that above the floor.
         let ratio = least_energy(bound).map_or("-".into(), |least| {
             let over = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
@@ -140,7 +141,7 @@ fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
             report.added,
             format_percent(report.added.get(), report.elapsed.get())
         );
-        let cold: Span = report.cold.iter().copied().sum();
+        let cold: TimeSpan = report.cold.iter().copied().sum();
         let cold = format!("{} in {cold}", report.cold.len());
         // Stops beyond the budget are refused, and the device stays on.
         let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
@@ -191,7 +192,7 @@ fn device_lines(scene: &PreparedReplay, run: &PolicyRun) -> Vec<String> {
         // States without time are left out.
         for (name, entry) in device
             .named_uses()
-            .filter(|(_, entry)| entry.time > Span::ZERO)
+            .filter(|(_, entry)| entry.time > TimeSpan::ZERO)
         {
             let (time, energy) = (entry.time.to_string(), entry.energy().to_string());
             out.push(format!(
@@ -295,7 +296,7 @@ fn run_json(scene: &PreparedReplay, PolicyRun { policy, report }: &PolicyRun) ->
             })
         })
         .collect();
-    let cold_time = report.cold.iter().copied().sum::<Span>();
+    let cold_time = report.cold.iter().copied().sum::<TimeSpan>();
     json!({
         "policy": policy,
         "uj": report.total_energy().get(),

@@ -28,7 +28,7 @@ use teal_emulator::{
 };
 use teal_env::{Clock as _, SystemClock};
 use teal_fuse::{FuseMountOptions, FuseSession, LoopDevice, UnmountHandle, UnmountMode};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 /// Bytes of a sector as the kernel sees it.
 const LOGICAL: u32 = 512;
@@ -229,9 +229,9 @@ impl ImageOwner for DiskDaemon {
                 let ticket = self.disk.put_to_sleep();
                 self.disk.wait_for(ticket);
             }
-            "idle" => self
-                .disk
-                .pass_idle_time(Span::nanos(rest.parse().map_err(|_| Errno::INVAL)?)),
+            "idle" => self.disk.pass_idle_time(TimeSpan::from_nanos(
+                rest.parse().map_err(|_| Errno::INVAL)?,
+            )),
             "stop" => {
                 let path = self.path.get().ok_or(Errno::AGAIN)?;
                 // A mount holds the device exclusively, so an exclusive open finds it.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use teal_command::profile::load_profile;
 use teal_emulator::log::{LogWriter, RecordSink};
 use teal_emulator::{EmulatedDisk, EmulationPace, EmulationSetup};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 /// Says whether the drive has a write cache: with one, it answers writes before they are on the
 /// surface.
@@ -45,7 +45,7 @@ impl DiskModel {
         } else {
             setup
         };
-        Ok(setup.with_spin_down(self.spin_down.map(Span::secs)))
+        Ok(setup.with_spin_down(self.spin_down.map(TimeSpan::from_secs)))
     }
 
     /// Returns that disk, with its bytes and its log.

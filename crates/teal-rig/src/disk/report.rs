@@ -9,7 +9,7 @@ use teal_command::size::human_size;
 use teal_emulator::{DiskSnapshot, DriveAccount, EnergySeries, RestState};
 use teal_energy::ledger::{EnergyUse, WorkPhase};
 use teal_energy::power::PowerModel;
-use teal_types::{Energy, SECTOR, Span, Time};
+use teal_types::{Energy, SECTOR, Time, TimeSpan};
 
 /// Holds the report of a disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl RequestSums {
             .iter()
             .find(|(used, ..)| *used == EnergyUse::Work(WorkPhase::Seek))
             .map_or(0, |(_, count, ..)| *count);
-        let usage = |(used, count, time, energy): (EnergyUse, u64, Span, Energy)| TimeUse {
+        let usage = |(used, count, time, energy): (EnergyUse, u64, TimeSpan, Energy)| TimeUse {
             name: used.describe_use(|state| model.state_name(state)),
             count,
             ns: time.get(),
@@ -95,7 +95,7 @@ impl RequestSums {
         // Uses without time are of states that the disk was never in.
         let uses: Vec<_> = uses
             .into_iter()
-            .filter(|(_, _, time, _)| *time > Span::ZERO)
+            .filter(|(_, _, time, _)| *time > TimeSpan::ZERO)
             .map(usage)
             .collect();
         Self {
@@ -117,7 +117,7 @@ impl RequestSums {
     /// Adds the same joules over time.
     pub(crate) fn with_power(mut self, series: &EnergySeries) -> Self {
         // The bins are scaled so that they sum up to the same joules.
-        let bins = series.bins(Energy::microjoules(self.microjoules));
+        let bins = series.bins(Energy::from_microjoules(self.microjoules));
         let microjoules = bins.into_iter().map(Energy::get).collect();
         self.power = Some(PowerBins {
             bin_ns: series.width().get(),
@@ -159,8 +159,8 @@ impl RequestSums {
         );
         say!("  seeks     {}; woken {} times", self.seeks, self.wakes);
         let (energy, time) = (
-            Energy::microjoules(self.microjoules),
-            Span::nanos(self.elapsed_ns),
+            Energy::from_microjoules(self.microjoules),
+            TimeSpan::from_nanos(self.elapsed_ns),
         );
         say!("  energy    {energy} in {time}, modelled by {profile}");
         // A single bin says no more than the mean.
@@ -173,13 +173,13 @@ impl RequestSums {
                 });
             say!(
                 "  power     {low:.3} to {high:.3} W, means of {}",
-                Span::nanos(*bin_ns)
+                TimeSpan::from_nanos(*bin_ns)
             );
         }
         for used in &self.uses {
             let (energy, time) = (
-                Energy::microjoules(used.microjoules).to_string(),
-                Span::nanos(used.ns).to_string(),
+                Energy::from_microjoules(used.microjoules).to_string(),
+                TimeSpan::from_nanos(used.ns).to_string(),
             );
             say!(
                 "    {:<18} {:>8} x {time:>11} {energy:>12}",

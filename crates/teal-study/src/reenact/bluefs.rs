@@ -16,7 +16,7 @@ use teal_energy::sim::{
     self, EventAction, MachineEvent, MachineTrace, ReplayPace, SimulatedMachine,
 };
 use teal_trace::TraceItem;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Operations of Purcell that were replayed (5.5).
 const HEAD: usize = 10_000;
@@ -46,7 +46,7 @@ const COLD: &str = "over the whole stream (1.1 s between operations instead of 0
 
 /// Returns the handheld of section 5.5, with additional latency to the server. Each file has its
 /// own place on the disk.
-pub(super) fn handheld_machine(more: Span, mut profiles: Vec<Profile>) -> ModelledMachine {
+pub(super) fn handheld_machine(more: TimeSpan, mut profiles: Vec<Profile>) -> ModelledMachine {
     // The profiles of the paper's devices come behind those that the caller adds.
     profiles.extend(
         ["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"]
@@ -106,7 +106,7 @@ pub(super) fn format_joules(microjoules: u64) -> String {
 }
 
 /// Time-out of Coda's disk; ABLE is unpublished.
-const CODA: NamedPolicy = NamedPolicy::Coda(Span::secs(2));
+const CODA: NamedPolicy = NamedPolicy::Coda(TimeSpan::from_secs(2));
 
 /// The papers' reductions: latency to the server, percent of the delay, percent of the energy.
 pub(super) type Reductions = [(u64, u64, u64); 2];
@@ -117,7 +117,7 @@ fn add_sensitivity(table: &mut PaperTable, scene: impl Fn() -> PreparedReplay) {
     let scene = scene();
     let ours = scene.run(&NamedPolicy::BlueFs);
     for seconds in [1, 2, 5, 10] {
-        let theirs = scene.run(&NamedPolicy::Coda(Span::secs(seconds)));
+        let theirs = scene.run(&NamedPolicy::Coda(TimeSpan::from_secs(seconds)));
         let delay = percent_less(
             ours.report.total_delay().get(),
             theirs.report.total_delay().get(),
@@ -133,13 +133,13 @@ fn add_sensitivity(table: &mut PaperTable, scene: impl Fn() -> PreparedReplay) {
 pub(super) fn add_comparison(
     table: &mut PaperTable,
     paper: Reductions,
-    scenes: impl Fn(Span, GapModel) -> [(PreparedReplay, NamedPolicy); 2],
+    scenes: impl Fn(TimeSpan, GapModel) -> [(PreparedReplay, NamedPolicy); 2],
 ) {
     // Each latency is shown under all three models of pauses, as the paper fixes none.
     for (millis, delay, energy) in paper {
         for gaps in GapModel::ALL {
             let [theirs, ours] =
-                scenes(Span::millis(millis), gaps).map(|(scene, named)| scene.run(&named));
+                scenes(TimeSpan::from_millis(millis), gaps).map(|(scene, named)| scene.run(&named));
             let what =
                 |what: &str| format!("{what}, {millis} ms to the server, {} gaps", gaps.word());
             // Delay and energy are compared with the paper's reductions.
@@ -163,7 +163,7 @@ pub(super) fn add_comparison(
 }
 
 pub(super) fn figure_7() -> PaperTable {
-    let machine = || handheld_machine(Span::ZERO, Vec::new());
+    let machine = || handheld_machine(TimeSpan::ZERO, Vec::new());
     let mut table = PaperTable::for_machine(
         "BlueFS (2004) figure 7: BlueFS against Coda on a handheld, all files on the Microdrive",
         &machine(),
@@ -195,7 +195,7 @@ pub(super) fn figure_8() -> PaperTable {
     let mut table = PaperTable::for_machine(
         "BlueFS (2004) figure 8: BlueFS against Coda on a handheld, half of the files on the \
          Microdrive",
-        &half(Span::ZERO),
+        &half(TimeSpan::ZERO),
         &[PURCELL, CACHE, RADIO],
     );
     table.remarks.extend([WARM, COLD]);
@@ -208,8 +208,8 @@ pub(super) fn figure_8() -> PaperTable {
         let lives: Vec<_> = GapModel::ALL
             .iter()
             .map(|gaps| {
-                let scene = purcell_replay(half(Span::millis(millis)), *gaps);
-                let thinking = scene.world.base * Span::nanos(scene.trace.end().get());
+                let scene = purcell_replay(half(TimeSpan::from_millis(millis)), *gaps);
+                let thinking = scene.world.base * TimeSpan::from_nanos(scene.trace.end().get());
                 let all = |named| (operation_energy(&scene.run(&named)) + thinking.get()) as f64;
                 format!(
                     "{:.0} % {}",
@@ -225,7 +225,7 @@ pub(super) fn figure_8() -> PaperTable {
         );
     }
     add_sensitivity(&mut table, || {
-        purcell_replay(half(Span::ZERO), GapModel::Sessions)
+        purcell_replay(half(TimeSpan::ZERO), GapModel::Sessions)
     });
     table
 }
@@ -311,7 +311,7 @@ pub(super) fn figure_4() -> PaperTable {
     table.add_figure(
         "first byte of a large file, sooner by",
         "800 ms",
-        first[1].less(first[0]).to_string(),
+        first[1].saturating_sub(first[0]).to_string(),
     );
     table
 }

@@ -1,4 +1,5 @@
-//! Re-enacts BlueFS, figure 9: the handheld with some flash. The profile of the flash has to be assumed.
+//! Re-enacts BlueFS, figure 9: the handheld with some flash. The profile of the flash has to be
+//! assumed.
 
 use super::PaperTable;
 use super::bluefs::{add_comparison, handheld_machine, purcell_replay};
@@ -6,7 +7,7 @@ use crate::replay::{InitialShare, ModelledMachine, NamedPolicy};
 use teal_energy::Profile;
 use teal_energy::device::QueueLimits;
 use teal_energy::profile::DeviceKind;
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 /// Profile of the iPAQ's NOR flash under jffs2. The paper says little on it: reading 4 KB takes
 /// less than 1 ms and negligible energy, writing is slower than to the Microdrive, and erasing
@@ -38,7 +39,7 @@ const ROOM: u64 = 16_000_000;
 /// Percent of the files that they hold: 16 of 252 MB.
 const SHARE: u8 = 6;
 
-fn with_flash(more: Span) -> ModelledMachine {
+fn with_flash(more: TimeSpan) -> ModelledMachine {
     let nor = Profile::parse(NOR).expect("a test reads it");
     let mut machine = handheld_machine(more, vec![nor]);
     for part in machine
@@ -54,7 +55,7 @@ fn with_flash(more: Span) -> ModelledMachine {
         part.room = Some(ROOM);
         // "We also increased the maximum delay of the flash write queue to 300 seconds."
         part.device.queue = Some(QueueLimits {
-            age: Span::secs(300),
+            age: TimeSpan::from_secs(300),
             ..QueueLimits::BLUEFS
         });
     }
@@ -64,7 +65,7 @@ fn with_flash(more: Span) -> ModelledMachine {
 pub(super) fn figure_9() -> PaperTable {
     let mut table = PaperTable::for_machine(
         "BlueFS (2004) figure 9: BlueFS with 16 MB of flash against BlueFS without",
-        &with_flash(Span::ZERO),
+        &with_flash(TimeSpan::ZERO),
         &[
             "the flash is assumed but for its rate of writing: the paper gives no figures; its \
              profile says so",

@@ -9,7 +9,7 @@ use teal_energy::Profile;
 use teal_energy::profile::DeviceKind;
 use teal_energy::sim::{self, MachineEvent, MachineTrace};
 use teal_trace::{Action, TraceItem};
-use teal_types::{Energy, Power, Span, Time};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
 /// Bytes of the desktop's page cache: half of its 512 MB.
 const MEMORY: u64 = 256 << 20;
@@ -157,7 +157,7 @@ pub(super) fn table_4() -> PaperTable {
         ),
         (
             "notebook",
-            Power::milliwatts(19_600),
+            Power::from_milliwatts(19_600),
             state_power("fujitsu-mhu2100at", "idle"),
             "20.1, 19.6 W: 2.5 %",
         ),
@@ -225,7 +225,7 @@ pub(super) fn jeff_table() -> PaperTable {
              is assumed: see the profiles",
         ],
     );
-    let server = Power::milliwatts(2_600);
+    let server = Power::from_milliwatts(2_600);
     // The baseline is the disk alone, always turning.
     for gaps in GapModel::ALL {
         let alone = [
@@ -318,16 +318,20 @@ pub(super) fn table_5() -> PaperTable {
     for (name, seconds, outage) in [("elevator", 85, 5_100), ("stairs", 58, 0)] {
         for gaps in GapModel::ALL {
             let apart = jeff_published().length.get() / TRIPS;
-            let begin = |n: u64| Time::after_start(Span::nanos(n * apart));
+            let begin = |n: u64| Time::after_start(TimeSpan::from_nanos(n * apart));
             // The network is out of reach from the middle of the trip on, in the elevator.
-            let half = Span::millis(seconds * 500);
-            let outages =
-                (0..TRIPS).map(|n| (begin(n) + half, begin(n) + half + Span::millis(outage)));
+            let half = TimeSpan::from_millis(seconds * 500);
+            let outages = (0..TRIPS).map(|n| {
+                (
+                    begin(n) + half,
+                    begin(n) + half + TimeSpan::from_millis(outage),
+                )
+            });
             let scene = jeff_day(laptop(), gaps, MEMORY, outages.collect());
             // Each trip is simulated on its own: the disk sleeps when it begins.
             let (mut starts, mut calm, mut asleep, mut all) = (0, 0, 0, 0);
             for n in 0..TRIPS {
-                let trip = cut_trip(&scene, begin(n), Span::secs(seconds));
+                let trip = cut_trip(&scene, begin(n), TimeSpan::from_secs(seconds));
                 let mut policy = teal_energy::policy::greenfs::GreenFs::default();
                 let report = sim::run(&scene.world, &trip, &mut policy);
                 let disk = &report.devices[1];
@@ -337,7 +341,7 @@ pub(super) fn table_5() -> PaperTable {
                 let rest = disk
                     .named_uses()
                     .find(|(name, _)| name == "standby")
-                    .map_or(Span::ZERO, |(_, entry)| entry.time);
+                    .map_or(TimeSpan::ZERO, |(_, entry)| entry.time);
                 asleep += rest.get();
                 all += report.elapsed.get();
             }
@@ -364,7 +368,7 @@ pub(super) fn table_5() -> PaperTable {
 
 /// Returns the events of a part of a day, as a trace of its own. Changes wait for the disk beyond
 /// its end.
-fn cut_trip(scene: &PreparedReplay, begin: Time, long: Span) -> MachineTrace {
+fn cut_trip(scene: &PreparedReplay, begin: Time, long: TimeSpan) -> MachineTrace {
     // Only events within the trip are kept, with their times moved to its beginning.
     let within = |event: &&MachineEvent| event.at >= begin && event.at < begin + long;
     let shifted = |event: &MachineEvent| MachineEvent {

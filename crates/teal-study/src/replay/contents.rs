@@ -12,7 +12,7 @@ use crate::numbers::mix_bits;
 use std::collections::{BTreeMap, HashMap};
 use teal_energy::device::{DeviceId, DeviceSet};
 use teal_energy::profile::DeviceKind;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 4096;
@@ -105,7 +105,7 @@ pub(super) enum ReadSource {
 #[derive(Debug)]
 pub(super) struct DeviceContents<'a> {
     machine: &'a ModelledMachine,
-    ages: Vec<Option<Span>>,
+    ages: Vec<Option<TimeSpan>>,
     links: DeviceSet,
     held: HashMap<BlockKey, BlockHolders>,
     memory: Lru,
@@ -311,7 +311,7 @@ mod tests {
     use crate::replay::machine::InitialShare;
 
     fn at(seconds: u64) -> Time {
-        Time::after_start(Span::secs(seconds))
+        Time::after_start(TimeSpan::from_secs(seconds))
     }
 
     fn set(devices: &[usize]) -> DeviceSet {

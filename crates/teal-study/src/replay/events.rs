@@ -17,7 +17,7 @@ use teal_energy::device::DeviceSet;
 use teal_energy::policy::MachineSignal;
 use teal_energy::sim::{self, EventAction, MachineTrace};
 use teal_trace::{Action, EventOutcome, PathTracker, TraceEvent, TraceItem};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Limits the length of a request: longer ones are in no real trace.
 pub const REQUEST_MAX: u64 = 4 << 30;
@@ -51,7 +51,7 @@ pub(super) struct EventConverter<'a> {
 }
 
 fn event_time(event: &TraceEvent) -> Time {
-    Time::after_start(Span::nanos(
+    Time::after_start(TimeSpan::from_nanos(
         u64::try_from(event.at.as_nanos()).unwrap_or(u64::MAX),
     ))
 }

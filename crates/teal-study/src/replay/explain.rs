@@ -18,7 +18,7 @@ use teal_energy::policy::{
     ReadRequest,
 };
 use teal_energy::power::DeviceActivity;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Selects a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,7 +229,9 @@ impl<'a> WatchedPolicy<'a> {
                             "chosen: {} goes to {name}, which pays from {pays} on; a start takes \
                              {}",
                             self.device_label(id),
-                            power.route(to, from).map_or(Span::ZERO, |route| route.time)
+                            power
+                                .route(to, from)
+                                .map_or(TimeSpan::ZERO, |route| route.time)
                         ),
                         _ => format!(
                             "chosen: {} goes to {name}: what was lost without it, or the policy, \

@@ -9,7 +9,7 @@ use teal_energy::Profile;
 use teal_energy::device::{DEVICES_MAX, DeviceId, DeviceModel, DeviceSet, QueueLimits};
 use teal_energy::power::MissingFigure;
 use teal_energy::profile::DeviceKind;
-use teal_types::{Power, Span};
+use teal_types::{Power, TimeSpan};
 
 /// Named machines: name, shipped profiles, and description.
 pub const NAMED_MACHINES: &[(&str, &[&str], &str)] = &[
@@ -54,7 +54,7 @@ pub const NAMED_MACHINES: &[(&str, &[&str], &str)] = &[
 
 /// Limits of a home log: written data is on flash within these seconds, the commit interval.
 const HOME_LOG: QueueLimits = QueueLimits {
-    age: Span::secs(5),
+    age: TimeSpan::from_secs(5),
     bytes: 64 << 20,
 };
 

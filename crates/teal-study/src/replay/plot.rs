@@ -6,7 +6,7 @@
 
 use super::{EnergyBound, ModelledMachine, PolicyRun};
 use std::fmt::Write as _;
-use teal_types::{Energy, Span};
+use teal_types::{Energy, TimeSpan};
 
 const WIDTH: f64 = 1080.0;
 const LEFT: f64 = 150.0;
@@ -238,7 +238,7 @@ fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
     const DECADES: f64 = 8.0;
     let (base, high) = draw_frame(out, top, "Reads that took at most so long");
     let width = WIDTH - LEFT - RIGHT;
-    let x = |delay: Span| {
+    let x = |delay: TimeSpan| {
         LEFT + width * ((delay.get().max(1) as f64).log10() - 4.0).clamp(0.0, DECADES) / DECADES
     };
     // Decades of the logarithmic axis.

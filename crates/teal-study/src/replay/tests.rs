@@ -84,7 +84,7 @@ fn what_is_read_elsewhere_is_read_once_and_copied_to_flash() {
     assert_eq!(read_bytes, 8192 + 1000 + 9192 + 2 * 4096);
     assert_eq!(
         scene.world.time_of_day,
-        Span::ZERO,
+        TimeSpan::ZERO,
         "the time of day is the trace's: midnight"
     );
 }
@@ -126,7 +126,7 @@ fn changes_go_everywhere_and_what_is_removed_in_time_costs_nothing() {
     // The directory; the file is gone before it had to be written. 44 MB/s.
     assert_eq!(
         written.time,
-        Span::nanos((4096_u64 * 1000).div_ceil(44)),
+        TimeSpan::from_nanos((4096_u64 * 1000).div_ceil(44)),
         "{written:?}"
     );
 }
@@ -149,7 +149,7 @@ fn nobody_is_there_after_a_while_without_events() {
             .map(|event| event.at.get() / 1_000_000_000)
             .collect::<Vec<_>>()
     };
-    assert_eq!(with(Some(Span::secs(600))), [601, 5000]);
+    assert_eq!(with(Some(TimeSpan::from_secs(600))), [601, 5000]);
     assert!(with(None).is_empty());
 }
 
@@ -196,7 +196,7 @@ fn a_decision_is_explained_and_watching_changes_nothing() {
     );
     let scene = scene(&text, "handheld", &ReplayAssumptions::default());
     for named in NamedPolicy::ALL {
-        let which = explain::DecisionSelector::At(Time::after_start(Span::secs(400)));
+        let which = explain::DecisionSelector::At(Time::after_start(TimeSpan::from_secs(400)));
         let (watched, found) = scene.explain_decision(&named, which);
         let alone = scene.run(&named);
         assert_eq!(
@@ -205,7 +205,7 @@ fn a_decision_is_explained_and_watching_changes_nothing() {
             "watching changes nothing"
         );
         let found = found.expect("a read is a decision");
-        assert_eq!(found.at, Time::after_start(Span::secs(400)));
+        assert_eq!(found.at, Time::after_start(TimeSpan::from_secs(400)));
         assert!(found.lines[0].contains("object 21"), "{found:?}");
         assert!(
             found.lines.iter().any(|line| line.starts_with("chosen: ")),
@@ -222,7 +222,7 @@ fn a_decision_is_explained_and_watching_changes_nothing() {
         );
     }
     let (_, slept) = scene.explain_decision(
-        &NamedPolicy::TimeOut(Span::secs(2)),
+        &NamedPolicy::TimeOut(TimeSpan::from_secs(2)),
         explain::DecisionSelector::Number(1),
     );
     assert!(

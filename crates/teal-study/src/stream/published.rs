@@ -1,12 +1,12 @@
 //! Lists the totals that papers published of their traces.
 
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 /// Describes requests to the server, counted in windows of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestSpikes {
     /// Length of a window.
-    pub window: Span,
+    pub window: TimeSpan,
     /// Number of all requests.
     pub requests: u64,
     /// Number of windows with requests in a range, at least and less than. All other windows have
@@ -24,7 +24,7 @@ pub struct PublishedTotals {
     /// Number of operations.
     pub operations: u64,
     /// Time from the first operation to the last.
-    pub length: Span,
+    pub length: TimeSpan,
     /// Operations that modify data: the published percentage, rounded to a whole operation.
     pub changes: u64,
     /// Bytes of all files that are accessed.
@@ -32,7 +32,7 @@ pub struct PublishedTotals {
     /// Number of files: not published; see the source below.
     pub files: u64,
     /// Number of first operations that take a published time, and that time.
-    pub head: Option<(u64, Span)>,
+    pub head: Option<(u64, TimeSpan)>,
     /// Requests to the server.
     pub spikes: Option<RequestSpikes>,
     /// Most bytes of a change; `None` means the whole file.
@@ -53,7 +53,7 @@ const fn bluefs_totals(
         name,
         source: "BlueFS (2004) figure 5; files of 40 KB after 5.6",
         operations,
-        length: Span::secs(length),
+        length: TimeSpan::from_secs(length),
         changes,
         bytes: megabytes * 1_000_000,
         files: megabytes * 1_000_000 / BLUEFS_FILE,
@@ -72,20 +72,20 @@ pub const PUBLISHED: &[PublishedTotals] = &[
         name: "jeff",
         source: "GreenFS (2008) table 3 and 4.2; files after the requests to the server",
         operations: 1_987_982,
-        length: Span::secs(95_328),
+        length: TimeSpan::from_secs(95_328),
         changes: 111_327,
         bytes: 649_000_000,
         files: 12_599,
         head: None,
         spikes: Some(RequestSpikes {
-            window: Span::secs(30),
+            window: TimeSpan::from_secs(30),
             requests: 123_926,
             classes: &[(3, 10_000, 15_000), (17, 1_000, 10_000), (505, 100, 1_000)],
         }),
         change: Some(4096),
     },
     PublishedTotals {
-        head: Some((10_000, Span::secs(42 * 60 + 36))),
+        head: Some((10_000, TimeSpan::from_secs(42 * 60 + 36))),
         ..bluefs_totals("purcell", 87_739, 99_576, 5_264, 252)
     },
     bluefs_totals("messiaen", 44_027, 76_572, 881, 227),
