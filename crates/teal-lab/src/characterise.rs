@@ -1,11 +1,12 @@
 //! Writes a trace as a script, in a new file.
 
 use crate::trace::{open_trace, say_ending};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 use teal_command::say::say;
+use teal_rig::path_context::PathContext as _;
 use teal_study::characterise::{TreeSurvey, characterise_trace};
 use teal_trace::{Level, TraceItem};
 
@@ -46,13 +47,13 @@ pub(crate) fn write_workload(
     });
     let found = characterise_trace(items, survey, about);
     if let Some(error) = failed {
-        return Err(error).with_context(|| trace.display().to_string());
+        return Err(error).at_path(trace);
     }
     say_ending(trace, reader.ending());
-    let found = found.with_context(|| trace.display().to_string())?;
+    let found = found.at_path(trace)?;
     let file = OpenOptions::new().write(true).create_new(true).open(wml);
     file.and_then(|mut file| file.write_all(found.script.as_bytes()))
-        .with_context(|| wml.display().to_string())?;
+        .at_path(wml)?;
     let [kept, all] = found.visits;
     say!(
         "{}: {kept} of {all} visits to files, by {} threads at a time",

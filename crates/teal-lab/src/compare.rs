@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use teal_command::say::say;
+use teal_rig::path_context::PathContext as _;
 use teal_study::matrix::{
     CellRun, Matrix, MatrixChanges, MatrixDifferences, MeasuredChange, compare_results,
     find_differences,
@@ -108,11 +109,9 @@ fn print_changes(changes: &MatrixChanges) {
 fn read_matrix(dir: &Path) -> Result<Option<Matrix>> {
     let path = dir.join("matrix.toml");
     match std::fs::read_to_string(&path) {
-        Ok(text) => Matrix::parse(&text)
-            .map(Some)
-            .with_context(|| path.display().to_string()),
+        Ok(text) => Matrix::parse(&text).map(Some).at_path(&path),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).with_context(|| path.display().to_string()),
+        Err(e) => Err(e).at_path(&path),
     }
 }
 
@@ -225,6 +224,7 @@ fn compare_within(args: &CompareArgs) -> Result<ExitCode> {
     }
     // Each other part is compared by this one.
     let base = runs_of_part(&runs, axis, of);
+    debug_assert!(!base.is_empty(), "the part is among the names");
     let mut all = Vec::new();
     for name in names.iter().filter(|name| *name != of) {
         let other = runs_of_part(&runs, axis, name);

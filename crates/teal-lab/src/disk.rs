@@ -9,6 +9,7 @@ use teal_command::paths;
 use teal_command::say::say;
 use teal_emulator::log::{DiskLogRecord, LogError, LogReader};
 use teal_rig::disk::{self, DiskReport};
+use teal_rig::path_context::PathContext as _;
 
 /// Runs the command.
 pub(crate) fn run_disk(what: DiskCommand) -> Result<ExitCode> {
@@ -47,7 +48,7 @@ fn list_disks() -> Result<()> {
     let dir = paths::disks_dir()?;
     // Each disk is a directory with its files.
     let mut names: Vec<_> = std::fs::read_dir(&dir)
-        .with_context(|| dir.display().to_string())?
+        .at_path(&dir)?
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
@@ -83,10 +84,9 @@ fn show_log(file: &Path) -> Result<()> {
     let input = std::fs::OpenOptions::new()
         .read(true)
         .open(file)
-        .with_context(|| file.display().to_string())?;
+        .at_path(file)?;
     // A header that cannot be read means that this is no log.
-    let reader = LogReader::new(std::io::BufReader::new(input))
-        .with_context(|| file.display().to_string())?;
+    let reader = LogReader::new(std::io::BufReader::new(input)).at_path(file)?;
     let header = reader.header();
     let time = if header.real_time { "real" } else { "virtual" };
     say!(
@@ -105,7 +105,7 @@ fn show_log(file: &Path) -> Result<()> {
                 log::warn!("{} ends at byte {at}: its disk was killed", file.display());
                 break;
             }
-            Err(error) => return Err(error).with_context(|| file.display().to_string()),
+            Err(error) => return Err(error).at_path(file),
         };
         match writeln!(out, "{}", record_line(&record)) {
             // The reader of the pipe has seen enough.

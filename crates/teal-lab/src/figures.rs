@@ -24,6 +24,7 @@ fn format_time(time: Duration) -> String {
 }
 
 fn format_share(part: u64, whole: u64) -> String {
+    debug_assert!(part <= whole, "a part is no more than the whole");
     if whole == 0 {
         "-".into()
     } else {

@@ -1,12 +1,13 @@
 //! Implements `teal lab generate`: traces with the totals that papers published.
 
 use crate::cli::GenerateArgs;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use teal_command::profile::nearest_name;
 use teal_command::say::say;
+use teal_rig::path_context::PathContext as _;
 use teal_study::stream::{GapModel, PUBLISHED, PublishedTotals};
 
 /// Runs the command.
@@ -29,7 +30,7 @@ pub(crate) fn run_generate(args: &GenerateArgs) -> Result<ExitCode> {
         .write(true)
         .create_new(true)
         .open(&args.out);
-    let out = BufWriter::new(out.with_context(|| args.out.display().to_string())?);
+    let out = BufWriter::new(out.at_path(&args.out)?);
     let written = published
         .write_trace(gaps, args.seed, out)
         .map_err(anyhow::Error::new);
@@ -38,7 +39,7 @@ pub(crate) fn run_generate(args: &GenerateArgs) -> Result<ExitCode> {
     if flushed.is_err() {
         let _ = std::fs::remove_file(&args.out);
     }
-    flushed.with_context(|| args.out.display().to_string())?;
+    flushed.at_path(&args.out)?;
     say!(
         "{}: {} events over {}, {}",
         args.out.display(),

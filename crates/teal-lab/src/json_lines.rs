@@ -4,22 +4,19 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use std::fs::OpenOptions;
 use std::path::Path;
+use teal_rig::path_context::PathContext as _;
 
 /// Reads all lines, and removes a last one that is incomplete.
 pub(super) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let text = match std::fs::read_to_string(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text.with_context(|| path.display().to_string())?,
+        text => text.at_path(path)?,
     };
     // Only lines with their end were written completely: a killed process leaves the rest.
     let whole = text.rfind('\n').map_or(0, |at| at + 1);
     if whole < text.len() {
-        let file = OpenOptions::new()
-            .write(true)
-            .open(path)
-            .with_context(|| path.display().to_string())?;
-        file.set_len(whole as u64)
-            .with_context(|| path.display().to_string())?;
+        let file = OpenOptions::new().write(true).open(path).at_path(path)?;
+        file.set_len(whole as u64).at_path(path)?;
     }
     debug_assert!(
         whole <= text.len(),

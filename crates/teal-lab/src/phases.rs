@@ -31,6 +31,7 @@ use teal_command::say::say;
 use teal_command::size::human_size;
 use teal_emulator::EmulationSetup;
 use teal_rig::ownership::{self, ResultsOwnership};
+use teal_rig::path_context::PathContext as _;
 use teal_rig::phases::{PhasesTask, group_named};
 use teal_rig::{guest, testbed};
 use teal_study::matrix::FileSystemKind;
@@ -280,14 +281,13 @@ impl PhasesBench {
         todo: &[(MeasuredSystem, PhaseGroup)],
         cells: &mut Vec<PhaseCell>,
     ) -> Result<()> {
-        std::fs::create_dir_all(&self.results)
-            .with_context(|| self.results.display().to_string())?;
+        std::fs::create_dir_all(&self.results).at_path(&self.results)?;
         let path = self.cells_file();
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&path)
-            .with_context(|| path.display().to_string())?;
+            .at_path(&path)?;
         // A cell that fails ends no other; all that failed are named at the end.
         let mut failed = Vec::new();
         for (at, (subject, group)) in todo.iter().enumerate() {
@@ -315,7 +315,7 @@ impl PhasesBench {
             // The line is synced: a cell may have taken long.
             writeln!(file, "{}", serde_json::to_string(&cell)?)
                 .and_then(|()| file.sync_data())
-                .with_context(|| path.display().to_string())?;
+                .at_path(&path)?;
             let joules: f64 = cell.phases.iter().map(|phase| phase.tally.joules()).sum();
             say!("{} of {}: {what}: {joules:.1} J", at + 1, todo.len());
             cells.push(cell);
@@ -385,7 +385,7 @@ impl PhasesBench {
             assumed: self.setup.assumptions(),
         });
         let path = self.results.join("report.md");
-        std::fs::write(&path, text).with_context(|| path.display().to_string())
+        std::fs::write(&path, text).at_path(&path)
     }
 }
 

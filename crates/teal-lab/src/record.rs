@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use teal_command::{paths, program};
+use teal_rig::path_context::PathContext as _;
 use teal_study::characterise::TreeSurvey;
 
 /// Runs the command.
@@ -37,7 +38,7 @@ pub(crate) fn run_record(args: &RecordArgs) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     // The present state of the directory is where the workload begins.
-    let survey = TreeSurvey::scan_tree(&dir).with_context(|| dir.display().to_string())?;
+    let survey = TreeSurvey::scan_tree(&dir).at_path(&dir)?;
     let file = args
         .out
         .clone()
@@ -51,7 +52,7 @@ pub(crate) fn run_record(args: &RecordArgs) -> Result<ExitCode> {
     let written = characterise::write_workload(&file, &survey, wml, &dir.display().to_string());
     // Without --out the trace was only a means, whatever its result.
     if args.out.is_none() {
-        std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
+        std::fs::remove_file(&file).at_path(&file)?;
     }
     written?;
     Ok(ExitCode::SUCCESS)

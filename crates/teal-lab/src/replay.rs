@@ -11,6 +11,7 @@ use teal_command::say::say;
 use teal_energy::policy::PowerSupply;
 use teal_energy::profile::DeviceKind;
 use teal_energy::sim::ReplayPace;
+use teal_rig::path_context::PathContext as _;
 use teal_study::replay::explain::DecisionSelector;
 use teal_study::replay::{
     ModelledMachine, NAMED_MACHINES, NamedPolicy, PolicyRun, PreparedReplay, ReplayAssumptions,
@@ -34,7 +35,7 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
     }
     let mut trace = open_trace(&args.trace)?;
     let read = PreparedReplay::read(&mut trace, machine, &replay_assumptions(args));
-    let (scene, ending) = read.with_context(|| args.trace.display().to_string())?;
+    let (scene, ending) = read.at_path(&args.trace)?;
     say_ending(&args.trace, Some(&ending));
     if let Some(which) = which {
         print_decision(&scene, &policies[0], which)?;
@@ -53,7 +54,7 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(path) = &args.plot {
         let title = args.trace.file_name().unwrap_or(args.trace.as_os_str());
         let svg = plot::render_svg(&title.to_string_lossy(), &scene.machine, &runs, &bound);
-        std::fs::write(path, svg).with_context(|| path.display().to_string())?;
+        std::fs::write(path, svg).at_path(path)?;
     }
     if args.json {
         let is_complete = matches!(ending, TraceEnding::Complete);

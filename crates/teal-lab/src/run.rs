@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use teal_command::say::say;
 use teal_command::size::human_size;
 use teal_env::SystemClock;
+use teal_rig::path_context::PathContext as _;
 use teal_rig::sources::{ScriptSources, no_such_workload};
 use teal_study::workload::shipped::{SHIPPED, ShippedWorkload};
 use teal_study::workload::{
@@ -20,7 +21,7 @@ use teal_study::workload::{
 
 /// Runs `teal lab run`.
 pub(crate) fn run_workload(args: &RunArgs) -> Result<ExitCode> {
-    let dir = std::fs::canonicalize(&args.dir).with_context(|| args.dir.display().to_string())?;
+    let dir = std::fs::canonicalize(&args.dir).at_path(&args.dir)?;
     if !dir.is_dir() {
         bail!(
             "{} is no directory; --dir says where the files of the workload are made",
@@ -76,7 +77,7 @@ fn check_outputs(args: &RunArgs) -> Result<()> {
             .create(true)
             .append(true)
             .open(file);
-        kept.with_context(|| file.display().to_string())?;
+        kept.at_path(file)?;
     }
     Ok(())
 }
@@ -86,11 +87,10 @@ fn write_outputs(args: &RunArgs, outcome: &RunOutcome, plan: &WorkloadPlan) -> R
     if let Some(file) = &args.json {
         let json =
             serde_json::to_string_pretty(&figures::outcome_json(&args.workload, outcome, plan))?;
-        std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
+        std::fs::write(file, json + "\n").at_path(file)?;
     }
     if let Some(file) = &args.csv {
-        std::fs::write(file, figures::seconds_csv(outcome))
-            .with_context(|| file.display().to_string())?;
+        std::fs::write(file, figures::seconds_csv(outcome)).at_path(file)?;
     }
     Ok(())
 }

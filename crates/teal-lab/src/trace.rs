@@ -8,6 +8,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use teal_command::say::say;
+use teal_rig::path_context::PathContext as _;
 use teal_study::characterise::TreeSurvey;
 use teal_trace::import::{
     ImportSummary, RequestStage, TraceOrigin, import_blktrace, import_oracle_general, import_vscsi,
@@ -45,15 +46,12 @@ fn open_input(path: &Path) -> Result<Box<dyn Read>> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let file = OpenOptions::new()
-        .read(true)
-        .open(path)
-        .with_context(|| path.display().to_string())?;
+    let file = OpenOptions::new().read(true).open(path).at_path(path)?;
     Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
 }
 
 pub(crate) fn open_trace(path: &Path) -> Result<TraceReader<Box<dyn Read>>> {
-    TraceReader::new(open_input(path)?).with_context(|| path.display().to_string())
+    TraceReader::new(open_input(path)?).at_path(path)
 }
 
 /// Reports on standard error that the trace does not end as it should.
@@ -69,7 +67,7 @@ fn show_trace(path: &Path, with_paths: bool) -> Result<()> {
     out.write_all(text_header(reader.header()).as_bytes())?;
     let mut paths = PathTracker::default();
     for item in reader.by_ref() {
-        let item = item.with_context(|| path.display().to_string())?;
+        let item = item.at_path(path)?;
         write!(out, "{item}")?;
         if with_paths {
             paths.follow_item(&item);
@@ -94,7 +92,7 @@ fn print_statistics(path: &Path, json: bool) -> Result<()> {
     let mut reader = open_trace(path)?;
     let mut stat = TraceStatistics::default();
     for item in reader.by_ref() {
-        stat.add_item(&item.with_context(|| path.display().to_string())?);
+        stat.add_item(&item.at_path(path)?);
     }
     let ending = reader.ending().cloned().unwrap_or(TraceEnding::Complete);
     if json {
@@ -129,7 +127,7 @@ fn import_trace(args: &ImportArgs) -> Result<()> {
         .write(true)
         .create_new(true)
         .open(&args.out);
-    let out = out.with_context(|| args.out.display().to_string())?;
+    let out = out.at_path(&args.out)?;
     let done = convert_input(args, out);
     if done.is_err() {
         // Nothing of a trace that was refused is left behind.

@@ -6,6 +6,7 @@
 //!    a block. The number of files that fit depends on the file system.
 //! 2. Its files lie in a directory of their own, which no workload knows.
 
+use crate::path_context::PathContext as _;
 use crate::testbed::{Testbed, TestbedMount};
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -33,15 +34,14 @@ fn environment_error<T>(done: Result<T>) -> Result<T, PhaseError> {
 // Every failure here is one of the environment, not of a phase.
 impl PhaseEnvironment for AgeingEnvironment<'_> {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
+        debug_assert!(self.mounted.is_none(), "it is mounted once at a time");
         self.mounted = Some(environment_error(self.testbed.mount(
             self.system,
             self.dir,
             CacheState::Cold,
         ))?);
         let dir = self.dir.join(DIR);
-        environment_error(
-            std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string()),
-        )?;
+        environment_error(std::fs::create_dir_all(&dir).at_path(&dir))?;
         Ok(dir)
     }
 
@@ -87,6 +87,7 @@ pub(crate) fn age_filesystem(
     let Some(percent) = percent else {
         return Ok(true);
     };
+    debug_assert!(percent <= 100, "the matrix was checked when it was read");
     // Its files stay in a directory of their own, beside those of the workload.
     let mut stage = AgeingEnvironment {
         ended,

@@ -76,6 +76,7 @@ impl<C: CellCounter> ColdStart<'_, C> {
     fn start_cold(&self) -> Result<()> {
         let task = self.task;
         let mut mounted = lock_ignoring_poison(&self.mounted);
+        debug_assert!(mounted.is_some(), "the files were made on a mount");
         if task.cache == CacheState::Warm {
             // Making the files must not leave data to be written during the run.
             rustix::fs::sync();

@@ -1,6 +1,7 @@
 //! Runs programs: those that make and mount file systems, the program teal, and this one.
 
-use anyhow::{Context, Result, bail};
+use crate::path_context::PathContext as _;
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use teal_command::program;
@@ -14,7 +15,7 @@ pub fn run_program(program: &Path, args: &[&str]) -> Result<String> {
         .args(args)
         .stdin(Stdio::null())
         .output();
-    let said = said.with_context(|| program.display().to_string())?;
+    let said = said.at_path(program)?;
     // Programs tell their reason on standard error, often over several lines.
     if !said.status.success() {
         let words = String::from_utf8_lossy(&said.stderr);

@@ -20,6 +20,7 @@ pub mod guest;
 pub mod memory_limit;
 pub mod meter;
 pub mod ownership;
+pub mod path_context;
 pub mod phases;
 pub mod sources;
 pub mod testbed;

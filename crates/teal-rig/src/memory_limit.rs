@@ -8,6 +8,7 @@
 //!    on, the kernel's caches for it included.
 
 use crate::ownership;
+use crate::path_context::PathContext as _;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::ErrorKind;
@@ -40,6 +41,7 @@ pub struct MemoryLimit {
 impl MemoryLimit {
     /// Enters a group that may hold this number of bytes.
     pub fn enter_group(bytes: u64) -> Result<Self> {
+        debug_assert!(bytes > 0, "a process without memory would be killed");
         let MemoryController {
             home,
             parent,
@@ -57,7 +59,7 @@ impl MemoryLimit {
         let limited = Self { group, home };
         // The limit is set before the process enters, so that no byte escapes it.
         let wanted = limited.group.join(limit);
-        fs::write(&wanted, bytes.to_string()).with_context(|| wanted.display().to_string())?;
+        fs::write(&wanted, bytes.to_string()).at_path(&wanted)?;
         join_group(&limited.group)?;
         Ok(limited)
     }
@@ -89,7 +91,7 @@ impl Drop for MemoryLimit {
 
 fn join_group(group: &Path) -> Result<()> {
     let procs = group.join("cgroup.procs");
-    fs::write(&procs, std::process::id().to_string()).with_context(|| procs.display().to_string())
+    fs::write(&procs, std::process::id().to_string()).at_path(&procs)
 }
 
 /// Returns the directory of groups, if they can be made.

@@ -5,6 +5,7 @@
 //! 2. Its thread ends when the watch is over, whatever has happened. A failed reading is reported
 //!    then, and no joules are made up.
 
+use crate::path_context::PathContext as _;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -118,7 +119,7 @@ impl PowerMeter {
 impl MeterSource {
     fn read_value(&self) -> Result<f64> {
         let number = |path: &Path| -> Result<f64> {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            let text = std::fs::read_to_string(path).at_path(path)?;
             text.trim()
                 .parse::<f64>()
                 .with_context(|| format!("{} says '{}'", path.display(), text.trim()))

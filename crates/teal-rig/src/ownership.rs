@@ -15,6 +15,7 @@
 
 use crate::command;
 use crate::memory_limit::groups_dir;
+use crate::path_context::PathContext as _;
 use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -66,11 +67,13 @@ pub(crate) fn process_token() -> &'static str {
 
 /// Returns the name of a modelled disk.
 pub(crate) fn disk_name(token: &str, number: &str) -> String {
+    debug_assert!(!token.is_empty(), "the names of all disks would match");
     format!("matrix-{token}-{number}")
 }
 
 /// Returns the name of a control group.
 pub(crate) fn group_name(token: &str, number: &str) -> String {
+    debug_assert!(!token.is_empty(), "the names of all groups would match");
     format!("teal-lab-{token}-{number}")
 }
 
@@ -117,7 +120,7 @@ impl ResultsOwnership {
     pub fn claim(dir: &Path, mark: &str) -> Result<Self> {
         check_directory(dir, mark)?;
         let is_new = !dir.exists();
-        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        std::fs::create_dir_all(dir).at_path(dir)?;
         let path = dir.join(FILE);
         let named = || path.display().to_string();
         // The lock comes first: only its holder may clear away.
@@ -134,6 +137,10 @@ impl ResultsOwnership {
             groups: groups_dir(),
         };
         let line = serde_json::to_string(&owner)? + "\n";
+        debug_assert!(
+            line.as_bytes().starts_with(HEAD),
+            "the file is told by its beginning"
+        );
         // Written in place: a new file would not have the lock.
         let written = file
             .set_len(0)

@@ -1,7 +1,8 @@
 //! Finds scripts in Filebench's language by name or path, and keeps them as text: with all that
 //! they load, they can be parsed again where their files are missing.
 
-use anyhow::{Context, Result, bail};
+use crate::path_context::PathContext as _;
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -83,7 +84,7 @@ fn find_script(wanted: &str, beside: &Path) -> Result<String, String> {
 }
 
 fn read_script(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let bytes = std::fs::read(path).at_path(path)?;
     // The line of the first bad byte is what an editor can show.
     String::from_utf8(bytes).map_err(|e| {
         let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];

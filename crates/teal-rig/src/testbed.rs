@@ -4,6 +4,7 @@
 use crate::command::{find_program, run_program, run_self, run_teal};
 use crate::disk::RequestSums;
 use crate::ownership;
+use crate::path_context::PathContext as _;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +55,7 @@ pub fn kernel_has(kind: FileSystemKind) -> bool {
 /// Returns the reason why it is refused.
 pub fn check_device(path: &Path) -> Result<()> {
     use std::os::unix::fs::FileTypeExt as _;
-    let meta = std::fs::metadata(path).with_context(|| path.display().to_string())?;
+    let meta = std::fs::metadata(path).at_path(path)?;
     if !meta.file_type().is_block_device() {
         bail!("{} is no block device", path.display());
     }
@@ -72,7 +73,7 @@ pub fn check_device(path: &Path) -> Result<()> {
         Err(rustix::io::Errno::BUSY) => {
             bail!("{} is in use; unmount what is on it first", path.display())
         }
-        Err(e) => Err(e).with_context(|| path.display().to_string()),
+        Err(e) => Err(e).at_path(path),
     }
 }
 
@@ -85,7 +86,7 @@ pub fn device_size(path: &Path) -> Result<u64> {
     let device = std::fs::OpenOptions::new().read(true).open(path);
     device
         .and_then(|mut device| device.seek(std::io::SeekFrom::End(0)))
-        .with_context(|| path.display().to_string())
+        .at_path(path)
 }
 
 /// Holds a device for one run: a modelled disk that lives as long as this does, or a real one.
@@ -140,7 +141,7 @@ impl Testbed {
     /// Returns the schedulers that the device has, the current one first.
     pub fn schedulers(&self) -> Result<Vec<String>> {
         let file = self.sysfs_file("queue/scheduler")?;
-        let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let known = std::fs::read_to_string(&file).at_path(&file)?;
         // The kernel puts the current one into brackets.
         let mut names: Vec<&str> = known.split_whitespace().collect();
         names.sort_by_key(|name| !name.starts_with('['));
@@ -154,7 +155,7 @@ impl Testbed {
     pub fn set_scheduler(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
         let file = self.sysfs_file("queue/scheduler")?;
         self.check_schedulers(wanted)?;
-        std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
+        std::fs::write(&file, scheduler).at_path(&file)
     }
 
     /// Checks that the device has these schedulers.
@@ -172,10 +173,7 @@ impl Testbed {
 
     /// Returns a file that the kernel has of this device, or of the disk it is a partition of.
     fn sysfs_file(&self, file: &str) -> Result<PathBuf> {
-        let name = self
-            .path
-            .file_name()
-            .with_context(|| self.path.display().to_string())?;
+        let name = self.path.file_name().at_path(&self.path)?;
         let of = Path::new("/sys/class/block").join(name);
         let here = of.join(file);
         if here.exists() {
@@ -238,7 +236,7 @@ impl Testbed {
     /// milliseconds at work, flushes.
     fn kernel_counts(&self) -> Result<DeviceUse> {
         let file = self.sysfs_file("stat")?;
-        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let text = std::fs::read_to_string(&file).at_path(&file)?;
         let fields: Vec<u64> = text
             .split_whitespace()
             .filter_map(|field| field.parse().ok())
@@ -259,10 +257,7 @@ impl Testbed {
 
     /// Makes a new file system on the whole device.
     pub fn make_filesystem(&self, system: &FileSystemSetup) -> Result<()> {
-        let device = self
-            .path
-            .to_str()
-            .with_context(|| self.path.display().to_string())?;
+        let device = self.path.to_str().at_path(&self.path)?;
         let more = system.mkfs_arguments();
         // The device comes behind the options.
         let args: Vec<&str> = more.iter().map(String::as_str).chain([device]).collect();
@@ -284,7 +279,7 @@ impl Testbed {
         dir: &Path,
         cache: CacheState,
     ) -> Result<TestbedMount> {
-        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        std::fs::create_dir_all(dir).at_path(dir)?;
         let device = self.path.display().to_string();
         let point = dir.display().to_string();
         // The mode of the cache adds to the options of the system.

@@ -291,8 +291,8 @@ impl PreparedReplay {
     }
 
     /// Returns the least energy any policy could have spent. `late` is the time by which runs began
-    /// bursts after their age ([`oracle::lateness`]). Traces of more than `most` events are not
-    /// tried.
+    /// bursts after their age ([`oracle::longest_lateness`]). Traces of more than `most` events are
+    /// not tried.
     pub fn energy_bound(&self, late: &[TimeSpan], most: usize, rounds: usize) -> EnergyBound {
         // The bound takes times as given, but in the closed pace a policy's delays move them.
         if self.world.pace == ReplayPace::Closed {

@@ -36,6 +36,11 @@ pub(super) struct MatrixBench {
 
 impl MatrixBench {
     pub(super) fn new(matrix: Matrix, sources: Vec<ScriptSources>, results: &Path) -> Result<Self> {
+        debug_assert_eq!(
+            matrix.workloads.len(),
+            sources.len(),
+            "each workload has its script"
+        );
         let scripts = sources
             .iter()
             .map(ScriptSources::parse_script)

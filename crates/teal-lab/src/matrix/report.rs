@@ -2,9 +2,10 @@
 
 use super::bench::MatrixBench;
 use super::versions;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use teal_command::say::say;
 use teal_command::size::human_size;
+use teal_rig::path_context::PathContext as _;
 use teal_study::matrix::{
     CellRun, MatrixFindings, PageDetails, escape_markdown, render_html, render_markdown,
 };
@@ -52,7 +53,7 @@ impl MatrixBench {
             commands.join("\n")
         );
         let path = self.results.join("report.md");
-        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+        std::fs::write(&path, page).at_path(&path)?;
         let about = PageDetails {
             title: name.into_owned(),
             machine,
@@ -60,8 +61,7 @@ impl MatrixBench {
             commands,
         };
         let beside = path.with_extension("html");
-        std::fs::write(&beside, render_html(&self.matrix, &findings, &about))
-            .with_context(|| beside.display().to_string())?;
+        std::fs::write(&beside, render_html(&self.matrix, &findings, &about)).at_path(&beside)?;
         say!(
             "{} runs; {}, {}",
             findings.runs,

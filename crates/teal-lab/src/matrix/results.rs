@@ -1,17 +1,17 @@
 //! Keeps the growing files of a matrix's directory of results: runs, and failed cells.
 
 use super::bench::{FAILED, MARK, MatrixBench};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
+use teal_rig::path_context::PathContext as _;
 use teal_study::matrix::{CellFailure, CellRun, MatrixCell};
 
 impl MatrixBench {
     /// Returns the existing runs; makes the directory if it is missing.
     pub(super) fn open_results(&self, text: &str) -> Result<Vec<CellRun>> {
-        std::fs::create_dir_all(&self.results)
-            .with_context(|| self.results.display().to_string())?;
+        std::fs::create_dir_all(&self.results).at_path(&self.results)?;
         // Making the file marks the directory as one of results.
         drop(self.runs_file()?);
         let runs = read_runs(&self.results.join(MARK))?;
@@ -26,9 +26,9 @@ impl MatrixBench {
                 )
             }
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(e).with_context(|| kept.display().to_string());
+                return Err(e).at_path(&kept);
             }
-            _ => std::fs::write(&kept, text).with_context(|| kept.display().to_string())?,
+            _ => std::fs::write(&kept, text).at_path(&kept)?,
         }
         Ok(runs)
     }
@@ -40,7 +40,7 @@ impl MatrixBench {
             .create(true)
             .append(true)
             .open(&path)
-            .with_context(|| path.display().to_string())
+            .at_path(&path)
     }
 
     /// Returns cells that failed and have not been run since.
@@ -71,7 +71,7 @@ impl MatrixBench {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let line = serde_json::to_string(&failure)?;
         file.and_then(|mut file| writeln!(file, "{line}"))
-            .with_context(|| path.display().to_string())
+            .at_path(&path)
     }
 }
 

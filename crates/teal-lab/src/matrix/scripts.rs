@@ -6,9 +6,10 @@
 //! that this loads ([`ScriptSources`]), as text. A matrix that lies beside such a file takes its
 //! scripts from there: `teal lab matrix matrix.toml` in a directory of results needs nothing else.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
+use teal_rig::path_context::PathContext as _;
 use teal_rig::sources::{ScriptSources, no_such_workload};
 use teal_study::matrix::{Matrix, MatrixWorkload};
 
@@ -21,11 +22,9 @@ pub(crate) type Scripts = BTreeMap<String, ScriptSources>;
 pub(crate) fn read_scripts(dir: &Path) -> Result<Option<Scripts>> {
     let path = dir.join(FILE);
     match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text)
-            .map(Some)
-            .with_context(|| path.display().to_string()),
+        Ok(text) => serde_json::from_str(&text).map(Some).at_path(&path),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).with_context(|| path.display().to_string()),
+        Err(e) => Err(e).at_path(&path),
     }
 }
 
@@ -65,6 +64,11 @@ pub(super) fn keep_scripts(
     sources: &[ScriptSources],
     has_runs: bool,
 ) -> Result<()> {
+    debug_assert_eq!(
+        matrix.workloads.len(),
+        sources.len(),
+        "each workload has its script"
+    );
     let kept = read_scripts(dir)?.filter(|_| has_runs);
     // Runs of two scripts under one name could not be told apart.
     for (workload, now) in matrix.workloads.iter().zip(sources) {
@@ -93,6 +97,5 @@ pub(super) fn keep_scripts(
         .map(|of| of.name.clone())
         .zip(sources.iter().cloned())
         .collect();
-    std::fs::write(&path, serde_json::to_string_pretty(&all)? + "\n")
-        .with_context(|| path.display().to_string())
+    std::fs::write(&path, serde_json::to_string_pretty(&all)? + "\n").at_path(&path)
 }

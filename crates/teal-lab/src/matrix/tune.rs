@@ -18,7 +18,7 @@ use super::bench::{MARK, MatrixBench};
 use super::{scripts, versions};
 use crate::cli::{AimArg, TuneArgs};
 use advice::NOTHING;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use candidates::candidate_matrix;
 use replay::replay_searches;
 use std::path::Path;
@@ -29,6 +29,7 @@ use teal_command::paths;
 use teal_command::say::say;
 use teal_env::{Clock as _, SystemClock};
 use teal_rig::ownership::{self, ResultsOwnership};
+use teal_rig::path_context::PathContext as _;
 use teal_study::matrix::tune::{
     MeasureAnswer, RunFigures, SearchLimits, SearchResult, TuneCandidate, TuneGoal, search_best,
 };
@@ -142,7 +143,7 @@ impl MatrixBench {
         let machine = versions::version_lines(&self.results)?.join("; ");
         let page = format!("# Tuning\n\n{machine}.\n\n```text\n{report}```\n");
         let path = self.results.join("tune.md");
-        std::fs::write(&path, page).with_context(|| path.display().to_string())
+        std::fs::write(&path, page).at_path(&path)
     }
 
     /// Searches; the first `single` file systems are no combinations.
@@ -223,6 +224,10 @@ impl MatrixBench {
             ..
         } = &self.matrix;
         let cells = self.matrix.cells();
+        debug_assert!(
+            single <= systems.len(),
+            "combinations come behind single systems"
+        );
         let pairs: Vec<(&FileSystemSetup, &str)> = cells
             .iter()
             .map(|cell| (&systems[cell.system], &*schedulers.names[cell.scheduler]))

@@ -5,12 +5,13 @@
 //! whenever runs begin with other versions than the last, so that results which were continued
 //! elsewhere say so.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use teal_rig::command::find_program;
+use teal_rig::path_context::PathContext as _;
 use teal_study::matrix::{FileSystemKind, Matrix};
 
 const FILE: &str = "versions.json";
@@ -94,9 +95,9 @@ fn mkfs_version(kind: FileSystemKind) -> Option<String> {
 fn read_versions(results: &Path) -> Result<Vec<ToolVersions>> {
     let path = results.join(FILE);
     match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string()),
+        Ok(text) => serde_json::from_str(&text).at_path(&path),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(e) => Err(e).with_context(|| path.display().to_string()),
+        Err(e) => Err(e).at_path(&path),
     }
 }
 
@@ -108,8 +109,7 @@ pub(super) fn keep_versions(results: &Path, matrix: &Matrix, guest: Option<Strin
     if all.last() != Some(&here) {
         all.push(here);
         let path = results.join(FILE);
-        std::fs::write(&path, serde_json::to_string_pretty(&all)? + "\n")
-            .with_context(|| path.display().to_string())?;
+        std::fs::write(&path, serde_json::to_string_pretty(&all)? + "\n").at_path(&path)?;
     }
     Ok(())
 }

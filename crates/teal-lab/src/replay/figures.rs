@@ -167,6 +167,11 @@ fn device_lines(scene: &PreparedReplay, run: &PolicyRun) -> Vec<String> {
         report.total_energy(),
         report.elapsed
     )];
+    debug_assert_eq!(
+        scene.machine.parts.len(),
+        report.devices.len(),
+        "each device has its report"
+    );
     for (part, device) in scene.machine.parts.iter().zip(&report.devices) {
         // A device with a budget may stop only so often in its life.
         let budget = match allowed_stops(&part.device, report.elapsed) {

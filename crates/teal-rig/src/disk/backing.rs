@@ -1,6 +1,7 @@
 //! Holds the bytes of a modelled disk, in a file that stays or in a temporary one.
 
-use anyhow::{Context, Result};
+use crate::path_context::PathContext as _;
+use anyhow::Result;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use teal_command::paths;
@@ -26,7 +27,7 @@ impl DiskBacking {
             let disk = FileDisk::open(&path, OpenMode::Create(bytes))?.without_direct_io();
             // Removed at once: the file goes with its last descriptor, even if the process is
             // killed.
-            std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+            std::fs::remove_file(&path).at_path(&path)?;
             return Ok(Self::Scratch(disk));
         };
         let mode = if image.exists() {

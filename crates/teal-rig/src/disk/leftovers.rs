@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. Only devices over this disk's own file are touched, and only mounts of them.
 
-use anyhow::{Context, Result};
+use crate::path_context::PathContext as _;
+use anyhow::Result;
 use std::path::Path;
 use teal_command::mount_table;
 use teal_fuse::LoopDevice;
@@ -19,15 +20,13 @@ pub(super) fn clear_leftovers(dir: &Path) -> Result<()> {
                 point.display()
             );
             let flags = rustix::mount::UnmountFlags::DETACH;
-            rustix::mount::unmount(&point, flags).with_context(|| point.display().to_string())?;
+            rustix::mount::unmount(&point, flags).at_path(&point)?;
         }
-        LoopDevice::detach_file(&device).with_context(|| device.display().to_string())?;
+        LoopDevice::detach_file(&device).at_path(&device)?;
     }
-    teal_fuse::detach_dead(dir).with_context(|| dir.display().to_string())?;
+    teal_fuse::detach_dead(dir).at_path(dir)?;
     match std::fs::remove_dir(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(e).with_context(|| dir.display().to_string())
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).at_path(dir),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,8 @@
 //! Describes a modelled disk, validates the description, and makes the disk.
 
 use super::backing::DiskBacking;
-use anyhow::{Context, Result};
+use crate::path_context::PathContext as _;
+use anyhow::Result;
 use std::path::PathBuf;
 use teal_command::profile::load_profile;
 use teal_emulator::log::{LogWriter, RecordSink};
@@ -65,7 +66,7 @@ impl DiskModel {
                     .open(path);
                 let header = EmulatedDisk::<DiskBacking>::log_header(setup, &pace);
                 let writer = file.and_then(|file| LogWriter::new(file, &header));
-                Box::new(writer.with_context(|| path.display().to_string())?)
+                Box::new(writer.at_path(path)?)
             }
         };
         Ok(EmulatedDisk::new(backing, setup, pace, sink)?)

@@ -1,5 +1,6 @@
 //! Reports the state of a modelled disk: JSON in its file `stat`, lines for people.
 
+use crate::path_context::PathContext as _;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -215,8 +216,7 @@ impl DiskReport {
     /// # Errors
     /// Returns an error if its process is gone, or there never was one.
     pub fn read(dir: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;
+        let text = std::fs::read_to_string(dir.join("stat")).at_path(dir)?;
         serde_json::from_str(&text).context("the disk's answer cannot be understood")
     }
 

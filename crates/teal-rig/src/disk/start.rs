@@ -2,6 +2,7 @@
 
 use super::model::{DiskModel, WriteCache};
 use super::{daemon, leftovers, mount_point};
+use crate::path_context::PathContext as _;
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -68,7 +69,7 @@ pub fn start_disk(mut args: DiskStart) -> Result<ExitCode> {
             args.name
         );
     }
-    std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+    std::fs::create_dir(&dir).at_path(&dir)?;
     let started = spawn_daemon(&args, &dir);
     if started.is_err() {
         // The directory is empty, and the process it was made for is gone.
@@ -118,7 +119,7 @@ fn spawn_daemon(args: &DiskStart, dir: &Path) -> Result<String> {
         .create(true)
         .append(true)
         .open(&log)
-        .with_context(|| log.display().to_string())?;
+        .at_path(&log)?;
     let mut child = daemon_command(args)?
         .stderr(errors)
         .spawn()

@@ -291,6 +291,7 @@ fn start_guest(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Ch
                 let mut lines = console.lock().unwrap_or_else(PoisonError::into_inner);
                 lines.truncate(LINES_MAX - 1);
                 lines.push_front(line);
+                debug_assert!(lines.len() <= LINES_MAX, "only the last lines are kept");
             }
         })?;
     Ok(guest)
@@ -323,6 +324,7 @@ fn wait_for_end(
         let asked = asked.reads + asked.writes + asked.flushes;
         silent = if asked == last { silent + 1 } else { 0 };
         last = asked;
+        debug_assert!(silent <= looks, "the wait has a limit");
         if silent == looks {
             bail!("it has asked nothing of its disk for {looks} seconds");
         }

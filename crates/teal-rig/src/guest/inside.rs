@@ -5,6 +5,7 @@ use super::host_line::HostLine;
 use super::job::{ADDRESSES, GuestFeatures, GuestTask, MODULES, MOUNT_DIR, PORTS, require_program};
 use super::runs;
 use crate::command;
+use crate::path_context::PathContext as _;
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail};
 use rustix::mount::MountFlags;
@@ -147,7 +148,7 @@ fn load_schedulers() {
 /// Mounts the memory controller at the place where it is looked for.
 fn limit_memory() -> Result<()> {
     let at = Path::new(PLACE).join("memory");
-    std::fs::create_dir(&at).with_context(|| at.display().to_string())?;
+    std::fs::create_dir(&at).at_path(&at)?;
     rustix::mount::mount("cgroup", &at, "cgroup", MountFlags::empty(), c"memory")
         .context("the memory controller")
 }

@@ -1,6 +1,7 @@
 //! Provides a file system on which phases are carried out, here or in a guest.
 
 use super::PhasesTask;
+use crate::path_context::PathContext as _;
 use crate::testbed::{Testbed, TestbedMount};
 use anyhow::{Context, Result};
 use rustix::fs::Advice;
@@ -105,6 +106,7 @@ fn environment_error<T>(done: Result<T>) -> Result<T, PhaseError> {
 
 impl<C: PhaseCounter> PhaseEnvironment for PhaseStage<'_, C> {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
+        debug_assert!(self.mounted.is_none(), "it is mounted once at a time");
         self.mounted = Some(environment_error(self.testbed.mount(
             &self.system,
             &self.dir,
@@ -124,7 +126,7 @@ impl<C: PhaseCounter> PhaseEnvironment for PhaseStage<'_, C> {
             .write(true)
             .open(path)
             .and_then(|device| device.sync_all());
-        environment_error(device.with_context(|| path.display().to_string()))
+        environment_error(device.at_path(path))
     }
 
     fn begin_phase(&mut self, phase: &WorkloadPhase) -> Result<(), PhaseError> {

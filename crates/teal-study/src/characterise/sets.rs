@@ -209,6 +209,37 @@ impl SetTurnover {
     }
 }
 
+/// Describes a set in a comment of the script.
+fn describe_set(key: &SetKey) -> String {
+    // Names come from foreign programs: a line break would end the comment in the script.
+    let name = String::from_utf8_lossy(&key.top).replace(['\n', '\r'], "?");
+    let place = if name.is_empty() {
+        "files at the top".to_owned()
+    } else {
+        format!("{name}/")
+    };
+    match (key.hot, key.random) {
+        (Some(_), _) => format!("one much visited file in {place}"),
+        (None, true) => format!("{place}, visited at random places"),
+        (None, false) => place,
+    }
+}
+
+/// Counts the directories that hold files of a set; there is one at least.
+fn count_holders(key: &SetKey, members: &[u64], seen: &ObservedTrace, survey: &TreeSurvey) -> u64 {
+    // The survey counted directories before the recording; without one the trace's parents stand
+    // in.
+    let holders = match survey.holders.get(&key.top) {
+        Some(holders) => *holders,
+        None => members
+            .iter()
+            .filter_map(|object| seen.parents.get(object))
+            .collect::<BTreeSet<_>>()
+            .len() as u64,
+    };
+    holders.max(1)
+}
+
 fn build_set(
     key: &SetKey,
     members: &[u64],
@@ -247,29 +278,8 @@ fn build_set(
     let more = (first / 4)
         .max(10 * seen.threads)
         .max(20 * created.saturating_sub(deleted));
-    // The survey counted directories before the recording; without one the trace's parents stand
-    // in.
-    let holders = match survey.holders.get(&key.top) {
-        Some(holders) => *holders,
-        None => members
-            .iter()
-            .filter_map(|object| seen.parents.get(object))
-            .collect::<BTreeSet<_>>()
-            .len() as u64,
-    };
-    let holders = holders.max(1);
-    // Names come from foreign programs: a line break would end the comment in the script.
-    let name = String::from_utf8_lossy(&key.top).replace(['\n', '\r'], "?");
-    let place = if name.is_empty() {
-        "files at the top".to_owned()
-    } else {
-        format!("{name}/")
-    };
-    let about = match (key.hot, key.random) {
-        (Some(_), _) => format!("one much visited file in {place}"),
-        (None, true) => format!("{place}, visited at random places"),
-        (None, false) => place,
-    };
+    let about = describe_set(key);
+    let holders = count_holders(key, members, seen, survey);
     debug_assert!(
         first >= 1 && holders >= 1,
         "a set has a file and a directory at least"

@@ -111,6 +111,21 @@ impl<'a> VisitTracker<'a> {
                 .entry(event.process)
                 .or_insert([event.at; 2])[1] = event.at;
         }
+        self.handle_action(event, done);
+        // The object of these actions is the directory in which the name lies.
+        if matches!(
+            event.action,
+            Action::Create { .. }
+                | Action::Unlink { .. }
+                | Action::Lookup { .. }
+                | Action::Rename { .. }
+        ) {
+            self.dirs.insert(event.object);
+        }
+    }
+
+    /// Adds an action that did not fail to its visit; `done` is its result, if it is known.
+    fn handle_action(&mut self, event: &TraceEvent, done: Option<u64>) {
         let object = event.object;
         // The sizes and directories must be noted even for actions that the language lacks.
         match &event.action {
@@ -125,14 +140,7 @@ impl<'a> VisitTracker<'a> {
             // A sync of a directory has no word in the language.
             Action::Fsync { .. } if self.dirs.contains(&object) => self.count_lost(event),
             Action::Fsync { .. } => self.continue_visit(event).add_step(VisitStep::Fsync, None),
-            Action::Truncate { size } => {
-                self.sizes.insert(object, *size);
-                if let Some(going) = self.ongoing_visit(event.process, object) {
-                    // The next writes begin at an empty file and are no appends.
-                    going.calls.truncated |= *size == 0;
-                }
-                self.count_lost(event);
-            }
+            Action::Truncate { size } => self.on_truncate(event, *size),
             Action::Create { name } => self.on_create(event, name, done),
             Action::Unlink { name } => self.on_name_gone(event, (object, name)),
             Action::Rename {
@@ -145,19 +153,15 @@ impl<'a> VisitTracker<'a> {
                 self.on_name_gone(event, (*to, new));
                 self.count_lost(event);
             }
-            Action::Mkdir { .. } | Action::Rmdir { .. } => {
-                let made = matches!(event.action, Action::Mkdir { .. });
+            Action::Mkdir { .. } => {
+                // The result is the new directory, which lies in this one.
                 self.dirs.insert(object);
-                self.dirs.extend(done.filter(|_| made));
-                self.add_single_step(
-                    event,
-                    object,
-                    if made {
-                        VisitStep::MakeDir
-                    } else {
-                        VisitStep::RemoveDir
-                    },
-                );
+                self.dirs.extend(done);
+                self.add_single_step(event, object, VisitStep::MakeDir);
+            }
+            Action::Rmdir { .. } => {
+                self.dirs.insert(object);
+                self.add_single_step(event, object, VisitStep::RemoveDir);
             }
             Action::Readdir { .. } => self.on_list(event),
             Action::Stat {} if !self.dirs.contains(&object) => self.on_stat(event),
@@ -165,16 +169,15 @@ impl<'a> VisitTracker<'a> {
             }
             _ => self.count_lost(event),
         }
-        // The object of these actions is the directory in which the name lies.
-        if matches!(
-            event.action,
-            Action::Create { .. }
-                | Action::Unlink { .. }
-                | Action::Lookup { .. }
-                | Action::Rename { .. }
-        ) {
-            self.dirs.insert(object);
+    }
+
+    fn on_truncate(&mut self, event: &TraceEvent, size: u64) {
+        self.sizes.insert(event.object, size);
+        if let Some(going) = self.ongoing_visit(event.process, event.object) {
+            // The next writes begin at an empty file and are no appends.
+            going.calls.truncated |= size == 0;
         }
+        self.count_lost(event);
     }
 
     fn count_lost(&mut self, event: &TraceEvent) {

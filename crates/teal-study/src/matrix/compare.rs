@@ -69,12 +69,33 @@ fn figures_by_cell(runs: &[CellRun]) -> FiguresByCell {
     all
 }
 
+/// Logarithms of ratios of one goal, by block.
+type LogsByBlock = BTreeMap<u32, Vec<f64>>;
+
+/// Returns the change of a workload by both goals.
+fn compare_workload(workload: &str, goals: [LogsByBlock; 2]) -> MeasuredChange {
+    let [rate, per_joule] = goals.map(|blocks| {
+        // A block that lacks some cells would compare others than the rest, so only the fullest
+        // blocks count.
+        let most = blocks.values().map(Vec::len).max()?;
+        let whole = blocks.values().filter(|logs| logs.len() == most);
+        // The mean of logarithms is that of ratios; each is paired with 1.
+        let means = whole.map(|logs| ((logs.iter().sum::<f64>() / logs.len() as f64).exp(), 1.0));
+        PairedComparison::from_pairs(&means.collect::<Vec<_>>())
+    });
+    MeasuredChange {
+        names: vec![workload.to_owned()],
+        rate,
+        per_joule,
+    }
+}
+
 /// Returns the changes from some runs to others.
 pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
     let (before, after) = (figures_by_cell(before), figures_by_cell(after));
     let mut cells = Vec::new();
     // Logarithms of ratios of the cells that both have, by workload, goal and block.
-    let mut logs: BTreeMap<&str, [BTreeMap<u32, Vec<f64>>; 2]> = BTreeMap::new();
+    let mut logs: BTreeMap<&str, [LogsByBlock; 2]> = BTreeMap::new();
     for (names, old) in &before {
         let Some(new) = after.get(names) else {
             continue;
@@ -109,23 +130,10 @@ pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
             per_joule,
         });
     }
-    let workloads = logs.into_iter().map(|(workload, goals)| {
-        let [rate, per_joule] = goals.map(|blocks| {
-            // A block that lacks some cells would compare others than the rest, so only the fullest
-            // blocks count.
-            let most = blocks.values().map(Vec::len).max()?;
-            let whole = blocks.values().filter(|logs| logs.len() == most);
-            let means =
-                whole.map(|logs| ((logs.iter().sum::<f64>() / logs.len() as f64).exp(), 1.0));
-            PairedComparison::from_pairs(&means.collect::<Vec<_>>())
-        });
-        MeasuredChange {
-            names: vec![workload.to_owned()],
-            rate,
-            per_joule,
-        }
-    });
-    let workloads = workloads.collect();
+    let workloads = logs
+        .into_iter()
+        .map(|(workload, goals)| compare_workload(workload, goals))
+        .collect();
     // A cell without a partner is named, as it would be missed otherwise.
     let names = |of: &FiguresByCell| of.keys().cloned().collect::<BTreeSet<_>>();
     let alone = names(&before)

@@ -183,25 +183,7 @@ impl MatrixFindings {
         runs: &[CellRun],
         failures: &[CellFailure],
     ) -> Self {
-        let cells = matrix.cells();
-        // Every cell has an entry, so that those without runs are listed too.
-        let mut by_cell: BTreeMap<MatrixCell, Vec<&CellRun>> =
-            cells.iter().map(|cell| (*cell, Vec::new())).collect();
-        let of_names: BTreeMap<[&str; 3], MatrixCell> = cells
-            .iter()
-            .map(|cell| (matrix.cell_names(*cell), *cell))
-            .collect();
-        // Runs are matched by their names: the file may have been reordered since.
-        for run in runs {
-            let names = [
-                run.workload.as_str(),
-                run.system.as_str(),
-                run.scheduler.as_str(),
-            ];
-            if let Some(of) = of_names.get(&names).and_then(|cell| by_cell.get_mut(cell)) {
-                of.push(run);
-            }
-        }
+        let by_cell = group_by_cell(matrix, runs);
         // Rows and verdicts are drawn from the same runs.
         let rows: Vec<CellRow> = by_cell
             .iter()
@@ -210,26 +192,7 @@ impl MatrixFindings {
         let verdicts = (0..matrix.workloads.len())
             .map(|at| judge_workload(matrix, at, &rows, &by_cell))
             .collect();
-        let has_failed = |cell: &MatrixCell| {
-            failures
-                .iter()
-                .any(|of| of.names == matrix.cell_names(*cell))
-        };
-        // A block is whole when every cell that can still run has a run in it.
-        let awaited: Vec<_> = by_cell
-            .iter()
-            .filter(|(cell, _)| !has_failed(cell))
-            .map(|(_, runs)| runs)
-            .collect();
-        let has = |block: u32| {
-            !awaited.is_empty()
-                && awaited
-                    .iter()
-                    .all(|runs| runs.iter().any(|run| run.block == block))
-        };
-        let blocks = (0..matrix.runs.most)
-            .take_while(|block| has(*block))
-            .count() as u32;
+        let blocks = count_whole_blocks(matrix, &by_cell, failures);
         // Interference is told by the load before runs.
         let mut loads: Vec<f64> = by_cell
             .values()
@@ -357,6 +320,61 @@ fn judge_workload(
         cemp: cemp_triple(&both.iter().map(|(row, ..)| &rows[*row]).collect::<Vec<_>>()),
         drift: measure_drift(at, by_cell),
     }
+}
+
+/// Returns the runs of each cell. Runs of cells that the matrix does not have are left out.
+fn group_by_cell<'a>(
+    matrix: &Matrix,
+    runs: &'a [CellRun],
+) -> BTreeMap<MatrixCell, Vec<&'a CellRun>> {
+    let cells = matrix.cells();
+    // Every cell has an entry, so that those without runs are listed too.
+    let mut by_cell: BTreeMap<MatrixCell, Vec<&'a CellRun>> =
+        cells.iter().map(|cell| (*cell, Vec::new())).collect();
+    let of_names: BTreeMap<[&str; 3], MatrixCell> = cells
+        .iter()
+        .map(|cell| (matrix.cell_names(*cell), *cell))
+        .collect();
+    // Runs are matched by their names: the file may have been reordered since.
+    for run in runs {
+        let names = [
+            run.workload.as_str(),
+            run.system.as_str(),
+            run.scheduler.as_str(),
+        ];
+        if let Some(of) = of_names.get(&names).and_then(|cell| by_cell.get_mut(cell)) {
+            of.push(run);
+        }
+    }
+    by_cell
+}
+
+/// Counts the blocks at the beginning in which every cell that can still run has a run.
+fn count_whole_blocks(
+    matrix: &Matrix,
+    by_cell: &BTreeMap<MatrixCell, Vec<&CellRun>>,
+    failures: &[CellFailure],
+) -> u32 {
+    let has_failed = |cell: &MatrixCell| {
+        failures
+            .iter()
+            .any(|of| of.names == matrix.cell_names(*cell))
+    };
+    // A failed cell will have no run, so no block waits for it.
+    let awaited: Vec<_> = by_cell
+        .iter()
+        .filter(|(cell, _)| !has_failed(cell))
+        .map(|(_, runs)| runs)
+        .collect();
+    let has = |block: u32| {
+        !awaited.is_empty()
+            && awaited
+                .iter()
+                .all(|runs| runs.iter().any(|run| run.block == block))
+    };
+    (0..matrix.runs.most)
+        .take_while(|block| has(*block))
+        .count() as u32
 }
 
 /// Gives one figure of a run.

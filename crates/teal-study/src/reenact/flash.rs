@@ -1,4 +1,5 @@
-//! Re-enacts BlueFS, figure 9: the handheld with some flash. The profile of the flash has to be assumed.
+//! Re-enacts BlueFS, figure 9: the handheld with some flash. The profile of the flash has to be
+//! assumed.
 
 use super::PaperTable;
 use super::bluefs::{add_comparison, handheld_machine, purcell_replay};

@@ -132,6 +132,53 @@ pub struct ModelledMachine {
     pub spread: DeviceSet,
 }
 
+impl MachineDevice {
+    /// Makes a device of its profile; `others` are those before it in the machine.
+    fn new(
+        profile: &Profile,
+        others: &[Self],
+        has_flash: bool,
+        has_other: bool,
+    ) -> Result<Self, MachineError> {
+        // Devices of one profile are told apart by numbers.
+        let same = others
+            .iter()
+            .filter(|part| part.device.name == profile.name)
+            .count();
+        let label = if same == 0 {
+            profile.name.clone()
+        } else {
+            format!("{} #{}", profile.name, same + 1)
+        };
+        let is_flash = profile.kind == DeviceKind::Flash;
+        let has_disk = others
+            .iter()
+            .any(|part| part.device.kind == DeviceKind::Disk);
+        let is_first_disk = profile.kind == DeviceKind::Disk && !has_disk;
+        // A disk beside flash sleeps, so its queue is a long one.
+        let mut device = DeviceModel::new(profile)?.with_queue(match profile.kind {
+            DeviceKind::Flash => HOME_LOG,
+            DeviceKind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
+            _ => QueueLimits::BLUEFS,
+        });
+        // A burst is one append to the log on the device.
+        device.is_scattered = false;
+        let holds = if is_flash && has_other {
+            InitialShare::NOTHING
+        } else {
+            InitialShare::ALL
+        };
+        Ok(Self {
+            label,
+            device,
+            holds,
+            keeps: is_flash || (!has_flash && is_first_disk),
+            room: None,
+            assumed: assumed_figures(profile),
+        })
+    }
+}
+
 impl ModelledMachine {
     /// Makes a machine of these profiles. Flash, or the first disk if there is no flash, takes
     /// copies of content that is read elsewhere. Disks and links hold everything at the beginning,
@@ -171,40 +218,8 @@ impl ModelledMachine {
         );
         let mut parts: Vec<MachineDevice> = Vec::new();
         for profile in &devices {
-            let same = parts
-                .iter()
-                .filter(|part| part.device.name == profile.name)
-                .count();
-            let label = if same == 0 {
-                profile.name.clone()
-            } else {
-                format!("{} #{}", profile.name, same + 1)
-            };
-            let is_flash = profile.kind == DeviceKind::Flash;
-            let is_first_disk = profile.kind == DeviceKind::Disk
-                && !parts
-                    .iter()
-                    .any(|part| part.device.kind == DeviceKind::Disk);
-            // A disk beside flash sleeps, so its queue is a long one.
-            let mut device = DeviceModel::new(profile)?.with_queue(match profile.kind {
-                DeviceKind::Flash => HOME_LOG,
-                DeviceKind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
-                _ => QueueLimits::BLUEFS,
-            });
-            // A burst is one append to the log on the device.
-            device.is_scattered = false;
-            parts.push(MachineDevice {
-                label,
-                device,
-                holds: if is_flash && has_other {
-                    InitialShare::NOTHING
-                } else {
-                    InitialShare::ALL
-                },
-                keeps: is_flash || (!has_flash && is_first_disk),
-                room: None,
-                assumed: assumed_figures(profile),
-            });
+            let part = MachineDevice::new(profile, &parts, has_flash, has_other)?;
+            parts.push(part);
         }
         debug_assert!(
             parts.iter().any(|part| part.holds == InitialShare::ALL),

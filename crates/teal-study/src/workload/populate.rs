@@ -137,13 +137,9 @@ pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
     if need <= room && files <= inodes {
         return Ok(());
     }
-    // The hint is a scale with one digit that leaves a tenth of the room.
-    let fits =
-        (room as f64 / need as f64).min(inodes as f64 / files as f64) * plan.options.scale * 0.9;
-    let digits = (-fits.max(1e-9).log10()).ceil().max(0.0);
-    let unit = 10_f64.powf(digits);
+    let part = (room as f64 / need as f64).min(inodes as f64 / files as f64);
+    let hint = format_fitting_scale(part * plan.options.scale);
     // The largest set is named, because scaling it helps most.
-    let hint = format!("{:.*}", digits as usize, (fits * unit).floor() / unit);
     let largest = sets()
         .max_by_key(|(_, layout)| rounded(layout))
         .map(|(set, _)| set);
@@ -159,6 +155,14 @@ pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
         dir: dir.display().to_string(),
         hint,
     })
+}
+
+/// Returns a scale with one digit that leaves a tenth of the room.
+fn format_fitting_scale(largest: f64) -> String {
+    let fits = largest * 0.9;
+    let digits = (-fits.max(1e-9).log10()).ceil().max(0.0);
+    let unit = 10_f64.powf(digits);
+    format!("{:.*}", digits as usize, (fits * unit).floor() / unit)
 }
 
 fn is_device(path: &Path) -> bool {

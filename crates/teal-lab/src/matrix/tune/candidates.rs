@@ -9,6 +9,7 @@ use teal_command::profile::shipped_profile;
 use teal_command::say::say;
 use teal_command::size::parse_size;
 use teal_rig::guest;
+use teal_rig::path_context::PathContext as _;
 use teal_rig::testbed::{self, Testbed};
 use teal_study::matrix::{
     CacheState, FileSystemKind, FileSystemSetup, KernelPlace, Matrix, MatrixDevice, MatrixWorkload,
@@ -21,8 +22,8 @@ pub(super) fn candidate_matrix(args: &TuneArgs) -> Result<Matrix> {
     // A file names the candidates; without it they are all that can be had here.
     let (systems, schedulers) = match &args.space {
         Some(file) => {
-            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-            let matrix = Matrix::parse(&text).with_context(|| file.display().to_string())?;
+            let text = std::fs::read_to_string(file).at_path(file)?;
+            let matrix = Matrix::parse(&text).at_path(file)?;
             (matrix.systems, matrix.schedulers)
         }
         None => (

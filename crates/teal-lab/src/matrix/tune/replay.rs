@@ -7,14 +7,15 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::ExitCode;
 use teal_command::say::say;
+use teal_rig::path_context::PathContext as _;
 use teal_study::matrix::Matrix;
 use teal_study::matrix::tune::{RecordedWorkload, TuneGoal};
 
 /// Replays searches on the runs of a matrix, and prints how often they found the best.
 pub(super) fn replay_searches(dir: &Path, args: &TuneArgs) -> Result<ExitCode> {
     let path = dir.join("matrix.toml");
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let matrix = Matrix::parse(&text).with_context(|| path.display().to_string())?;
+    let text = std::fs::read_to_string(&path).at_path(&path)?;
+    let matrix = Matrix::parse(&text).at_path(&path)?;
     let runs = read_runs(&dir.join("runs.jsonl"))?;
     for (at, workload) in matrix.workloads.iter().enumerate() {
         // Each workload is searched on its own.

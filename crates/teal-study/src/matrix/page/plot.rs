@@ -163,6 +163,39 @@ pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> Strin
     out
 }
 
+/// Draws a bar between a name and a figure, with the whisker of its interval. The ends are those of
+/// the bar and of both sides of the interval.
+fn draw_bar(
+    [name, figure]: [&str; 2],
+    class: &str,
+    y: f64,
+    [end, low, high]: [f64; 3],
+    out: &mut String,
+) {
+    let middle = y + BAR / 2.0 - 3.0;
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+        NAMES - 6.0,
+        middle + 4.0,
+        name
+    );
+    let _ = writeln!(
+        out,
+        "<rect class=\"{class}\" x=\"{NAMES}\" y=\"{y:.1}\" width=\"{:.1}\" \
+         height=\"{:.1}\"/>",
+        end - NAMES,
+        BAR - 6.0
+    );
+    let _ = writeln!(
+        out,
+        "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" \
+         y2=\"{middle:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\">{figure}</text>",
+        high + 6.0,
+        middle + 4.0
+    );
+}
+
 /// Draws joules of a thousand operations with their intervals, the most frugal first; on devices
 /// without joules operations a second. Bars that cannot be told from the best are dark.
 pub(super) fn draw_bars(rows: &[(usize, &CellRow)], of: &WorkloadVerdict) -> String {
@@ -217,32 +250,19 @@ pub(super) fn draw_bars(rows: &[(usize, &CellRow)], of: &WorkloadVerdict) -> Str
     // Each row has its name on the left, its bar, its whisker and its figure.
     for (at, (row, of)) in bars.iter().enumerate() {
         let y = BAR * (at as f64 + 1.0) + 4.0;
-        let middle = y + BAR / 2.0 - 3.0;
         let class = if is_best(row) { "bar best" } else { "bar" };
-        let _ = writeln!(
-            out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            NAMES - 6.0,
-            middle + 4.0,
-            cell_label(row)
-        );
-        let _ = writeln!(
-            out,
-            "<rect class=\"{class}\" x=\"{NAMES}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
-            x(of.mean) - NAMES,
-            BAR - 6.0
-        );
-        let (low, high) = (
-            x((of.mean - half(of.half_width)).max(0.0)),
-            x(of.mean + half(of.half_width)),
-        );
-        let _ = writeln!(
-            out,
-            "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" \
-             y2=\"{middle:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            high + 6.0,
-            middle + 4.0,
-            format_short(of.mean)
+        let ends = [
+            of.mean,
+            (of.mean - half(of.half_width)).max(0.0),
+            of.mean + half(of.half_width),
+        ];
+        let name = cell_label(row);
+        draw_bar(
+            [&name, &format_short(of.mean)],
+            class,
+            y,
+            ends.map(x),
+            &mut out,
         );
     }
     out.push_str("</svg>\n");

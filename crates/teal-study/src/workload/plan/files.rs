@@ -78,18 +78,8 @@ impl PlanBuilder<'_> {
         let single = kind == SetKind::File;
         let entries = if single { 1 } else { fixed("entries", 0)? };
         let leafdirs = fixed("leafdirs", 0)?;
-        if entries + leafdirs == 0 {
-            return Err(script.error_at(
-                at("entries"),
-                format!("fileset '{name}' has neither files nor leaf directories; say entries=…"),
-            ));
-        }
-        if entries.max(leafdirs) > ENTRIES_MAX {
-            return Err(script.error_at(
-                at("entries"),
-                format!("fileset '{name}' has more than {ENTRIES_MAX} entries"),
-            ));
-        }
+        check_entries(&name, entries, leafdirs)
+            .map_err(|message| script.error_at(at("entries"), message))?;
         // A single file has a directory of its own, and no tree.
         let dirwidth = if single {
             FixedOrDrawn::Fixed(10)
@@ -222,6 +212,21 @@ pub(super) fn scale_entries(entries: u64, scale: f64) -> (u64, f64) {
     } else {
         (scaled_count(entries, scale), 1.0)
     }
+}
+
+/// Refuses a set without entries, and one with too many.
+fn check_entries(name: &str, entries: u64, leafdirs: u64) -> Result<(), String> {
+    if entries.saturating_add(leafdirs) == 0 {
+        return Err(format!(
+            "fileset '{name}' has neither files nor leaf directories; say entries=…"
+        ));
+    }
+    if entries.max(leafdirs) > ENTRIES_MAX {
+        return Err(format!(
+            "fileset '{name}' has more than {ENTRIES_MAX} entries"
+        ));
+    }
+    Ok(())
 }
 
 /// Returns the variable of the depth. It can only be drawn: a fixed depth follows from width and

@@ -136,87 +136,91 @@ impl PlanBuilder<'_> {
     /// Finds the targets of flowops: limits look at their own thread, all others at all threads.
     fn find_targets(&mut self) -> Result<(), WmlError> {
         // Targets may be in threads that are defined later, so all names are collected first.
-        let mut all = Vec::new();
-        for (p, process) in self.plan.processes.iter().enumerate() {
-            for (t, thread) in process.threads.iter().enumerate() {
-                let named = |(o, op): (usize, &PlannedFlowop)| {
-                    // Names are compared by what the script wrote, prefixes included.
-                    (
-                        op.name.clone(),
-                        op.kind,
-                        FlowopId {
-                            process: p,
-                            thread: t,
-                            op: o,
-                        },
-                    )
-                };
-                all.extend(thread.ops.iter().enumerate().map(named));
-            }
-        }
+        let all = collect_flowops(&self.plan.processes);
         for (p, process) in self.plan.processes.iter_mut().enumerate() {
             for (t, thread) in process.threads.iter_mut().enumerate() {
                 for op in &mut thread.ops {
-                    let Some(target) = op.target.clone() else {
-                        continue;
-                    };
-                    // A limit charges what its own thread has done.
-                    let own = matches!(
-                        op.kind,
-                        FlowopKind::IopsLimit | FlowopKind::OpsLimit | FlowopKind::BwLimit
-                    );
-                    let wanted = match op.kind {
-                        FlowopKind::Wakeup => Some(FlowopKind::Block),
-                        FlowopKind::SemPost => Some(FlowopKind::SemBlock),
-                        _ => None,
-                    };
-                    let near = |id: &FlowopId| !own || (id.process, id.thread) == (p, t);
-                    // A target inside a composite flowop is first looked for among the flowops
-                    // beside it.
-                    let inner = op
-                        .name
-                        .rsplit_once('.')
-                        .map(|(of, _)| format!("{of}.{target}"));
-                    // Several flowops may have the target's name: all of them are targets.
-                    let of = |name: &str| -> Vec<(FlowopKind, FlowopId)> {
-                        let these = all
-                            .iter()
-                            .filter(|(other, _, id)| other == name && near(id));
-                        these.map(|(_, kind, id)| (*kind, *id)).collect()
-                    };
-                    let mut found = inner.map_or(Vec::new(), |inner| of(&inner));
-                    if found.is_empty() {
-                        found = of(&target);
+                    if let Some(target) = op.target.clone() {
+                        op.targets = targets_of(op, &target, (p, t), &all)
+                            .map_err(|message| self.script.error_at(op.place, message))?;
                     }
-                    if found.is_empty() {
-                        let hint =
-                            did_you_mean(&target, all.iter().map(|(name, ..)| name.as_str()));
-                        let room = if own { " in this thread" } else { "" };
-                        let message = format!(
-                            "the target '{target}' of '{}' is no flowop{room}{hint}",
-                            op.name
-                        );
-                        return Err(self.script.error_at(op.place, message));
-                    }
-                    // A wakeup is for a block, and a post for a semaphore: another target would
-                    // wait for ever.
-                    if let Some(wanted) =
-                        wanted.filter(|wanted| found.iter().any(|(kind, _)| kind != wanted))
-                    {
-                        let message = format!(
-                            "the target '{target}' of '{}' is no {}",
-                            op.name,
-                            wanted.name()
-                        );
-                        return Err(self.script.error_at(op.place, message));
-                    }
-                    debug_assert!(!found.is_empty(), "a target was found");
-                    op.targets = found.into_iter().map(|(_, id)| id).collect();
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Names a flowop: its name in the script, its kind and its place in the plan.
+type NamedFlowop = (String, FlowopKind, FlowopId);
+
+/// Returns the names of all flowops. They are those of the script, prefixes included.
+fn collect_flowops(processes: &[PlannedProcess]) -> Vec<NamedFlowop> {
+    let mut all = Vec::new();
+    for (p, process) in processes.iter().enumerate() {
+        for (t, thread) in process.threads.iter().enumerate() {
+            for (o, op) in thread.ops.iter().enumerate() {
+                let id = FlowopId {
+                    process: p,
+                    thread: t,
+                    op: o,
+                };
+                all.push((op.name.clone(), op.kind, id));
+            }
+        }
+    }
+    all
+}
+
+/// Returns the targets of a flowop in this process and thread.
+fn targets_of(
+    op: &PlannedFlowop,
+    target: &str,
+    here: (usize, usize),
+    all: &[NamedFlowop],
+) -> Result<Vec<FlowopId>, String> {
+    // A limit charges what its own thread has done.
+    let own = matches!(
+        op.kind,
+        FlowopKind::IopsLimit | FlowopKind::OpsLimit | FlowopKind::BwLimit
+    );
+    // Several flowops may have the target's name: all of them are targets.
+    let of = |name: &str| -> Vec<(FlowopKind, FlowopId)> {
+        let these = all
+            .iter()
+            .filter(|(other, _, id)| other == name && (!own || (id.process, id.thread) == here));
+        these.map(|(_, kind, id)| (*kind, *id)).collect()
+    };
+    // A target inside a composite flowop is first looked for among the flowops beside it.
+    let inner = op.name.rsplit_once('.');
+    let mut found = inner.map_or(Vec::new(), |(outer, _)| of(&format!("{outer}.{target}")));
+    if found.is_empty() {
+        found = of(target);
+    }
+    if found.is_empty() {
+        let hint = did_you_mean(target, all.iter().map(|(name, ..)| name.as_str()));
+        let room = if own { " in this thread" } else { "" };
+        return Err(format!(
+            "the target '{target}' of '{}' is no flowop{room}{hint}",
+            op.name
+        ));
+    }
+    // A wakeup is for a block, and a post for a semaphore: another target would wait for ever.
+    let wanted = match op.kind {
+        FlowopKind::Wakeup => Some(FlowopKind::Block),
+        FlowopKind::SemPost => Some(FlowopKind::SemBlock),
+        _ => None,
+    };
+    if let Some(wanted) = wanted
+        && found.iter().any(|(kind, _)| *kind != wanted)
+    {
+        return Err(format!(
+            "the target '{target}' of '{}' is no {}",
+            op.name,
+            wanted.name()
+        ));
+    }
+    Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
 /// Reads the attributes of one definition with their defaults.
