@@ -1,6 +1,8 @@
 //! Messages to bytes and back.
 
-use crate::{MESSAGE_MAX, Reply, Request};
+use crate::limits::MESSAGE_MAX;
+use crate::reply::Reply;
+use crate::request::Request;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The protocol this program speaks.

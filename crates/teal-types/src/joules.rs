@@ -3,7 +3,8 @@
 //! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates:
 //! 2^64 uJ are what a gigawatt gives in five hours.
 
-use crate::Span;
+use crate::decimal::write_decimal;
+use crate::span::Span;
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul};
 
@@ -62,7 +63,7 @@ impl fmt::Display for Power {
             1_000..1_000_000 => (1_000, "mW", 0),
             _ => (1_000_000, "W", 2),
         };
-        decimal(f, self.0.into(), unit, places)?;
+        write_decimal(f, self.0.into(), unit, places)?;
         write!(f, " {name}")
     }
 }
@@ -131,30 +132,9 @@ impl fmt::Display for Energy {
             1_000_000..1_000_000_000 => (1_000_000, "J", 2),
             _ => (1_000_000_000, "kJ", 2),
         };
-        decimal(f, self.0.into(), unit, places)?;
+        write_decimal(f, self.0.into(), unit, places)?;
         write!(f, " {name}")
     }
-}
-
-/// Writes `raw / unit` with that many places, rounded, halves up.
-pub(crate) fn decimal(
-    f: &mut fmt::Formatter<'_>,
-    raw: u128,
-    unit: u128,
-    places: u32,
-) -> fmt::Result {
-    let scale = 10_u128.pow(places);
-    let scaled = (raw * scale + unit / 2) / unit;
-    if places == 0 {
-        return write!(f, "{scaled}");
-    }
-    write!(
-        f,
-        "{}.{:0width$}",
-        scaled / scale,
-        scaled % scale,
-        width = places as usize
-    )
 }
 
 #[cfg(test)]

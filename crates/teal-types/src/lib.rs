@@ -8,6 +8,7 @@
 
 mod attr;
 mod chunk;
+mod decimal;
 mod id;
 mod joules;
 pub mod limits;

@@ -3,6 +3,7 @@
 //! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates:
 //! 2^64 ns are 584 years.
 
+use crate::decimal::write_decimal;
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
@@ -82,7 +83,7 @@ impl fmt::Display for Span {
             60_000_000_000..3_600_000_000_000 => (60_000_000_000, "min", 1),
             _ => (3_600_000_000_000, "h", 2),
         };
-        crate::joules::decimal(f, self.0.into(), unit, places)?;
+        write_decimal(f, self.0.into(), unit, places)?;
         write!(f, " {name}")
     }
 }

@@ -7,38 +7,12 @@
 //!    The thread that released the object carries out the first, the commit thread the others.
 //! 3. No operation is refused for want of space while orphans wait to be given back.
 
-use crate::{Changes, FsError, Rank, RankedMutex, Volume};
-use parking_lot::Mutex;
-use std::collections::VecDeque;
+use crate::changes::Changes;
+use crate::error::FsError;
+use crate::orphan_queue::Orphan;
+use crate::volume::Volume;
 use teal_log::{Cost, Locked, Op, StoreError};
 use teal_types::{ObjectNo, SECTOR};
-
-/// Orphans that are not referred to and are still there.
-#[derive(Debug)]
-pub(crate) struct OrphanQueue {
-    /// The oldest first. This is a leaf lock.
-    waiting: Mutex<VecDeque<Orphan>>,
-    /// Is held for a step of one of them, with its I/O: an operation that needs the space waits for
-    /// the step.
-    reclaiming: RankedMutex<()>,
-}
-
-impl Default for OrphanQueue {
-    fn default() -> Self {
-        Self {
-            waiting: Mutex::default(),
-            reclaiming: RankedMutex::new(Rank::Reclaim, ()),
-        }
-    }
-}
-
-/// An orphan that is being given back.
-#[derive(Debug, Clone, Copy)]
-struct Orphan {
-    no: ObjectNo,
-    /// Everything before this offset has been given back.
-    from: u64,
-}
 
 /// What became of an object whose last name may have gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +78,7 @@ impl Volume {
         match self.name_damage(orphan.no, || self.try_reclaim(orphan, changes)) {
             Ok(None) => {}
             Ok(Some(rest)) => {
-                self.orphans.waiting.lock().push_back(rest);
+                self.orphans.push(rest);
                 self.commit_signal.raise();
             }
             // It stays in the store's orphan set: the next mount tries again.
@@ -114,15 +88,15 @@ impl Volume {
 
     /// Takes one step for the oldest orphan. Returns whether there was one.
     pub fn reclaim_next(&self, changes: &dyn Changes) -> bool {
-        let _reclaiming = self.orphans.reclaiming.lock();
-        let next = self.orphans.waiting.lock().pop_front();
+        let _step = self.orphans.begin_step();
+        let next = self.orphans.pop();
         next.map(|orphan| self.reclaim_step_of(orphan, changes))
             .is_some()
     }
 
     /// Returns whether orphans wait to be given back.
     pub fn has_waiting_orphans(&self) -> bool {
-        !self.orphans.waiting.lock().is_empty()
+        !self.orphans.is_empty()
     }
 
     /// Starts an operation, after giving back as many orphans as its space needs.
@@ -149,10 +123,9 @@ impl Volume {
         if !left.is_empty() {
             log::info!("giving back {} objects without a name", left.len());
         }
-        self.orphans
-            .waiting
-            .lock()
-            .extend(left.into_iter().map(|no| Orphan { no, from: 0 }));
+        for no in left {
+            self.orphans.push(Orphan { no, from: 0 });
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! How operations ask what of the volume is here, and have more of it brought.
 
-use crate::{FsError, RankedReadGuard, RankedWriteGuard};
+use crate::error::FsError;
+use crate::ranked::{RankedReadGuard, RankedWriteGuard};
 use teal_log::{Parts, StoreError};
 use teal_types::{Attr, ObjectNo, Ranges};
 
