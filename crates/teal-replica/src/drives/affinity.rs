@@ -13,14 +13,11 @@
 use super::super::{Replica, SyncError, unexpected};
 use super::attached::Attached;
 use super::heirs::Heirs;
-use super::queue::QUEUE_MAX;
 use super::refused::DriveRefused;
-use super::set::Drives;
 use super::skip::skip;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::HeldContent;
 use teal_log::{Store, StoreError};
@@ -137,16 +134,16 @@ impl Replica {
             });
         }
         self.relabel(&attached, |label| label.has_affinity = true)?;
-        let _marking = attached.marking.lock();
+        let _marking = attached.hold_marks();
         for (no, kind, _) in &objects {
             attached
                 .drive
                 .set_affinity(*no, true, sticky && kind.is_dir())?;
         }
         attached.drive.sync()?;
-        attached.has_affinity.store(true, Ordering::Release);
+        attached.set_has_affinity();
         let now = self.monotonic();
-        files().for_each(|(no, _, size)| self.drive_set().has_news_for(&attached, *no, *size, now));
+        files().for_each(|(no, _, size)| attached.queue.add(*no, *size, now));
         Ok((files().count() as u64, bytes))
     }
 
@@ -157,7 +154,7 @@ impl Replica {
     pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
         let attached = self.drive_called(drive)?;
         let objects = self.subtree(no, true)?;
-        let _marking = attached.marking.lock();
+        let _marking = attached.hold_marks();
         self.adopt(&attached)?;
         if let Some(above) = self.sticky_above(&attached, no)? {
             let (path, above) = (self.store().path_of(no), self.store().path_of(above));
@@ -209,7 +206,7 @@ impl Replica {
     pub fn affinities(&self, drive: &str) -> Result<Vec<Affinity>, DriveRefused> {
         let attached = self.drive_called(drive)?;
         {
-            let _marking = attached.marking.lock();
+            let _marking = attached.hold_marks();
             self.adopt(&attached)?;
         }
         let mut found = Vec::new();
@@ -263,8 +260,8 @@ impl Replica {
         };
         let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
-        let is_behind = attached.drive.label().position < self.seen()
-            && attached.queue.lock().objects.contains(&no);
+        let is_behind =
+            attached.drive.label().position < self.seen() && attached.queue.contains(no);
         let is_stale = is_changed || is_older || is_behind || content.size != size;
         Ok(Some((if is_stale { 0 } else { there }, size)))
     }
@@ -272,7 +269,7 @@ impl Replica {
     /// Tells the drive what has happened to what has affinity to it; under `marking`. What has it
     /// since.
     pub(super) fn adopt(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
-        let Heirs { successors, ended } = std::mem::take(&mut *attached.heirs.lock());
+        let Heirs { successors, ended } = attached.take_heirs();
         let (drive, mut new) = (&attached.drive, Vec::new());
         for (old, heir) in successors {
             let held = drive.held_object(old)?;
@@ -318,12 +315,8 @@ impl Replica {
         let short = attached.short_again(true);
         short
             .into_iter()
-            .for_each(|no| self.drive_set().has_news_for(attached, no, 0, now));
-        let has = attached
-            .has
-            .lock()
-            .clone()
-            .filter(|_| attached.has_affinity.load(Ordering::Acquire));
+            .for_each(|no| attached.queue.add(no, 0, now));
+        let has = attached.known_objects().filter(|_| attached.has_affinity());
         for no in has.into_iter().flatten() {
             let held = attached.drive.held_object(no)?;
             let is_whole = held
@@ -335,7 +328,7 @@ impl Replica {
                     .map_or(true, |attr| attr.kind == FileType::File && attr.size > 0)
             };
             if held.affinity && !is_whole && has_content() {
-                self.drive_set().has_news_for(attached, no, 0, now);
+                attached.queue.add(no, 0, now);
             }
         }
         Ok(())
@@ -356,13 +349,13 @@ impl Replica {
         attached: &Attached,
         version: &Version,
     ) -> Result<bool, StoreError> {
-        if !attached.has_affinity.load(Ordering::Acquire) {
+        if !attached.has_affinity() {
             return Ok(false);
         }
         if attached.drive.held_object(version.object)?.affinity {
             return Ok(true);
         }
-        let _marking = attached.marking.lock();
+        let _marking = attached.hold_marks();
         for link in &version.links {
             if attached.drive.held_object(link.dir)?.sticky {
                 attached
@@ -406,31 +399,5 @@ impl Replica {
                 .drive
                 .install(object, (data_seq, version.size), (from, end), &pieces)?;
         Ok((is_taken && end > from).then_some(end))
-    }
-}
-
-impl Drives {
-    /// An object has taken the name of another, which is no more: it takes over its affinity.
-    pub(crate) fn succeeds(&self, old: ObjectNo, new: ObjectNo) {
-        self.inform(|heirs| heirs.successors.push((old, new)));
-    }
-
-    /// An object is no more, here and at the server, if that knew it.
-    pub(crate) fn ends(&self, no: ObjectNo) {
-        self.inform(|heirs| heirs.ended.push(no));
-    }
-
-    fn inform(&self, of: impl Fn(&mut Heirs)) {
-        for drive in self
-            .attached
-            .read()
-            .iter()
-            .filter(|drive| drive.has_affinity.load(Ordering::Acquire))
-        {
-            let mut heirs = drive.heirs.lock();
-            if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
-                of(&mut heirs);
-            }
-        }
     }
 }

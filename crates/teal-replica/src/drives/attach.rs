@@ -14,25 +14,18 @@
 //!    again.
 
 use super::super::{Identity, Replica, SyncError, unexpected};
-use super::attached::{Attached, Counters};
-use super::choice::Meter;
+use super::attached::{Attached, DriveFacts};
 use super::cursor;
 use super::label::sign;
-use super::queue::Queue;
 use super::refused::DriveRefused;
-use super::rest::Rest;
 use crate::seeded::{Bug, bug};
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use teal_device::{Drive, DriveLabel, DriveWorker, UpstreamError};
+use teal_device::{Drive, DriveLabel, UpstreamError};
 use teal_energy::Profile;
-use teal_energy::device::DEVICES_MAX;
 use teal_env::{Disk, Entropy};
 use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
 use teal_volume::FsError;
-use teal_volume::{Rank, RankedMutex};
 
 /// What a person says of a new drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -310,20 +303,20 @@ impl Replica {
 
     /// The server hears of an attachment that was made while it was away.
     pub(super) fn tell_attached(&self, attached: &Attached) -> Result<(), SyncError> {
-        if !attached.is_untold.load(Ordering::Acquire) {
+        if !attached.is_untold() {
             return Ok(());
         }
         let label = attached.drive.label();
         match tell(self, &attached.drive, [label.nonce, label.begun_nonce]) {
             Ok(_) => {
-                attached.is_untold.store(false, Ordering::Release);
+                attached.set_told();
                 Ok(())
             }
             Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
                 if self.state().is_up() =>
             {
                 log::warn!("{} is not read any more: {words}", attached.name);
-                attached.is_checked.store(false, Ordering::Release);
+                attached.set_checked(false);
                 Err(UpstreamError::Denied(words).into())
             }
             Err(e) => Err(UpstreamError::Unreachable(e.to_string()).into()),
@@ -339,65 +332,28 @@ impl Replica {
         is_untold: bool,
     ) -> Result<(), DriveRefused> {
         let profile = Profile::find_shipped(&note.profile);
-        let has_affinity = drive.label().has_affinity;
-        let attached = Arc::new(Attached {
+        let facts = DriveFacts {
             device: note.device,
             name: note.name.clone(),
             place: place.to_owned(),
-            drive: Arc::new(drive),
-            reader: DriveWorker::new("teal-drive")?,
-            meter: Mutex::new(Meter::local(profile.as_ref())),
-            rest: Mutex::new(
-                profile
-                    .as_ref()
-                    .and_then(|profile| Rest::of(profile, self.monotonic())),
-            ),
-            queue: Mutex::new(Queue::default()),
-            changed: Condvar::new(),
-            flushing: RankedMutex::new(Rank::DriveBurst, ()),
-            ahead: AtomicU64::new(0),
-            last_burst: Mutex::new(self.monotonic()),
-            has_affinity: AtomicBool::new(has_affinity),
-            is_checked: AtomicBool::new(is_untold),
-            is_untold: AtomicBool::new(is_untold),
-            has: Mutex::new(None),
             profile: note.profile.clone(),
-            marking: RankedMutex::new(Rank::DriveMarks, ()),
-            heirs: Mutex::default(),
-            short: Mutex::default(),
-            is_gone: AtomicBool::new(false),
-            counters: Counters::default(),
-        });
-        {
-            let mut all = self.drive_set().attached.write();
-            if let Some(other) = all.iter().find(|other| other.device == note.device) {
-                return Err(DriveRefused::Twice {
-                    name: other.name.clone(),
-                    place: other.place.clone(),
-                });
-            }
-            if all.len() >= DEVICES_MAX {
-                return Err(DriveRefused::TooMany);
-            }
-            all.push(Arc::clone(&attached));
-        }
-        self.drive_set().is_ours_again(note.device);
+            is_untold,
+        };
+        let now = self.monotonic();
+        let attached = Arc::new(Attached::new(facts, drive, profile.as_ref(), now)?);
+        self.drive_set().attach(Arc::clone(&attached))?;
         let begun = self.begin_cursor(&attached);
         if begun.is_err() {
-            attached.is_gone.store(true, Ordering::Release);
-            self.drive_set()
-                .attached
-                .write()
-                .retain(|other| !Arc::ptr_eq(other, &attached));
+            self.drive_set().let_go(&attached);
         }
         begun
     }
 
     fn begin_cursor(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
         let advanced = {
-            let _flushing = attached.flushing.lock();
+            let _flushing = attached.hold_burst();
             attached.warm()?;
-            if attached.is_untold.load(Ordering::Acquire) {
+            if attached.is_untold() {
                 Ok(Vec::new())
             } else {
                 self.advance(attached)
@@ -415,7 +371,7 @@ impl Replica {
         let now = self.monotonic();
         wanted
             .into_iter()
-            .for_each(|no| self.drive_set().has_news_for(attached, no, 0, now));
+            .for_each(|no| attached.queue.add(no, 0, now));
         if !self.has_threads() {
             self.want_incomplete(attached)?;
         } else {

@@ -2,58 +2,70 @@
 
 use super::choice::Meter;
 use super::heirs::Heirs;
-use super::queue::Queue;
+use super::queue::{BurstQueue, QUEUE_MAX};
 use super::rest::Rest;
 use super::short::Short;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use teal_device::{Drive, DriveWorker};
+use teal_energy::Profile;
 use teal_energy::policy::choice::{CostWeights, WeightedCost};
 use teal_env::Clock;
 use teal_log::StoreError;
 use teal_types::ObjectNo;
-use teal_volume::RankedMutex;
+use teal_volume::{Rank, RankedMutex, RankedMutexGuard};
 
 /// Of a drive with at most so many objects it is known from the beginning which they are.
 const HAS_MAX: usize = 16 << 10;
 
-/// A drive that is attached.
+/// What is known of a drive before it is attached.
+#[derive(Debug)]
+pub(super) struct DriveFacts {
+    pub(super) device: u32,
+    pub(super) name: String,
+    /// Where it is, for people.
+    pub(super) place: String,
+    /// The name of its energy profile; empty: none.
+    pub(super) profile: String,
+    /// It is attached while the server is away, which is to hear of it.
+    pub(super) is_untold: bool,
+}
+
+/// A drive that is attached. What never changes can be read by the files of this folder; what does
+/// change is private, and changed by methods.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(super) device: u32,
     pub(super) name: String,
     /// Where it is, for people.
     pub(super) place: String,
+    pub(super) profile: String,
     pub(super) drive: Arc<Drive>,
     pub(super) reader: DriveWorker,
-    pub(super) meter: Mutex<Meter>,
-    /// `None`: it never sleeps.
-    pub(super) rest: Mutex<Option<Rest>>,
-    pub(super) queue: Mutex<Queue>,
-    pub(super) changed: Condvar,
-    pub(super) flushing: RankedMutex<()>,
-    /// Objects that the burst under way has not come to yet.
-    pub(super) ahead: AtomicU64,
-    /// Monotonic time at which the last burst began.
-    pub(super) last_burst: Mutex<Duration>,
-    /// Something may be always to be on it.
-    pub(super) has_affinity: AtomicBool,
-    /// The server has said that it knows the history the drive has seen.
-    pub(super) is_checked: AtomicBool,
-    /// It was attached while the server was away, which is to hear of it.
-    pub(super) is_untold: AtomicBool,
-    /// All objects of which something is on it, and perhaps others; `None`: they are too many.
-    pub(super) has: Mutex<Option<HashSet<ObjectNo>>>,
-    pub(super) profile: String,
-    pub(super) marking: RankedMutex<()>,
-    pub(super) heirs: Mutex<Heirs>,
-    pub(super) short: Mutex<Short>,
-    pub(super) is_gone: AtomicBool,
+    pub(super) queue: BurstQueue,
     pub(super) counters: Counters,
+    meter: Mutex<Meter>,
+    /// `None`: it never sleeps.
+    rest: Mutex<Option<Rest>>,
+    flushing: RankedMutex<()>,
+    marking: RankedMutex<()>,
+    /// Monotonic time at which the last burst began.
+    last_burst: Mutex<Duration>,
+    /// Something may be always to be on it.
+    has_affinity: AtomicBool,
+    /// The server has said that it knows the history the drive has seen.
+    is_checked: AtomicBool,
+    /// It was attached while the server was away, which is to hear of it.
+    is_untold: AtomicBool,
+    /// All objects of which something is on it, and perhaps others; `None`: they are too many.
+    has: Mutex<Option<HashSet<ObjectNo>>>,
+    heirs: Mutex<Heirs>,
+    short: Mutex<Short>,
 }
 
 /// What has passed between a drive and this client.
@@ -79,8 +91,130 @@ pub(super) struct Counters {
 }
 
 impl Attached {
+    /// Returns a drive that begins to be used `now`.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(super) fn new(
+        facts: DriveFacts,
+        drive: Drive,
+        profile: Option<&Profile>,
+        now: Duration,
+    ) -> io::Result<Self> {
+        let has_affinity = drive.label().has_affinity;
+        let rest = profile.and_then(|profile| Rest::of(profile, now));
+        Ok(Self {
+            device: facts.device,
+            name: facts.name,
+            place: facts.place,
+            profile: facts.profile,
+            drive: Arc::new(drive),
+            reader: DriveWorker::new("teal-drive")?,
+            queue: BurstQueue::default(),
+            counters: Counters::default(),
+            meter: Mutex::new(Meter::local(profile)),
+            rest: Mutex::new(rest),
+            flushing: RankedMutex::new(Rank::DriveBurst, ()),
+            marking: RankedMutex::new(Rank::DriveMarks, ()),
+            last_burst: Mutex::new(now),
+            has_affinity: AtomicBool::new(has_affinity),
+            is_checked: AtomicBool::new(facts.is_untold),
+            is_untold: AtomicBool::new(facts.is_untold),
+            has: Mutex::new(None),
+            heirs: Mutex::default(),
+            short: Mutex::default(),
+        })
+    }
+
     pub(super) fn is_usable(&self) -> bool {
-        self.is_checked.load(Ordering::Acquire) && !self.is_gone.load(Ordering::Acquire)
+        self.is_checked.load(Ordering::Acquire) && !self.queue.is_gone()
+    }
+
+    /// Notes whether the server knows the history the drive has seen: only then it is read.
+    pub(super) fn set_checked(&self, is_checked: bool) {
+        self.is_checked.store(is_checked, Ordering::Release);
+    }
+
+    /// Returns whether the server has not heard yet that the drive is attached here.
+    pub(super) fn is_untold(&self) -> bool {
+        self.is_untold.load(Ordering::Acquire)
+    }
+
+    /// Notes that the server has heard that the drive is attached here.
+    pub(super) fn set_told(&self) {
+        self.is_untold.store(false, Ordering::Release);
+    }
+
+    /// Returns whether something may be always to be on it.
+    pub(super) fn has_affinity(&self) -> bool {
+        self.has_affinity.load(Ordering::Acquire)
+    }
+
+    /// Notes that something is always to be on it.
+    pub(super) fn set_has_affinity(&self) {
+        self.has_affinity.store(true, Ordering::Release);
+    }
+
+    /// Begins a burst, or what must not be done during one.
+    pub(super) fn hold_burst(&self) -> RankedMutexGuard<'_, ()> {
+        self.flushing.lock()
+    }
+
+    /// As [`hold_burst`](Self::hold_burst), unless a burst is under way.
+    pub(super) fn try_hold_burst(&self) -> Option<RankedMutexGuard<'_, ()>> {
+        self.flushing.try_lock()
+    }
+
+    /// Holds what has affinity to the drive: one thread changes that at a time.
+    pub(super) fn hold_marks(&self) -> RankedMutexGuard<'_, ()> {
+        self.marking.lock()
+    }
+
+    /// Notes that a burst begins.
+    pub(super) fn burst_begins(&self, now: Duration) {
+        *self.last_burst.lock() = now;
+        self.uses(now);
+    }
+
+    /// Returns the monotonic time at which the last burst began.
+    pub(super) fn last_burst(&self) -> Duration {
+        *self.last_burst.lock()
+    }
+
+    /// Locks the meter of what reading from it costs.
+    pub(super) fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock()
+    }
+
+    /// Locks the list of what found no room on it.
+    pub(super) fn short(&self) -> MutexGuard<'_, Short> {
+        self.short.lock()
+    }
+
+    /// Notes what has happened to what may have affinity, until the drive is told.
+    pub(super) fn inform(&self, note: impl Fn(&mut Heirs)) {
+        let mut heirs = self.heirs.lock();
+        if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
+            note(&mut heirs);
+        }
+    }
+
+    /// Takes what has happened to what may have affinity, to tell the drive.
+    pub(super) fn take_heirs(&self) -> Heirs {
+        std::mem::take(&mut *self.heirs.lock())
+    }
+
+    /// Returns the objects that may be on it; `None`: they are too many.
+    pub(super) fn known_objects(&self) -> Option<HashSet<ObjectNo>> {
+        self.has.lock().clone()
+    }
+
+    /// As if it had not been used for a day.
+    #[cfg(test)]
+    pub(super) fn sleep_long_ago(&self) {
+        if let Some(rest) = &mut *self.rest.lock() {
+            rest.sleep_long_ago();
+        }
     }
 
     /// Learns what is on it, if that is not too much; under `flushing`: nothing comes meanwhile.

@@ -12,8 +12,7 @@
 use super::super::{Note, Replica, SyncError, unexpected};
 use super::affinity::REFETCH;
 use super::attached::Attached;
-use super::queue::Queue;
-use super::set::Drives;
+use super::queue::Waiting;
 use super::skip::skip;
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
@@ -25,8 +24,6 @@ use teal_proto::{Change, Reply, Request, WANTS_MAX};
 use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
 use teal_volume::FsError;
 
-/// So many bytes that wait make a burst.
-const BURST: u64 = 8 << 20;
 /// Content is copied in such pieces.
 const STEP: u64 = 1 << 20;
 /// After a burst that failed.
@@ -43,65 +40,6 @@ impl Attached {
         whole.add(0, version.size);
         Ok(whole.without(&held.unwrap_or_default()))
     }
-
-    /// Damaged content is to be given up, and copied again.
-    pub(super) fn spoils(
-        &self,
-        no: ObjectNo,
-        data_seq: CommitSeq,
-        spoiled: &Ranges,
-        now: Duration,
-    ) {
-        let mut queue = self.queue.lock();
-        if !bug(Bug::SpoiledKept) {
-            queue.spoiled.push((no, data_seq, spoiled.clone()));
-        }
-        queue.add(no, 0, now);
-        drop(queue);
-        self.changed.notify_all();
-    }
-
-    /// How long until a burst is due; `None`: until something comes.
-    fn due_in(&self, now: Duration, age: Duration) -> Option<Duration> {
-        let queue = self.queue.lock();
-        let since = queue.since?;
-        Some(if queue.bytes >= BURST {
-            Duration::ZERO
-        } else {
-            (since + age).saturating_sub(now)
-        })
-    }
-
-    /// Waits for something to come; `false` when it is time to stop.
-    fn wait(&self, at_most: Option<Duration>) -> bool {
-        let mut queue = self.queue.lock();
-        if !self.is_gone.load(Ordering::Acquire) {
-            match at_most {
-                Some(time) => drop(self.changed.wait_for(&mut queue, time)),
-                None => self.changed.wait(&mut queue),
-            }
-        }
-        !self.is_gone.load(Ordering::Acquire)
-    }
-}
-
-impl Drives {
-    /// Content has come here that the server has: drives get a copy, all but the one it came from.
-    pub(crate) fn has_news(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
-        for drive in self
-            .attached
-            .read()
-            .iter()
-            .filter(|drive| Some(drive.device) != from)
-        {
-            self.has_news_for(drive, no, bytes, now);
-        }
-    }
-
-    pub(super) fn has_news_for(&self, drive: &Attached, no: ObjectNo, bytes: u64, now: Duration) {
-        drive.queue.lock().add(no, bytes, now);
-        drive.changed.notify_all();
-    }
 }
 
 /// Flushes a drive when that is due, until it is gone.
@@ -111,14 +49,14 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
     {
         log::warn!("{}: what it lacks is not known: {e}", attached.name);
     }
-    let mut wait = attached.is_untold.load(Ordering::Acquire).then_some(PAUSE);
-    while attached.wait(wait) {
+    let mut wait = attached.is_untold().then_some(PAUSE);
+    while attached.queue.wait(wait) {
         let Some(replica) = replica.upgrade() else {
             return;
         };
         let age = replica.options().flush_age;
-        wait = attached.due_in(replica.monotonic(), age);
-        if attached.is_untold.load(Ordering::Acquire) {
+        wait = attached.queue.due_in(replica.monotonic(), age);
+        if attached.is_untold() {
             // The server is to hear of it, once it can.
             wait = Some(if replica.state().is_connected() {
                 Duration::ZERO
@@ -126,8 +64,8 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
                 PAUSE
             });
         }
-        if attached.has_affinity.load(Ordering::Acquire) {
-            let last = *attached.last_burst.lock();
+        if attached.has_affinity() {
+            let last = attached.last_burst();
             let refetch = (last + REFETCH).saturating_sub(replica.monotonic());
             let is_behind = attached.drive.label().position < replica.seen();
             let refetch = if is_behind || !refetch.is_zero() {
@@ -141,7 +79,7 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
             continue;
         }
         wait = match replica.burst(attached) {
-            Ok(()) => attached.due_in(replica.monotonic(), age),
+            Ok(()) => attached.queue.due_in(replica.monotonic(), age),
             Err(e) => {
                 log::debug!("a burst to {}: {e}", attached.name);
                 Some(PAUSE)
@@ -165,7 +103,7 @@ impl Replica {
 
     /// One burst: commits, copies, durable.
     pub(super) fn burst(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        let _flushing = attached.flushing.lock();
+        let _flushing = attached.hold_burst();
         if let Err(e) = attached.drive.check_present() {
             self.lose(attached, &e.to_string());
             return Err(StoreError::Io {
@@ -175,43 +113,34 @@ impl Replica {
             }
             .into());
         }
-        let taken = std::mem::take(&mut *attached.queue.lock());
-        attached
-            .ahead
-            .store(taken.objects.len() as u64, Ordering::Relaxed);
+        let taken = attached.queue.take();
         let done = self.burst_of(attached, &taken);
-        attached.ahead.store(0, Ordering::Relaxed);
-        if let Err(e) = &done {
-            if let SyncError::Fs(teal_volume::FsError::Io(e)) = e {
-                self.lose_if(attached, e);
-            }
-            let (mut queue, now) = (attached.queue.lock(), self.monotonic());
-            taken.objects.iter().for_each(|no| queue.add(*no, 0, now));
-            queue.spoiled.extend(taken.spoiled);
+        if let Err(SyncError::Fs(FsError::Io(e))) = &done {
+            self.lose_if(attached, e);
         }
+        attached
+            .queue
+            .end_burst(taken, done.is_ok(), self.monotonic());
         done
     }
 
-    fn burst_of(&self, attached: &Arc<Attached>, taken: &Queue) -> Result<(), SyncError> {
+    fn burst_of(&self, attached: &Arc<Attached>, taken: &Waiting) -> Result<(), SyncError> {
         self.tell_attached(attached)?;
         self.is_still_here(attached)?;
         let drive = &attached.drive;
-        *attached.last_burst.lock() = self.monotonic();
-        attached.uses(self.monotonic());
+        attached.burst_begins(self.monotonic());
         for (no, data_seq, spoiled) in &taken.spoiled {
             skip(drive.drop_damaged(*no, *data_seq, spoiled))?;
         }
         let mut objects = taken.objects.clone();
         {
-            let _marking = attached.marking.lock();
+            let _marking = attached.hold_marks();
             objects.extend(self.adopt(attached)?);
         }
         objects.extend(attached.short_again(false));
         objects.extend(self.advance(attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
-        attached
-            .ahead
-            .store(objects.len() as u64, Ordering::Relaxed);
+        attached.queue.set_ahead(objects.len());
         for objects in objects.chunks(WANTS_MAX) {
             let (seen, versions) = {
                 let _applying = self.apply()?;
@@ -219,8 +148,8 @@ impl Replica {
             };
             let (now, position) = (self.monotonic(), drive.label().position);
             for (no, version) in objects.iter().zip(versions) {
-                attached.ahead.fetch_sub(1, Ordering::Relaxed);
-                if attached.is_gone.load(Ordering::Acquire) {
+                attached.queue.pass_one();
+                if attached.queue.is_gone() {
                     // It is let go as it is.
                     return Ok(());
                 }
@@ -232,8 +161,7 @@ impl Replica {
                 if version.data_seq > position {
                     // It has come since. What is not newer than the position is the newest as of
                     // it.
-                    self.drive_set()
-                        .has_news_for(attached, version.object, 0, now);
+                    attached.queue.add(version.object, 0, now);
                 } else if version.kind == FileType::File {
                     self.copy_to(attached, &version, (seen, is_affine))?;
                 }
@@ -267,7 +195,7 @@ impl Replica {
             let Reply::Pulled(pulled) = self.ask(&request)? else {
                 return Err(unexpected("to a pull").into());
             };
-            attached.is_checked.store(true, Ordering::Release);
+            attached.set_checked(true);
             if pulled.to <= since {
                 return Ok(wanted);
             }
@@ -335,10 +263,7 @@ impl Replica {
             Err(SyncError::Fs(FsError::NoSpace)) => {
                 attached.counters.full.fetch_add(1, Ordering::Relaxed);
                 // A part of it may be there.
-                self.drive_set()
-                    .enodes
-                    .remove(&(attached.device, version.object));
-                attached.has_now(version.object);
+                self.drive_set().set_may_have(attached, version.object);
                 if is_affine {
                     attached.lacks(version)?.len()
                 } else {
@@ -385,8 +310,7 @@ impl Replica {
         if is_affine {
             self.copy_rest(attached, version)?;
         }
-        self.drive_set().enodes.remove(&(attached.device, no));
-        attached.has_now(no);
+        self.drive_set().set_may_have(attached, no);
         Ok(())
     }
 

@@ -14,7 +14,6 @@ use super::super::{Replica, SyncError};
 use super::attached::Attached;
 use super::refused::DriveRefused;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::DriveWorker;
 use teal_proto::{DeviceAsk, Request};
@@ -88,7 +87,7 @@ impl Replica {
         self.want_incomplete(attached).map_err(|e| e.to_string())?;
         for _ in 0..BURSTS {
             self.burst(attached).map_err(|e| e.to_string())?;
-            if attached.queue.lock().objects.is_empty() {
+            if attached.queue.is_empty() {
                 break;
             }
         }
@@ -122,13 +121,8 @@ impl Replica {
 
     /// Nobody reads from it any more; it is said to be clean, and closed.
     fn end_drive(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        self.drive_set()
-            .attached
-            .write()
-            .retain(|other| !Arc::ptr_eq(other, attached));
-        attached.is_gone.store(true, Ordering::Release);
-        attached.changed.notify_all();
-        let _flushing = attached.flushing.lock();
+        self.drive_set().let_go(attached);
+        let _flushing = attached.hold_burst();
         self.relabel(attached, |label| label.is_clean = true)?;
         attached.drive.close()?;
         let detach = Request::Devices(DeviceAsk::Detach {

@@ -2,27 +2,24 @@
 
 use super::super::Replica;
 use super::attached::Attached;
-use super::set::Told;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use teal_log::StoreError;
 
 impl Replica {
     /// How much speed counts against joules when a source is chosen, in percent; beyond 100 is 100.
     pub fn set_priority(&self, percent: u32) {
-        let priority = percent.min(100);
-        self.drive_set().priority.store(priority, Ordering::Relaxed);
+        self.drive_set().set_priority(percent);
     }
 
     /// Returns what [`set_priority`](Self::set_priority) has set.
     pub fn priority(&self) -> u32 {
-        self.drive_set().priority.load(Ordering::Relaxed)
+        self.drive_set().priority()
     }
 
     /// Has this called whenever a drive is lost, from the thread that has found out: who attaches
     /// what comes looks again. The first caller is kept.
     pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
-        let _ = self.drive_set().lost.set(Told(Box::new(told)));
+        self.drive_set().when_lost(told);
     }
 
     /// Drives whose file was deleted, or cut short, are not used any more, as if they had been
@@ -42,22 +39,13 @@ impl Replica {
 
     /// A drive is not used any more.
     pub(super) fn lose(&self, attached: &Arc<Attached>, why: &str) {
-        if !attached.is_gone.swap(true, Ordering::AcqRel) {
+        if self.drive_set().let_go(attached) {
             log::warn!(
                 "the drive {} is gone ({why}); nothing is lost with it",
                 attached.name
             );
         }
-        self.drive_set()
-            .attached
-            .write()
-            .retain(|other| !Arc::ptr_eq(other, attached));
-        attached.changed.notify_all();
-        self.drive_set()
-            .lost
-            .get()
-            .iter()
-            .for_each(|told| (told.0)());
+        self.drive_set().tell_lost();
     }
 
     /// A drive that cannot be read or written any more is not used any more.

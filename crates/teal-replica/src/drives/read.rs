@@ -152,8 +152,7 @@ impl Replica {
         has_other: bool,
     ) -> Option<Fresh> {
         let predicted = attached
-            .meter
-            .lock()
+            .meter()
             .predict(to - from)
             .map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
         let patience = if has_other {
@@ -215,26 +214,26 @@ impl Replica {
                 .counters
                 .spoiled
                 .fetch_add(bytes, Ordering::Relaxed);
-            attached.spoils(no, data_seq, &spoiled, self.monotonic());
+            attached
+                .queue
+                .add_spoiled(no, data_seq, &spoiled, self.monotonic());
         }
         if found.present.is_empty() {
             if spoiled.is_empty() {
-                self.drive_set()
-                    .enodes
-                    .insert((attached.device, no), data_seq);
+                self.drive_set().set_lacks(attached, no, data_seq);
             }
             return None;
         }
         let bytes = found.present.len();
         {
-            let mut meter = attached.meter.lock();
+            let mut meter = attached.meter();
             if is_busy {
                 meter.measured_busy(bytes, time)
             } else {
                 meter.measured(bytes, time)
             }
         }
-        self.drive_set().server.lock().waits(time);
+        self.drive_set().server_waits(time);
         attached.counters.reads.fetch_add(1, Ordering::Relaxed);
         attached
             .counters

@@ -2,19 +2,22 @@
 
 use super::attached::Attached;
 use super::choice::{self, Meter, span};
+use super::heirs::Heirs;
 use super::read::PATIENCE;
+use super::refused::DriveRefused;
 use super::superseded::Superseded;
 use crate::seeded::{Bug, bug};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use quick_cache::sync::Cache;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use teal_energy::device::DEVICES_MAX;
 use teal_energy::policy::choice::CostWeights;
 use teal_env::Clock;
 use teal_proto::{Reply, Request, encode_reply};
-use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges};
+use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges, Span};
 
 /// What is known of objects that drives do not have takes so many bytes (BlueFS 4.3.3), ...
 const ENODES_BYTES: usize = 1 << 20;
@@ -25,8 +28,8 @@ const ENODE_BYTES: usize = 64;
 /// Half for seconds, half for joules.
 const PRIORITY: u32 = 50;
 
-/// Somebody who wants to hear of something.
-pub(super) struct Told(pub(super) Box<dyn Fn() + Send + Sync>);
+/// What is called when a drive is lost.
+struct Told(Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for Told {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -37,16 +40,16 @@ impl std::fmt::Debug for Told {
 /// All drives that are attached, and what is known of the server.
 #[derive(Debug)]
 pub(crate) struct Drives {
-    pub(super) attached: RwLock<Vec<Arc<Attached>>>,
-    pub(super) server: Mutex<Meter>,
+    attached: RwLock<Vec<Arc<Attached>>>,
+    server: Mutex<Meter>,
     /// Batches of changes on their way to the server.
-    pub(super) sending: AtomicU32,
-    pub(super) priority: AtomicU32,
+    sending: AtomicU32,
+    priority: AtomicU32,
     /// What a drive does not have: by drive and object the commit.
-    pub(super) enodes: Cache<(u32, ObjectNo), CommitSeq>,
+    enodes: Cache<(u32, ObjectNo), CommitSeq>,
     /// Called when one is lost.
-    pub(super) lost: OnceLock<Told>,
-    pub(super) superseded: Mutex<Superseded>,
+    lost: OnceLock<Told>,
+    superseded: Mutex<Superseded>,
 }
 
 impl Default for Drives {
@@ -84,16 +87,113 @@ impl Drives {
         self.attached.read().clone()
     }
 
+    /// Adds a drive: each once, and no more than there are numbers for.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Twice`], [`DriveRefused::TooMany`].
+    pub(super) fn attach(&self, attached: Arc<Attached>) -> Result<(), DriveRefused> {
+        let mut all = self.attached.write();
+        if let Some(other) = all.iter().find(|other| other.device == attached.device) {
+            return Err(DriveRefused::Twice {
+                name: other.name.clone(),
+                place: other.place.clone(),
+            });
+        }
+        if all.len() >= DEVICES_MAX {
+            return Err(DriveRefused::TooMany);
+        }
+        let device = attached.device;
+        all.push(attached);
+        drop(all);
+        self.superseded.lock().is_ours_again(device);
+        Ok(())
+    }
+
+    /// Takes a drive away: it is not used any more. Returns whether it was in use.
+    pub(super) fn let_go(&self, attached: &Arc<Attached>) -> bool {
+        let was_used = attached.queue.let_go();
+        self.attached
+            .write()
+            .retain(|other| !Arc::ptr_eq(other, attached));
+        was_used
+    }
+
+    /// Has this called whenever a drive is lost. The first caller is kept.
+    pub(super) fn when_lost(&self, told: impl Fn() + Send + Sync + 'static) {
+        let _ = self.lost.set(Told(Box::new(told)));
+    }
+
+    /// Tells that a drive is lost.
+    pub(super) fn tell_lost(&self) {
+        if let Some(told) = self.lost.get() {
+            (told.0)();
+        }
+    }
+
+    /// Returns how much speed counts against joules, in percent.
+    pub(super) fn priority(&self) -> u32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets how much speed counts against joules, in percent; beyond 100 is 100.
+    pub(super) fn set_priority(&self, percent: u32) {
+        self.priority.store(percent.min(100), Ordering::Relaxed);
+    }
+
+    /// Notes that a drive does not have the content of an object since a commit.
+    pub(super) fn set_lacks(&self, attached: &Attached, no: ObjectNo, data_seq: CommitSeq) {
+        self.enodes.insert((attached.device, no), data_seq);
+    }
+
+    /// Notes that a drive may have content of an object.
+    pub(super) fn set_may_have(&self, attached: &Attached, no: ObjectNo) {
+        self.enodes.remove(&(attached.device, no));
+        attached.has_now(no);
+    }
+
+    /// Notes that the server was not asked for so long.
+    pub(super) fn server_waits(&self, time: Span) {
+        self.server.lock().waits(time);
+    }
+
+    /// Locks what is known of drives that others have attached since.
+    pub(super) fn superseded(&self) -> MutexGuard<'_, Superseded> {
+        self.superseded.lock()
+    }
+
+    /// Content has come here that the server has: drives get a copy, all but the one it came from.
+    pub(crate) fn has_news(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
+        let drives = self.attached.read();
+        for drive in drives.iter().filter(|drive| Some(drive.device) != from) {
+            drive.queue.add(no, bytes, now);
+        }
+    }
+
+    /// An object has taken the name of another, which is no more: it takes over its affinity.
+    pub(crate) fn succeeds(&self, old: ObjectNo, new: ObjectNo) {
+        self.inform(|heirs| heirs.successors.push((old, new)));
+    }
+
+    /// An object is no more, here and at the server, if that knew it.
+    pub(crate) fn ends(&self, no: ObjectNo) {
+        self.inform(|heirs| heirs.ended.push(no));
+    }
+
+    fn inform(&self, note: impl Fn(&mut Heirs)) {
+        let drives = self.attached.read();
+        for drive in drives.iter().filter(|drive| drive.has_affinity()) {
+            drive.inform(&note);
+        }
+    }
+
     /// The server has lost history: no drive is read before it has said again that it knows what
     /// the drive has seen.
     pub(crate) fn distrust(&self) {
-        self.all()
-            .iter()
-            .for_each(|drive| drive.is_checked.store(false, Ordering::Release));
+        self.all().iter().for_each(|drive| drive.set_checked(false));
     }
 
     pub(super) fn weights(&self) -> CostWeights {
-        choice::weights(self.priority.load(Ordering::Relaxed))
+        choice::weights(self.priority())
     }
 
     /// A batch of changes is on its way to the server, until the answer is dropped: who reads from
@@ -154,7 +254,7 @@ impl Drives {
         if bytes > 0 {
             self.all()
                 .iter()
-                .for_each(|drive| drive.meter.lock().waits(span(time)));
+                .for_each(|drive| drive.meter().waits(span(time)));
         }
     }
 
@@ -216,7 +316,7 @@ impl Drives {
         for drive in self.all() {
             let is_cheaper = {
                 let (server, weights) = (self.server_metered(), self.weights());
-                let meter = drive.meter.lock();
+                let meter = drive.meter();
                 server.predict(BLOCK).is_none()
                     || meter.cost(BLOCK, weights) < server.cost(BLOCK, weights)
             };

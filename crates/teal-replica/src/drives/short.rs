@@ -23,7 +23,7 @@ pub(super) struct Short {
 impl Attached {
     /// So much of an object has found no room.
     pub(super) fn falls_short(&self, no: ObjectNo, bytes: u64) {
-        let files = &mut self.short.lock().files;
+        let files = &mut self.short().files;
         if bytes == 0 {
             files.remove(&no);
         } else if files.len() < QUEUE_MAX {
@@ -33,18 +33,18 @@ impl Attached {
 
     /// Returns how many files, and bytes of them.
     pub(super) fn short_of(&self) -> (u64, u64) {
-        let short = self.short.lock();
+        let short = self.short();
         (short.files.len() as u64, short.files.values().sum())
     }
 
     pub(super) fn is_short_of(&self, no: ObjectNo) -> bool {
-        self.short.lock().files.contains_key(&no)
+        self.short().files.contains_key(&no)
     }
 
     /// Returns what is to be tried again: all, or what may find room now.
     pub(super) fn short_again(&self, all: bool) -> Vec<ObjectNo> {
         let free = self.drive.capacity().free;
-        let short = self.short.lock();
+        let short = self.short();
         if all || free > short.free {
             short.files.keys().copied().collect()
         } else {
@@ -55,7 +55,7 @@ impl Attached {
     /// After all was tried.
     pub(super) fn says_short(&self) {
         let free = self.drive.capacity().free;
-        let mut short = self.short.lock();
+        let mut short = self.short();
         (short.free, short.is_said) = (free, short.is_said && !short.files.is_empty());
         if !short.files.is_empty() && !std::mem::replace(&mut short.is_said, true) {
             let (files, bytes) = (short.files.len(), short.files.values().sum::<u64>());

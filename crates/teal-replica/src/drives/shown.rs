@@ -99,13 +99,7 @@ pub struct Whereabouts {
 impl Attached {
     fn shown(&self) -> DriveShown {
         let (room, label) = (self.drive.capacity(), self.drive.label());
-        let (objects, bytes) = {
-            let queue = self.queue.lock();
-            (
-                queue.objects.len() as u64 + self.ahead.load(Relaxed),
-                queue.bytes,
-            )
-        };
+        let (objects, bytes) = self.queue.len();
         let counters = &self.counters;
         let counts = [
             ("reads", &counters.reads),
@@ -134,7 +128,7 @@ impl Attached {
             queued: (objects, bytes),
             short: self.short_of(),
             is_late: self.reader.is_late(),
-            is_told: !self.is_untold.load(Relaxed),
+            is_told: !self.is_untold(),
             counts: counts
                 .into_iter()
                 .map(|(name, count)| (name, count.load(Relaxed)))
@@ -181,8 +175,7 @@ impl Replica {
     /// The names of the drives that are attached here, where they are, and how many objects wait to
     /// be copied to each; asks none of them.
     pub fn drives_here(&self) -> Vec<(String, String, u64)> {
-        let waits =
-            |drive: &Attached| drive.queue.lock().objects.len() as u64 + drive.ahead.load(Relaxed);
+        let waits = |drive: &Attached| drive.queue.len().0;
         let line = |drive: std::sync::Arc<Attached>| {
             (drive.name.clone(), drive.place.clone(), waits(&drive))
         };

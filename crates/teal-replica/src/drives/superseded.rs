@@ -14,7 +14,6 @@ use super::set::Drives;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
 use teal_proto::{DeviceAsk, DeviceNote, Reply, Request};
@@ -28,6 +27,13 @@ pub(super) struct Superseded {
     places: Vec<PathBuf>,
     /// When the server was asked last.
     asked: Option<Duration>,
+}
+
+impl Superseded {
+    /// Notes that a drive is attached here again.
+    pub(super) fn is_ours_again(&mut self, device: u32) {
+        self.known.remove(&device);
+    }
 }
 
 impl Drives {
@@ -44,7 +50,7 @@ impl Drives {
             .attached
             .as_ref()
             .filter(|(replica, _)| *replica != ours)?;
-        if attached.is_untold.load(Ordering::Acquire) {
+        if attached.is_untold() {
             // The server has not heard of what is here.
             return None;
         }
@@ -57,19 +63,15 @@ impl Drives {
         let words = format!(
             "{name} has been attached to {machine} since: what is in {place} is a copy, or was pulled out"
         );
-        if !attached.is_gone.swap(true, Ordering::AcqRel) {
+        if self.let_go(attached) {
             log::warn!("{words}; it is not used any more");
-            let mut superseded = self.superseded.lock();
+            let mut superseded = self.superseded();
             superseded
                 .known
                 .insert(*device, (name.clone(), words.clone()));
             superseded.places.push(place.into());
         }
-        self.attached
-            .write()
-            .retain(|other| !Arc::ptr_eq(other, attached));
-        attached.changed.notify_all();
-        self.lost.get().iter().for_each(|told| (told.0)());
+        self.tell_lost();
         Some(words)
     }
 
@@ -77,20 +79,15 @@ impl Drives {
     pub(super) fn compare(&self, ours: u32, notes: &[DeviceNote]) {
         for attached in self.all() {
             // A burst under way has looked itself.
-            if let Some(_flushing) = attached.flushing.try_lock() {
+            if let Some(_flushing) = attached.try_hold_burst() {
                 self.leave_if_superseded(ours, &attached, notes);
             }
         }
     }
 
-    /// It is here again.
-    pub(super) fn is_ours_again(&self, device: u32) {
-        self.superseded.lock().known.remove(&device);
-    }
-
     /// Returns what is said of a drive of this name that others have attached since.
     pub(super) fn superseded_words(&self, name: &str) -> Option<String> {
-        let superseded = self.superseded.lock();
+        let superseded = self.superseded();
         superseded
             .known
             .values()
@@ -120,7 +117,7 @@ impl Replica {
         }
         let now = self.monotonic();
         {
-            let asked = &mut self.drive_set().superseded.lock().asked;
+            let asked = &mut self.drive_set().superseded().asked;
             if asked.is_some_and(|asked| now < asked + self.options().keep_alive / 2) {
                 return;
             }
@@ -134,7 +131,7 @@ impl Replica {
     /// Returns what is to be said of drives that were attached here and are another machine's
     /// since, by their numbers.
     pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
-        let superseded = self.drive_set().superseded.lock();
+        let superseded = self.drive_set().superseded();
         superseded
             .known
             .iter()
@@ -145,6 +142,6 @@ impl Replica {
     /// Returns where those were that have been found out since this was asked last: what is there
     /// is not to be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut self.drive_set().superseded.lock().places)
+        std::mem::take(&mut self.drive_set().superseded().places)
     }
 }
