@@ -17,6 +17,7 @@ mod lab;
 mod meter;
 pub(crate) mod phases;
 pub(crate) mod portable;
+mod programs;
 mod report;
 mod rows;
 mod stage;
@@ -41,7 +42,7 @@ pub(crate) struct MountArguments {
     /// Rounds that juicefs takes part in: it is slow
     #[arg(long, value_name = "N", default_value = "1")]
     peer_rounds: usize,
-    /// Only rows whose name contains PATTERN
+    /// Only rows with PATTERN in their names
     #[arg(
         long = "rows",
         value_name = "PATTERN",
@@ -55,13 +56,13 @@ pub(crate) struct MountArguments {
     /// Without juicefs
     #[arg(long)]
     no_peers: bool,
-    /// Where images and mounts lie: the disk that is measured [default: target/bench]
+    /// The directory of images and mounts, on the disk that is measured [default: target/bench]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
 impl MountArguments {
-    /// Returns how many of the rounds the peers take part in.
+    /// Returns the number of rounds that the peers take part in.
     fn rounds_of_peers(&self) -> usize {
         if self.no_peers {
             0
@@ -88,6 +89,7 @@ pub(crate) fn run(plan: &MountArguments) -> Result<bool> {
         for group in &groups {
             let mut kinds: Vec<SubjectKind> = lab.subject_kinds().collect();
             let turn = round % kinds.len();
+            // The order turns with the rounds, so that no subject always comes first.
             kinds.rotate_left(turn);
             for kind in kinds {
                 if kind == SubjectKind::Juicefs && round >= peer_rounds {
@@ -100,12 +102,15 @@ pub(crate) fn run(plan: &MountArguments) -> Result<bool> {
                     kind.label(),
                     group.rows[0].name
                 );
+                // Every group begins without the names that the last one left in the kernel.
                 lab::forget_names()?;
                 let mut stage = RowStage::new(&mut lab, kind, round, &mut samples);
                 let done = (group.run)(&mut stage).and_then(|()| stage.commit());
                 done.with_context(|| format!("{} on {}", group.rows[0].name, kind.label()))?;
             }
         }
+        // The peer is unmounted as soon as it is done: its daemon would take processor time from
+        // the others.
         if round + 1 == peer_rounds {
             lab.remove_subject(SubjectKind::Juicefs)?;
         }

@@ -1,5 +1,6 @@
-//! `cargo xtask bench clients`: what one server bears; runs the example `clients` of `teal` in the
-//! release profile against the program itself, once for each arrangement, and prints a table.
+//! `cargo xtask bench clients`: measures the load that one server bears. Runs the example `clients`
+//! of `teal` in the release profile against the program itself, once for each arrangement, and
+//! prints a table.
 
 use crate::arguments::count;
 use anyhow::{Context as _, Result, ensure};
@@ -8,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Seconds of each way to commit.
+/// The seconds of each way to commit.
 const COMMITTING: u64 = 10;
 
 /// Measures what a server bears: a thousand clients on it, and how much it commits.
@@ -21,7 +22,12 @@ pub(crate) struct ClientsArguments {
     #[arg(long, value_name = "N", default_value = "1000", value_parser = count(4))]
     clients: usize,
     /// Seconds that they live, for each arrangement
-    #[arg(long, value_name = "N", default_value = "120", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "120",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     seconds: u64,
     /// Raw figures; the table goes beside them as .md [default: target/bench/clients.json]
     #[arg(long, value_name = "FILE")]
@@ -29,16 +35,17 @@ pub(crate) struct ClientsArguments {
 }
 
 pub(crate) fn run(plan: &ClientsArguments) -> Result<bool> {
-    let target = crate::test::target_directory()?;
+    let target = crate::workspace::target_directory()?;
     let json = plan
         .json
         .clone()
         .unwrap_or_else(|| target.join("bench/clients.json"));
     std::fs::create_dir_all(json.parent().context("--json")?)?;
+    // Both are built in the release profile: debug builds measure something else.
     for what in [["--bin", "teal"], ["--example", "clients"]] {
-        let mut build = crate::cargo_command();
+        let mut build = crate::workspace::cargo_command();
         let built = build
-            .current_dir(crate::workspace_root())
+            .current_dir(crate::workspace::workspace_root())
             .args(["build", "--release", "--quiet", "-p", "teal"])
             .args(what)
             .status()?;
@@ -49,6 +56,7 @@ pub(crate) fn run(plan: &ClientsArguments) -> Result<bool> {
         &target,
         &["--commits", "--seconds", &COMMITTING.to_string()],
     )?;
+    // From many small volumes to one large one that tells everything to all clients.
     for (volumes, how) in [
         (plan.clients / 4, &[][..]),
         (1, &[]),
@@ -76,7 +84,7 @@ pub(crate) fn run(plan: &ClientsArguments) -> Result<bool> {
     Ok(true)
 }
 
-/// The rows of one run of the example.
+/// Runs the example once, and returns its rows.
 fn run_example(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     eprintln!("clients {}", args.join(" "));
     let dir = target.join(format!("bench/clients-{}", std::process::id()));
@@ -104,7 +112,8 @@ fn number_at(row: &Value, name: &str) -> f64 {
 
 fn render_markdown(rows: &[Value]) -> String {
     let mut out = String::from(
-        "| committing | operations/s | batches/s | processors of the server | load |\n|---|---:|---:|---:|---|\n",
+        "| committing | operations/s | batches/s | processors of the server | load \
+            |\n|---|---:|---:|---:|---|\n",
     );
     let of = |kind: &'static str| rows.iter().filter(move |row| row["kind"] == kind);
     let load = |row: &Value| {
@@ -136,13 +145,18 @@ fn render_markdown(rows: &[Value]) -> String {
         );
     }
     out.push_str(
-        "\n| clients | requests/s | p50 ms | p99 ms | flush p50 / p99 ms | begun late | refused | told of news/s | states/s ",
+        "\n| clients | requests/s | p50 ms | p99 ms | flush p50 / p99 ms | begun late | refused | \
+            told of news/s | states/s ",
     );
-    out.push_str("| processors of the server | its memory MiB | load |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n");
+    out.push_str(
+        "| processors of the server | its memory MiB | load \
+        |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
+    );
     for row in of("clients") {
         let _ = writeln!(
             out,
-            "| {} in {} volumes{}{} | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | {:.0} | {:.2} | {:.0} | {} |",
+            "| {} in {} volumes{}{} | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | \
+                {:.0} | {:.2} | {:.0} | {} |",
             row["clients"],
             row["volumes"],
             if row["in_root"] == true {

@@ -36,8 +36,8 @@ impl CrashArguments {
 pub(crate) fn run(plan: &CrashArguments) -> Result<bool> {
     let (images, seed) = (plan.image_count(), plan.seed);
     println!("exploring {images} crash images, seed {seed}");
-    let status = crate::cargo_command()
-        .current_dir(crate::workspace_root())
+    let status = crate::workspace::cargo_command()
+        .current_dir(crate::workspace::workspace_root())
         .args([
             "test",
             "--release",

@@ -1,10 +1,10 @@
-//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount and keeps what
-//! was recorded.
+//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount, and keeps the
+//! recordings.
 //!
 //! # Guarantees
 //! 1. Every session is recorded at a mount that was made afresh after its preparation: first reads
 //!    reach the daemon.
-//! 2. What was mounted or made is taken away however it ends.
+//! 2. Everything that was mounted or made is taken away, however the run ends.
 
 use crate::bench::undo::{self, UndoStep};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,26 +12,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What somebody does, by its script.
+/// The kinds of sessions, by their scripts.
 const KINDS: [&str; 6] = ["edit", "git", "build", "mail", "browser", "media"];
 /// Sessions of each kind.
 const SEEDS: u32 = 4;
-/// How hard the traces are pressed.
+/// The level at which the traces are compressed.
 const LEVEL: i32 = 19;
 
 /// Records the working days' sessions anew, at a real mount (root).
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaysArguments {
-    /// No other kind than this
+    /// Only this kind
     #[arg(long, value_name = "KIND", value_parser = KINDS)]
     only: Option<String>,
 }
 
 /// Runs the command.
 pub(crate) fn record_days(plan: &DaysArguments) -> Result<bool> {
-    let target = crate::test::target_directory()?;
+    let target = crate::workspace::target_directory()?;
     ensure!(
-        crate::cargo_command()
+        crate::workspace::cargo_command()
             .args(["build", "-q", "-p", "teal", "-p", "teal-lab"])
             .status()?
             .success(),
@@ -40,7 +40,7 @@ pub(crate) fn record_days(plan: &DaysArguments) -> Result<bool> {
     let _guard = undo::undo_at_exit()?;
     let top = target.join(format!("days-{}", std::process::id()));
     undo::note_undo(UndoStep::Tree(top.clone()));
-    let days = crate::workspace_root().join("crates/teal-study/days");
+    let days = crate::workspace::workspace_root().join("crates/teal-study/days");
     for kind in KINDS
         .iter()
         .filter(|kind| plan.only.as_deref().is_none_or(|only| only == **kind))
@@ -52,6 +52,7 @@ pub(crate) fn record_days(plan: &DaysArguments) -> Result<bool> {
                 seed,
             };
             let trace = session.record_session(&days.join(format!("{kind}.sh")))?;
+            // Recordings are kept in the repository: compression is slow and pays.
             let pressed = zstd::encode_all(&*std::fs::read(trace)?, LEVEL)?;
             let kept = days.join(format!("{kind}-{seed}.trace.zst"));
             println!("{}: {} bytes", kept.display(), pressed.len());
@@ -103,7 +104,7 @@ impl RecordingSession {
         run_checked(
             command
                 .env("TEAL", &self.teal)
-                .env("REPOSITORY", crate::workspace_root())
+                .env("REPOSITORY", crate::workspace::workspace_root())
                 .stdin(Stdio::null()),
         )
     }
@@ -114,6 +115,7 @@ impl RecordingSession {
         run_checked(&mut self.teal_command(&["mkfs", "--size", "1G"], &[&self.dir.join("store")]))?;
         self.mount()?;
         self.run_part(script, "prepare")?;
+        // The mount is made afresh, so that first reads reach the daemon.
         self.unmount()?;
         self.mount()?;
         let trace = self.dir.join("trace");
@@ -122,6 +124,7 @@ impl RecordingSession {
             .teal_command(&["lab", "record", "--out", &out], &[&self.mount_point()])
             .spawn()?;
         self.wait_until_recording()?;
+        // The recording is stopped even if the session failed.
         let done = self.run_part(script, "session");
         run_checked(&mut self.teal_command(&["lab", "record", "--stop"], &[&self.mount_point()]))?;
         done?;
@@ -133,7 +136,7 @@ impl RecordingSession {
         Ok(trace)
     }
 
-    /// A mark is refused while nothing is recorded.
+    /// Waits until marks are accepted: they are refused while nothing is recorded.
     fn wait_until_recording(&self) -> Result<()> {
         for _ in 0..200 {
             let mut mark = self.teal_command(

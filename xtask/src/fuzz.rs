@@ -35,7 +35,7 @@ const TARGETS: [(&str, u64); 14] = [
     ("image-sealed", 6),
     ("fuse", 2),
 ];
-/// Longest input that is worth a try, and longest run of one, seconds.
+/// The length of the longest input that is tried.
 const LONGEST: &str = "-max_len=4096";
 const SLOWEST: &str = "-timeout=60";
 /// An input longer than this is not taken into the repository.
@@ -50,7 +50,7 @@ pub(crate) struct FuzzArguments {
     target: Option<String>,
     /// An input to repeat
     file: Option<PathBuf>,
-    /// How long, over all targets
+    /// Minutes of fuzzing, over all targets
     #[arg(long, value_name = "N", default_value = "10")]
     minutes: u64,
     /// Take the smallest inputs that together reach what all found reach into fuzz/corpus
@@ -67,9 +67,12 @@ pub(crate) fn run(plan: &FuzzArguments) -> Result<bool> {
         .into_iter()
         .filter(|(name, _)| plan.target.as_deref().is_none_or(|only| only == *name))
         .collect();
+    // Targets share the time by their weights.
     let shares: u64 = chosen.iter().map(|(_, share)| share).sum();
     let mut sound = true;
+    debug_assert!(shares > 0, "at least one target was chosen");
     for (target, share) in chosen {
+        // A target gets at least a second, or libFuzzer would run without end.
         let seconds = (plan.minutes * 60 * share / shares).max(1);
         sound &= program.fuzz_target(target, seconds)?;
         if plan.keep {
@@ -81,7 +84,7 @@ pub(crate) fn run(plan: &FuzzArguments) -> Result<bool> {
 
 struct FuzzProgram {
     path: PathBuf,
-    /// Where the targets' findings go.
+    /// The directory of the targets' findings.
     found: PathBuf,
 }
 
@@ -93,11 +96,14 @@ fn build_fuzzer() -> Result<FuzzProgram> {
         "-Cllvm-args=-sanitizer-coverage-pc-table",
         "-Cllvm-args=-sanitizer-coverage-trace-compares",
     ];
-    let dir = crate::workspace_root().join("fuzz");
+    let dir = crate::workspace::workspace_root().join("fuzz");
     let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| crate::workspace_root().join("target"), PathBuf::from)
+        .map_or_else(
+            || crate::workspace::workspace_root().join("target"),
+            PathBuf::from,
+        )
         .join("fuzz");
-    let built = crate::cargo_command()
+    let built = crate::workspace::cargo_command()
         .current_dir(&dir)
         // With --target, build scripts are built without these flags.
         .args(["build", "--release", "--target", HOST, "--target-dir"])
@@ -115,7 +121,9 @@ fn build_fuzzer() -> Result<FuzzProgram> {
 }
 
 fn corpus_dir(target: &str) -> PathBuf {
-    crate::workspace_root().join("fuzz/corpus").join(target)
+    crate::workspace::workspace_root()
+        .join("fuzz/corpus")
+        .join(target)
 }
 
 fn sorted_files(dir: &Path) -> Result<Vec<PathBuf>> {
@@ -143,16 +151,17 @@ impl FuzzProgram {
         Ok((found, kept))
     }
 
-    /// Fuzzes one target; says whether all promises held.
+    /// Fuzzes one target, and returns whether all promises held.
     fn fuzz_target(&self, target: &str, seconds: u64) -> Result<bool> {
         let (found, kept) = self.make_dirs(target)?;
         let broken = self.found.join("broken").join(target);
         std::fs::create_dir_all(&broken)?;
+        // Findings of earlier runs are no findings of this one.
         let before = sorted_files(&broken)?;
         let out = self
             .command_for(target)
             .env("TEAL_FUZZ_SEEDS", &found)
-            // In a process of its own, which is replaced when an input kills it.
+            // The target runs in a process of its own, which is replaced when an input kills it.
             .args([
                 "-fork=1",
                 "-len_control=0",
@@ -189,11 +198,12 @@ impl FuzzProgram {
         Ok(out.status.success() && fresh.is_empty())
     }
 
-    /// Takes the smallest inputs that reach everything into the repository, those that once broke a
-    /// promise beside them.
+    /// Copies the smallest inputs that reach everything into the repository, beside those that once
+    /// broke a promise.
     fn keep_smallest(&self, target: &str) -> Result<()> {
         let (found, kept) = self.make_dirs(target)?;
         let merged = self.found.join(format!("{target}.merged"));
+        // The corpus is merged into an empty directory: old files there would count as reached.
         let _ = std::fs::remove_dir_all(&merged);
         std::fs::create_dir_all(&merged)?;
         let done = self
@@ -209,6 +219,7 @@ impl FuzzProgram {
             path.file_name()
                 .is_some_and(|name| name.to_string_lossy().contains('-'))
         };
+        // Inputs with a dash in their names once broke a promise, and stay.
         for old in sorted_files(&kept)?
             .into_iter()
             .filter(|path| !is_named(path))
@@ -230,7 +241,7 @@ impl FuzzProgram {
     }
 }
 
-/// Executions and coverage of libFuzzer's last report: `#9: cov: 5 ft: …`.
+/// Returns executions and coverage of libFuzzer's last report: `#9: cov: 5 ft: …`.
 fn last_report(said: &str) -> Option<(u64, u64)> {
     said.lines().rev().find_map(|line| {
         let (runs, rest) = line.strip_prefix('#')?.split_once(": cov: ")?;

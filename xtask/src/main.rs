@@ -12,6 +12,7 @@ mod sim;
 mod space;
 mod test;
 mod tidy;
+mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -78,18 +79,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The `cargo` that runs us.
-fn cargo_command() -> std::process::Command {
-    std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-}
-
-/// The root of the workspace.
-fn workspace_root() -> &'static std::path::Path {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the workspace")
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ pub(crate) struct RecoveryArguments {
 }
 
 pub(crate) fn run(plan: &RecoveryArguments) -> Result<bool> {
-    let place = crate::test::target_directory()?.join("bench");
-    let status = crate::cargo_command()
-        .current_dir(crate::workspace_root())
+    let place = crate::workspace::target_directory()?.join("bench");
+    let status = crate::workspace::cargo_command()
+        .current_dir(crate::workspace::workspace_root())
         .args([
             "run",
             "--quiet",

@@ -37,7 +37,7 @@ pub(crate) struct ScoreArguments {
     /// The days on which policies were tuned
     #[arg(long = "tuning")]
     is_tuning: bool,
-    /// What each device spent, too
+    /// Also the energy of each device, by use
     #[arg(long = "account")]
     is_account: bool,
     /// Only the policies, without the bound
@@ -47,11 +47,14 @@ pub(crate) struct ScoreArguments {
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
     /// Machines; all, if none is named
-    #[arg(value_name = "MACHINE", value_parser = PossibleValuesParser::new(NAMED_MACHINES.iter().map(|(name, ..)| *name)))]
+    #[arg(
+        value_name = "MACHINE",
+        value_parser = PossibleValuesParser::new(NAMED_MACHINES.iter().map(|(name, ..)| *name))
+    )]
     machines: Vec<String>,
 }
 
-/// Runs the command: `false` if something is below what it was.
+/// Runs the command.
 pub(crate) fn run(plan: &ScoreArguments) -> Result<bool> {
     let names = &plan.machines;
     let rounds = if plan.is_short { ROUNDS.1 } else { ROUNDS.0 };
@@ -60,11 +63,13 @@ pub(crate) fn run(plan: &ScoreArguments) -> Result<bool> {
         seeds = &seeds[..1];
     }
     let known: Vec<&str> = NAMED_MACHINES.iter().map(|(name, ..)| *name).collect();
-    let sessions = read_sessions(&crate::workspace_root().join("crates/teal-study/days"))?;
+    let sessions =
+        read_sessions(&crate::workspace::workspace_root().join("crates/teal-study/days"))?;
     for name in known
         .iter()
         .filter(|known| names.is_empty() || names.iter().any(|name| name == **known))
     {
+        // The heading is printed once, before the first day.
         let mut modelled = None;
         for seed in seeds {
             let scene = make_scene(name, &sessions, *seed, day_habits(name))?;
@@ -96,6 +101,7 @@ fn read_sessions(dir: &Path) -> Result<Vec<RecordedSession>> {
     let mut found: Vec<_> = std::fs::read_dir(dir)?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
+    // Only recordings: the scripts lie in the same directory.
     found.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
     found.sort();
     ensure!(
@@ -119,7 +125,7 @@ fn read_sessions(dir: &Path) -> Result<Vec<RecordedSession>> {
     found.iter().map(read).collect()
 }
 
-/// Hours and page cache of a machine's day.
+/// Returns the hours and the page cache of a machine's day.
 fn day_habits(name: &str) -> (u64, u64) {
     match name {
         "handheld" => (4, 32 << 20),
@@ -136,6 +142,7 @@ fn make_scene(
 ) -> Result<PreparedReplay> {
     let items = compose_day(sessions, Duration::from_secs(hours * 3600), seed);
     let mut machine = ModelledMachine::by_name(name).context("it is known")?;
+    // Flash has most files in the morning: the day does not begin with an empty cache.
     for part in machine
         .parts
         .iter_mut()
@@ -193,8 +200,8 @@ fn print_score(seed: u64, scene: &PreparedReplay, score: &DayScore) {
     print_row("(foresight)", &score.feasible, score);
 }
 
-/// What every policy spends, and every fixed time-out, without the bound, which takes most of the
-/// time.
+/// Prints the energy of every policy and of every fixed time-out, without the bound, which takes
+/// most of the time.
 fn print_policies(seed: u64, name: &str, scene: &PreparedReplay, has_account: bool) {
     println!(
         "{name}, day {seed}: {} events at the devices",
@@ -216,7 +223,7 @@ fn print_policies(seed: u64, name: &str, scene: &PreparedReplay, has_account: bo
     }
 }
 
-/// Starts of what wears by them.
+/// Returns the starts of those devices that wear by them.
 fn count_starts(report: &SimulationReport) -> u64 {
     report
         .devices
@@ -226,7 +233,7 @@ fn count_starts(report: &SimulationReport) -> u64 {
         .sum()
 }
 
-/// What a run spent, by device and use: in all, and how often.
+/// Prints the energy of a run by device and use, with times and counts.
 fn print_account(name: &str, report: &SimulationReport, scene: &PreparedReplay) {
     println!(
         "  {name}: {} while somebody waited {}",
@@ -255,7 +262,7 @@ fn print_row(name: &str, report: &SimulationReport, score: &DayScore) {
     let cold = format!(
         "{} {}",
         report.cold.len(),
-        report.cold.iter().copied().sum::<teal_types::Span>()
+        report.cold.iter().copied().sum::<teal_types::TimeSpan>()
     );
     let starts = count_starts(report);
     let refused: u64 = report.devices.iter().map(|device| device.refused).sum();

@@ -2,7 +2,7 @@
 //! of the program in the release profile.
 //!
 //! The test reads from the environment:
-//! - `TEAL_SEEDS`: how many seeds of each stage; by default 1,000.
+//! - `TEAL_SEEDS`: the number of seeds of each stage; by default 1,000.
 //! - `TEAL_SEED`: one seed only, which prints its steps and messages.
 
 use anyhow::{Context as _, Result};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 /// Runs whole clients and a server in one process, under seeds.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimArguments {
-    /// How many seeds of each stage
+    /// Number of seeds of each stage
     #[arg(long, value_name = "N", default_value = "1000")]
     seeds: u64,
     /// One seed only, which prints its steps and messages
@@ -20,15 +20,10 @@ pub(crate) struct SimArguments {
 
 pub(crate) fn run(plan: &SimArguments) -> Result<bool> {
     let SimArguments { seeds, seed } = *plan;
-    let mut command = crate::cargo_command();
-    command.current_dir(crate::workspace_root()).args([
-        "test",
-        "--release",
-        "-p",
-        "teal",
-        "--test",
-        "replicas",
-    ]);
+    let mut command = crate::workspace::cargo_command();
+    command
+        .current_dir(crate::workspace::workspace_root())
+        .args(["test", "--release", "-p", "teal", "--test", "replicas"]);
     match seed {
         Some(seed) => command
             .args(["--", "--nocapture", "--test-threads=1"])

@@ -14,8 +14,8 @@ pub(crate) struct SpaceArguments {
 }
 
 pub(crate) fn run(plan: &SpaceArguments) -> Result<bool> {
-    let status = crate::cargo_command()
-        .current_dir(crate::workspace_root())
+    let status = crate::workspace::cargo_command()
+        .current_dir(crate::workspace::workspace_root())
         .args([
             "run",
             "--quiet",

@@ -4,17 +4,17 @@
 //! 1. The last line of its output is `N passed, N failed, N skipped`, over all test programs and
 //!    the examples in the docs.
 //! 2. It fails if any test failed, if a test program died without saying, or if no test ran.
-//! 3. What it installs it names first; what it cannot install it names too, and goes on: the tests
-//!    that need it fail.
-//! 4. It ends: what hangs is described, ended and counted as failed, and the rest goes on
-//!    (`attempt`, `runner`).
+//! 3. Packages are named before they are installed; those that cannot be installed are named too,
+//!    and the run goes on: the tests that need them fail.
+//! 4. The run ends: a program that hangs is described, ended and counted as failed, and the rest
+//!    goes on (`attempt`, `runner`).
 //! 5. Nothing runs a second time: what failed has failed, however it would do if it were asked
 //!    again (`verdict`).
-//! 6. A program leaves nothing behind; if it does, that is taken away and said (`leftovers`), by
-//!    the next run if this one is killed (`killed`).
+//! 6. A program leaves nothing behind; if it does, that is taken away and reported (`leftovers`),
+//!    by the next run if this one is killed (`killed`).
 //! 7. Two programs run side by side, each with its own directories, processes and mounts; those
 //!    that would disturb others run alone (`programs`). With `--long`, each runs alone.
-//! 8. Above what was skipped and what failed it says what each program took, the longest first
+//! 8. Above the skipped and failed tests it prints the time of each program, the longest first
 //!    (`times`).
 //!
 //! Tests find the outside suites in `$TEAL_TOOLS/bin`. A test that cannot run here appends one line
@@ -24,6 +24,7 @@
 
 mod attempt;
 mod bounded;
+mod directories;
 mod hung;
 mod killed;
 mod leftovers;
@@ -36,25 +37,25 @@ mod summary;
 mod times;
 mod verdict;
 
+use crate::workspace;
 use anyhow::{Context as _, Result};
-use attempt::RunDirectories;
+use directories::RunDirectories;
 use killed::DirectoryClaim;
 use programs::TestProgram;
 use runner::{ProgramRunner, RunLimits};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// How many programs run side by side in the short form. Most of a program's time passes in waiting
-/// for daemons, disks and time-outs; the tests that compute instead only take longer beside
-/// another, and must pass on a busy machine anyway.
+/// The number of programs that run side by side in the short form. Most of a program's time passes
+/// in waiting for daemons, disks and time-outs; the tests that compute instead only take longer
+/// beside another, and must pass on a busy machine anyway.
 const LANES: usize = 2;
 
-/// How long things may take: in the short form, and in the long one.
+/// The limits of time in the short form, and in the long one.
 const LIMITS: [RunLimits; 2] = [
     RunLimits {
         program: Duration::from_secs(10 * 60),
@@ -85,7 +86,7 @@ impl TestArguments {
 }
 
 pub(crate) fn run(plan: &TestArguments) -> Result<bool> {
-    let target = target_directory()?;
+    let target = workspace::target_directory()?;
     let tools = target.join("tools");
     needs::install_packages()?;
     needs::install_tools(&tools)?;
@@ -94,6 +95,8 @@ pub(crate) fn run(plan: &TestArguments) -> Result<bool> {
     programs.push(TestProgram::doc_examples(plan));
 
     let rooms = run_directories(&target)?;
+    // The claim is taken before anything is made there, so that a run beside this one does not
+    // clean it away.
     let claim = DirectoryClaim::claim_dir(&rooms.large)?;
     for dead in claim.clean_dead_runs(&rooms)? {
         println!("left behind by a run that was killed: {dead}");
@@ -105,9 +108,9 @@ pub(crate) fn run(plan: &TestArguments) -> Result<bool> {
     Ok(summary.is_good())
 }
 
-/// Returns where programs get their directories.
+/// Returns the places in which programs get their directories.
 fn run_directories(target: &Path) -> Result<RunDirectories> {
-    // On a disk also where /tmp is memory.
+    // The place is on a disk even where /tmp is memory.
     let open = Some(PathBuf::from("/var/tmp"))
         .filter(|dir| dir.is_dir())
         .unwrap_or_else(std::env::temp_dir);
@@ -116,7 +119,7 @@ fn run_directories(target: &Path) -> Result<RunDirectories> {
     Ok(RunDirectories { open, large })
 }
 
-/// Everything that is the same for all programs.
+/// Makes the runner, with everything that is the same for all programs.
 fn make_runner(
     plan: &TestArguments,
     target: &Path,
@@ -124,9 +127,11 @@ fn make_runner(
     rooms: RunDirectories,
 ) -> Result<ProgramRunner> {
     let kept = target.join("test-output");
+    // The output of the last run is not mixed with this one's.
     let _ = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
     let stop = Arc::new(AtomicBool::new(false));
+    // A signal only raises a flag: the runner ends the programs and cleans up after them.
     for signal in [
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,
@@ -153,21 +158,6 @@ fn make_runner(
         stop,
         running_lock: RwLock::default(),
     })
-}
-
-pub(crate) fn target_directory() -> Result<PathBuf> {
-    let out = crate::cargo_command()
-        .current_dir(crate::workspace_root())
-        .args(["metadata", "--format-version", "1", "--no-deps"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo metadata")?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&out.stdout).context("cargo metadata")?;
-    Ok(metadata["target_directory"]
-        .as_str()
-        .context("metadata without target_directory")?
-        .into())
 }
 
 #[cfg(test)]

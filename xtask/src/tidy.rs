@@ -5,6 +5,7 @@
 //! 2. Every finding says where, which rule, and what to do.
 
 mod figures;
+mod finding;
 mod layers;
 mod manifests;
 mod sources;
@@ -12,40 +13,7 @@ mod sources;
 use anyhow::{Context as _, Result};
 use figures::FiguresMode;
 use serde_json::Value;
-use std::fmt;
 use std::path::Path;
-
-/// One breach of a rule.
-#[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    path: String,
-    line: usize,
-    rule: &'static str,
-    advice: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, rule: &'static str, advice: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            rule,
-            advice: advice.into(),
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            line,
-            rule,
-            advice,
-        } = self;
-        write!(f, "{path}:{line}: {rule}: {advice}")
-    }
-}
 
 /// Checks what the compiler cannot: layers, sizes, names, words.
 #[derive(Debug, clap::Args)]
@@ -65,7 +33,8 @@ pub(crate) fn run(plan: &TidyArguments) -> Result<bool> {
         (true, false) => FiguresMode::Print,
         (true, true) => FiguresMode::PrintAndWrite,
     };
-    let root = crate::workspace_root();
+    let root = crate::workspace::workspace_root();
+    // All rules are checked before any finding is printed, so that one run shows everything.
     let mut findings = sources::check_tree(root)?;
     findings.extend(figures::check_tree(root, mode)?);
     let rooms = manifests::read_manifests(&cargo_metadata(root)?, root)?;
@@ -84,7 +53,7 @@ pub(crate) fn run(plan: &TidyArguments) -> Result<bool> {
 }
 
 fn cargo_metadata(root: &Path) -> Result<Value> {
-    let out = crate::cargo_command()
+    let out = crate::workspace::cargo_command()
         .current_dir(root)
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .stderr(std::process::Stdio::inherit())

@@ -2,7 +2,7 @@
 
 use crate::error::ChunkError;
 use crate::format::{PackId, TableEntry, header};
-use crate::index::{ChunkIdPrefix, IndexEntry};
+use crate::index::ChunkIdPrefix;
 use crate::limits::PROBLEMS_MAX;
 use crate::pack::{self, PackTail};
 use crate::shelf::ShelfError;
@@ -16,7 +16,7 @@ pub struct PackProblem {
     pub pack: PackId,
     /// The chunk, if it is known which.
     pub chunk: Option<ChunkId>,
-    /// What is wrong.
+    /// The damage, in words.
     pub what: &'static str,
 }
 
@@ -33,16 +33,16 @@ impl std::fmt::Display for PackProblem {
     }
 }
 
-/// What checking has found.
+/// The findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackCheckReport {
     /// Packs looked at.
     pub packs: usize,
     /// Chunks that are whole.
     pub chunks: usize,
-    /// What is wrong; at most [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
+    /// The problems; at most [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
     pub problems: Vec<PackProblem>,
-    /// How many problems there are.
+    /// The number of problems.
     pub problem_count: usize,
 }
 
@@ -57,11 +57,11 @@ impl PackCheckReport {
 
 impl ChunkStore {
     /// Reads everything, one pack in memory at a time. Chunks found damaged are not had any more
-    /// and are stored again when a client sends them. `progress` is told how many packs of how many
-    /// have been read.
+    /// and are stored again when a client sends them. `progress` is called with the number of packs
+    /// that have been read and the number of all.
     ///
     /// # Errors
-    /// The shelf's, if a pack cannot be reached.
+    /// Returns the shelf's error, if a pack cannot be reached.
     pub fn check(
         &self,
         mut progress: impl FnMut(usize, usize),
@@ -70,11 +70,13 @@ impl ChunkStore {
         let packs = self.pack_ids();
         for (at, &id) in packs.iter().enumerate() {
             progress(at, packs.len());
+            // Collected since the list was made.
             let Some(pack) = self.find_pack(id) else {
                 continue;
             };
             match self.0.shelf.read(&id.object_name(), 0..pack.bytes) {
                 Ok(bytes) => self.check_pack(id, &bytes, pack.bytes, &mut checked),
+                // Collected since the list was made.
                 Err(ShelfError::NotFound { .. }) if self.find_pack(id).is_none() => {}
                 Err(ShelfError::NotFound { .. }) => {
                     checked.record_problem(
@@ -87,6 +89,7 @@ impl ChunkStore {
                 Err(error) => return Err(error.into()),
             }
         }
+        // All of them, so that a display ends at 100 %.
         progress(packs.len(), packs.len());
         Ok(checked)
     }
@@ -94,11 +97,14 @@ impl ChunkStore {
     fn check_pack(&self, id: PackId, bytes: &[u8], size: u64, checked: &mut PackCheckReport) {
         checked.packs += 1;
         let ours = pack::pack_identity(&self.0.domain, id);
+        // A damaged header is a problem of the pack, and not of its chunks, which are checked
+        // nevertheless.
         if header::decode(bytes).is_none_or(|(identity, _)| identity != ours) {
             checked.record_problem(id, None, "its header is damaged");
         }
         let entries = match pack::read_tail(bytes, size) {
             PackTail::Whole(footer, entries) if footer.identity == ours => entries,
+            // The table is lost, but each chunk has a header of its own.
             _ => {
                 checked.record_problem(id, None, "its table is cut short or damaged");
                 pack::salvage_chunks(&self.0.domain, bytes)
@@ -119,28 +125,31 @@ impl ChunkStore {
         }
     }
 
-    /// A chunk at this place is not had any more.
+    /// Notes that the chunk at this place is damaged: it is not had any more.
     fn mark_damaged(&self, pack: PackId, entry: &TableEntry) {
         let mut state = self.0.state.write();
         let Some(slot) = state.packs.find_slot(pack) else {
             return;
         };
-        let known = state
-            .index
-            .get_mut(&ChunkIdPrefix::from_id(&entry.id))
-            .filter(|known| known.place() == entry.place_in(slot));
-        known.into_iter().for_each(IndexEntry::mark_damaged);
+        // A good copy in another pack is not touched.
+        let known = state.index.get_mut(&ChunkIdPrefix::from_id(&entry.id));
+        if let Some(known) = known
+            && known.place() == entry.place_in(slot)
+        {
+            known.mark_damaged();
+        }
     }
 
+    /// Notes that all chunks of a pack are damaged.
     fn mark_pack_damaged(&self, pack: PackId) {
         let mut state = self.0.state.write();
         let Some(slot) = state.packs.find_slot(pack) else {
             return;
         };
-        state
-            .index
-            .values_mut()
-            .filter(|known| known.place().slot == slot)
-            .for_each(IndexEntry::mark_damaged);
+        for known in state.index.values_mut() {
+            if known.place().slot == slot {
+                known.mark_damaged();
+            }
+        }
     }
 }

@@ -22,24 +22,25 @@ impl<'a> LittleEndianReader<'a> {
     pub(crate) fn take_i64(&mut self) -> Option<i64> {
         self.take_array().map(i64::from_le_bytes)
     }
-    /// These bytes come next.
+    /// Takes these bytes, which must come next.
     pub(crate) fn expect_bytes(&mut self, bytes: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(bytes)?;
         Some(())
     }
-    /// Zeros come next.
+    /// Takes zeros, which must come next.
     pub(crate) fn expect_zeros<const N: usize>(&mut self) -> Option<()> {
         self.expect_bytes(&[0; N])
     }
 }
 
-/// CRC32C of `bytes`.
+/// Returns the CRC32C of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
 /// Appends the CRC32C of everything from `start`.
 pub(crate) fn append_checksum(out: &mut Vec<u8>, start: usize) {
+    // The checksum is the last field of each structure, so that it covers all before.
     let sum = checksum(&out[start..]);
     out.extend(sum.to_le_bytes());
 }

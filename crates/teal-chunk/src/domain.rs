@@ -3,7 +3,7 @@
 use std::fmt;
 use teal_types::ChunkId;
 
-/// What is keyed and kept in every pack, to recognise the key without knowing any chunk.
+/// The text whose keyed hash is kept in every pack, to recognise the key without knowing any chunk.
 const KEY_CHECK_TEXT: &[u8] = b"teal-chunk key check 1";
 
 /// Names a deduplication domain; a volume by default.
@@ -15,13 +15,13 @@ impl DomainId {
     pub const fn new(raw: [u8; 16]) -> Self {
         Self(raw)
     }
-    /// The raw bytes, as stored.
+    /// Returns the raw bytes, as stored.
     pub const fn get(&self) -> &[u8; 16] {
         &self.0
     }
 }
 
-/// A domain and its key. Who knows the key can tell whether the domain has some content; without it
+/// A domain and its key. With the key one can tell whether the domain has some content; without it
 /// the names say nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DedupDomain {
@@ -30,23 +30,24 @@ pub struct DedupDomain {
 }
 
 impl DedupDomain {
-    /// The domain of this id and key.
+    /// Makes the domain of this id and key.
     pub const fn new(id: DomainId, key: [u8; 32]) -> Self {
         Self { id, key }
     }
 
-    /// Its id.
+    /// Returns the id.
     pub const fn id(&self) -> DomainId {
         self.id
     }
 
-    /// The name of this content here.
+    /// Returns the name of this content in the domain.
     pub fn name_content(&self, content: &[u8]) -> ChunkId {
         ChunkId::new(*blake3::keyed_hash(&self.key, content).as_bytes())
     }
 
-    /// Eight bytes by which a pack shows that it was written with this key.
+    /// Returns eight bytes by which a pack shows that it was written with this key.
     pub(crate) fn key_check(&self) -> [u8; 8] {
+        // Eight bytes tell keys apart, and are too few to help find one.
         let digest = blake3::keyed_hash(&self.key, KEY_CHECK_TEXT);
         std::array::from_fn(|at| digest.as_bytes()[at])
     }

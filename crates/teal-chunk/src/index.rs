@@ -1,10 +1,10 @@
-//! Where every chunk lies: a compact table in memory.
+//! The place of every chunk: a compact table in memory.
 //!
 //! # Guarantees
 //! 1. *Bounded*: at most [`INDEX_BYTES_PER_CHUNK`](crate::limits::INDEX_BYTES_PER_CHUNK) for each
 //!    chunk, and little else.
-//! 2. *Half a name is enough*: 128 bits of a name find its place, nobody can make two contents
-//!    agree in them; reading compares all 256.
+//! 2. *Half a name is enough*: 128 bits of a name find its place, and two contents cannot be made
+//!    to agree in them; reading compares all 256.
 //!
 //! Names are chosen by clients, so that buckets are drawn with a key of ours; the table is divided,
 //! so that growing moves little at once.
@@ -34,17 +34,17 @@ impl ChunkIdPrefix {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PackSlot(pub(crate) u32);
 
-/// Where a chunk lies.
+/// The place of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkPlace {
     pub(crate) slot: PackSlot,
-    /// Of the chunk's header.
+    /// Offset of the chunk's header.
     pub(crate) offset: u32,
-    /// Bytes of its payload.
+    /// Bytes of the payload.
     pub(crate) stored: u32,
 }
 
-/// What the index keeps of a chunk.
+/// The record of a chunk in the index: its place and two flags.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexEntry {
     slot: PackSlot,
@@ -87,8 +87,10 @@ impl IndexEntry {
     pub(crate) fn mark_damaged(&mut self) {
         self.stored |= DAMAGED;
     }
-    /// The chunk lies elsewhere now; its mark stays.
+    /// Sets another place, after the chunk was moved; its mark stays, and it is not damaged any
+    /// more.
     pub(crate) fn set_place(&mut self, place: ChunkPlace) {
+        // The damaged copy was elsewhere: only the mark is taken along.
         *self = Self {
             stored: place.stored | self.stored & MARKED,
             ..Self::new(place)
@@ -118,39 +120,41 @@ impl BuildHasher for KeyedHashBuilder {
 #[derive(Debug)]
 pub(crate) struct Index {
     parts: Vec<HashMap<ChunkIdPrefix, IndexEntry, KeyedHashBuilder>>,
-    keyed: KeyedHashBuilder,
+    hash_builder: KeyedHashBuilder,
 }
 
 impl Index {
-    pub(crate) fn new(keyed: KeyedHashBuilder) -> Self {
+    pub(crate) fn new(hash_builder: KeyedHashBuilder) -> Self {
         Self {
-            parts: (0..PARTS).map(|_| HashMap::with_hasher(keyed)).collect(),
-            keyed,
+            parts: (0..PARTS)
+                .map(|_| HashMap::with_hasher(hash_builder))
+                .collect(),
+            hash_builder,
         }
     }
 
-    fn part_of(&self, half: &ChunkIdPrefix) -> usize {
+    fn part_of(&self, chunk: &ChunkIdPrefix) -> usize {
         // The upper bits, which the parts do not use for their buckets.
-        (self.keyed.hash_one(half) >> 32) as usize % PARTS
+        (self.hash_builder.hash_one(chunk) >> 32) as usize % PARTS
     }
 
-    pub(crate) fn get(&self, half: &ChunkIdPrefix) -> Option<&IndexEntry> {
-        self.parts[self.part_of(half)].get(half)
+    pub(crate) fn get(&self, chunk: &ChunkIdPrefix) -> Option<&IndexEntry> {
+        self.parts[self.part_of(chunk)].get(chunk)
     }
 
-    pub(crate) fn get_mut(&mut self, half: &ChunkIdPrefix) -> Option<&mut IndexEntry> {
-        let part = self.part_of(half);
-        self.parts[part].get_mut(half)
+    pub(crate) fn get_mut(&mut self, chunk: &ChunkIdPrefix) -> Option<&mut IndexEntry> {
+        let part = self.part_of(chunk);
+        self.parts[part].get_mut(chunk)
     }
 
-    pub(crate) fn insert(&mut self, half: ChunkIdPrefix, known: IndexEntry) {
-        let part = self.part_of(&half);
-        self.parts[part].insert(half, known);
+    pub(crate) fn insert(&mut self, chunk: ChunkIdPrefix, known: IndexEntry) {
+        let part = self.part_of(&chunk);
+        self.parts[part].insert(chunk, known);
     }
 
-    pub(crate) fn remove(&mut self, half: &ChunkIdPrefix) {
-        let part = self.part_of(half);
-        self.parts[part].remove(half);
+    pub(crate) fn remove(&mut self, chunk: &ChunkIdPrefix) {
+        let part = self.part_of(chunk);
+        self.parts[part].remove(chunk);
     }
 
     pub(crate) fn len(&self) -> usize {

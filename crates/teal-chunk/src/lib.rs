@@ -1,9 +1,9 @@
 //! Chunks: content cut where it says so, named by its digest, kept in packs in an object store.
 //!
-//! Start with [`ChunkStore`]: its guarantees and its locks. [`cuts`] and [`ChunkStream`] cut
-//! content; a [`Batch`] stores chunks durably; a [`Pin`] keeps them while a commit names them;
-//! [`ChunkStore::collect`] removes what nothing names. `format` has every byte of a pack. Async
-//! stays inside `shelf`: everything here waits.
+//! Start with [`ChunkStore`]: its guarantees and its locks. [`chunk_ranges`] and [`ChunkStream`]
+//! cut content; a [`ChunkBatch`] stores chunks durably; a [`Pin`] keeps them while a commit names
+//! them; [`ChunkStore::begin_collection`] begins to remove chunks that nothing names. `format` has
+//! every byte of a pack. Async stays inside `shelf`: everything here waits.
 
 mod batch;
 mod check;

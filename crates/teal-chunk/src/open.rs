@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. *Complete*: every chunk that is whole on the shelf is found, also in packs cut short or
 //!    damaged.
-//! 2. *Nothing is touched*: what does not look like ours is reported and left alone.
+//! 2. *Nothing is touched*: an object that does not look like a pack of ours is reported and left
+//!    alone.
 //! 3. *Unreachable is not absent*: a pack that cannot be read fails the opening; it is never passed
 //!    over.
 
@@ -25,10 +26,10 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use teal_env::{Clock, Entropy};
 
-/// How a store is opened.
+/// The options of opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkStoreOptions {
-    /// Whether anything may be stored and collected.
+    /// Says whether anything may be stored and collected.
     pub access: AccessMode,
     /// Packs grow to about this many bytes, at most half of [`PACK_MAX`](crate::PACK_MAX).
     pub pack_target: usize,
@@ -44,10 +45,10 @@ impl Default for ChunkStoreOptions {
     }
 }
 
-/// What opening has found.
+/// The findings of opening a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShelfScanReport {
-    /// Packs whose table was whole.
+    /// The number of packs with a whole table.
     pub packs: usize,
     /// Packs that are cut short or damaged, with how many whole chunks were found in each.
     /// Collection leaves them alone.
@@ -55,10 +56,11 @@ pub struct ShelfScanReport {
     /// Objects that are not packs of this domain, with the reason; at most
     /// [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
     pub strangers: Vec<(String, &'static str)>,
-    /// How many strangers there are.
+    /// The number of strangers.
     pub stranger_count: usize,
 }
 
+/// The finding about one object.
 enum PackFinding {
     Whole(Vec<TableEntry>),
     Damaged(Vec<TableEntry>),
@@ -72,7 +74,8 @@ impl ChunkStore {
     /// Opens the store of `domain` on `shelf`; an empty shelf is an empty store.
     ///
     /// # Errors
-    /// [`ChunkError::WrongKey`], [`ChunkError::WrongDomain`], or the shelf's, naming the pack.
+    /// [`ChunkError::WrongKey`], [`ChunkError::WrongDomain`], or the shelf's error, naming the
+    /// pack.
     pub fn open(
         shelf: Arc<dyn Shelf>,
         domain: DedupDomain,
@@ -80,24 +83,25 @@ impl ChunkStore {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<(Self, ShelfScanReport), ChunkError> {
-        let seed = entropy.random_id();
-        let keyed = KeyedHashBuilder::new(seed);
+        let hash_builder = KeyedHashBuilder::new(entropy.random_id());
         let mut state = ChunkTables {
-            index: Index::new(keyed),
+            index: Index::new(hash_builder),
             packs: PackTable::default(),
-            pins: PinTable::new(keyed),
+            pins: PinTable::new(hash_builder),
             collecting: false,
         };
-        let mut opening = ShelfScanReport::default();
+        let mut report = ShelfScanReport::default();
         let mut other_domain = None;
         for ShelfObject { name, bytes } in shelf.list_objects()? {
             let Some(id) = PackId::from_object_name(&name) else {
-                opening.record_stranger(name, "not a pack by its name");
+                report.record_stranger(name, "not a pack by its name");
                 continue;
             };
             let (entries, whole) = match inspect_object(&*shelf, &domain, id, bytes)? {
                 PackFinding::Whole(entries) => (entries, true),
                 PackFinding::Damaged(entries) => (entries, false),
+                // Nothing of this pack could be verified, and a store that went on would store all
+                // chunks anew.
                 PackFinding::OtherKey => {
                     return Err(ChunkError::WrongKey {
                         pack: id,
@@ -105,56 +109,57 @@ impl ChunkStore {
                     });
                 }
                 PackFinding::Stranger(why) => {
-                    other_domain = other_domain.or((why == OTHER_DOMAIN).then_some(id));
-                    opening.record_stranger(name, why);
+                    if why == OTHER_DOMAIN {
+                        other_domain.get_or_insert(id);
+                    }
+                    report.record_stranger(name, why);
                     continue;
                 }
             };
             if whole {
-                opening.packs += 1;
+                report.packs += 1;
             } else {
-                log::warn!(
-                    "pack {id} is cut short or damaged; {} chunks of it are whole",
-                    entries.len()
-                );
-                opening.damaged.push((id, entries.len()));
+                report.record_damaged(id, entries.len());
             }
-            state.register_pack(
-                Pack {
-                    id,
-                    bytes,
-                    seen: clock.monotonic_time(),
-                    whole,
-                },
-                &entries,
-            );
+            let pack = Pack {
+                id,
+                bytes,
+                seen: clock.monotonic_time(),
+                whole,
+            };
+            state.register_pack(pack, &entries);
         }
-        if let Some(pack) = other_domain.filter(|_| opening.packs + opening.damaged.len() == 0) {
+        // A single foreign pack beside ours is a stranger; nothing but foreign packs is a mistake.
+        let has_packs = report.packs + report.damaged.len() > 0;
+        if let Some(pack) = other_domain
+            && !has_packs
+        {
             return Err(ChunkError::WrongDomain {
                 pack,
                 place: shelf.place(),
             });
         }
-        let ChunkStoreOptions {
-            access,
-            pack_target,
-        } = options;
-        let inner = StoreParts {
+        let parts = StoreParts {
             shelf,
             domain,
             clock,
             entropy,
-            access,
-            pack_target: pack_target.min(PACK_MAX as usize / 2),
+            access: options.access,
+            pack_target: options.pack_target.min(PACK_MAX as usize / 2),
             state: RwLock::new(state),
             writer: PackWriter::default(),
             counters: ChunkCounters::default(),
         };
-        Ok((Self(Arc::new(inner)), opening))
+        Ok((Self(Arc::new(parts)), report))
     }
 }
 
 impl ShelfScanReport {
+    fn record_damaged(&mut self, pack: PackId, whole_chunks: usize) {
+        log::warn!("pack {pack} is cut short or damaged; {whole_chunks} chunks of it are whole");
+        self.damaged.push((pack, whole_chunks));
+    }
+
     fn record_stranger(&mut self, name: String, why: &'static str) {
         log::warn!("{name}: {why}; it is left alone");
         self.stranger_count += 1;
@@ -164,13 +169,14 @@ impl ShelfScanReport {
     }
 }
 
-/// Returns what the object of this pack is.
+/// Reads the object of this pack as far as its table, or whole if that is damaged.
 fn inspect_object(
     shelf: &dyn Shelf,
     domain: &DedupDomain,
     id: PackId,
     bytes: u64,
 ) -> Result<PackFinding, ChunkError> {
+    // Not read: it could be as long as the disk.
     if bytes > PACK_MAX {
         return Ok(PackFinding::Stranger("too long for a pack"));
     }
@@ -178,13 +184,15 @@ fn inspect_object(
     if let PackTail::Whole(footer, entries) = read_table(shelf, id, bytes)? {
         return Ok(foreign_finding(&footer.identity, &ours).unwrap_or(PackFinding::Whole(entries)));
     }
+    // The table is lost or damaged; the whole pack is read for the headers of its chunks.
     let all = shelf.read(&id.object_name(), 0..bytes)?;
-    // Without a whole header nothing says whose it is but the names of its chunks, which are
+    // Without a whole header nothing tells the domain but the names of the chunks, which are
     // verified.
     let foreign = header::decode(&all).and_then(|(identity, _)| foreign_finding(&identity, &ours));
     Ok(foreign.unwrap_or_else(|| PackFinding::Damaged(pack::salvage_chunks(domain, &all))))
 }
 
+/// Compares the identity in a pack with the one it should have; `None` if it is ours.
 fn foreign_finding(identity: &PackIdentity, ours: &PackIdentity) -> Option<PackFinding> {
     if identity.domain != ours.domain {
         Some(PackFinding::Stranger(OTHER_DOMAIN))

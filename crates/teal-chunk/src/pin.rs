@@ -1,4 +1,4 @@
-//! Pins: what a commit is about to name must not be collected meanwhile.
+//! Pins: a chunk that a commit is about to name must not be collected meanwhile.
 
 use crate::error::ChunkError;
 use crate::index::ChunkIdPrefix;
@@ -31,15 +31,15 @@ impl Pin {
 
     pub(crate) fn add(
         &mut self,
-        half: ChunkIdPrefix,
+        chunk: ChunkIdPrefix,
         state: &mut ChunkTables,
     ) -> Result<(), ChunkError> {
-        state.add_pin(half)?;
-        self.chunks.push(half);
+        state.add_pin(chunk)?;
+        self.chunks.push(chunk);
         Ok(())
     }
 
-    /// Returns how many pins these are; a chunk may be among them more than once.
+    /// Returns the number of pins; a chunk may be among them more than once.
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
@@ -54,7 +54,7 @@ impl Drop for Pin {
     fn drop(&mut self) {
         if !self.chunks.is_empty() {
             let mut state = self.store.0.state.write();
-            self.chunks.iter().for_each(|half| state.remove_pin(half));
+            self.chunks.iter().for_each(|chunk| state.remove_pin(chunk));
         }
     }
 }
@@ -72,7 +72,7 @@ pub enum PinError {
 
 impl ChunkStore {
     /// Verifies that all of these chunks are here, and keeps them here until the pin is dropped. A
-    /// commit does this, whatever [`have`](Self::have) has said before.
+    /// commit does this, whatever [`find_present`](Self::find_present) has said before.
     ///
     /// # Errors
     /// [`PinError::Missing`] names those that are not here or known to be damaged;
@@ -80,19 +80,22 @@ impl ChunkStore {
     pub fn pin(&self, chunks: &[ChunkId]) -> Result<Pin, PinError> {
         let mut pin = Pin::empty(self);
         let mut state = self.0.state.write();
-        let missing: Vec<ChunkId> = chunks
-            .iter()
-            .filter(|chunk| !state.has_chunk(&ChunkIdPrefix::from_id(chunk)))
-            .copied()
-            .collect();
+        let mut missing = Vec::new();
+        for chunk in chunks {
+            if !state.has_chunk(&ChunkIdPrefix::from_id(chunk)) {
+                missing.push(*chunk);
+            }
+        }
         if !missing.is_empty() {
             return Err(PinError::Missing(missing));
         }
-        let pinned = chunks
-            .iter()
-            .try_for_each(|chunk| pin.add(ChunkIdPrefix::from_id(chunk), &mut state));
-        // The pin lets go of what it has under the same lock.
-        drop(state);
-        Ok(pinned.map(|()| pin)?)
+        for chunk in chunks {
+            if let Err(error) = pin.add(ChunkIdPrefix::from_id(chunk), &mut state) {
+                // The pin, as it is dropped, removes what it has under the same lock.
+                drop(state);
+                return Err(error.into());
+            }
+        }
+        Ok(pin)
     }
 }

@@ -1,15 +1,15 @@
-//! The store: what it is made of, and what is asked of it without I/O.
+//! The store: its parts, and its operations without I/O.
 //!
 //! # Guarantees
-//! 1. *Durable before had*: a chunk that [`ChunkStore::have`] knows, or that a batch has committed,
-//!    survives anything the shelf survives.
-//! 2. *Verified*: what a read returns has the name that was asked for.
-//! 3. *Kept*: a pinned chunk is never collected, nor one whose pack is younger than the grace.
+//! 1. *Durable before had*: a chunk that [`ChunkStore::find_present`] knows, or that a batch has
+//!    committed, survives anything the shelf survives.
+//! 2. *Verified*: the content that a read returns has the name that was asked for.
+//! 3. *Kept*: a pinned chunk is never collected, nor one in a pack younger than the grace.
 //! 4. *Bounded*: memory is the [index](crate::INDEX_BYTES_PER_CHUNK), the pins, and three packs.
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
-//! | `writer` | the pack being filled | `state`; never I/O: the pack is sealed, the lock let go, the pack put, the lock taken again |
+//! | `writer` | the pack being filled | `state`; never I/O: it is let go while a pack is put |
 //! | `state` | index, table of packs, pins | nothing |
 
 use crate::counters::{ChunkCounters, ChunkCounts};
@@ -19,7 +19,7 @@ use crate::format::{PackId, TableEntry};
 use crate::index::ChunkIdPrefix;
 use crate::pack::PackBuilder;
 use crate::packs::Pack;
-use crate::seeded::{Bug, bug};
+use crate::seeded::{ChunkBug, bug};
 use crate::shelf::Shelf;
 use crate::shelf::directory::AccessMode;
 use crate::tables::ChunkTables;
@@ -46,7 +46,7 @@ pub(crate) struct StoreParts {
     pub(crate) counters: ChunkCounters,
 }
 
-/// What a store holds.
+/// The contents of a store, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreUsage {
     /// Chunks.
@@ -60,29 +60,34 @@ pub struct StoreUsage {
 }
 
 impl ChunkStore {
-    /// The domain whose chunks these are.
+    /// Returns the domain of the chunks.
     pub fn domain(&self) -> &DedupDomain {
         &self.0.domain
     }
 
-    /// Returns which of these chunks are here. What is said to be here stays for the grace of a
+    /// Returns which of these chunks are here. A chunk said to be here stays for the grace of a
     /// collection; after that, until it is [pinned](Self::pin), it may go.
     pub fn find_present(&self, chunks: &[ChunkId]) -> Vec<bool> {
-        let (state, now) = (self.0.state.read(), self.now());
-        let is_here = |chunk: &ChunkId| match state.index.get(&ChunkIdPrefix::from_id(chunk)) {
-            Some(known) if !known.is_damaged() => {
-                if !bug(Bug::HaveForgotten) {
-                    state.packs.record_use(known.place().slot, now);
-                }
-                true
+        let state = self.0.state.read();
+        // Read under the lock: a collection that waits for the lock must not find the use older
+        // than it is.
+        let now = self.now();
+        let mut present = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            let known = state.index.get(&ChunkIdPrefix::from_id(chunk));
+            let found = known.filter(|known| !known.is_damaged());
+            if let Some(known) = found
+                && !bug(ChunkBug::HaveForgotten)
+            {
+                state.packs.record_use(known.place().slot, now);
             }
-            _ => false,
-        };
-        chunks.iter().map(is_here).collect()
+            present.push(found.is_some());
+        }
+        present
     }
 
-    /// Returns which of these chunks are here, for nobody who is going to name them: they may be
-    /// collected at once.
+    /// Returns which of these chunks are here, for a caller that is not going to name them: they
+    /// may be collected at once.
     pub fn peek_present(&self, chunks: &[ChunkId]) -> Vec<bool> {
         let state = self.0.state.read();
         chunks
@@ -96,27 +101,29 @@ impl ChunkStore {
         self.0.shelf.free_bytes()
     }
 
-    /// Returns where the packs are, for people.
+    /// Returns the place of the packs, for people.
     pub fn place(&self) -> String {
         self.0.shelf.place()
     }
 
-    /// Returns what the store holds now.
+    /// Returns the present contents of the store, in numbers.
     pub fn usage(&self) -> StoreUsage {
         let state = self.0.state.read();
-        let (packs, bytes) = state
-            .packs
-            .iter()
-            .fold((0, 0), |(n, bytes), (_, pack)| (n + 1, bytes + pack.bytes));
-        StoreUsage {
+        let mut usage = StoreUsage {
             chunks: state.index.len(),
-            packs,
-            bytes,
+            packs: 0,
+            bytes: 0,
             pinned: state.pins.len(),
+        };
+        // Under one lock, so that the numbers fit each other.
+        for (_, pack) in state.packs.iter() {
+            usage.packs += 1;
+            usage.bytes += pack.bytes;
         }
+        usage
     }
 
-    /// Returns what has been done since the store was opened.
+    /// Returns the work done since the store was opened.
     pub fn counts(&self) -> ChunkCounts {
         self.0.counters.counts()
     }
@@ -130,7 +137,7 @@ impl ChunkStore {
         }
     }
 
-    /// Returns what is known of a pack; `None` if it has been collected.
+    /// Returns a pack's row of the table; `None` if it has been collected.
     pub(crate) fn find_pack(&self, id: PackId) -> Option<Pack> {
         let state = self.0.state.read();
         state.packs.get(state.packs.find_slot(id)?).copied()
@@ -140,19 +147,20 @@ impl ChunkStore {
         self.0.clock.monotonic_time()
     }
 
-    /// An empty pack under a name that no other has.
+    /// Makes an empty pack under a name that no other has.
     pub(crate) fn new_pack(&self) -> PackBuilder {
         let state = self.0.state.read();
         loop {
             let id = PackId::new(self.0.entropy.random_id());
+            // Random names do not meet, unless the source of randomness is broken or seeded.
             if state.packs.find_slot(id).is_none() {
                 return PackBuilder::new(&self.0.domain, id, self.0.clock.civil_time().secs);
             }
         }
     }
 
-    /// Puts a pack on the shelf, durably. After an error it is not there, or a garbage pack of
-    /// which nothing is said to be here.
+    /// Puts a pack on the shelf, durably. After an error it is not there, or a garbage pack
+    /// without chunks in the index.
     pub(crate) fn put_pack(
         &self,
         builder: PackBuilder,
@@ -166,8 +174,8 @@ impl ChunkStore {
             whole: true,
         };
         if let Err(error) = self.0.shelf.put(&id.object_name(), bytes) {
-            // It may be there nevertheless. If it cannot be removed either, it is found when the
-            // store is opened again, and collected.
+            // The pack may be there nevertheless. If it cannot be removed either, it is found when
+            // the store is opened again, and collected.
             if let Err(also) = self.0.shelf.remove(&id.object_name()) {
                 log::warn!("pack {id} could not be put ({error}) nor taken back ({also})");
             }

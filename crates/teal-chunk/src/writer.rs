@@ -1,123 +1,50 @@
-//! The pack that is being filled, and the one that is being put.
+//! The packs that are in memory until they are put; [`batch`](crate::batch) has the steps.
 //!
-//! # Guarantees
-//! 1. *Bounded*: one pack is filled and one is being put; whoever fills the next waits for it.
-//! 2. *Told*: how the put of a pack has ended is known to every batch that has a chunk in it.
+//! At most one pack is filled, and one is being put. A chunk is found here from its addition until
+//! the result of its pack's put is known, so that it is never stored twice at once.
 
 use crate::error::ChunkError;
-use crate::format::chunk::ChunkHeader;
 use crate::index::ChunkIdPrefix;
 use crate::pack::PackBuilder;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-/// How the put of one pack has ended, once it has.
+/// The result of putting one pack, once it is known.
 #[derive(Debug, Default)]
-pub(crate) struct PutOutcome(OnceLock<Result<(), ChunkError>>);
+pub(crate) struct PutOutcome(pub(crate) OnceLock<Result<(), ChunkError>>);
 
 /// A pack that is not durable yet.
-struct UnstoredPack {
-    chunks: BTreeSet<ChunkIdPrefix>,
-    outcome: Arc<PutOutcome>,
+pub(crate) struct UnstoredPack {
+    pub(crate) chunks: BTreeSet<ChunkIdPrefix>,
+    pub(crate) outcome: Arc<PutOutcome>,
 }
 
-/// The packs that are not durable yet; guarded by the lock of the [`PackWriter`].
+/// The packs that are in memory.
 #[derive(Default)]
 pub(crate) struct WriterState {
-    open: Option<(PackBuilder, UnstoredPack)>,
-    /// Being put, by the thread that has sealed it.
-    sealed: Option<UnstoredPack>,
+    pub(crate) open: Option<(PackBuilder, UnstoredPack)>,
+    /// The pack that is being put, by the thread that has sealed it.
+    pub(crate) sealed: Option<UnstoredPack>,
 }
 
 impl WriterState {
-    /// Returns the outcome of the pack that this chunk is on its way in.
+    /// Returns the put that will make this chunk durable, if it is in a pack in memory.
     pub(crate) fn put_of(&self, chunk: &ChunkIdPrefix) -> Option<&Arc<PutOutcome>> {
-        let mut unstored = self
-            .sealed
-            .iter()
-            .chain(self.open.iter().map(|(_, unstored)| unstored));
-        unstored
-            .find(|unstored| unstored.chunks.contains(chunk))
-            .map(|unstored| &unstored.outcome)
-    }
-
-    /// Takes a chunk into the open pack, which is a `new_pack` if there is none. `None`: the pack
-    /// has no room for it, and must be put first.
-    pub(crate) fn append(
-        &mut self,
-        header: &ChunkHeader,
-        encoded: &[u8],
-        pack_target: usize,
-        new_pack: impl FnOnce() -> PackBuilder,
-    ) -> Option<Arc<PutOutcome>> {
-        let (builder, unstored) = self.open.get_or_insert_with(|| {
-            let unstored = UnstoredPack {
-                chunks: BTreeSet::new(),
-                outcome: Arc::default(),
-            };
-            (new_pack(), unstored)
-        });
-        if !builder.has_room(encoded.len(), pack_target) {
-            return None;
+        let open = self.open.as_ref().map(|(_, pack)| pack);
+        for pack in self.sealed.iter().chain(open) {
+            if pack.chunks.contains(chunk) {
+                return Some(&pack.outcome);
+            }
         }
-        builder.append(header, encoded);
-        unstored.chunks.insert(ChunkIdPrefix::from_id(&header.id));
-        Some(Arc::clone(&unstored.outcome))
+        None
     }
 }
 
 /// The pack being filled, for all batches.
 #[derive(Default)]
 pub(crate) struct PackWriter {
-    filling: Mutex<WriterState>,
-    /// Told whenever a put has ended.
-    ended: Condvar,
-}
-
-impl PackWriter {
-    /// Locks the packs that are not durable yet.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, WriterState> {
-        self.filling.lock()
-    }
-
-    /// Waits until a pack is durable, putting it if no other thread does.
-    ///
-    /// # Errors
-    /// Those of the put.
-    pub(crate) fn wait_until_durable(
-        &self,
-        outcome: &PutOutcome,
-        put: impl Fn(PackBuilder) -> Result<(), ChunkError>,
-    ) -> Result<(), ChunkError> {
-        let mut filling = self.filling.lock();
-        loop {
-            if let Some(outcome) = outcome.0.get() {
-                return outcome.clone();
-            }
-            self.put_or_wait(&mut filling, &put);
-        }
-    }
-
-    /// Puts the open pack, or waits for the end of the put that is going on. The lock is let go
-    /// meanwhile.
-    pub(crate) fn put_or_wait(
-        &self,
-        filling: &mut MutexGuard<'_, WriterState>,
-        put: impl Fn(PackBuilder) -> Result<(), ChunkError>,
-    ) {
-        if filling.sealed.is_some() {
-            self.ended.wait(filling);
-            return;
-        }
-        let Some((builder, unstored)) = filling.open.take() else {
-            return;
-        };
-        let outcome = Arc::clone(&unstored.outcome);
-        filling.sealed = Some(unstored);
-        let ended = MutexGuard::unlocked(filling, || put(builder));
-        filling.sealed = None;
-        outcome.0.set(ended).expect("a pack is put once");
-        self.ended.notify_all();
-    }
+    pub(crate) filling: Mutex<WriterState>,
+    /// Notified whenever a put has ended.
+    pub(crate) ended: Condvar,
 }

@@ -10,7 +10,7 @@ mod random_life;
 use place::{Ext4, open_store, runtime};
 use random_life::{Life, open};
 use std::sync::Arc;
-use teal_chunk::seeded::{Bug, seed};
+use teal_chunk::seeded::{ChunkBug, seed};
 use teal_chunk::{AccessMode, DirectoryShelf, MemoryShelf};
 use teal_testkit::SimClock;
 
@@ -92,7 +92,7 @@ fn noticed(lives: u64) -> Option<String> {
 #[test]
 fn each_bug_is_caught_and_the_sound_store_is_not_blamed() {
     assert_eq!(noticed(20), None);
-    for bug in Bug::ALL {
+    for bug in ChunkBug::ALL {
         seed(Some(bug));
         let caught = noticed(LIVES);
         seed(None);

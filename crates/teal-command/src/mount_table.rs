@@ -1,4 +1,4 @@
-//! The table of mounts, as the kernel tells it in `/proc/self/mountinfo`.
+//! The table of mounts, which the kernel shows in `/proc/self/mountinfo`.
 
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -10,13 +10,13 @@ use std::path::PathBuf;
 pub struct MountEntry {
     /// Major and minor number.
     pub device: (u32, u32),
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
     /// The file system's type.
     pub kind: String,
-    /// A device's path, or whatever the file system says it is of.
+    /// A device's path, or the name that the file system gives its source.
     pub source: PathBuf,
-    /// Who mounted it, of FUSE.
+    /// The user that mounted it, if it is a FUSE mount.
     pub user: Option<u32>,
 }
 
@@ -27,12 +27,13 @@ impl MountEntry {
     }
 }
 
-/// Returns what is mounted, in the order in which it was.
+/// Returns the mounts of a table, in the order in which they were made.
 pub fn parse_mountinfo(mountinfo: &[u8]) -> Vec<MountEntry> {
     let line = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
         let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
-        // Between them are fields of which there may be any number.
+        // Any number of optional fields may stand before the `-`.
+        // The fields behind the separator are found from it.
         let behind = fields.iter().position(|field| *field == b"-")?;
         let device = text(fields.get(2)?);
         let (major, minor) = device.split_once(':')?;
@@ -54,7 +55,8 @@ pub fn parse_mountinfo(mountinfo: &[u8]) -> Vec<MountEntry> {
         .collect()
 }
 
-/// Blanks, line ends and backslashes are three octal digits there.
+/// Returns a field without escapes: blanks, line ends and backslashes are written as three octal
+/// digits.
 fn unescape_octal(point: &[u8]) -> Vec<u8> {
     let mut parts = point.split(|byte| *byte == b'\\');
     let mut out = parts.next().unwrap_or_default().to_vec();
@@ -64,6 +66,7 @@ fn unescape_octal(point: &[u8]) -> Vec<u8> {
             .and_then(|digits| std::str::from_utf8(digits).ok());
         match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
+                debug_assert!(part.len() >= 3, "three digits were read");
                 out.push(byte);
                 out.extend(&part[3..]);
             }
@@ -76,7 +79,7 @@ fn unescape_octal(point: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns what is mounted in this process's namespace, in the order in which it was.
+/// Returns the mounts of this process's namespace, in the order in which they were made.
 pub fn list_mounts() -> Result<Vec<MountEntry>> {
     const FILE: &str = "/proc/self/mountinfo";
     Ok(parse_mountinfo(&std::fs::read(FILE).context(FILE)?))

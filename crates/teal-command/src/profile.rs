@@ -3,8 +3,9 @@
 use anyhow::{Context, Result, bail};
 use teal_energy::Profile;
 
-/// A shipped profile, or one in a file.
+/// Returns a shipped profile, or one in a file.
 pub fn load_profile(name: &str) -> Result<Profile> {
+    // A path or a file name: names of profiles contain neither slash nor suffix.
     if name.contains('/') || name.ends_with(".toml") {
         let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
         return Profile::parse(&text).with_context(|| name.to_owned());
@@ -12,7 +13,7 @@ pub fn load_profile(name: &str) -> Result<Profile> {
     shipped_profile(name)
 }
 
-/// A shipped profile: one that other machines know, too.
+/// Returns a shipped profile: one that other machines know, too.
 pub fn shipped_profile(name: &str) -> Result<Profile> {
     if let Some(profile) = Profile::find_shipped(name) {
         return Ok(profile);
@@ -28,7 +29,7 @@ pub fn shipped_profile(name: &str) -> Result<Profile> {
     }
 }
 
-/// The known name that is most like a given one, if any is.
+/// Returns the known name that is most like a given one, if any is.
 pub fn nearest_name<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str> + Clone,

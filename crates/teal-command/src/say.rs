@@ -10,6 +10,7 @@ use std::process::ExitCode;
 /// the line cannot be written for another reason, the program ends with a message.
 pub fn line(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
+    // The line is flushed, so that a failed write is seen here and not at the end.
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
@@ -20,18 +21,19 @@ pub fn line(text: Arguments<'_>) {
     }
 }
 
-/// Prints what went wrong, if anybody listens, and gives the status to end with.
+/// Prints an error to standard error, and returns the status to end with.
 pub fn print_error(error: &anyhow::Error) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "teal: {}", with_causes(error));
     ExitCode::FAILURE
 }
 
-/// An error with its causes, each said once: some say theirs themselves.
+/// Returns an error with its causes, each said once: some messages contain that of their cause.
 pub fn with_causes(error: &anyhow::Error) -> String {
-    // Less than this may be in another sentence by accident.
+    // A shorter cause may be part of another sentence by accident.
     const TELLING: usize = 8;
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
+        // Some messages end with that of their cause; only a long one counts elsewhere in the text.
         let is_said = text.ends_with(&cause) || (cause.len() >= TELLING && text.contains(&cause));
         if !is_said {
             let between = if text.is_empty() { "" } else { ": " };
@@ -41,7 +43,7 @@ pub fn with_causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// A text from elsewhere, on one line: what is no character to be seen is escaped.
+/// Returns a text from elsewhere on one line: control characters are escaped.
 pub fn escape_control(text: &str) -> String {
     let shown = |c: char| {
         if c.is_control() {
@@ -53,32 +55,38 @@ pub fn escape_control(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// A path for people.
+/// Returns a path for people.
 pub fn shown_path(path: &Path) -> String {
     escape_control(&place_text::encode(path))
 }
 
-/// So many of something: `1 file`, `2 files`.
+/// Returns a number with its noun: `1 file`, `2 files`.
 pub fn count_noun(number: u64, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A word as a shell takes it.
+/// Returns a word as a shell takes it.
 pub fn shell_quoted(word: &str) -> String {
     let is_safe = |c: char| c.is_alphanumeric() || "-_=,.:/".contains(c);
+    // An empty word needs quotes, or it would vanish.
     if !word.is_empty() && word.chars().all(is_safe) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// A time for people: `2026-11-22 14:05`, universal time.
+/// Returns a time for people: `2026-11-22 14:05`, universal time.
 pub fn date_and_time(at: teal_types::Timestamp) -> String {
     let secs = at.secs.rem_euclid(86_400);
-    format!("{} {:02}:{:02}", at.date(), secs / 3600, secs / 60 % 60)
+    format!(
+        "{} {:02}:{:02}",
+        at.format_date(),
+        secs / 3600,
+        secs / 60 % 60
+    )
 }
 
-/// [`line()`] with the arguments of `format!`.
+/// Prints a line with the arguments of `format!`; see [`line()`].
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => {

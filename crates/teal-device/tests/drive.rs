@@ -8,7 +8,7 @@ use teal_device::{Drive, DriveError, DriveLabel};
 use teal_env::{Disk, DiskShape, MemDisk};
 use teal_log::{MkfsOptions, Store};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
-use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges, Sector};
+use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo, Sector};
 
 const A: ObjectNo = ObjectNo::new(1 << 31);
 const SIZE: u64 = 20_000;
@@ -236,9 +236,9 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
         from <= 600_000 && to > 600_000 && to - from <= 128 << 10,
         "{from} to {to}"
     );
-    let mut all = Ranges::default();
+    let mut all = ByteRanges::default();
     all.add(0, 1 << 20);
-    assert_eq!(found.present, all.without(&found.damaged));
+    assert_eq!(found.present, all.difference(&found.damaged));
     // Whoever reads a part of the block meets it as well, and none of that block is given to others
     // then.
     let part = drive.read(A, seq(5), 600_000, 600_010).unwrap().damaged;
@@ -246,7 +246,7 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
     drive.drop_damaged(A, seq(5), &part).unwrap();
     let block = (600_000 / 4096 * 4096, 600_000 / 4096 * 4096 + 4096);
     let left = drive.held_object(A).unwrap().content.unwrap().present;
-    assert_eq!(all.without(&left).iter().collect::<Vec<_>>(), [block]);
+    assert_eq!(all.difference(&left).iter().collect::<Vec<_>>(), [block]);
     let piece = (600_000, content[600_000..600_010].to_vec());
     assert!(
         drive
@@ -257,7 +257,7 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
         .read(A, seq(5), 0, 1 << 20)
         .unwrap()
         .present
-        .within(block.0, block.1)
+        .clipped_to(block.0, block.1)
         .iter()
     {
         assert_eq!(
@@ -439,7 +439,11 @@ fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
         );
         match rng.below(8) {
             0 => usb
-                .drop_damaged(no, seq(5), &Ranges::of(vec![(0, 8192)]).unwrap())
+                .drop_damaged(
+                    no,
+                    seq(5),
+                    &ByteRanges::from_sorted(vec![(0, 8192)]).unwrap(),
+                )
                 .unwrap(),
             1 => usb.set_affinity(no, rng.chance(0.5), false).unwrap(),
             2 => usb.sync().unwrap(),

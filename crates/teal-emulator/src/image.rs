@@ -3,8 +3,8 @@
 //! | file | is |
 //! |---|---|
 //! | `disk.img` | the disk: reads, writes and fsyncs of it are the drive's requests |
-//! | `stat` | read: what the [`Owner`] says of it, made when it is opened |
-//! | `control` | write: one command, which the [`Owner`] follows |
+//! | `stat` | read: the text of the [`ImageOwner`], made when the file is opened |
+//! | `control` | write: one command, which the [`ImageOwner`] follows |
 //!
 //! # Guarantees
 //! 1. A request for `disk.img` is modelled when it comes, in the order in which it comes, and
@@ -41,15 +41,15 @@ const IMAGE: u64 = 2;
 const STAT: u64 = 3;
 const CONTROL: u64 = 4;
 
-/// Who started the disk.
+/// The program that runs the disk.
 pub trait ImageOwner: Sync {
-    /// Returns what the file `stat` holds.
+    /// Returns the content of the file `stat`.
     fn stat_text(&self) -> Vec<u8>;
 
     /// Follows a command.
     ///
     /// # Errors
-    /// What the writer of the command is told.
+    /// Returns the error for the writer of the command.
     fn run_command(&self, command: &str) -> Result<(), Errno>;
 }
 
@@ -60,6 +60,7 @@ struct DueAnswer {
     body: AnswerBody,
 }
 
+/// The body of an answer.
 enum AnswerBody {
     Data(Vec<u8>),
     Written(u32),
@@ -78,6 +79,14 @@ impl AnswerBody {
     }
 }
 
+/// The `stat` files that are open.
+#[derive(Default)]
+struct OpenStats {
+    /// Their contents, by handle.
+    contents: BTreeMap<u64, Vec<u8>>,
+    last_handle: u64,
+}
+
 /// The file system.
 pub struct ImageFs<'a, D, O> {
     disk: &'a EmulatedDisk<D>,
@@ -85,8 +94,8 @@ pub struct ImageFs<'a, D, O> {
     made: Timestamp,
     due: SyncSender<DueAnswer>,
     commands: SyncSender<(String, ReplySender)>,
-    /// Guards the contents of `stat` files that are open, by handle, and the next handle.
-    stats: Mutex<(BTreeMap<u64, Vec<u8>>, u64)>,
+    /// Guards the `stat` files that are open.
+    stats: Mutex<OpenStats>,
 }
 
 impl<D, O> std::fmt::Debug for ImageFs<'_, D, O> {
@@ -96,7 +105,7 @@ impl<D, O> std::fmt::Debug for ImageFs<'_, D, O> {
 }
 
 impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
-    /// Returns what is to be asked of the kernel.
+    /// Returns the wishes for the handshake with the kernel.
     pub fn init_config() -> InitConfig {
         let defaults = InitConfig::default();
         // Asynchronous direct I/O: the loop device does not wait for one request before it sends
@@ -118,6 +127,7 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
         owner: &'a O,
         made: Timestamp,
     ) -> Result<(), SessionError> {
+        // Bounded: when so many answers are on their way, reading requests waits.
         let (due, answers) = mpsc::sync_channel(QUEUE);
         let (commands, orders) = mpsc::sync_channel(QUEUE);
         std::thread::scope(|scope| {
@@ -136,8 +146,9 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
             named("commands")
                 .spawn_scoped(scope, || run_commands(owner, orders))
                 .map_err(|_| Errno::AGAIN)?;
+            // One thread, so that requests are modelled in the order in which the kernel sent them.
             let served = session.run(NonZeroUsize::MIN, &this);
-            // With it go the senders, and so the threads.
+            // The senders go with it, and so the threads end.
             drop(this);
             served
         })
@@ -150,6 +161,7 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
             STAT => (FileType::File, 0o400, 0),
             _ => (FileType::File, 0o200, 0),
         };
+        // The files belong to the user that runs the disk, and are for that user alone.
         let (uid, gid) = (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -181,17 +193,18 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
             }
             STAT => {
                 let content = self.owner.stat_text();
-                let (open, next) = &mut *self.stats.lock();
-                if open.len() >= STATS_MAX {
+                let stats = &mut *self.stats.lock();
+                if stats.contents.len() >= STATS_MAX {
                     return reply.send_error(Errno::NFILE);
                 }
-                *next += 1;
-                open.insert(*next, content);
-                if !reply
-                    .send_open(Handle::new(*next), direct | OpenFlags::NOFLUSH)
-                    .is_delivered()
-                {
-                    open.remove(next);
+                stats.last_handle += 1;
+                let handle = stats.last_handle;
+                stats.contents.insert(handle, content);
+                let flags = direct | OpenFlags::NOFLUSH;
+                let delivery = reply.send_open(Handle::new(handle), flags);
+                // The kernel will not release a handle that it did not get.
+                if !delivery.is_delivered() {
+                    stats.contents.remove(&handle);
                 }
             }
             CONTROL if flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {
@@ -202,24 +215,30 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
         }
     }
 
-    /// Answers when the drive is done.
-    fn answer_when_done(&self, ticket: CompletionTicket, what: AnswerBody, reply: ReplySender) {
+    /// Answers when the drive is done: in real time on another thread, so that the next request is
+    /// modelled meanwhile.
+    fn answer_when_done(&self, ticket: CompletionTicket, body: AnswerBody, reply: ReplySender) {
         if self.disk.pace().is_real() {
-            // Nobody is there to answer only when the session ends: the reply says EIO then.
-            drop(self.due.send(DueAnswer {
+            let due = DueAnswer {
                 ticket,
                 reply,
-                body: what,
-            }));
+                body,
+            };
+            // The receiver has gone only when the session ends: the reply is dropped then, which
+            // answers EIO.
+            drop(self.due.send(due));
         } else {
+            // In virtual time waiting takes none, and keeps the order of the log.
             self.disk.wait_for(ticket);
-            what.send_to(reply);
+            body.send_to(reply);
         }
     }
 
-    /// The sectors of a request, if it lies within the disk.
+    /// Returns the sectors of a request, if it lies within the disk.
     fn to_sectors(&self, offset: u64, bytes: u64) -> Option<(Sector, u64)> {
         let size = self.disk.shape().sectors * SECTOR;
+        // Direct I/O of a loop device comes in whole sectors; anything else is refused as a disk
+        // would.
         let is_whole = offset.is_multiple_of(SECTOR) && bytes.is_multiple_of(SECTOR) && bytes > 0;
         let is_within = offset.checked_add(bytes).is_some_and(|end| end <= size);
         (is_whole && is_within).then(|| (Sector::new(offset / SECTOR), bytes / SECTOR))
@@ -227,6 +246,7 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
 
     fn read_image(&self, offset: u64, size: u32, reply: ReplySender) {
         let end = self.disk.shape().sectors * SECTOR;
+        // A read beyond the end is short, as of any file.
         let size = u64::from(size).min(end.saturating_sub(offset));
         if size == 0 {
             return reply.send_data(&[]);
@@ -235,6 +255,7 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
             return reply.send_error(Errno::INVAL);
         };
         let ticket = self.disk.submit(Asked::Read { at, count });
+        // The bytes are read now, as the drive would at its time: later writes are later requests.
         let mut data = vec![0; size as usize];
         let done = self.disk.inner().read_at(at, &mut data);
         self.answer_when_done(ticket, answer_for(done, AnswerBody::Data(data)), reply);
@@ -269,6 +290,7 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
         if !mode.contains(FallocateFlags::PUNCH_HOLE) {
             return reply.send_error(Errno::OPNOTSUPP);
         }
+        // A loop device passes discards on as holes.
         match self.to_sectors(offset, length) {
             Some((at, count)) => match self.disk.discard(at, count) {
                 Ok(()) => reply.send_ok(),
@@ -279,10 +301,11 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
     }
 
     fn read_stat(&self, handle: Handle, offset: u64, size: u32, reply: ReplySender) {
-        let (open, _) = &*self.stats.lock();
-        let Some(content) = open.get(&handle.get()) else {
+        let stats = self.stats.lock();
+        let Some(content) = stats.contents.get(&handle.get()) else {
             return reply.send_error(Errno::BADF);
         };
+        // The content is as at the opening of the file, so that a program reads one state.
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(content.len());
@@ -290,8 +313,11 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
         reply.send_data(&content[from..until]);
     }
 
+    /// Hands a command to the thread that follows commands, which answers the write.
     fn queue_command(&self, data: &[u8], reply: ReplySender) {
         match std::str::from_utf8(data) {
+            // Answered by the other thread: a command may do what takes requests of this file
+            // system.
             Ok(text) => drop(self.commands.send((text.trim().to_owned(), reply))),
             Err(_) => reply.send_error(Errno::INVAL),
         }
@@ -334,7 +360,8 @@ impl<D: Disk, O: ImageOwner> RequestHandler for ImageFs<'_, D, O> {
             }
             FuseOperation::Open { flags, .. } => self.open_node(node, flags, reply),
             FuseOperation::Release { handle, .. } => {
-                self.stats.lock().0.remove(&handle.get());
+                // Other files have the handle 0, which no `stat` file has.
+                self.stats.lock().contents.remove(&handle.get());
                 reply.send_ok();
             }
             FuseOperation::Opendir { .. } => {
@@ -378,6 +405,7 @@ impl<D: Disk, O: ImageOwner> RequestHandler for ImageFs<'_, D, O> {
                     name_max: 255,
                 });
             }
+            // The files are there for ever: their lookups need not be counted.
             FuseOperation::Forget { .. } | FuseOperation::BatchForget(_) => drop(reply),
             FuseOperation::Destroy => reply.send_ok(),
             _ => reply.send_error(Errno::NOSYS),
@@ -385,6 +413,7 @@ impl<D: Disk, O: ImageOwner> RequestHandler for ImageFs<'_, D, O> {
     }
 }
 
+/// Sends the answers, each when the drive is done, in the order of the requests.
 fn send_due_answers<D: Disk>(disk: &EmulatedDisk<D>, answers: Receiver<DueAnswer>) {
     for DueAnswer {
         ticket,
@@ -397,6 +426,7 @@ fn send_due_answers<D: Disk>(disk: &EmulatedDisk<D>, answers: Receiver<DueAnswer
     }
 }
 
+/// Follows commands, one after the other.
 fn run_commands(owner: &impl ImageOwner, orders: Receiver<(String, ReplySender)>) {
     for (command, reply) in orders {
         match owner.run_command(&command) {

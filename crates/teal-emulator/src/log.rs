@@ -1,8 +1,8 @@
 //! The log of an emulated disk: every request, mark and change of power, in the order in which they
 //! came.
 //!
-//! [`mod@format`] has the bytes. A [`Sink`] takes records: [`Ring`] keeps the newest in memory,
-//! [`LogWriter`] streams them to a file, [`LogReader`] reads that file again.
+//! [`mod@format`] has the bytes. A [`RecordSink`] takes records: [`RecordRing`] keeps the newest in
+//! memory, [`LogWriter`] streams them to a file, [`LogReader`] reads that file again.
 
 pub mod format;
 mod reader;
@@ -18,22 +18,22 @@ use std::io;
 
 /// Takes records.
 pub trait RecordSink: Send {
-    /// Takes one.
+    /// Takes one record.
     ///
     /// # Errors
-    /// What the medium says. Nothing more is given to this sink then.
+    /// Returns the medium's error. Nothing more is given to this sink then.
     fn put(&mut self, record: &DiskLogRecord) -> io::Result<()>;
 
-    /// Hands on what was taken so far.
+    /// Hands on the records that were taken so far.
     ///
     /// # Errors
-    /// What the medium says.
+    /// Returns the medium's error.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// No log.
+/// Takes records and drops them: no log is kept.
 impl RecordSink for () {
     fn put(&mut self, _: &DiskLogRecord) -> io::Result<()> {
         Ok(())

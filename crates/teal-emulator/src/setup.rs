@@ -1,21 +1,21 @@
-//! What is emulated: a profile, a size, and the figures the profile does not have.
+//! The setup of an emulated disk: a profile, a size, and the figures the profile does not have.
 //!
 //! # Guarantees
 //! 1. A figure the profile has is taken from it; one it lacks is assumed or given, and named by
-//!    [`Setup::assumed`].
+//!    [`EmulationSetup::assumptions`].
 //! 2. The size is a whole number of blocks, above zero and within the profile's capacity.
 
 use teal_energy::Profile;
 use teal_energy::power::MissingFigure;
 use teal_energy::profile::{DeviceKind, DriveElectronics};
-use teal_types::{BLOCK, Bytes, SECTOR, Span};
+use teal_types::{BLOCK, Bytes, SECTOR, TimeSpan};
 
 /// Time to take in a command where a profile has none. Published interfaces need 0.1 to 1 ms.
-const ASSUMED_OVERHEAD: Span = Span::micros(500);
+const ASSUMED_OVERHEAD: TimeSpan = TimeSpan::from_micros(500);
 /// Track buffer and write cache where a profile has none.
 const ASSUMED_BUFFER: Bytes = Bytes::new(128 << 10);
 
-/// Why a disk cannot be emulated.
+/// The reason for which a disk cannot be emulated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// The profile describes something else.
@@ -29,12 +29,12 @@ pub enum SetupError {
     TooLarge {
         /// The profile.
         profile: String,
-        /// What it holds.
+        /// The bytes that it holds.
         capacity: u64,
-        /// What was asked for.
+        /// The bytes that were asked for.
         asked: u64,
     },
-    /// What is to hold the bytes is smaller than the disk.
+    /// The disk that is to hold the bytes is smaller than the emulated one.
     #[error("{have} sectors cannot hold a disk of {need}")]
     Backing {
         /// Sectors there are.
@@ -52,12 +52,12 @@ pub enum SetupError {
 pub struct EmulationSetup {
     profile: Profile,
     sectors: u64,
-    spin_down: Option<Span>,
+    spin_down: Option<TimeSpan>,
     assumed: Vec<String>,
 }
 
 impl EmulationSetup {
-    /// The disk of a profile with `bytes` of its capacity, its cache on.
+    /// Makes the disk of a profile with `bytes` of its capacity, its cache on.
     ///
     /// # Errors
     /// [`SetupError`].
@@ -68,6 +68,7 @@ impl EmulationSetup {
         if bytes == 0 || !bytes.is_multiple_of(BLOCK) {
             return Err(SetupError::Size(bytes));
         }
+        // A disk without a surface cannot be modelled, however large.
         let capacity = profile
             .media
             .ok_or_else(|| missing_figure(&profile, "media rate"))?
@@ -90,9 +91,10 @@ impl EmulationSetup {
         Ok(this)
     }
 
+    /// Fills in the figures that the profile lacks, and notes them.
     fn assume_missing(&mut self) {
         let electronics = &mut self.profile.electronics;
-        if electronics.overhead == Span::ZERO {
+        if electronics.overhead == TimeSpan::ZERO {
             electronics.overhead = ASSUMED_OVERHEAD;
             self.assumed
                 .push(format!("{ASSUMED_OVERHEAD} to take in a command"));
@@ -101,6 +103,7 @@ impl EmulationSetup {
             (&mut electronics.track_buffer, "track buffer"),
             (&mut electronics.write_cache, "write cache"),
         ] {
+            // A profile that has no figure has zero.
             if *size == Bytes::default() {
                 *size = ASSUMED_BUFFER;
                 self.assumed
@@ -109,15 +112,16 @@ impl EmulationSetup {
         }
     }
 
-    /// Without its write cache: a write is answered when it is on the surface.
+    /// Takes its write cache away: a write is answered when it is on the surface.
     #[must_use]
     pub fn without_cache(mut self) -> Self {
         self.profile.electronics.write_cache = Bytes::default();
+        // Without a cache its assumed size means nothing.
         self.assumed.retain(|what| !what.starts_with("write cache"));
         self
     }
 
-    /// With these electronics instead of the profile's and the assumed ones.
+    /// Takes these electronics instead of the profile's and the assumed ones.
     #[must_use]
     pub fn with_electronics(mut self, electronics: DriveElectronics) -> Self {
         self.profile.electronics = electronics;
@@ -125,25 +129,25 @@ impl EmulationSetup {
         self
     }
 
-    /// Goes to its lowest state when it had nothing to do for so long.
+    /// Has it go to its lowest state after so long without work.
     #[must_use]
-    pub fn with_spin_down(mut self, after: Option<Span>) -> Self {
+    pub fn with_spin_down(mut self, after: Option<TimeSpan>) -> Self {
         self.spin_down = after;
         self
     }
 
-    /// The profile, with what was assumed.
+    /// Returns the profile, with the assumed figures in it.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Size in sectors of 512 bytes.
+    /// Returns the size in sectors of 512 bytes.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// After how long without work it spins down; `None`: never on its own.
-    pub fn spin_down(&self) -> Option<Span> {
+    /// Returns the time without work after which it spins down; `None`: never on its own.
+    pub fn spin_down(&self) -> Option<TimeSpan> {
         self.spin_down
     }
 
@@ -152,7 +156,7 @@ impl EmulationSetup {
         self.profile.electronics.write_cache > Bytes::default()
     }
 
-    /// The figures that no source stands behind, in words.
+    /// Returns the figures that no source stands behind, in words.
     pub fn assumptions(&self) -> &[String] {
         &self.assumed
     }

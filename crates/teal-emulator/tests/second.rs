@@ -12,7 +12,7 @@ use teal_emulator::{EmulatedDisk, EmulationPace, EmulationSetup, VirtualClock};
 use teal_energy::Profile;
 use teal_energy::profile::DriveElectronics;
 use teal_env::{Disk, MemDisk};
-use teal_types::{Bytes, Energy, Sector, Span};
+use teal_types::{Bytes, Energy, Sector, TimeSpan};
 
 // Table 3.1, in watts and seconds; 3300 KiB/s at 3600 turns per minute are 110 sectors on a track.
 const SEEK: (f64, f64) = (0.637, 0.012);
@@ -154,7 +154,7 @@ impl Write for Shared {
 /// A mixed stream with pauses on a disk with this cache, and its log.
 fn log(cache: u64, seed: u64) -> Vec<DiskLogRecord> {
     let electronics = DriveElectronics {
-        overhead: Span::micros(500),
+        overhead: TimeSpan::from_micros(500),
         interface: None,
         track_buffer: Bytes::default(),
         write_cache: Bytes::new(cache * 512),
@@ -166,7 +166,7 @@ fn log(cache: u64, seed: u64) -> Vec<DiskLogRecord> {
     .unwrap();
     let setup = setup
         .with_electronics(electronics)
-        .with_spin_down(Some(Span::secs(2)));
+        .with_spin_down(Some(TimeSpan::from_secs(2)));
     let clock = VirtualClock::default();
     let (pace, bytes) = (EmulationPace::Virtual(clock.clone()), Shared::default());
     let writer = LogWriter::new(
@@ -206,7 +206,7 @@ fn log(cache: u64, seed: u64) -> Vec<DiskLogRecord> {
                 .write_at(Sector::new(at), &[IoSlice::new(&data)])
                 .unwrap(),
             6 => disk.sync().unwrap(),
-            _ => clock.advance_by(Span::micros(random(4_000_000))),
+            _ => clock.advance_by(TimeSpan::from_micros(random(4_000_000))),
         }
     }
     drop(disk);
@@ -291,12 +291,12 @@ fn what_is_wrong_in_a_log_is_noticed() {
         disagreement(&records, 256).is_some()
     };
     assert!(wrong(
-        &|record| record.done = record.done + Span::micros(100)
+        &|record| record.done = record.done + TimeSpan::from_micros(100)
     ));
-    assert!(wrong(&|record| record.energy += Energy::millijoules(1)));
+    assert!(wrong(&|record| record.energy += Energy::from_millijoules(1)));
     assert!(wrong(&|record| record.at = record.at.plus(37)));
     let mut more = records.clone();
-    more.last_mut().unwrap().total += Energy::joules(1);
+    more.last_mut().unwrap().total += Energy::from_joules(1);
     assert!(disagreement(&more, 256).is_some(), "a joule of idle time");
 }
 

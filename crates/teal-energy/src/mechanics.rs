@@ -1,18 +1,18 @@
-//! A disk's mechanics: where the arm and the surface are, and what each request costs in time and
-//! energy.
+//! A disk's mechanics: the positions of arm and surface, and the time and energy that each request
+//! costs.
 //!
 //! # Guarantees
 //! 1. *Deterministic*: the same requests at the same times give the same answers. The angle of the
 //!    surface is a function of time.
 //! 2. *Accounted*: a request's parts fill the time from when the mechanics was free for it to its
 //!    end; background work is handed out exactly once.
-//! 3. *Durable means durable*: after [`Request::Flush`], and after a write with `fua`, the surface
-//!    holds what was written.
+//! 3. *Durable means durable*: after [`SectorRequest::Flush`], and after a write with `fua`, the
+//!    surface holds the data that was written.
 //! 4. A stream of requests that follow each other without a gap costs no seek and no turn.
 //!
-//! How: addresses run along tracks, outermost first, in zones of equal tracks. Neighbouring tracks
-//! are skewed by the time of a seek between them. After a read the drive reads on until its buffer
-//! is full; written data that went to the cache is put on the surface in the order of addresses as
+//! Addresses run along tracks, outermost first, in zones of equal tracks. Neighbouring tracks are
+//! skewed by the time of a seek between them. After a read the drive reads on until its buffer is
+//! full; written data that went to the cache is put on the surface in the order of addresses as
 //! soon as nothing else is to be done. The place of a request matters here; at file level
 //! [`service`](crate::service) has the averages.
 
@@ -31,28 +31,28 @@ use cache::DirtyRuns;
 use layout::SurfaceLayout;
 use read_ahead::ReadStream;
 use seek::SeekCurve;
-use teal_types::{Power, SECTOR, Sector, Span, Time};
+use teal_types::{Power, SECTOR, Sector, Time, TimeSpan};
 
-/// What is asked of a disk.
+/// A request to a disk, with the place of its sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SectorRequest {
     /// Read `count` sectors.
     Read {
-        /// The first.
+        /// The first sector.
         at: Sector,
-        /// How many.
+        /// The number of sectors.
         count: u64,
     },
     /// Write `count` sectors.
     Write {
-        /// The first.
+        /// The first sector.
         at: Sector,
-        /// How many.
+        /// The number of sectors.
         count: u64,
         /// Answer only when they are on the surface.
         fua: bool,
     },
-    /// Put all that was written on the surface.
+    /// Put everything that was written on the surface.
     Flush,
 }
 
@@ -63,9 +63,9 @@ pub struct ServedRequest {
     pub start: Time,
     /// When it was done.
     pub done: Time,
-    /// What was done for it, from start to done.
+    /// The work for the request, from its start to its end.
     pub job: Job,
-    /// What the disk had done on its own before.
+    /// The work that the disk had done on its own before.
     pub background: Job,
 }
 
@@ -83,10 +83,10 @@ pub struct Mechanics {
 }
 
 impl Mechanics {
-    /// A disk at rest, its arm on the outermost track.
+    /// Makes a disk at rest, its arm on the outermost track.
     ///
     /// # Errors
-    /// [`Missing`] figures.
+    /// [`MissingFigure`] figures.
     pub fn new(profile: &Profile) -> Result<Self, MissingFigure> {
         let missing = |figure| MissingFigure::new(profile, figure);
         let seek = profile.seek.ok_or_else(|| missing("seek times"))?;
@@ -97,6 +97,8 @@ impl Mechanics {
             .turn_time();
         let media = profile.media.ok_or_else(|| missing("media rate"))?;
         Ok(Self {
+            // Tracks are skewed by the time of a seek to the next one, so that a stream loses no
+            // turn.
             layout: SurfaceLayout::new(media, turn, curve.track_switch()),
             curve,
             active: profile
@@ -110,26 +112,28 @@ impl Mechanics {
         })
     }
 
-    /// Sectors it holds.
+    /// Returns the number of sectors that the disk holds.
     pub fn sector_count(&self) -> u64 {
         self.layout.sector_count()
     }
 
-    /// When nothing asked for is left to do. Background work may go on.
+    /// Returns the time at which all requests are done. Background work may go on after it.
     pub fn free_at(&self) -> Time {
         self.free_at
     }
 
-    /// Bytes that are in the cache and not on the surface.
+    /// Returns the number of bytes that are in the cache and not on the surface.
     pub fn unwritten_bytes(&self) -> u64 {
         self.dirty.sector_count() * SECTOR
     }
 
-    /// Lets the disk work on its own until `now`, and says what it did. What it began before `now`
-    /// it finishes.
+    /// Lets the disk work on its own until `now`, and returns the work it did. Work that began
+    /// before `now` is finished.
     pub fn run_background(&mut self, now: Time) -> Job {
         let mut parts = Vec::new();
         self.read_on(now, &mut parts);
+        // The cache is written in the order of addresses from the arm's place on (an elevator), as
+        // long as the disk is idle.
         while self.free_at < now
             && let Some((at, count)) = self
                 .dirty
@@ -145,6 +149,7 @@ impl Mechanics {
     /// Serves a request that is asked at `now`, after all that were asked before. Addresses beyond
     /// the end are cut off.
     pub fn serve_request(&mut self, now: Time, request: SectorRequest) -> ServedRequest {
+        // Background work comes first: what the disk began before the request is finished.
         let background = self.run_background(now);
         let start = self.free_at.max(now);
         let mut parts = vec![JobPart::new(
@@ -152,6 +157,7 @@ impl Mechanics {
             self.active.rotate,
             self.electronics.overhead,
         )];
+        // The command is taken in before anything moves.
         let ready = start + self.electronics.overhead;
         let end = self.layout.sector_count();
         let clip =
@@ -169,6 +175,8 @@ impl Mechanics {
         };
         self.free_at = done;
         if let Some(stream) = &mut self.stream {
+            // The time of the request is accounted for: reading ahead meanwhile costs nothing
+            // besides.
             stream.accounted = stream.accounted.max(done);
         }
         ServedRequest {
@@ -181,11 +189,13 @@ impl Mechanics {
 
     fn read_sectors(&mut self, ready: Time, at: u64, count: u64, parts: &mut Vec<JobPart>) -> Time {
         let bus = self.interface_time(count);
+        // All of it is in the write cache: only the transfer to the host is left.
         if self.dirty.holds_all(at, count) {
             parts.push(JobPart::new(WorkPhase::Latency, self.active.rotate, bus));
             return ready + bus;
         }
         let mut begin = ready;
+        // A part of it is in the cache: the surface must have the newest bytes before it is read.
         if self.dirty.holds_some(at, count) {
             begin = self.write_back(begin, u64::MAX, parts);
         }
@@ -196,15 +206,19 @@ impl Mechanics {
         {
             return self.read_buffered(stream, begin, at, count, parts);
         }
+        // The arm leaves the place at which it read ahead.
         self.stream = None;
         let done = self.transfer_sectors(begin, at, count, WorkPhase::Read, parts);
+        // Surface and interface work at the same time; the slower one decides.
         let last = done.max(begin + bus);
         parts.push(JobPart::new(
             WorkPhase::Latency,
             self.active.rotate,
             last.since(done),
         ));
+        // From here on the disk reads on until its buffer is full.
         let limit = (at + count + buffer).min(self.layout.sector_count());
+        // The buffer keeps the end of what was read, if it was more than fits.
         let first = at.max((at + count).saturating_sub(buffer));
         self.stream = Some(ReadStream {
             first,
@@ -227,7 +241,10 @@ impl Mechanics {
         self.stream = None;
         let bus = self.interface_time(count);
         let room = self.electronics.write_cache.get() / SECTOR;
+        // Data that must be durable, or that does not fit into the cache, goes to the surface at
+        // once.
         if fua || count > room {
+            // Older data of these sectors must not be written over the new data later.
             self.dirty.drop_range(at, count);
             let done = self.transfer_sectors(ready, at, count, WorkPhase::Write, parts);
             let last = done.max(ready + bus);
@@ -238,6 +255,7 @@ impl Mechanics {
             ));
             return last;
         }
+        // The cache makes room first, and the request waits for that.
         let begin = self.write_back(ready, room - count, parts);
         self.dirty.add_run(at, count);
         parts.push(JobPart::new(WorkPhase::Latency, self.active.rotate, bus));
@@ -247,6 +265,7 @@ impl Mechanics {
     /// Puts dirty data on the surface until at most `keep` sectors are left; all of it for
     /// [`u64::MAX`].
     fn write_back(&mut self, begin: Time, keep: u64, parts: &mut Vec<JobPart>) -> Time {
+        // The sentinel means that nothing may be left.
         let keep = if keep == u64::MAX { 0 } else { keep };
         let mut now = begin;
         while self.dirty.sector_count() > keep
@@ -260,7 +279,8 @@ impl Mechanics {
         now
     }
 
-    /// Moves sectors between surface and buffer from `begin` on; says when that is done.
+    /// Moves sectors between surface and buffer from `begin` on, and returns the time at which that
+    /// is done.
     fn transfer_sectors(
         &mut self,
         begin: Time,
@@ -274,6 +294,7 @@ impl Mechanics {
         } else {
             self.active.read
         };
+        // One piece for each track: seek, wait for the sector, transfer.
         let (mut now, mut next, end) = (begin, at, at + count);
         while next < end {
             let place = self.layout.place_of(next);
@@ -283,6 +304,7 @@ impl Mechanics {
             );
             parts.push(JobPart::new(WorkPhase::Seek, self.active.seek, seek));
             self.arm_track = place.track;
+            // The angle is a function of time: the wait begins where the seek ends.
             let wait = self.layout.rotation_wait(now + seek, place);
             parts.push(JobPart::new(WorkPhase::Rotate, self.active.rotate, wait));
             let run = (end - next).min(place.left_on_track());
@@ -294,13 +316,13 @@ impl Mechanics {
         now
     }
 
-    fn interface_time(&self, count: u64) -> Span {
+    fn interface_time(&self, count: u64) -> TimeSpan {
         self.electronics
             .interface
-            .map_or(Span::ZERO, |rate| rate.transfer_time(count * SECTOR))
+            .map_or(TimeSpan::ZERO, |rate| rate.transfer_time(count * SECTOR))
     }
 
-    /// Returns what it draws while it is ready and does nothing asked for.
+    /// Returns the power that the disk draws while it is ready and serves no request.
     pub fn ready_power(&self) -> Power {
         self.active.rotate
     }

@@ -8,8 +8,8 @@
 //!    begun is finished.
 //! 3. *Forward*: time never goes back.
 //!
-//! Events in ([`Machine::go`], [`Machine::work`]), the time when it is done out;
-//! [`Machine::advance`] lets time pass.
+//! [`PowerStateMachine::begin_transition`] and [`PowerStateMachine::begin_work`] take an event in
+//! and return the time at which it is done; [`PowerStateMachine::advance`] lets time pass.
 
 mod model;
 #[cfg(test)]
@@ -19,46 +19,46 @@ use crate::ledger::{EnergyLedger, EnergyUse};
 use crate::profile::StateId;
 use crate::service::Job;
 pub use model::{MissingFigure, PowerModel, StateRoute};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
-/// What a device is doing.
+/// The activity of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceActivity {
     /// Resting in a state since that time.
     Resting {
         /// The state.
         state: StateId,
-        /// Since when.
+        /// The time since which it rests.
         since: Time,
     },
     /// On the way to a state.
     Moving {
-        /// Where it began.
+        /// The state it left.
         from: StateId,
-        /// Where it ends.
+        /// The state it goes to.
         to: StateId,
-        /// When it is there.
+        /// The time at which it arrives.
         until: Time,
     },
     /// Serving from a state, to which it returns.
     Working {
         /// The state.
         state: StateId,
-        /// When it is done.
+        /// The time at which it is done.
         until: Time,
     },
 }
 
-/// Why a device does not do what it was told.
+/// The reason why a device does not do what it was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PowerRefusal {
-    /// It is busy; ask again then.
+    /// The device is busy; ask again at that time.
     #[error("the device is busy until {0}")]
     Busy(Time),
     /// There is no direct transition.
     #[error("there is no transition to that state")]
     NoTransition,
-    /// It does not serve in its state.
+    /// The device does not serve in its state.
     #[error("the device does not serve in this state")]
     Asleep,
 }
@@ -74,10 +74,14 @@ pub struct PowerStateMachine<'a> {
 }
 
 impl<'a> PowerStateMachine<'a> {
-    /// A device that rests in `state` from `now` on.
+    /// Makes a device that rests in `state` from `now` on.
     pub fn new(model: &'a PowerModel, state: StateId, now: Time) -> Self {
         let mut ledger = EnergyLedger::default();
-        ledger.book_power(EnergyUse::Rest(state), model.state_power(state), Span::ZERO);
+        ledger.book_power(
+            EnergyUse::Rest(state),
+            model.state_power(state),
+            TimeSpan::ZERO,
+        );
         Self {
             model,
             activity: DeviceActivity::Resting { state, since: now },
@@ -87,12 +91,12 @@ impl<'a> PowerStateMachine<'a> {
         }
     }
 
-    /// Returns what it is doing, as of the last event.
+    /// Returns the activity of the device as of the last event.
     pub fn current_activity(&self) -> DeviceActivity {
         self.activity
     }
 
-    /// The state it rests in or will rest in next.
+    /// Returns the state it rests in or will rest in next.
     pub fn resting_state(&self) -> StateId {
         match self.activity {
             DeviceActivity::Resting { state, .. }
@@ -101,7 +105,7 @@ impl<'a> PowerStateMachine<'a> {
         }
     }
 
-    /// When it will rest again; `None` if it does.
+    /// Returns the time at which it will rest again; `None` if it rests.
     pub fn rests_at(&self) -> Option<Time> {
         match self.activity {
             DeviceActivity::Resting { .. } => None,
@@ -111,12 +115,12 @@ impl<'a> PowerStateMachine<'a> {
         }
     }
 
-    /// The account, up to the last event.
+    /// Returns the account up to the last event.
     pub fn ledger(&self) -> &EnergyLedger {
         &self.ledger
     }
 
-    /// Rated cycles used up so far.
+    /// Returns the number of rated cycles used up so far.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
@@ -124,6 +128,7 @@ impl<'a> PowerStateMachine<'a> {
     /// Lets time pass. What has begun is finished on the way.
     pub fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.now, "time goes back from {} to {now}", self.now);
+        // A transition or a piece of work that is over ends at its own time, not at `now`.
         if let DeviceActivity::Moving {
             to: state, until, ..
         }
@@ -138,9 +143,10 @@ impl<'a> PowerStateMachine<'a> {
             self.ledger.book_power(
                 EnergyUse::Rest(state),
                 self.model.state_power(state),
-                Span::ZERO,
+                TimeSpan::ZERO,
             );
         }
+        // Rest is booked up to `now`. Work and transitions were booked whole when they began.
         if let DeviceActivity::Resting { state, .. } = self.activity {
             self.ledger.extend_power(
                 EnergyUse::Rest(state),
@@ -151,10 +157,10 @@ impl<'a> PowerStateMachine<'a> {
         }
     }
 
-    /// Begins the transition to `to`; says when it is there.
+    /// Begins the transition to `to`, and returns the time at which the device is there.
     ///
     /// # Errors
-    /// [`Refusal::Busy`], or [`Refusal::NoWay`] where there is no direct transition.
+    /// [`PowerRefusal::Busy`], or [`PowerRefusal::NoWay`] where there is no direct transition.
     pub fn begin_transition(&mut self, now: Time, to: StateId) -> Result<Time, PowerRefusal> {
         let from = self.require_rest(now)?;
         if from == to {
@@ -172,18 +178,21 @@ impl<'a> PowerStateMachine<'a> {
             way.time,
             crate::ledger::exact_energy(way.energy),
         );
+        // Cycles count when a transition begins: a disk that starts cannot be stopped halfway.
         self.cycles += u64::from(way.cycles);
         self.activity = DeviceActivity::Moving { from, to, until };
         self.advance(now);
         Ok(until)
     }
 
-    /// Begins a piece of work; says when it is done.
+    /// Begins a piece of work, and returns the time at which it is done.
     ///
     /// # Errors
-    /// [`Refusal::Busy`], or [`Refusal::Asleep`] where the state does not serve.
+    /// [`PowerRefusal::Busy`], or [`PowerRefusal::Asleep`] where the state does not serve.
     pub fn begin_work(&mut self, now: Time, job: &Job) -> Result<Time, PowerRefusal> {
         let state = self.require_rest(now)?;
+        // Work in a state that does not serve would cost nothing real; the caller has to wake the
+        // device first.
         if !self.model.serves(state) {
             return Err(PowerRefusal::Asleep);
         }
@@ -195,6 +204,7 @@ impl<'a> PowerStateMachine<'a> {
                 part.exact_energy(),
             );
         }
+        // The device is busy for the time of all parts together.
         let until = now + job.total_time();
         self.activity = DeviceActivity::Working { state, until };
         self.advance(now);

@@ -1,17 +1,17 @@
-//! Profiles: what a device or machine needs in power, time and energy, with a source for every
+//! Profiles tell how much power, time and energy a device or machine needs, with a source for every
 //! figure.
 //!
 //! # Guarantees
 //! 1. A [`Profile`] is consistent: names are unique and known, every state that can be entered can
 //!    be left, rates are above zero, seeks grow with their distance, and every group of figures has
 //!    a source.
-//! 2. What is not known is absent: a group of figures is there as a whole or `None`. Nothing is
+//! 2. Unknown figures are absent: a group of figures is there as a whole or `None`. Nothing is
 //!    filled in.
 //! 3. A profile that is refused is refused with a line, a column and, for unknown names, the
 //!    nearest known one.
 //!
 //! Profiles are TOML files; those of the papers' devices and of common modern ones are
-//! [shipped](Profile::shipped).
+//! [shipped](Profile::find_shipped).
 
 mod check;
 mod error;
@@ -22,9 +22,9 @@ mod tests;
 
 use crate::quantity::{Rate, RotationSpeed};
 pub use error::ProfileError;
-use teal_types::{Bytes, Energy, Power, Span};
+use teal_types::{Bytes, Energy, Power, TimeSpan};
 
-/// What a profile describes.
+/// The kind of thing that a profile describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A spinning disk.
@@ -37,14 +37,14 @@ pub enum DeviceKind {
     Machine,
 }
 
-/// What is known of one device or machine.
+/// Everything that is known of one device or machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// How it is named in settings and tables.
+    /// The name in settings and tables.
     pub name: String,
-    /// How people name it.
+    /// The name for people.
     pub title: String,
-    /// What it is.
+    /// The kind of device, or a machine.
     pub kind: DeviceKind,
     /// Its power states, in the order of the file.
     pub states: Vec<PowerState>,
@@ -52,23 +52,23 @@ pub struct Profile {
     pub transitions: Vec<Transition>,
     /// Times to move the arm of a disk.
     pub seek: Option<SeekTimes>,
-    /// How fast a disk turns.
+    /// The speed at which a disk turns.
     pub rotation: Option<RotationSpeed>,
     /// Capacity and rates of a disk's surface.
     pub media: Option<DiskSurface>,
     /// A disk's power while it works.
     pub active: Option<ActivePower>,
-    /// What is between a disk's surface and the host. All zero where nothing is known.
+    /// The electronics between a disk's surface and the host; all zero where nothing is known.
     pub electronics: DriveElectronics,
-    /// How flash and links serve, by state.
+    /// The service of flash and links, by state.
     pub services: Vec<ServiceFigures>,
     /// The three figures of equation 1 of GreenFS.
     pub burst: Option<BurstEnergy>,
-    /// How many starts the maker promises.
+    /// The number of starts that the maker promises.
     pub rating: Option<CycleRating>,
-    /// What the machine draws besides its storage and network.
+    /// The power that the machine draws besides its storage and network.
     pub base: Option<Power>,
-    /// Where the figures come from: the group's name and its source.
+    /// The source of each group of figures: the group's name and the source.
     pub sources: Vec<(String, String)>,
 }
 
@@ -77,7 +77,7 @@ pub struct Profile {
 pub struct StateId(pub(crate) u8);
 
 impl StateId {
-    /// Position in the list of states.
+    /// Returns the position in the list of states.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -88,34 +88,34 @@ impl StateId {
 pub struct PowerState {
     /// Its name.
     pub name: String,
-    /// What the device draws in it.
+    /// The power that the device draws in it.
     pub power: Power,
-    /// Whether requests are served from it.
+    /// Is true if requests are served from it.
     pub serves: bool,
 }
 
 /// A way from one state to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
-    /// Where it begins.
+    /// The state that is left.
     pub from: StateId,
-    /// Where it ends.
+    /// The state that is entered.
     pub to: StateId,
-    /// How long it takes.
-    pub time: Span,
-    /// What it costs in all.
+    /// The time it takes.
+    pub time: TimeSpan,
+    /// The energy of all of it.
     pub energy: Energy,
-    /// How many of the rated cycles it uses up.
+    /// The number of rated cycles that it uses up.
     pub cycles: u32,
 }
 
 /// Times to move a disk's arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeekTimes {
-    /// Over all pairs of places.
-    pub average: Span,
+    /// The average over all pairs of places.
+    pub average: TimeSpan,
     /// To the next track, and over the whole surface; without them every seek takes the average.
-    pub extremes: Option<(Span, Span)>,
+    pub extremes: Option<(TimeSpan, TimeSpan)>,
 }
 
 /// A disk's surface.
@@ -142,20 +142,20 @@ pub struct ActivePower {
     pub write: Power,
 }
 
-/// What is between a disk's surface and the host.
+/// The electronics between a disk's surface and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DriveElectronics {
     /// Time to take in a command, before anything moves.
-    pub overhead: Span,
+    pub overhead: TimeSpan,
     /// Rate to and from the host; `None`: does not hold anything up.
     pub interface: Option<Rate>,
-    /// What is read ahead.
+    /// The size of the buffer for reading ahead.
     pub track_buffer: Bytes,
-    /// What is taken in before it is on the surface.
+    /// The number of bytes that are taken in before they are on the surface.
     pub write_cache: Bytes,
 }
 
-/// How flash or a link serves in one state.
+/// The service of flash or a link in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceFigures {
     /// The state.
@@ -169,13 +169,13 @@ pub struct ServiceFigures {
 /// Latency, then bytes at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferFigures {
-    /// Before the first byte.
-    pub latency: Span,
-    /// For the rest.
+    /// The time before the first byte.
+    pub latency: TimeSpan,
+    /// The rate of the bytes after that.
     pub rate: Rate,
-    /// While transferring.
+    /// The power while it transfers.
     pub power: Power,
-    /// For each byte besides, in picojoules.
+    /// The energy for each byte besides, in picojoules.
     pub picojoules_per_byte: u32,
 }
 
@@ -190,17 +190,17 @@ pub struct BurstEnergy {
     pub rate: Rate,
 }
 
-/// What the maker promises.
+/// The maker's promise about starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CycleRating {
     /// Starts and stops.
     pub cycles: u32,
     /// Within this life.
-    pub life: Span,
+    pub life: TimeSpan,
 }
 
 impl Profile {
-    /// Reads a profile.
+    /// Reads a profile from TOML.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place.
@@ -210,7 +210,7 @@ impl Profile {
         check::check_settings(text, settings)
     }
 
-    /// The shipped profile of that name.
+    /// Returns the shipped profile of that name.
     ///
     /// # Panics
     /// Never: a test parses every shipped profile.
@@ -219,12 +219,12 @@ impl Profile {
         Some(Self::parse(text).expect("a test parses every shipped profile"))
     }
 
-    /// The names of the shipped profiles.
+    /// Returns the names of the shipped profiles.
     pub fn shipped_names() -> impl Iterator<Item = &'static str> + Clone {
         shipped::PROFILES.iter().map(|(name, _)| *name)
     }
 
-    /// The state of that name.
+    /// Returns the state of that name.
     pub fn state_named(&self, name: &str) -> Option<StateId> {
         let at = self.states.iter().position(|state| state.name == name)?;
         u8::try_from(at).ok().map(StateId)

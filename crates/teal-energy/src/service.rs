@@ -1,4 +1,5 @@
-//! What a request costs a device at file level: time and energy, without the place on the surface.
+//! The time and energy that a request costs a device at file level, without the place on the
+//! surface.
 //!
 //! # Guarantees
 //! 1. A job's time and energy are the sums of its parts.
@@ -11,7 +12,7 @@ use crate::ledger::{Femtojoules, WorkPhase, power_over_time};
 use crate::power::{MissingFigure, PowerModel};
 use crate::profile::{DeviceKind, Profile, StateId, TransferFigures};
 use crate::quantity::Rate;
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Reading or writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,18 +26,18 @@ pub enum TransferDirection {
 /// One part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobPart {
-    /// What it is.
+    /// The phase of work.
     pub phase: WorkPhase,
-    /// What the device draws.
+    /// The power that the device draws.
     pub power: Power,
-    /// For how long.
-    pub time: Span,
+    /// The time of the part.
+    pub time: TimeSpan,
     /// Energy for the bytes besides, in femtojoules.
     extra: Femtojoules,
 }
 
 impl JobPart {
-    pub(crate) fn new(phase: WorkPhase, power: Power, time: Span) -> Self {
+    pub(crate) fn new(phase: WorkPhase, power: Power, time: TimeSpan) -> Self {
         Self {
             phase,
             power,
@@ -54,16 +55,16 @@ impl JobPart {
 pub struct Job(Vec<JobPart>);
 
 impl Job {
-    /// A job of these parts.
+    /// Makes a job of these parts, and leaves out those that cost nothing.
     pub(crate) fn from_parts(parts: Vec<JobPart>) -> Self {
         Self(
             parts
                 .into_iter()
-                .filter(|part| part.time > Span::ZERO || part.extra > 0)
+                .filter(|part| part.time > TimeSpan::ZERO || part.extra > 0)
                 .collect(),
         )
     }
-    /// This job and another one so many times, as one part more for each of its parts.
+    /// Adds another job so many times, as one more part for each of its parts.
     #[must_use]
     pub(crate) fn with_repeated(mut self, other: &Self, times: u64) -> Self {
         let repeated = |part: &JobPart| JobPart {
@@ -76,28 +77,28 @@ impl Job {
                 .0
                 .iter()
                 .map(repeated)
-                .filter(|part| part.time > Span::ZERO || part.extra > 0),
+                .filter(|part| part.time > TimeSpan::ZERO || part.extra > 0),
         );
         self
     }
-    /// The parts.
+    /// Returns the parts.
     pub fn parts(&self) -> &[JobPart] {
         &self.0
     }
-    /// How long it takes.
-    pub fn total_time(&self) -> Span {
+    /// Returns the time of all parts together.
+    pub fn total_time(&self) -> TimeSpan {
         self.0.iter().map(|part| part.time).sum()
     }
-    /// Returns what it costs, rounded once.
+    /// Returns the energy of all parts together, rounded once.
     pub fn total_energy(&self) -> Energy {
         let exact: Femtojoules = self.0.iter().map(JobPart::exact_energy).sum();
-        Energy::microjoules(
+        Energy::from_microjoules(
             u64::try_from((exact + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX),
         )
     }
 }
 
-/// How a device serves in one state.
+/// The service of a device in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StateService {
     state: StateId,
@@ -105,11 +106,11 @@ struct StateService {
     write: DirectionService,
 }
 
-/// How one direction is served.
+/// The service of one direction: the parts before the first byte, and the rate after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DirectionService {
     first: Vec<JobPart>,
-    /// Whether `first` falls away where a request continues the last one.
+    /// Is true if a request that continues the last one needs no `first`.
     streams: bool,
     phase: WorkPhase,
     power: Power,
@@ -117,15 +118,15 @@ struct DirectionService {
     picojoules_per_byte: u32,
 }
 
-/// How a device serves.
+/// The service of a device, in each of its serving states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceModel(Vec<StateService>);
 
 impl ServiceModel {
-    /// How the device of a profile serves, in each of its serving states.
+    /// Makes the service of a profile's device from the profile's figures.
     ///
     /// # Errors
-    /// [`Missing`] figures.
+    /// [`MissingFigure`] figures.
     pub fn new(profile: &Profile, power: &PowerModel) -> Result<Self, MissingFigure> {
         let serving = power.state_ids().filter(|state| power.serves(*state));
         serving
@@ -138,8 +139,8 @@ impl ServiceModel {
             .map(Self)
     }
 
-    /// The job of moving `bytes` while in `state`; `None` if it does not serve there. A continued
-    /// request follows the last one on the same device without a gap.
+    /// Returns the job of moving `bytes` while in `state`; `None` if the device does not serve
+    /// there. A continued request follows the last one on the same device without a gap.
     pub fn job_for(
         &self,
         state: StateId,
@@ -148,11 +149,13 @@ impl ServiceModel {
         is_continued: bool,
     ) -> Option<Job> {
         let way = self.direction_service(state, direction)?;
+        // A stream goes on where the head is: it has no seek and no wait.
         let mut parts = if is_continued && way.streams {
             Vec::new()
         } else {
             way.first.clone()
         };
+        // Picojoules become femtojoules.
         let extra = u128::from(way.picojoules_per_byte) * u128::from(bytes) * 1000;
         parts.push(JobPart {
             phase: way.phase,
@@ -163,12 +166,12 @@ impl ServiceModel {
         Some(Job::from_parts(parts))
     }
 
-    /// How long the first bytes take to come, and how fast the others do.
+    /// Returns the time before the first byte, and the rate of the bytes after it.
     pub(crate) fn first_bytes(
         &self,
         state: StateId,
         direction: TransferDirection,
-    ) -> Option<(Span, Rate)> {
+    ) -> Option<(TimeSpan, Rate)> {
         let way = self.direction_service(state, direction)?;
         Some((way.first.iter().map(|part| part.time).sum(), way.rate))
     }
@@ -201,9 +204,12 @@ fn disk_service(
     let active = profile
         .active
         .ok_or_else(|| missing("power while active"))?;
+    // The mean of both rates, without an overflow of their sum: the last term adds the halves that
+    // the divisions cut off.
     let mean =
         media.inner.get() / 2 + media.outer.get() / 2 + (media.inner.get() & media.outer.get() & 1);
     let rate = Rate::per_second(mean).ok_or_else(|| missing("media rate"))?;
+    // A first access costs a command, an average seek and half a turn.
     let first = vec![
         JobPart::new(
             WorkPhase::Latency,
@@ -214,7 +220,7 @@ fn disk_service(
         JobPart::new(
             WorkPhase::Rotate,
             active.rotate,
-            Span::nanos(turn.get() / 2),
+            TimeSpan::from_nanos(turn.get() / 2),
         ),
     ];
     let way = |phase, power| DirectionService {

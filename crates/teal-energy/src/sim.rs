@@ -1,19 +1,19 @@
-//! Virtual time: a trace, a machine and a policy in; energy by device and state, delays and starts
-//! out.
+//! The simulator: runs a policy on a machine through a trace in virtual time, and reports energy by
+//! device and state, delays and starts.
 //!
 //! # Guarantees
-//! 1. *Repeatable*: the same world, trace and policy give the same report, to the microjoule.
-//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while
-//!    somebody waits; every ledger covers the whole time.
+//! 1. *Repeatable*: the same machine, trace and policy give the same report, to the microjoule.
+//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while a
+//!    program waits; every ledger covers the whole time.
 //! 3. *Hard limits*, whatever the policy says: no change waits longer than its queue's age, no
 //!    queue grows beyond its size without being written, no device stops without a token for the
 //!    next start, and everything is written at the end.
 //! 4. *Work is done in order*: requests of one device are served in the order in which they came,
 //!    and a device that is wanted is woken at once.
 //!
-//! How: the clock jumps from one event to the next. At each, devices finish what they do, then the
+//! The clock jumps from one event to the next. At each, devices finish what they do, then the
 //! trace's event happens, then limits are kept, then the policy is asked, then devices begin what
-//! is next. A burst holds what is queued when it begins.
+//! is next. A burst holds the changes that are queued when it begins.
 
 #[cfg(test)]
 mod days;
@@ -31,10 +31,10 @@ use crate::policy::{
 use crate::profile::StateId;
 pub use report::{DeviceReport, SimulationReport};
 use simulated_device::{QueuedWork, ReadWait, SimulatedDevice};
-use teal_types::{Power, Span, Time};
+use teal_types::{Power, Time, TimeSpan};
 pub use trace::{CopyTracker, EventAction, MachineEvent, MachineTrace};
 
-/// Whether later events wait for earlier ones.
+/// Tells whether later events wait for earlier ones (a closed loop) or not (an open one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayPace {
     /// Events come when the trace says.
@@ -50,21 +50,21 @@ pub struct SimulatedMachine {
     pub devices: Vec<DeviceModel>,
     /// The state in which each begins.
     pub start_states: Vec<StateId>,
-    /// What it draws while somebody waits.
+    /// The power it draws while a program waits.
     pub base: Power,
     /// The time of day at which traces begin.
-    pub time_of_day: Span,
-    /// Whether later events wait.
+    pub time_of_day: TimeSpan,
+    /// Tells whether later events wait for earlier ones.
     pub pace: ReplayPace,
     /// Its supply at the beginning.
     pub supply: PowerSupply,
-    /// Whether somebody is there at the beginning.
+    /// Is true if a user is there at the beginning.
     pub is_user_present: bool,
 }
 
 impl SimulatedMachine {
-    /// A machine whose devices begin in the state that serves and draws least; on battery, at nine
-    /// o'clock, with somebody there.
+    /// Makes a machine whose devices begin in the state that serves and draws least; on battery, at
+    /// nine o'clock, with a user present.
     pub fn new(devices: Vec<DeviceModel>, base: Power, pace: ReplayPace) -> Self {
         let begin = |device: &DeviceModel| {
             let power = &device.power;
@@ -74,7 +74,7 @@ impl SimulatedMachine {
                 .unwrap_or_else(|| power.lowest_state())
         };
         let start = devices.iter().map(begin).collect();
-        let begins = Span::hours(9);
+        let begins = TimeSpan::from_hours(9);
         Self {
             devices,
             start_states: start,
@@ -91,19 +91,19 @@ struct Simulation<'a> {
     machine: &'a SimulatedMachine,
     devices: Vec<SimulatedDevice<'a>>,
     now: Time,
-    /// How far the closed pace has moved the trace.
-    delayed_by: Span,
+    /// The time by which the closed pace has delayed the trace.
+    delayed_by: TimeSpan,
     outstanding: usize,
     supply: PowerSupply,
     is_user_present: bool,
-    delays: Vec<Span>,
-    sole_delay: Span,
-    added_delay: Span,
-    cold_delays: Vec<Span>,
+    delays: Vec<TimeSpan>,
+    sole_delay: TimeSpan,
+    added_delay: TimeSpan,
+    cold_delays: Vec<TimeSpan>,
     has_ended: bool,
 }
 
-/// Runs a trace.
+/// Runs a policy through a trace.
 pub fn run(
     world: &SimulatedMachine,
     trace: &MachineTrace,
@@ -114,6 +114,7 @@ pub fn run(
     let mut again = Some(Time::ZERO);
     loop {
         let moved = sim.delayed_by;
+        // At a closed pace the next event waits until every read is answered.
         let may_come = world.pace == ReplayPace::Open || sim.outstanding == 0;
         let next = events
             .peek()
@@ -121,11 +122,15 @@ pub fn run(
             .filter(|_| may_come);
         let end = Some(trace.end + moved)
             .filter(|_| events.peek().is_none() && may_come && !sim.has_ended);
+        // The clock jumps to the earliest of: work that ends, a queue's deadline, the next event,
+        // the end, and the policy's own time.
         let due = [sim.next_rest(), sim.next_deadline(), next, end, again]
             .into_iter()
             .flatten()
             .min();
+        // Nothing is left to happen.
         let Some(now) = due else { break };
+        // Times in the past are handled now: time never goes back.
         sim.now = sim.now.max(now);
         sim.finish_work(policy);
         let mut signal = None;
@@ -137,12 +142,14 @@ pub fn run(
             sim.has_ended = true;
             sim.flush_all();
         }
+        // The hard limits come before the policy, which cannot break them.
         sim.keep_limits();
         again = if sim.has_ended {
             None
         } else {
             sim.ask_policy(policy, signal)
         };
+        // Work of no duration ends at once, and lets more begin at the same time.
         while sim.begin_work() {
             sim.finish_work(policy);
         }
@@ -167,13 +174,13 @@ impl<'a> Simulation<'a> {
                 .map(start)
                 .collect(),
             now: Time::ZERO,
-            delayed_by: Span::ZERO,
+            delayed_by: TimeSpan::ZERO,
             outstanding: 0,
             supply: world.supply,
             is_user_present: world.is_user_present,
             delays: Vec::new(),
-            sole_delay: Span::ZERO,
-            added_delay: Span::ZERO,
+            sole_delay: TimeSpan::ZERO,
+            added_delay: TimeSpan::ZERO,
             cold_delays: Vec::new(),
             has_ended: false,
         }
@@ -193,7 +200,7 @@ impl<'a> Simulation<'a> {
             .min()
     }
 
-    /// Devices finish what they do.
+    /// Lets devices finish what is done by now, and tells the policy of the reads among it.
     fn finish_work(&mut self, policy: &mut dyn Policy) {
         for at in 0..self.devices.len() {
             let Some(done) = self.devices[at].finish_work(self.now) else {
@@ -221,7 +228,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn count_delay(&mut self, delay: Span, wait: ReadWait) {
+    fn count_delay(&mut self, delay: TimeSpan, wait: ReadWait) {
         self.delays.push(delay);
         if wait.is_sole {
             self.sole_delay += delay;
@@ -229,7 +236,7 @@ impl<'a> Simulation<'a> {
         if wait.is_cold {
             self.cold_delays.push(delay);
         } else {
-            self.added_delay += delay.less(wait.least);
+            self.added_delay += delay.saturating_sub(wait.least);
         }
     }
 
@@ -245,21 +252,24 @@ impl<'a> Simulation<'a> {
                 bytes,
                 copies,
             } => {
+                // The content is in memory: no device is involved, and nothing is waited for.
                 if copies.is_empty() {
-                    self.delays.push(Span::ZERO);
+                    self.delays.push(TimeSpan::ZERO);
                     return None;
                 }
+                // A device continues if its last access ended where this one begins.
                 let continues =
                     |id: &DeviceId| self.devices[id.index()].continues_last(object, offset);
                 let continued: DeviceSet = copies.iter().filter(continues).collect();
-                let ask = ReadRequest {
+                let request = ReadRequest {
                     object,
                     offset,
                     bytes,
                     copies,
                     continued,
                 };
-                let chosen = self.with_view(|view| policy.choose_device(view, &ask));
+                // The policy sees the machine as it is before the read is queued.
+                let chosen = self.with_view(|view| policy.choose_device(view, &request));
                 assert!(
                     copies.contains(chosen),
                     "{} read {object} where it is not",
@@ -270,11 +280,13 @@ impl<'a> Simulation<'a> {
                     .iter()
                     .filter_map(|id| self.devices[id.index()].quickest_read(object, offset, bytes))
                     .min();
+                // No policy could have avoided the wait of a cold read without keeping the device
+                // awake.
                 let is_cold = is_sole && !self.devices[chosen.index()].is_awake();
                 let wait = ReadWait {
                     is_sole,
                     is_cold,
-                    least: least.unwrap_or(Span::ZERO),
+                    least: least.unwrap_or(TimeSpan::ZERO),
                 };
                 self.outstanding += 1;
                 self.devices[chosen.index()].enqueue_work(QueuedWork::Read {
@@ -309,7 +321,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Devices begin what is next; says whether some of it is done already.
+    /// Lets devices begin what is next. Returns whether some of it is done already.
     fn begin_work(&mut self) -> bool {
         let now = self.now;
         self.devices
@@ -346,6 +358,7 @@ impl<'a> Simulation<'a> {
     ) -> Option<Time> {
         let mut actions = Vec::new();
         let again = self.with_view(|view| policy.decide_actions(view, signal, &mut actions));
+        // Actions take effect after the policy has returned: it saw one consistent state.
         for action in actions {
             match action {
                 PolicyAction::Enter(id, state) => self.devices[id.index()].head_for(state),
@@ -362,9 +375,9 @@ impl<'a> Simulation<'a> {
             .iter()
             .map(|unit| unit.device_view(self.now))
             .collect();
-        let day = Span::hours(24).get();
+        let day = TimeSpan::from_hours(24).get();
         let time_of_day =
-            Span::nanos((self.machine.time_of_day.get() + self.now.get() % day) % day);
+            TimeSpan::from_nanos((self.machine.time_of_day.get() + self.now.get() % day) % day);
         look(&MachineView {
             now: self.now,
             time_of_day,

@@ -5,9 +5,9 @@ use teal_types::Timestamp;
 
 /// Tells the time. Civil time may jump; monotonic time never goes back.
 pub trait Clock: Send + Sync {
-    /// Civil time now, for file times.
+    /// Returns civil time now, for file times.
     fn civil_time(&self) -> Timestamp;
-    /// Time since some fixed start, for intervals and deadlines.
+    /// Returns the time since some fixed start, for intervals and deadlines.
     fn monotonic_time(&self) -> Duration;
 }
 
@@ -37,6 +37,7 @@ impl Clock for SystemClock {
 
 impl Timer for SystemClock {
     fn wait_until(&self, until: Duration) {
+        // A time beyond the kernel's range is never reached: the wait lasts for ever.
         let secs = i64::try_from(until.as_secs()).unwrap_or(i64::MAX);
         let until = rustix::time::Timespec {
             tv_sec: secs,

@@ -15,7 +15,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Says what becomes of a file that has the name already.
+/// Says whether a file that has the name already is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingFile {
     /// The file stays, and writing fails with [`io::ErrorKind::AlreadyExists`].
@@ -27,24 +27,26 @@ pub enum ExistingFile {
 /// Writes `bytes` as the whole content of the file `path`.
 ///
 /// # Errors
-/// What the file system answers; the file at `path` is then what it was before, unless the
-/// directory alone could not be synced.
+/// Returns the file system's error. The file at `path` is then as before, unless the directory
+/// alone could not be synced.
 pub fn replace_file(path: &Path, bytes: &[u8], existing: ExistingFile) -> io::Result<()> {
     let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = parent.unwrap_or(Path::new("."));
     let id = u128::from_ne_bytes(SystemEntropy.random_id());
     let temporary = dir.join(format!(".new-{id:032x}"));
 
+    // Written beside its place, so that the rename stays within one file system and is atomic.
     let written = write_new(&temporary, bytes).and_then(|()| match existing {
         ExistingFile::Replace => fs::rename(&temporary, path),
         // A link, unlike a rename, fails if the name is taken.
         ExistingFile::Keep => fs::hard_link(&temporary, path),
     });
     if written.is_err() || existing == ExistingFile::Keep {
-        // After a failure it may be gone already; what matters then is the error above.
+        // After a failure the file may be gone already; the error above is the one that matters.
         let _ = fs::remove_file(&temporary);
     }
     written?;
+    // The name is durable only with the directory.
     let opened = OpenOptions::new().read(true).open(dir)?;
     opened.sync_all()
 }

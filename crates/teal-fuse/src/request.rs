@@ -1,5 +1,5 @@
-//! One request of the kernel: its header, and its body as a typed [`Operation`] that borrows from
-//! the buffer.
+//! One request of the kernel: its header, and its body as a typed [`FuseOperation`] that borrows
+//! from the buffer.
 //!
 //! # Guarantees
 //! 1. Decoding never panics, whatever the bytes.
@@ -22,12 +22,12 @@ use crate::session::InitFlags;
 use body::BodyReader;
 use zerocopy::FromBytes;
 
-/// Who asks, and about what.
+/// The caller and the subject of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHeader {
     /// Names the request until it is answered.
     pub unique: Unique,
-    /// The operation code, for logs; [`Operation`] is its meaning.
+    /// The operation code, for logs; [`FuseOperation`] is its meaning.
     pub opcode: u32,
     /// The node the operation is about; for operations on names, the directory.
     pub node: NodeId,
@@ -42,13 +42,13 @@ pub struct RequestHeader {
 /// A request as read from the kernel.
 #[derive(Debug)]
 pub struct KernelRequest<'a> {
-    /// Who asks.
+    /// The caller and the subject.
     pub header: RequestHeader,
-    /// What is asked.
+    /// The operation.
     pub operation: FuseOperation<'a>,
 }
 
-/// Why bytes are no request.
+/// The reason for which bytes are no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Fewer bytes than the header, or a length field that does not fit what was read.
@@ -90,14 +90,14 @@ impl RequestHeader {
             read: message.len(),
         };
         let (raw, body) = fuse_in_header::read_from_prefix(message).map_err(|_| wrong)?;
+        // The kernel writes one whole request at a time; anything else is not to be guessed at.
         if usize::try_from(raw.len) != Ok(message.len()) {
             return Err(wrong);
         }
-        let body = body
-            .len()
-            .checked_sub(usize::from(raw.total_extlen) * 8)
-            .map(|end| &body[..end])
-            .ok_or(wrong)?;
+        // The length of the extensions counts words of eight bytes.
+        let extensions = usize::from(raw.total_extlen) * 8;
+        let end = body.len().checked_sub(extensions).ok_or(wrong)?;
+        let body = &body[..end];
         let header = Self {
             unique: Unique::new(raw.unique),
             opcode: raw.opcode,
@@ -114,9 +114,10 @@ impl<'a> KernelRequest<'a> {
     /// Decodes a whole message. `flags` are those negotiated: they decide the layout of `SETXATTR`.
     ///
     /// # Errors
-    /// [`DecodeError`]; an unknown operation code is none, but [`Operation::Unknown`].
+    /// [`DecodeError`]; an unknown operation code is none, but [`FuseOperation::Unknown`].
     pub fn decode(message: &'a [u8], flags: InitFlags) -> Result<Self, DecodeError> {
         let (header, body) = RequestHeader::split_message(message)?;
+        // The body is decoded by the code in the header, whatever the kernel offered.
         let operation = FuseOperation::decode(&header, body, flags)?;
         Ok(Self { header, operation })
     }

@@ -1,13 +1,13 @@
 //! A served connection: the handshake, the worker threads, the end.
 //!
 //! # Guarantees
-//! 1. *Handshake first*: a [`Session`] exists only after `INIT` was answered.
-//! 2. *Each request once*: every readable request reaches [`Serve::serve`] once, on one of the
-//!    workers; one that cannot be decoded is answered `EINVAL` here.
+//! 1. *Handshake first*: a [`FuseSession`] exists only after `INIT` was answered.
+//! 2. *Each request once*: every readable request reaches [`RequestHandler::handle_request`] once,
+//!    on one of the workers; one that cannot be decoded is answered `EINVAL` here.
 //! 3. *A panic costs one request*: it is logged, the request gets `EIO`, the worker goes on.
-//! 4. *Clean end*: after an unmount every worker returns and so does [`Session::run`], without an
-//!    error.
-//! 5. *Never all held up*: requests that wait do not keep others from being served (`crew`).
+//! 4. *Clean end*: after an unmount every worker returns and so does [`FuseSession::run`], without
+//!    an error.
+//! 5. *Never all held up*: requests that wait do not keep others from being served (`workers`).
 //! 6. *No leftovers*: a session that is dropped takes its mount with it.
 
 mod init;
@@ -28,15 +28,15 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use workers::WorkerPool;
+use workers::{WorkerKind, WorkerPool};
 
-/// What answers requests.
+/// Answers requests: the file system behind a session.
 pub trait RequestHandler: Sync {
     /// Answers one request, now or later: `reply` may be kept. Called by all workers at once.
     fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender);
 }
 
-/// Why a session cannot start or had to end.
+/// The reason for which a session cannot start or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Nothing is mounted.
@@ -44,7 +44,8 @@ pub enum SessionError {
     Mount(#[from] MountError),
     /// The kernel speaks a protocol that is too old.
     #[error(
-        "the kernel speaks FUSE {major}.{minor}; 7.{OLDEST_MINOR} (Linux 5.4) is the oldest that is served"
+        "the kernel speaks FUSE {major}.{minor}; \
+         7.{OLDEST_MINOR} (Linux 5.4) is the oldest that is served"
     )]
     Version {
         /// The kernel's major version.
@@ -52,7 +53,7 @@ pub enum SessionError {
         /// The kernel's minor version.
         minor: u32,
     },
-    /// The first request was something else than `INIT`: somebody else read from the connection
+    /// The first request was something else than `INIT`: another program read from the connection
     /// before.
     #[error("the connection began with operation {opcode} instead of INIT")]
     NotInit {
@@ -67,7 +68,8 @@ pub enum SessionError {
     Closed,
     /// Rings were asked for and cannot be had.
     #[error(
-        "the kernel does not offer FUSE over io_uring: it needs Linux 6.14 and `echo Y > /sys/module/fuse/parameters/enable_uring`; \
+        "the kernel does not offer FUSE over io_uring: it needs Linux 6.14 and \
+         `echo Y > /sys/module/fuse/parameters/enable_uring`; \
          without uring=on requests come over {DEV_FUSE}"
     )]
     NoRings,
@@ -76,7 +78,7 @@ pub enum SessionError {
     Device(#[from] Errno),
 }
 
-/// A connection whose handshake is done.
+/// A connection after its handshake.
 #[derive(Debug)]
 pub struct FuseSession {
     // Before the mount, so that it is dropped first: an unmount waits for answers while the device
@@ -89,7 +91,7 @@ pub struct FuseSession {
 
 impl FuseSession {
     /// Mounts at `point` and answers `INIT`. Callers may use the mount at once; they wait until
-    /// [`Session::run`].
+    /// [`FuseSession::run`].
     ///
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
@@ -112,13 +114,14 @@ impl FuseSession {
         transport: Arc<dyn Transport>,
         config: &InitConfig,
     ) -> Result<Self, SessionError> {
+        // As large as any request can be, since nothing is negotiated yet.
         let mut buffer = vec![0; (InitConfig::MAX_WRITE + abi::FUSE_MIN_READ_BUFFER) as usize];
         loop {
-            let length = transport
-                .receive(&mut buffer)?
-                .ok_or(SessionError::Closed)?;
-            let KernelRequest { header, operation } =
-                KernelRequest::decode(&buffer[..length], InitFlags::empty())?;
+            let received = transport.receive(&mut buffer)?;
+            let length = received.ok_or(SessionError::Closed)?;
+            // No flags are in force yet; the layout of `INIT` depends on none.
+            let request = KernelRequest::decode(&buffer[..length], InitFlags::empty())?;
+            let KernelRequest { header, operation } = request;
             let reply = ReplySender::new(Arc::clone(&transport) as Arc<dyn MessageSink>, &header);
             let FuseOperation::Init(offer) = operation else {
                 return Err(SessionError::NotInit {
@@ -134,18 +137,18 @@ impl FuseSession {
                 continue;
             }
             if offer.major < abi::FUSE_KERNEL_VERSION || offer.minor < OLDEST_MINOR {
+                // The mount fails for its callers instead of waiting for ever.
                 reply.send_error(Errno::PROTO);
                 return Err(SessionError::Version {
                     major: offer.major,
                     minor: offer.minor,
                 });
             }
+            // Made before the answer: what is promised there must be had.
             let (config, rings) = with_rings(&*transport, config, &offer);
             let negotiated = config.negotiate(&offer);
-            if !reply
-                .send_init(&config.init_reply(&negotiated))
-                .is_delivered()
-            {
+            let delivery = reply.send_init(&config.init_reply(&negotiated));
+            if !delivery.is_delivered() {
                 return Err(SessionError::Closed);
             }
             return Ok(Self {
@@ -157,7 +160,7 @@ impl FuseSession {
         }
     }
 
-    /// Returns what was agreed on.
+    /// Returns the result of the negotiation.
     pub fn negotiated(&self) -> &NegotiatedProtocol {
         &self.negotiated
     }
@@ -167,18 +170,18 @@ impl FuseSession {
         self.rings.is_some()
     }
 
-    /// A handle for telling the kernel what changed.
+    /// Returns a handle for telling the kernel about changes.
     pub fn notifier(&self) -> KernelNotifier {
         KernelNotifier::new(Arc::downgrade(&self.transport), self.negotiated)
     }
 
-    /// A handle by which another thread ends [`Session::run`]; `None` when the connection was made
-    /// elsewhere.
+    /// Returns a handle by which another thread ends [`FuseSession::run`]; `None` when the
+    /// connection was made elsewhere.
     pub fn unmount_handle(&self) -> Option<UnmountHandle> {
         self.mount.0.clone()
     }
 
-    /// The device number of the mount.
+    /// Returns the device number of the mount; `None` when the connection was made elsewhere.
     pub fn device_number(&self) -> Option<DeviceNumber> {
         self.mount.0.as_ref().map(UnmountHandle::device_number)
     }
@@ -212,11 +215,13 @@ impl FuseSession {
             rings.start_workers(scope, each, move |message, outlet| {
                 self.dispatch_message(message, outlet, serve)
             });
-            // What does not come over rings.
+            // Some requests come over the device all the same: forgets and interrupts.
             let alone = WorkerPool::new(1);
-            let mine = self.serve_requests(&self.transport, serve, &alone, false);
+            let ended = self.serve_requests(&self.transport, serve, &alone, WorkerKind::Permanent);
+            // The end of the device is the end of the connection: workers that wait for an answer
+            // stop.
             rings.mark_ended();
-            mine
+            ended
         })
     }
 
@@ -225,19 +230,22 @@ impl FuseSession {
         threads: NonZeroUsize,
         serve: &(impl RequestHandler + ?Sized),
     ) -> Result<(), Errno> {
-        let crew = &WorkerPool::new(threads.get());
+        let pool = &WorkerPool::new(threads.get());
         std::thread::scope(|scope| {
             let mut number = 0;
-            let mut start = move |is_extra: bool| {
+            let mut start = move |kind: WorkerKind| {
                 number += 1;
+                // With a channel of its own, a worker does not contend with others for the requests
+                // of one queue.
                 let transport = self.transport.open_channel().unwrap_or_else(|errno| {
                     log::debug!("worker {number} shares a channel: {errno}");
                     Arc::clone(&self.transport)
                 });
+                // The worker is counted by its starter, before it has run, and uncounted by itself.
                 let work = move || {
-                    let worked = self.serve_requests(&transport, serve, crew, is_extra);
-                    crew.remove_worker();
-                    worked
+                    let ended = self.serve_requests(&transport, serve, pool, kind);
+                    pool.remove_worker();
+                    ended
                 };
                 std::thread::Builder::new()
                     .name(format!("fuse-{number}"))
@@ -245,55 +253,64 @@ impl FuseSession {
                     .inspect_err(|error| log::warn!("worker {number} cannot start: {error}"))
                     .ok()
             };
-            crew.add_worker();
-            let more: Vec<_> = (1..threads.get())
-                .filter_map(|_| start(false).inspect(|_| crew.add_worker()))
-                .collect();
-            let watch = move || crew.grow_when_stuck(|| start(true).is_some());
+            // This thread is the first worker.
+            pool.add_worker();
+            let mut others = Vec::new();
+            for _ in 1..threads.get() {
+                if let Some(worker) = start(WorkerKind::Permanent) {
+                    pool.add_worker();
+                    others.push(worker);
+                }
+            }
+            // One thread more, which sleeps while a worker is free.
+            let watch = move || pool.grow_when_stuck(|| start(WorkerKind::Extra).is_some());
             if let Err(error) = std::thread::Builder::new()
                 .name("fuse-watch".into())
                 .spawn_scoped(scope, watch)
             {
                 log::warn!("{threads} workers serve, and no more will: {error}");
             }
-            let mine = self.serve_requests(&self.transport, serve, crew, false);
-            crew.mark_over();
-            let theirs = more
-                .into_iter()
-                .map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
-            std::iter::once(mine)
-                .chain(theirs)
-                .fold(Ok(()), Result::and)
+            let mut ended =
+                self.serve_requests(&self.transport, serve, pool, WorkerKind::Permanent);
+            pool.mark_over();
+            // The first failure counts, but all workers are waited for.
+            for worker in others {
+                let theirs = worker.join().unwrap_or(Err(Errno::IO));
+                ended = ended.and(theirs);
+            }
+            ended
         })
     }
 
-    /// Serves until the mount is gone; one that is `is_extra`, until there are too many.
+    /// Serves requests until the mount is gone; an extra worker, until there are too many workers.
     fn serve_requests(
         &self,
         transport: &Arc<dyn Transport>,
         serve: &(impl RequestHandler + ?Sized),
-        crew: &WorkerPool,
-        is_extra: bool,
+        pool: &WorkerPool,
+        kind: WorkerKind,
     ) -> Result<(), Errno> {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
-        while let Some(length) = transport
-            .receive(&mut buffer)
-            .inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
-        {
-            crew.begin_request();
-            self.dispatch_message(
-                &buffer[..length],
-                Arc::clone(transport) as Arc<dyn MessageSink>,
-                serve,
-            );
-            if crew.end_request() && is_extra {
-                break;
+        loop {
+            let received = transport
+                .receive(&mut buffer)
+                .inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?;
+            let Some(length) = received else {
+                return Ok(());
+            };
+            pool.begin_request();
+            // The answer goes out on the channel on which the request came.
+            let sink = Arc::clone(transport) as Arc<dyn MessageSink>;
+            self.dispatch_message(&buffer[..length], sink, serve);
+            // An extra worker ends only between requests.
+            let has_too_many = pool.end_request();
+            if has_too_many && kind == WorkerKind::Extra {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    /// Serves one message; whether it gets an answer, now or later.
+    /// Serves one message. Returns whether it gets an answer, now or later.
     fn dispatch_message(
         &self,
         message: &[u8],
@@ -307,6 +324,8 @@ impl FuseSession {
                 return false;
             }
         };
+        // From here on the request is answered, whatever happens: by the handler, below, or by the
+        // drop of the reply.
         let reply = ReplySender::new(outlet, &header);
         match KernelRequest::decode(message, self.negotiated.flags) {
             Ok(KernelRequest {
@@ -314,8 +333,8 @@ impl FuseSession {
                 ..
             }) => reply.send_error(Errno::PROTO),
             Ok(request) => {
-                // The reply is dropped by the unwinding and so answers. What else a panic leaves
-                // behind is the server's own.
+                // Unwinding drops the reply, which answers `EIO`. The state that a panic leaves
+                // behind is the handler's own concern.
                 if catch_unwind(AssertUnwindSafe(|| serve.handle_request(request, reply))).is_err()
                 {
                     log::error!(
@@ -334,8 +353,8 @@ impl FuseSession {
     }
 }
 
-/// Rings, if they are wanted, offered, and can be had: once they are negotiated, nothing works
-/// without them. The configuration without them otherwise.
+/// Returns rings, if they are wanted, offered, and can be had: once they are negotiated, nothing
+/// works without them. The configuration returned is without them otherwise.
 fn with_rings(
     transport: &dyn Transport,
     config: &InitConfig,
@@ -343,6 +362,7 @@ fn with_rings(
 ) -> (InitConfig, Option<UringQueues>) {
     let negotiated = config.negotiate(offer);
     if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
+        // A transport in memory has no rings, although the kernel's part may have offered them.
         let device = transport.device_fd().ok_or(Errno::NOTSUP);
         match device.and_then(|device| UringQueues::new(device, negotiated.payload_size())) {
             Ok(rings) => return (*config, Some(rings)),
@@ -358,7 +378,7 @@ fn with_rings(
     )
 }
 
-/// Takes its mount away when it is dropped.
+/// Unmounts its mount when it is dropped.
 #[derive(Debug)]
 struct MountGuard(Option<UnmountHandle>);
 

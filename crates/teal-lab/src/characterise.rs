@@ -1,4 +1,4 @@
-//! A trace as a script, in a new file.
+//! Writes a trace as a script, in a new file.
 
 use crate::trace::{open_trace, say_ending};
 use anyhow::{Context, Result, bail};
@@ -9,7 +9,7 @@ use teal_command::say::say;
 use teal_study::characterise::{TreeSurvey, characterise_trace};
 use teal_trace::{Level, TraceItem};
 
-/// Refuses to write over what is there, before anything is recorded.
+/// Refuses to overwrite an existing file, before anything is recorded.
 pub(crate) fn check_new_file(wml: &Path) -> Result<()> {
     if wml.exists() {
         bail!(
@@ -35,6 +35,7 @@ pub(crate) fn write_workload(
             trace.display()
         );
     }
+    // The iterator cannot return an error, so the first one is kept and told after it.
     let mut failed = None;
     let items = std::iter::from_fn(|| match reader.next()? {
         Ok(item) => Some::<TraceItem>(item),
@@ -60,9 +61,11 @@ pub(crate) fn write_workload(
     );
     if !found.is_whole {
         say!(
-            "no file was opened or closed that was seen: but for a mount with -o observed, what the page cache answered is not in it"
+            "no file was opened or closed that was seen: but for a mount with -o observed, what \
+             the page cache answered is not in it"
         );
     }
+    // The language of workloads has no word for some actions.
     if !found.lost.is_empty() {
         let lost: Vec<_> = found
             .lost

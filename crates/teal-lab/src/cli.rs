@@ -1,4 +1,4 @@
-//! The command line.
+//! Defines the command line.
 
 mod disk;
 mod trace;
@@ -86,7 +86,7 @@ pub(crate) enum LabCommand {
 pub(crate) struct RunArgs {
     /// A script, or a workload's name
     pub(crate) workload: String,
-    /// Where its files are made; what an earlier run made there is made anew
+    /// Directory in which its files are made; those of an earlier run are made anew
     #[arg(long)]
     pub(crate) dir: PathBuf,
     /// End after so many seconds, whatever the script says
@@ -98,7 +98,7 @@ pub(crate) struct RunArgs {
     /// Factor on the number of files, such as 0.02; where there are few, on their sizes
     #[arg(long, default_value = "1", value_parser = parse_scale)]
     pub(crate) scale: f64,
-    /// What is drawn; the same seed draws the same
+    /// Seed of all random numbers; the same seed gives the same ones
     #[arg(long, default_value = "1")]
     pub(crate) seed: u64,
     /// A variable of the script, whatever it sets it to
@@ -118,7 +118,7 @@ pub(crate) struct RunArgs {
     pub(crate) dry_run: bool,
 }
 
-/// What is kept of measurements that go on where they were interrupted.
+/// Names the results of measurements, which go on after an interruption.
 #[derive(Debug, Args)]
 pub(crate) struct ResultsArgs {
     /// A directory for what is measured and the report; what is there already is not measured again
@@ -169,7 +169,7 @@ pub(crate) struct PhasesArgs {
     pub(crate) kept: ResultsArgs,
 }
 
-/// When what was written has to be on the disk.
+/// Says when written data has to be on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PhasesMode {
     /// As in the thesis
@@ -194,7 +194,7 @@ pub(crate) struct TuneArgs {
     /// as 30m or 2h
     #[arg(long, value_parser = parse_duration, default_value = "1h")]
     pub(crate) budget: Duration,
-    /// What the best is the best in
+    /// Goal of the search
     #[arg(long, value_enum, default_value_t = AimArg::Both)]
     pub(crate) aim: AimArg,
     /// A matrix: its file systems and schedulers are those to choose from, the first ones the
@@ -229,7 +229,7 @@ pub(crate) struct TuneArgs {
     /// is fresh]
     #[arg(long, value_name = "PERCENT")]
     pub(crate) aged: Option<u64>,
-    /// What is drawn: order and workloads
+    /// Seed of the order and of the workloads
     #[arg(long, default_value = "1")]
     pub(crate) seed: u64,
     /// Blocks at most
@@ -242,10 +242,10 @@ pub(crate) struct TuneArgs {
     /// found
     #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "device", "results"])]
     pub(crate) replay: Option<PathBuf>,
-    /// Of a replay: so many searches
+    /// Number of searches of a replay
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) seeds: u64,
-    /// Of a replay: the part of the runs that a search may take
+    /// Part of the runs that a search of a replay may take
     #[arg(long, default_value = "0.45", value_parser = parse_scale)]
     pub(crate) part: f64,
 }
@@ -272,7 +272,7 @@ pub(crate) struct CompareArgs {
     pub(crate) json: bool,
 }
 
-/// What the best is the best in.
+/// Names the goal of a search.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum AimArg {
     /// Operations a second
@@ -315,7 +315,7 @@ pub(crate) struct GenerateArgs {
     /// The pauses, which no totals fix: even, random (Poisson) or sessions (few long ones)
     #[arg(long)]
     pub(crate) gaps: String,
-    /// What is drawn; the same seed gives the same trace
+    /// Seed of all random numbers; the same seed gives the same trace
     #[arg(long, default_value = "1")]
     pub(crate) seed: u64,
     /// The trace, a new file
@@ -351,7 +351,12 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) cache: Option<u64>,
     /// Part of the files that disks hold at the beginning; a link has all
-    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "100",
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
     pub(crate) warm: u8,
     /// The clairvoyant bound for traces of at most so many events at the devices: it may take
     /// minutes [default: 200 shared by the devices]
@@ -369,7 +374,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) explain: Option<String>,
 }
 
-/// Reads a time: a number with an optional s, m, h or d.
+/// Parses a time: a number with an optional s, m, h or d.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (digits, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
         Some(digits) => (digits, text.as_bytes()[digits.len()]),
@@ -395,11 +400,12 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 fn no_time(text: &str) -> String {
     format!(
-        "'{text}' is no time: give a whole number of seconds, or one with s, m, h or d, such as 90s, 10m, 8h or 2d"
+        "'{text}' is no time: give a whole number of seconds, or one with s, m, h or d, such as \
+         90s, 10m, 8h or 2d"
     )
 }
 
-/// A factor above 0.
+/// Parses a factor above 0.
 fn parse_scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if scale > 0.0 && scale <= 1000.0 => Ok(scale),
@@ -409,7 +415,7 @@ fn parse_scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `variable=value`, with or without `$`.
+/// Parses `variable=value`, with or without `$`.
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     match text.trim_start_matches('$').split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),

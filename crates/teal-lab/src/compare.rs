@@ -1,14 +1,16 @@
-//! `teal lab compare`: what has changed between two results, and whether that is more than noise.
+//! Implements `teal lab compare`: says what has changed between two results, and whether that is
+//! more than noise.
 //!
-//! What the two have different is named. If they did other work (script, scale, variables,
-//! operations), they are refused.
+//! All differences of the two are named. Results of other work (script, scale, variables,
+//! operations) are refused.
 //!
-//! Within one result the same is said of parts of it: every file system by one, every scheduler by
-//! one.
+//! Within one result its parts are compared in the same way: every file system by one, or every
+//! scheduler by one.
 //!
-//! Status: 0, nothing is worse; 3, a workload is worse, with 95 %; 1, it could not be compared.
+//! The status is 0 if nothing is worse, 3 if a workload is worse with 95 %, and 1 if the results
+//! could not be compared.
 
-use crate::cli::CompareArgs as Args;
+use crate::cli::CompareArgs;
 use crate::matrix::{scripts, versions};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -17,18 +19,20 @@ use std::path::Path;
 use std::process::ExitCode;
 use teal_command::say::say;
 use teal_study::matrix::{
-    CellRun, Matrix, MatrixDifferences, MeasuredChange, compare_results, find_differences,
+    CellRun, Matrix, MatrixChanges, MatrixDifferences, MeasuredChange, compare_results,
+    find_differences,
 };
 use teal_study::statistics::PairedComparison;
 
-/// The status when something is worse.
+/// Status when something is worse.
 const WORSE: u8 = 3;
 
 /// Runs the command.
-pub(crate) fn run_compare(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_compare(args: &CompareArgs) -> Result<ExitCode> {
     let Some(other) = &args.after else {
         return compare_within(args);
     };
+    // Two files are single runs, without blocks.
     if args.before.is_file() && other.is_file() {
         return compare_outputs(args, other);
     }
@@ -48,35 +52,24 @@ pub(crate) fn run_compare(args: &Args) -> Result<ExitCode> {
             other.display()
         );
     }
+    // Only workloads decide on the status: of many cells some are worse by chance.
     let is_worse = changes.workloads.iter().any(MeasuredChange::is_worse);
     if args.json {
         let list = |of: &[MeasuredChange]| of.iter().map(change_json).collect::<Vec<_>>();
-        let all = json!({ "version": 1, "workloads": list(&changes.workloads), "cells": list(&changes.cells), "alone": changes.alone, "worse": is_worse, "differ": differ });
+        let all = json!({
+            "version": 1,
+            "workloads": list(&changes.workloads),
+            "cells": list(&changes.cells),
+            "alone": changes.alone,
+            "worse": is_worse,
+            "differ": differ,
+        });
         say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         if !differ.is_empty() {
             say!("they differ in: {}", differ.join(", "));
         }
-        changes
-            .workloads
-            .iter()
-            .for_each(|change| say!("{}", change_line(change)));
-        let told: Vec<&MeasuredChange> = changes
-            .cells
-            .iter()
-            .filter(|change| change.is_worse() || change.is_better())
-            .collect();
-        let all = changes.cells.len();
-        say!(
-            "{} of {all} cells differ; of {all} that are alike {:.1} would look so by chance",
-            told.len(),
-            all as f64 * 0.05
-        );
-        told.into_iter()
-            .for_each(|change| say!("  {}", change_line(change)));
-        for [workload, system, scheduler] in &changes.alone {
-            say!("only in one of them: {workload}, {system}, {scheduler}");
-        }
+        print_changes(&changes);
     }
     Ok(if is_worse {
         ExitCode::from(WORSE)
@@ -85,7 +78,33 @@ pub(crate) fn run_compare(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// The matrix of a directory of results, if it is there.
+/// Prints the changes of the workloads, of the cells that differ, and the cells of one result only.
+fn print_changes(changes: &MatrixChanges) {
+    changes
+        .workloads
+        .iter()
+        .for_each(|change| say!("{}", change_line(change)));
+    // Differences within noise would hide those that are told.
+    let told: Vec<&MeasuredChange> = changes
+        .cells
+        .iter()
+        .filter(|change| change.is_worse() || change.is_better())
+        .collect();
+    // With intervals of 95 %, one cell in twenty differs by chance.
+    let all = changes.cells.len();
+    say!(
+        "{} of {all} cells differ; of {all} that are alike {:.1} would look so by chance",
+        told.len(),
+        all as f64 * 0.05
+    );
+    told.into_iter()
+        .for_each(|change| say!("  {}", change_line(change)));
+    for [workload, system, scheduler] in &changes.alone {
+        say!("only in one of them: {workload}, {system}, {scheduler}");
+    }
+}
+
+/// Reads the matrix of a directory of results, if it is there.
 fn read_matrix(dir: &Path) -> Result<Option<Matrix>> {
     let path = dir.join("matrix.toml");
     match std::fs::read_to_string(&path) {
@@ -97,7 +116,7 @@ fn read_matrix(dir: &Path) -> Result<Option<Matrix>> {
     }
 }
 
-/// Returns what two results have different, of what they have kept.
+/// Returns the differences of two results, as far as both have kept their matrix and scripts.
 fn differences_between(before: &Path, after: &Path) -> Result<MatrixDifferences> {
     let (Some(a), Some(b)) = (read_matrix(before)?, read_matrix(after)?) else {
         return Ok(MatrixDifferences::default());
@@ -108,9 +127,11 @@ fn differences_between(before: &Path, after: &Path) -> Result<MatrixDifferences>
         scripts::read_scripts(after)?,
     );
     for workload in &a.workloads {
+        // Only workloads of both results are compared.
         let Some(same) = b.workloads.iter().find(|of| of.name == workload.name) else {
             continue;
         };
+        // Results of a time when scripts were not kept have only their names.
         let texts = one
             .as_ref()
             .zip(other.as_ref())
@@ -129,8 +150,8 @@ fn differences_between(before: &Path, after: &Path) -> Result<MatrixDifferences>
     Ok(all)
 }
 
-/// Everything that is different, if that may be.
-fn allowed_differences(args: &Args, of: MatrixDifferences) -> Result<Vec<String>> {
+/// Returns all differences, if they are allowed.
+fn allowed_differences(args: &CompareArgs, of: MatrixDifferences) -> Result<Vec<String>> {
     let MatrixDifferences {
         mut remarks,
         reasons,
@@ -141,6 +162,7 @@ fn allowed_differences(args: &Args, of: MatrixDifferences) -> Result<Vec<String>
             reasons.join(", ")
         );
     }
+    // The grave differences come first.
     remarks.splice(0..0, reasons);
     Ok(remarks)
 }
@@ -158,23 +180,36 @@ fn read_runs_of(dir: &Path) -> Result<Vec<CellRun>> {
     }
 }
 
-/// Parts of one result by another part of it: what has only their names different is the same cell.
-fn compare_within(args: &Args) -> Result<ExitCode> {
+/// Gives the field of a run that names its part: its file system or its scheduler.
+type PartName = fn(&mut CellRun) -> &mut String;
+
+/// Returns the runs of a part. The name of the part is cleared in them, so that the same cells of
+/// two parts meet.
+fn runs_of_part(runs: &[CellRun], axis: PartName, name: &str) -> Vec<CellRun> {
+    let mut found = Vec::new();
+    for run in runs {
+        let mut run = run.clone();
+        let part = axis(&mut run);
+        if part == name {
+            part.clear();
+            found.push(run);
+        }
+    }
+    found
+}
+
+/// Compares parts of one result with another part of it: cells that differ only in the name of the
+/// part are the same cell.
+fn compare_within(args: &CompareArgs) -> Result<ExitCode> {
     let runs = read_runs_of(&args.before)?;
-    let (axis, of): (fn(&mut CellRun) -> &mut String, _) = match (&args.system, &args.scheduler) {
+    let (axis, of): (PartName, _) = match (&args.system, &args.scheduler) {
         (Some(name), _) => (|run| &mut run.system, name),
         (_, name) => (
             |run| &mut run.scheduler,
             name.as_ref().context("say --system or --scheduler")?,
         ),
     };
-    let part = |name: &str| -> Vec<CellRun> {
-        let these = runs.iter().cloned().filter_map(|mut run| {
-            let own = axis(&mut run);
-            (*own == name).then(|| own.clear()).map(|()| run)
-        });
-        these.collect()
-    };
+    // The names of all parts, sorted.
     let names: BTreeSet<String> = runs
         .iter()
         .cloned()
@@ -188,10 +223,12 @@ fn compare_within(args: &Args) -> Result<ExitCode> {
             names.join(", ")
         );
     }
-    let base = part(of);
+    // Each other part is compared by this one.
+    let base = runs_of_part(&runs, axis, of);
     let mut all = Vec::new();
     for name in names.iter().filter(|name| *name != of) {
-        for mut change in compare_results(&base, &part(name)).workloads {
+        let other = runs_of_part(&runs, axis, name);
+        for mut change in compare_results(&base, &other).workloads {
             change.names.push(name.clone());
             all.push(change);
         }
@@ -247,15 +284,31 @@ fn change_line(of: &MeasuredChange) -> String {
 }
 
 fn change_json(of: &MeasuredChange) -> Value {
+    // An unknown goal is `null`.
     let goal = |of: Option<PairedComparison>| {
-        of.map(|of| json!({ "ratio": of.ratio, "low": of.low, "high": of.high, "hodges_lehmann": of.middle, "wilcoxon_p": of.p, "blocks": of.n }))
+        of.map(|of| {
+            json!({
+                "ratio": of.ratio,
+                "low": of.low,
+                "high": of.high,
+                "hodges_lehmann": of.middle,
+                "wilcoxon_p": of.p,
+                "blocks": of.n,
+            })
+        })
     };
-    json!({ "names": of.names, "verdict": verdict_word(of), "ops_per_second": goal(of.rate), "ops_per_joule": goal(of.per_joule) })
+    json!({
+        "names": of.names,
+        "verdict": verdict_word(of),
+        "ops_per_second": goal(of.rate),
+        "ops_per_joule": goal(of.per_joule),
+    })
 }
 
-/// Two files of `teal lab run --json`: a run each, so there is a ratio and nothing that could be
-/// said of noise.
-fn compare_outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
+/// Compares two files of `teal lab run --json`. Each is a single run, so there is a ratio, and
+/// noise cannot be told.
+fn compare_outputs(args: &CompareArgs, other_file: &Path) -> Result<ExitCode> {
+    // Each file is read completely before anything is compared.
     let [before, after] = [args.before.as_path(), other_file].map(read_output);
     let ((name, before, one), (other, after, two)) = (before?, after?);
     if name != other {
@@ -268,20 +321,27 @@ fn compare_outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
     let differ = allowed_differences(args, output_differences(&one, &two))?;
     let ratio = after / before;
     if args.json {
-        let all = json!({ "version": 1, "workload": name, "ratio": ratio, "worse": Value::Null, "differ": differ });
+        let all = json!({
+            "version": 1,
+            "workload": name,
+            "ratio": ratio,
+            "worse": Value::Null,
+            "differ": differ,
+        });
         say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         if !differ.is_empty() {
             say!("they differ in: {}", differ.join(", "));
         }
         say!(
-            "{name}: {before:.1} and {after:.1} operations a second, {ratio:.3} times as many; one run each: whether that is noise cannot be told"
+            "{name}: {before:.1} and {after:.1} operations a second, {ratio:.3} times as many; \
+             one run each: whether that is noise cannot be told"
         );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what two outputs have different. What only one of them says is not.
+/// Returns the differences of two outputs. A key that only one of them has is ignored.
 fn output_differences(one: &Value, two: &Value) -> MatrixDifferences {
     let mut all = MatrixDifferences::default();
     let differ = |key: &str| !one[key].is_null() && !two[key].is_null() && one[key] != two[key];
@@ -297,6 +357,7 @@ fn output_differences(one: &Value, two: &Value) -> MatrixDifferences {
     if differ("filesets") {
         all.reasons.push("file sets".to_owned());
     }
+    // An interrupted run did less work.
     let is_cut = |of: &Value| of["interrupted"] == true;
     match (is_cut(one), is_cut(two)) {
         (false, false) if differ("ended") => all.remarks.push(both("ended")),

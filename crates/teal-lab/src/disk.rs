@@ -1,4 +1,4 @@
-//! `teal lab disk`: modelled disks, started, looked at and stopped by name.
+//! Implements `teal lab disk`: modelled disks, started, looked at and stopped by name.
 
 use crate::cli::DiskCommand;
 use anyhow::{Context, Result, bail};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use teal_command::paths;
 use teal_command::say::say;
-use teal_emulator::log::{LogError, LogReader};
+use teal_emulator::log::{DiskLogRecord, LogError, LogReader};
 use teal_rig::disk::{self, DiskReport};
 
 /// Runs the command.
@@ -45,6 +45,7 @@ fn send_command(name: &str, what: &str) -> Result<()> {
 
 fn list_disks() -> Result<()> {
     let dir = paths::disks_dir()?;
+    // Each disk is a directory with its files.
     let mut names: Vec<_> = std::fs::read_dir(&dir)
         .with_context(|| dir.display().to_string())?
         .flatten()
@@ -62,11 +63,28 @@ fn list_disks() -> Result<()> {
     Ok(())
 }
 
+/// Returns a record of the log in the columns of the head.
+fn record_line(record: &DiskLogRecord) -> String {
+    let numbers = [
+        record.at.get(),
+        record.count,
+        record.asked.get(),
+        record.start.get(),
+        record.done.get(),
+        record.energy.get(),
+        record.total.get(),
+    ];
+    let numbers = numbers.map(|n| n.to_string()).join(" ");
+    format!("{} {numbers} {}", record.kind.name(), record.label)
+}
+
+/// Prints the log of a disk, one record a line.
 fn show_log(file: &Path) -> Result<()> {
     let input = std::fs::OpenOptions::new()
         .read(true)
         .open(file)
         .with_context(|| file.display().to_string())?;
+    // A header that cannot be read means that this is no log.
     let reader = LogReader::new(std::io::BufReader::new(input))
         .with_context(|| file.display().to_string())?;
     let header = reader.header();
@@ -78,9 +96,10 @@ fn show_log(file: &Path) -> Result<()> {
         header.write_cache
     );
     say!("# kind sector sectors asked_ns start_ns done_ns uJ total_uJ label");
+    // A log may have millions of records, so the output is buffered, and a closed pipe ends it.
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for record in reader {
-        let r = match record {
+        let record = match record {
             Ok(record) => record,
             Err(LogError::CutOff { at }) => {
                 log::warn!("{} ends at byte {at}: its disk was killed", file.display());
@@ -88,17 +107,8 @@ fn show_log(file: &Path) -> Result<()> {
             }
             Err(error) => return Err(error).with_context(|| file.display().to_string()),
         };
-        let numbers = [
-            r.at.get(),
-            r.count,
-            r.asked.get(),
-            r.start.get(),
-            r.done.get(),
-            r.energy.get(),
-            r.total.get(),
-        ];
-        let numbers = numbers.map(|n| n.to_string()).join(" ");
-        match writeln!(out, "{} {numbers} {}", r.kind.name(), r.label) {
+        match writeln!(out, "{}", record_line(&record)) {
+            // The reader of the pipe has seen enough.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             done => done.context("standard output")?,
         }

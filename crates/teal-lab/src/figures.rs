@@ -1,4 +1,4 @@
-//! The figures of a trace, for people and for programs.
+//! Formats the figures of a trace, for people and for programs.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn level_word(header: &TraceHeader) -> &'static str {
     }
 }
 
-/// A time for people.
+/// Formats a time for people.
 fn format_time(time: Duration) -> String {
     match time.as_secs() {
         0 if time < Duration::from_millis(1) => format!("{:.1} us", time.as_nanos() as f64 / 1e3),
@@ -31,27 +31,57 @@ fn format_share(part: u64, whole: u64) -> String {
     }
 }
 
-/// Requests that could have followed another of their kind on the same object.
+/// Returns the number of requests that could have followed another of their kind on the same
+/// object.
 fn count_followers(run: &AccessPattern) -> u64 {
+    debug_assert!(
+        run.first <= run.requests,
+        "the first requests are among all"
+    );
     run.requests - run.first
 }
 
-/// Returns what to print for people.
+/// Returns the lines for people.
 pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> Vec<String> {
+    let mut out = header_lines(header);
+    append_totals(stat, &mut out);
+    out.push(String::new());
+    append_actions(stat, &mut out);
+    out.push(String::new());
+    append_gaps(stat, &mut out);
+    for (at, mark) in &stat.marks {
+        out.push(format!(
+            "mark at {}: {}",
+            format_time(*at),
+            mark.as_bytes().escape_ascii()
+        ));
+    }
+    out
+}
+
+/// Returns level, machine and source of a trace.
+fn header_lines(header: &TraceHeader) -> Vec<String> {
     let mut out = Vec::new();
-    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-    let duration = stat.end.saturating_sub(stat.first.unwrap_or_default());
-    let events: u64 = stat.actions.values().map(|tally| tally.event_count()).sum();
     out.push(format!(
         "level      {}{}",
         level_word(header),
         if header.anonymous { ", anonymous" } else { "" }
     ));
     if !header.machine.as_bytes().is_empty() {
-        out.push(format!("machine    {}", text(header.machine.as_bytes())));
+        let machine = header.machine.as_bytes().escape_ascii();
+        out.push(format!("machine    {machine}"));
     }
-    out.push(format!("source     {}", text(header.source.as_bytes())));
+    let source = header.source.as_bytes().escape_ascii();
+    out.push(format!("source     {source}"));
+    out
+}
+
+/// Appends duration, events, bytes, and the sequential part of the requests.
+fn append_totals(stat: &TraceStatistics, out: &mut Vec<String>) {
+    let duration = stat.end.saturating_sub(stat.first.unwrap_or_default());
+    let events: u64 = stat.actions.values().map(|tally| tally.event_count()).sum();
     out.push(format!("duration   {}", format_time(duration)));
+    // Objects are counted up to a limit of memory.
     let more = if stat.forgot {
         "more than a million objects"
     } else {
@@ -68,6 +98,7 @@ pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> 
         ));
     }
     let (read, written) = stat.bytes_moved();
+    // A trace that writes nothing has no ratio.
     let ratio = if written == 0 {
         "-".into()
     } else {
@@ -78,21 +109,23 @@ pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> 
         human_size(read),
         human_size(written)
     ));
-    for (what, run) in [("reads", &stat.reads), ("writes", &stat.writes)] {
-        let (count, sequential) = (
-            run.requests,
-            format_share(run.sequential, count_followers(run)),
-        );
+    for (name, run) in [("reads", &stat.reads), ("writes", &stat.writes)] {
+        let count = run.requests;
+        let sequential = format_share(run.sequential, count_followers(run));
         out.push(format!(
-            "{what:10} {count}; {sequential} of those after the first of an object are sequential"
+            "{name:10} {count}; {sequential} of those after the first of an object are sequential"
         ));
     }
-    out.push(String::new());
+}
+
+/// Appends the table of actions.
+fn append_actions(stat: &TraceStatistics, out: &mut Vec<String>) {
     out.push(format!(
         "{:12} {:>10} {:>8} {:>8} {:>12} {:>12}",
         "action", "done", "failed", "unknown", "bytes", "mean"
     ));
     for (word, tally) in &stat.actions {
+        // The mean is over the events with a known latency; without any it is a dash.
         let nanos = tally.latency.as_nanos().checked_div(tally.timed.into());
         let mean = nanos.map_or_else(
             || "-".into(),
@@ -108,7 +141,10 @@ pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> 
             "{word:12} {done:>10} {failed:>8} {unknown:>8} {bytes:>12} {mean:>12}"
         ));
     }
-    out.push(String::new());
+}
+
+/// Appends the table of idle gaps by length; lengths without gaps are left out.
+fn append_gaps(stat: &TraceStatistics, out: &mut Vec<String>) {
     out.push(format!(
         "{:12} {:>10} {:>12}",
         "idle gaps", "count", "together"
@@ -119,6 +155,7 @@ pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> 
         .enumerate()
         .filter(|(_, gap)| gap.count > 0)
     {
+        // The last class has no upper limit.
         let name = GAP_LIMITS.get(class).map_or_else(
             || "longer".into(),
             |limit| format!("< {}", format_time(*limit)),
@@ -129,31 +166,40 @@ pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> 
             format_time(gap.total)
         ));
     }
-    for (at, mark) in &stat.marks {
-        out.push(format!(
-            "mark at {}: {}",
-            format_time(*at),
-            text(mark.as_bytes())
-        ));
-    }
-    out
 }
 
-/// The same for programs; times in nanoseconds.
+/// Returns the figures for programs; times are in nanoseconds.
 pub(crate) fn statistics_json(
     header: &TraceHeader,
     stat: &TraceStatistics,
     ending: &TraceEnding,
 ) -> Value {
+    // Times beyond 584 years are cut off.
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (read, written) = stat.bytes_moved();
-    let run = |run: &AccessPattern| json!({ "requests": run.requests, "first": run.first, "sequential": run.sequential });
+    let pattern = |run: &AccessPattern| {
+        json!({
+            "requests": run.requests,
+            "first": run.first,
+            "sequential": run.sequential,
+        })
+    };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let actions = stat.actions.iter().map(|(word, t)| {
-        let value = json!({ "done": t.done, "failed": t.failed, "unknown": t.unknown, "bytes": t.bytes,
-            "timed": t.timed, "latency": nanos(t.latency) });
+        let value = json!({
+            "done": t.done,
+            "failed": t.failed,
+            "unknown": t.unknown,
+            "bytes": t.bytes,
+            "timed": t.timed,
+            "latency": nanos(t.latency),
+        });
         ((*word).to_owned(), value)
     });
+    let marks = stat
+        .marks
+        .iter()
+        .map(|(at, mark)| json!({ "at": nanos(*at), "text": text(mark.as_bytes()) }));
     let gaps = stat.gaps.iter().enumerate().map(|(class, gap)| {
         let below = GAP_LIMITS.get(class).map(|limit| nanos(*limit));
         json!({ "below": below, "count": gap.count, "total": nanos(gap.total) })
@@ -172,10 +218,10 @@ pub(crate) fn statistics_json(
         "dropped": stat.dropped,
         "bytes_read": read,
         "bytes_written": written,
-        "reads": run(&stat.reads),
-        "writes": run(&stat.writes),
+        "reads": pattern(&stat.reads),
+        "writes": pattern(&stat.writes),
         "actions": actions.collect::<serde_json::Map<_, _>>(),
         "gaps": gaps.collect::<Vec<_>>(),
-        "marks": stat.marks.iter().map(|(at, m)| json!({ "at": nanos(*at), "text": text(m.as_bytes()) })).collect::<Vec<_>>(),
+        "marks": marks.collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! `teal lab generate`: traces with the totals that papers published.
+//! Implements `teal lab generate`: traces with the totals that papers published.
 
 use crate::cli::GenerateArgs;
 use anyhow::{Context, Result, bail};
@@ -22,7 +22,9 @@ pub(crate) fn run_generate(args: &GenerateArgs) -> Result<ExitCode> {
             ),
         }
     };
+    // The model of pauses is not published, so it is named.
     let gaps: GapModel = args.gaps.parse()?;
+    // An existing file is not overwritten.
     let out = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -32,6 +34,7 @@ pub(crate) fn run_generate(args: &GenerateArgs) -> Result<ExitCode> {
         .write_trace(gaps, args.seed, out)
         .map_err(anyhow::Error::new);
     let flushed = written.and_then(|mut out| Ok(out.flush()?));
+    // A part of a trace would look like a whole one.
     if flushed.is_err() {
         let _ = std::fs::remove_file(&args.out);
     }

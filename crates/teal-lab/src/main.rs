@@ -1,4 +1,4 @@
-//! `teal-lab`: the laboratory's command line. It records, replays, measures and compares; `teal
+//! `teal-lab` is the laboratory's command line. It records, replays, measures and compares; `teal
 //! lab` starts it.
 
 mod characterise;

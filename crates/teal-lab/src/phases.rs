@@ -1,22 +1,22 @@
-//! `teal lab phases`: the phases of scherlfs on file systems, in joules of a modelled disk, beside
-//! the floor.
+//! Implements `teal lab phases`: measures the phases of scherlfs on file systems, in joules of a
+//! modelled disk, beside the floor.
 //!
 //! # The directory of results
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `cells.jsonl` | what came of a group of phases on a file system, one a line; a line that was cut off in the middle is taken away |
+//! | `cells.jsonl` | results of a group of phases, one a line; an incomplete last line is removed |
 //! | `owner` | the process that measures; it is there as long as one does ([`ownership`]) |
 //! | `report.md` | the tables, made anew after every cell |
 //!
 //! # Guarantees
 //! 1. Each cell begins on a fresh file system on a fresh modelled disk; no device of this machine
 //!    is touched.
-//! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell
-//!    goes with it, or, if this program was killed, when it goes on.
-//! 3. A cell that cannot be measured is told and left out; the others are measured.
+//! 2. An interrupted command goes on with the next cell. The mount and the disk of a cell go with
+//!    it or, if this program was killed, when it goes on.
+//! 3. A cell that cannot be measured is reported and left out; the others are measured.
 //! 4. File systems that this kernel lacks run in a guest, which ends with its cell.
 
-use crate::cli::{PhasesArgs as Args, PhasesMode};
+use crate::cli::{PhasesArgs, PhasesMode};
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
@@ -38,19 +38,19 @@ use teal_study::phases::{
     PhaseCell, PhaseGroup, PhaseSheet, SyncMode, phase_floor, render_markdown,
 };
 
-/// Without it a directory of results is none.
+/// Marks a directory of results.
 const MARK: &str = "cells.jsonl";
 
-/// What is measured.
+/// Names a file system that is measured, and its kernel.
 #[derive(Debug, Clone)]
 struct MeasuredSystem {
-    /// As it was asked for.
+    /// Name as the user wrote it.
     name: String,
     kind: FileSystemKind,
     in_guest: bool,
 }
 
-/// What all cells have in common.
+/// Holds everything that cells have in common.
 struct PhasesBench {
     subjects: Vec<MeasuredSystem>,
     groups: Vec<PhaseGroup>,
@@ -64,9 +64,10 @@ struct PhasesBench {
 }
 
 /// Runs the command.
-pub(crate) fn run_phases(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_phases(args: &PhasesArgs) -> Result<ExitCode> {
     let bench = PhasesBench::new(args)?;
     ownership::check_directory(&bench.results, MARK)?;
+    // A dry run writes nothing, so it needs no right to the directory.
     let _owned = if args.kept.dry_run {
         None
     } else {
@@ -78,6 +79,7 @@ pub(crate) fn run_phases(args: &Args) -> Result<ExitCode> {
         bench.print_plan(&todo);
         return Ok(ExitCode::SUCCESS);
     }
+    // Checked before the first cell, so that a missing program costs no hours.
     if !args.kept.only_report {
         for subject in &bench.subjects {
             bench.check_system(subject)?;
@@ -108,6 +110,7 @@ fn filesystem_kind(name: &str) -> Result<FileSystemKind> {
     {
         Some(kind) => Ok(kind),
         None => match nearest_name(name, names.clone()) {
+            // A typing error is the likely reason.
             Some(known) => bail!("there is no file system {name} here; did you mean {known}?"),
             None => bail!(
                 "there is no file system {name} here; there are {}",
@@ -121,6 +124,7 @@ impl MeasuredSystem {
     fn parse(text: &str) -> Result<Self> {
         let (name, place) = text.split_once('@').unwrap_or((text, ""));
         let kind = filesystem_kind(name)?;
+        // Without a place, a file system that this kernel lacks runs in a guest.
         let in_guest = match place {
             "" => !kind.is_ours() && !testbed::kernel_has(kind),
             "guest" => true,
@@ -139,7 +143,7 @@ impl MeasuredSystem {
 }
 
 impl PhasesBench {
-    fn new(args: &Args) -> Result<Self> {
+    fn new(args: &PhasesArgs) -> Result<Self> {
         let subjects = args
             .systems
             .iter()
@@ -160,7 +164,9 @@ impl PhasesBench {
             .map(|name| group_named(name))
             .collect::<Result<Vec<_>>>()?;
         let of = load_profile(&args.profile)?;
+        // The disk has the size of the profile, unless another one is named.
         let holds = of.media.map_or(0, |media| media.capacity.get());
+        // Whole MiB, so that partitions and images have round sizes.
         let size = args.size.unwrap_or(holds >> 20 << 20);
         let setup = EmulationSetup::new(of, size)?;
         Ok(Self {
@@ -189,7 +195,7 @@ impl PhasesBench {
         checked.with_context(|| format!("system {}", subject.name))
     }
 
-    /// Returns what is not there yet, in the order in which it is measured: all file systems of a
+    /// Returns the missing cells in the order in which they are measured: all file systems of a
     /// group, then the next group.
     fn missing_cells(&self, cells: &[PhaseCell]) -> Vec<(MeasuredSystem, PhaseGroup)> {
         let has = |subject: &MeasuredSystem, group: PhaseGroup| {
@@ -209,10 +215,12 @@ impl PhasesBench {
 
     fn print_plan(&self, todo: &[(MeasuredSystem, PhaseGroup)]) {
         say!(
-            "{} cells to be measured, on modelled disks of {}: no device of this machine is touched",
+            "{} cells to be measured, on modelled disks of {}: no device of this machine is \
+             touched",
             todo.len(),
             self.profile
         );
+        // Sizes are those at the scale of the run.
         for (subject, group) in todo {
             let phases = group.phases_at_scale(self.scale);
             let bytes: u64 = phases
@@ -238,10 +246,11 @@ impl PhasesBench {
         self.results.join(MARK)
     }
 
-    /// The cells that are there; those of another mode, scale or disk are refused.
+    /// Reads the existing cells; refuses those of another mode, scale or disk.
     fn read_cells(&self) -> Result<Vec<PhaseCell>> {
         let cells: Vec<PhaseCell> = crate::json_lines::read_lines(&self.cells_file())?;
         for (at, cell) in cells.iter().enumerate() {
+            // Results of an older program have other fields.
             let name = self.cells_file();
             if cell.version != PhaseCell::VERSION {
                 bail!(
@@ -251,6 +260,7 @@ impl PhasesBench {
                     cell.version
                 );
             }
+            // Cells of other conditions must not stand in one table.
             let is_same = cell.mode == self.mode
                 && cell.scale == self.scale
                 && cell.size == self.size
@@ -278,10 +288,12 @@ impl PhasesBench {
             .append(true)
             .open(&path)
             .with_context(|| path.display().to_string())?;
+        // A cell that fails ends no other; all that failed are named at the end.
         let mut failed = Vec::new();
         for (at, (subject, group)) in todo.iter().enumerate() {
             let what = format!("{} on {}", group.name(), subject.name);
             let cell = self.measure_cell(subject, *group);
+            // An interrupted cell fails too, and its error would mislead.
             if self.ended.load(Ordering::Relaxed) {
                 bail!(
                     "interrupted after {} cells; the same command goes on",
@@ -300,6 +312,7 @@ impl PhasesBench {
                     continue;
                 }
             };
+            // The line is synced: a cell may have taken long.
             writeln!(file, "{}", serde_json::to_string(&cell)?)
                 .and_then(|()| file.sync_data())
                 .with_context(|| path.display().to_string())?;
@@ -344,6 +357,12 @@ impl PhasesBench {
             )
         };
         let plan = group.phases_at_scale(self.scale);
+        debug_assert_eq!(
+            plan.iter().filter(|phase| phase.counts).count(),
+            phases.len(),
+            "each phase that counts has a result"
+        );
+        // The floor depends on the disk's profile, which the guest does not know.
         for (phase, measured) in plan.iter().filter(|phase| phase.counts).zip(&mut phases) {
             measured.floor_microjoules = phase_floor(self.setup.profile(), phase)?.get();
         }
@@ -370,7 +389,7 @@ impl PhasesBench {
     }
 }
 
-/// A shipped profile's name as it is; a file's path so that it can be found from elsewhere.
+/// Returns a shipped profile's name as it is, and a file's path as an absolute one.
 fn absolute_profile(profile: &str) -> Result<String> {
     if teal_energy::Profile::find_shipped(profile).is_some() {
         return Ok(profile.to_owned());

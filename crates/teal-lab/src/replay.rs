@@ -1,4 +1,4 @@
-//! `teal lab replay`: a trace under policies of energy, in virtual time.
+//! Implements `teal lab replay`: replays a trace under policies of energy, in virtual time.
 
 mod figures;
 
@@ -17,11 +17,11 @@ use teal_study::replay::{
     plot,
 };
 use teal_trace::TraceEnding;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
-/// Events at the devices times devices for which the bound takes seconds.
+/// Product of devices and events for which the bound takes seconds.
 const QUICK: usize = 200;
-/// Rounds of prices for the bound.
+/// Rounds of price ascent for the bound.
 const ROUNDS: usize = 40;
 
 /// Runs the command.
@@ -32,22 +32,8 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
     if which.is_some() && policies.len() != 1 {
         bail!("--explain is for one policy; name it with --policy");
     }
-    let assumptions = ReplayAssumptions {
-        memory: args.memory,
-        pace: if args.closed {
-            ReplayPace::Closed
-        } else {
-            ReplayPace::Open
-        },
-        supply: if args.powered {
-            PowerSupply::Powered
-        } else {
-            PowerSupply::Battery
-        },
-        ..ReplayAssumptions::default()
-    };
     let mut trace = open_trace(&args.trace)?;
-    let read = PreparedReplay::read(&mut trace, machine, &assumptions);
+    let read = PreparedReplay::read(&mut trace, machine, &replay_assumptions(args));
     let (scene, ending) = read.with_context(|| args.trace.display().to_string())?;
     say_ending(&args.trace, Some(&ending));
     if let Some(which) = which {
@@ -55,25 +41,23 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let runs: Vec<PolicyRun> = policies.iter().map(|policy| scene.run(policy)).collect();
+    // The bound's schedule may be as late with bursts as the policies were.
     let late = teal_energy::oracle::longest_lateness(runs.iter().map(|run| &run.report));
+    // The cost of the bound grows with devices and events.
+    debug_assert!(
+        !scene.machine.parts.is_empty(),
+        "a machine has a device at least"
+    );
     let most = args.bound.unwrap_or(QUICK / scene.machine.parts.len());
     let bound = scene.energy_bound(&late, most, ROUNDS);
     if let Some(path) = &args.plot {
-        let title = args
-            .trace
-            .file_name()
-            .unwrap_or(args.trace.as_os_str())
-            .to_string_lossy();
-        let svg = plot::render_svg(&title, &scene.machine, &runs, &bound);
+        let title = args.trace.file_name().unwrap_or(args.trace.as_os_str());
+        let svg = plot::render_svg(&title.to_string_lossy(), &scene.machine, &runs, &bound);
         std::fs::write(path, svg).with_context(|| path.display().to_string())?;
     }
     if args.json {
-        let json = figures::replay_json(
-            &scene,
-            &runs,
-            &bound,
-            matches!(ending, TraceEnding::Complete),
-        );
+        let is_complete = matches!(ending, TraceEnding::Complete);
+        let json = figures::replay_json(&scene, &runs, &bound, is_complete);
         say!("{}", serde_json::to_string_pretty(&json)?);
     } else {
         figures::replay_lines(&scene, &runs, &bound)
@@ -83,6 +67,27 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the assumptions on memory, pace and supply that the arguments ask for.
+fn replay_assumptions(args: &ReplayArgs) -> ReplayAssumptions {
+    let pace = if args.closed {
+        ReplayPace::Closed
+    } else {
+        ReplayPace::Open
+    };
+    let supply = if args.powered {
+        PowerSupply::Powered
+    } else {
+        PowerSupply::Battery
+    };
+    ReplayAssumptions {
+        memory: args.memory,
+        pace,
+        supply,
+        ..ReplayAssumptions::default()
+    }
+}
+
+/// Prints a decision of a policy with its reasons.
 fn print_decision(
     scene: &PreparedReplay,
     policy: &NamedPolicy,
@@ -103,7 +108,9 @@ fn print_decision(
     Ok(())
 }
 
+/// Builds the machine from the name of a machine, or from the profiles of its devices.
 fn build_machine(args: &ReplayArgs) -> Result<ModelledMachine> {
+    // A single name may be that of a machine; a profile has it too if its file is named.
     let mut machine = match &args.profiles[..] {
         [name] if ModelledMachine::by_name(name).is_some() => {
             ModelledMachine::by_name(name).context("it was there")?
@@ -135,6 +142,7 @@ fn build_machine(args: &ReplayArgs) -> Result<ModelledMachine> {
     if args.warm < 100 && !has_link {
         bail!("--warm is for machines with a link, which has what the disks lack");
     }
+    // Only devices that keep content have room for it, and only disks hold files at first.
     for part in &mut machine.parts {
         part.room = args.cache.filter(|_| part.keeps);
         if part.device.kind == DeviceKind::Disk {
@@ -154,7 +162,7 @@ fn parse_policies(names: &[String]) -> Result<Vec<NamedPolicy>> {
         .collect::<Result<_, _>>()?)
 }
 
-/// A number, `90s`, `1.5h`, or a time as it is printed: `0:01:30.500`.
+/// Parses a number, `90s`, `1.5h`, or a time as it is printed: `0:01:30.500`.
 fn parse_decision(text: &str) -> Result<DecisionSelector> {
     if let Ok(number) = text.parse::<u64>() {
         if number == 0 {
@@ -167,6 +175,7 @@ fn parse_decision(text: &str) -> Result<DecisionSelector> {
             "'{text}' is neither a decision's number nor a time; say 17, 90s, 1.5h or 0:01:30.5"
         )
     };
+    // A time has a unit, or is printed as hours, minutes and seconds.
     let seconds = match text.strip_suffix(['s', 'm', 'h']) {
         Some(digits) => {
             let unit = match text.as_bytes()[digits.len()] {
@@ -183,7 +192,7 @@ fn parse_decision(text: &str) -> Result<DecisionSelector> {
     let seconds = seconds
         .filter(|seconds| (0.0..1e9).contains(seconds))
         .with_context(refused)?;
-    Ok(DecisionSelector::At(Time::after_start(Span::nanos(
-        (seconds * 1e9) as u64,
-    ))))
+    Ok(DecisionSelector::At(Time::after_start(
+        TimeSpan::from_nanos((seconds * 1e9) as u64),
+    )))
 }

@@ -1,4 +1,4 @@
-//! `teal lab run`, `teal lab workloads`: workloads in Filebench's language.
+//! Implements `teal lab run` and `teal lab workloads`: workloads in Filebench's language.
 
 mod figures;
 
@@ -27,6 +27,7 @@ pub(crate) fn run_workload(args: &RunArgs) -> Result<ExitCode> {
             dir.display()
         );
     }
+    // Faults of the script show before any file is made.
     let script = ScriptSources::by_name(&args.workload)?.parse_script()?;
     let options = WorkloadOptions {
         dir,
@@ -46,14 +47,7 @@ pub(crate) fn run_workload(args: &RunArgs) -> Result<ExitCode> {
         check_room(&plan)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for file in [&args.json, &args.csv].into_iter().flatten() {
-        // Known before the run, whose figures would be lost.
-        let kept = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(file);
-        kept.with_context(|| file.display().to_string())?;
-    }
+    check_outputs(args)?;
     let listener = TerminalListener {
         strict: args.strict_filebench,
         ended: Arc::default(),
@@ -61,25 +55,44 @@ pub(crate) fn run_workload(args: &RunArgs) -> Result<ExitCode> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&listener.ended)).context("signals")?;
     }
+    // A script without a run has no figures.
     let Some(outcome) = execute_plan(&plan, &SystemClock, &listener)? else {
         return Ok(ExitCode::SUCCESS);
     };
     figures::outcome_lines(&outcome, &plan)
         .iter()
         .for_each(|line| say!("{line}"));
-    if let Some(file) = &args.json {
-        let json =
-            serde_json::to_string_pretty(&figures::outcome_json(&args.workload, &outcome, &plan))?;
-        std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
-    }
-    if let Some(file) = &args.csv {
-        std::fs::write(file, figures::seconds_csv(&outcome))
-            .with_context(|| file.display().to_string())?;
-    }
+    write_outputs(args, &outcome, &plan)?;
     if listener.ended.load(Ordering::Relaxed) {
         bail!("interrupted: the figures are of the time before");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the files of the figures before the run: a failure afterwards would lose the figures.
+fn check_outputs(args: &RunArgs) -> Result<()> {
+    for file in [&args.json, &args.csv].into_iter().flatten() {
+        let kept = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(file);
+        kept.with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Writes the figures into the files that the arguments name.
+fn write_outputs(args: &RunArgs, outcome: &RunOutcome, plan: &WorkloadPlan) -> Result<()> {
+    if let Some(file) = &args.json {
+        let json =
+            serde_json::to_string_pretty(&figures::outcome_json(&args.workload, outcome, plan))?;
+        std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &args.csv {
+        std::fs::write(file, figures::seconds_csv(outcome))
+            .with_context(|| file.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// Runs `teal lab workloads`.
@@ -89,6 +102,7 @@ pub(crate) fn list_workloads(name: Option<&str>) -> Result<ExitCode> {
         say!("{}", shipped.text.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
+    // Each workload is one line, and its variables another.
     for shipped in SHIPPED {
         let alias = if shipped.alias == shipped.name {
             String::new()
@@ -105,8 +119,9 @@ pub(crate) fn list_workloads(name: Option<&str>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a plan would do.
+/// Prints the work of a plan.
 fn print_plan(plan: &WorkloadPlan) {
+    // The sizes are those after scaling.
     for set in preview_filesets(plan) {
         let scaled = if set.files == set.files_asked {
             String::new()
@@ -114,7 +129,8 @@ fn print_plan(plan: &WorkloadPlan) {
             format!(" of {}", set.files_asked)
         };
         say!(
-            "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from the beginning",
+            "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from \
+             the beginning",
             set.name,
             set.files,
             human_size(set.bytes),
@@ -123,6 +139,7 @@ fn print_plan(plan: &WorkloadPlan) {
             set.prealloc
         );
     }
+    // Threads come in groups of the same behaviour.
     for process in &plan.processes {
         for thread in &process.threads {
             let flowops: Vec<&str> = thread.ops.iter().map(|op| op.name.as_str()).collect();

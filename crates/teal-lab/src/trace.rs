@@ -1,4 +1,4 @@
-//! `teal lab trace`: showing, importing and summing up traces.
+//! Implements `teal lab trace`: shows, imports and sums up traces.
 
 use crate::cli::{ImportArgs, ImportFormat, RequestBegin, TraceCommand};
 use crate::figures;
@@ -56,7 +56,7 @@ pub(crate) fn open_trace(path: &Path) -> Result<TraceReader<Box<dyn Read>>> {
     TraceReader::new(open_input(path)?).with_context(|| path.display().to_string())
 }
 
-/// Says so on standard error when the trace does not end as it should.
+/// Reports on standard error that the trace does not end as it should.
 pub(crate) fn say_ending(path: &Path, ending: Option<&TraceEnding>) {
     if let Some(ending @ TraceEnding::CutOff { .. }) = ending {
         let _ = writeln!(io::stderr(), "teal: {}: {ending}", path.display());

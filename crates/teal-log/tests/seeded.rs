@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use teal_env::Disk;
 use teal_log::seeded::{Bug, seed};
-use teal_log::{Cost, NewObject, OpenError, Store};
+use teal_log::{Cost, NewObject, Store, StoreOpenError};
 use teal_testkit::{CrashPolicy, CrashWalk, DiskCall, FaultDisk, FaultDuration, Rng};
 use teal_types::{FileType, Sector, Timestamp};
 
@@ -111,7 +111,7 @@ fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
                 .model
                 .differs(&store, false)
                 .map_err(|what| format!("record at {sector} decayed: {what}"))?,
-            Err(OpenError::Lost { .. } | OpenError::Anchors) => {}
+            Err(StoreOpenError::Lost { .. } | StoreOpenError::Anchors) => {}
             Err(e) => return Err(e.to_string()),
         }
     }
@@ -164,7 +164,7 @@ fn churn(turn: u64) -> Result<(), String> {
             life.store.commit().map_err(say)?;
             let op = life.store.begin(Cost::names(1).freeing()).map_err(say)?;
             op.lock(&[no])
-                .and_then(|mut locked| locked.free(no))
+                .and_then(|mut locked| locked.free_object(no))
                 .map_err(say)?;
         }
         life.store.commit().map_err(say)

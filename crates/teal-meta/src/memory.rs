@@ -2,8 +2,8 @@
 //!
 //! # Guarantees
 //! 1. *The same contract*: it passes the suite that the database passes.
-//! 2. *Power cuts*: [`Memory::crash`] gives what a power cut now would leave: everything that was
-//!    durable, nothing else.
+//! 2. *Power cuts*: [`MemoryMeta::after_power_cut`] returns the state that a power cut now would
+//!    leave: everything that was durable, nothing else.
 
 mod read;
 mod table;
@@ -16,14 +16,17 @@ use crate::row::{
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
 use parking_lot::RwLock;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use table::UndoTable;
-use teal_types::{CommitSeq, Link, Name, ObjectNo, VolumeId};
+use teal_types::{
+    Author, BatchId, BatchNo, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo, VolumeId,
+};
 
 /// The keys of one volume.
 type InVolume<K> = (VolumeId, K);
-/// A staged part: replica, incarnation, batch, part.
-type PartKey = (u32, u32, u64, u32);
+/// A staged part: its batch, and its number there.
+type PartKey = (BatchId, u32);
 
 /// A row of an extended attribute's history.
 type XattrKey = (ObjectNo, Vec<u8>, CommitSeq);
@@ -37,41 +40,44 @@ struct MemoryTables {
     settings: UndoTable<InVolume<String>, Vec<u8>>,
     volumes: UndoTable<InVolume<()>, VolumeRow>,
     objects: UndoTable<InVolume<ObjectNo>, ObjectRow>,
-    entries: UndoTable<InVolume<Link>, EntryRow>,
-    links: UndoTable<InVolume<(ObjectNo, Link)>, ()>,
+    entries: UndoTable<InVolume<HardLink>, EntryRow>,
+    links: UndoTable<InVolume<(ObjectNo, HardLink)>, ()>,
     xattrs: UndoTable<InVolume<(ObjectNo, Vec<u8>)>, XattrRow>,
     extents: UndoTable<InVolume<(ObjectNo, u64)>, ExtentRow>,
     past_objects: UndoTable<InVolume<(ObjectNo, CommitSeq)>, Option<ObjectRow>>,
-    past_entries: UndoTable<InVolume<(Link, CommitSeq)>, Option<ObjectNo>>,
-    /// The same by commit.
+    past_entries: UndoTable<InVolume<(HardLink, CommitSeq)>, Option<ObjectNo>>,
+    /// The rows of `past_entries` by commit.
     past_names: UndoTable<InVolume<(ObjectNo, CommitSeq, Name)>, Option<ObjectNo>>,
     snapshots: UndoTable<InVolume<(ObjectNo, CommitSeq)>, SnapshotNames>,
     tallies: UndoTable<InVolume<ObjectNo>, NameTally>,
-    past_links: UndoTable<InVolume<(ObjectNo, CommitSeq, Link)>, ()>,
+    past_links: UndoTable<InVolume<(ObjectNo, CommitSeq, HardLink)>, ()>,
     past_xattrs: UndoTable<InVolume<XattrKey>, Option<Vec<u8>>>,
     past_extents: UndoTable<InVolume<(ObjectNo, CommitSeq, u64)>, PastExtent>,
     commits: UndoTable<InVolume<CommitSeq>, CommitRow>,
     changes: UndoTable<InVolume<(CommitSeq, ObjectNo)>, Ranges>,
-    batches: UndoTable<InVolume<(u32, u32, u64)>, BatchRow>,
+    batches: UndoTable<InVolume<BatchId>, BatchRow>,
     staged: UndoTable<InVolume<PartKey>, Vec<u8>>,
-    replicas: UndoTable<InVolume<u32>, ReplicaRow>,
+    replicas: UndoTable<InVolume<ReplicaNo>, ReplicaRow>,
     tokens: UndoTable<InVolume<[u8; 32]>, TokenRow>,
-    leases: UndoTable<InVolume<u32>, u32>,
+    leases: UndoTable<InVolume<u32>, ReplicaNo>,
     conflicts: UndoTable<InVolume<u64>, ConflictRow>,
 }
 
-/// Does the same with every table.
+/// Evaluates an expression for every table.
 macro_rules! each_table {
     ($state:expr, $table:ident => $what:expr) => {
-        each_table!(@ $state, $table => $what; settings volumes objects entries links xattrs extents past_objects past_entries
-            past_names snapshots tallies past_links past_xattrs past_extents commits changes batches staged replicas tokens leases conflicts)
+        each_table!(@ $state, $table => $what;
+            settings volumes objects entries links xattrs extents
+            past_objects past_entries past_names snapshots tallies
+            past_links past_xattrs past_extents
+            commits changes batches staged replicas tokens leases conflicts)
     };
     (@ $state:expr, $table:ident => $what:expr; $($name:ident)*) => {{
         $({ let $table = &mut $state.$name; $what; })*
     }};
 }
 
-/// Metadata in memory. Clones are the same.
+/// Metadata in memory. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryMeta(Arc<RwLock<MemoryTables>>);
 
@@ -82,18 +88,30 @@ struct MemoryTransaction<S> {
 }
 
 impl MemoryMeta {
-    /// Without any volume.
+    /// Makes a store without any volume.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns what a power cut now would leave, as a store of its own; this one goes on.
+    /// Returns the state that a power cut now would leave, as a store of its own; this one goes on.
     #[must_use]
     pub fn after_power_cut(&self) -> Self {
         let mut state = self.0.read().clone();
         each_table!(state, table => table.undo());
         Self(Arc::new(RwLock::new(state)))
     }
+}
+
+/// Returns the keys of all that a replica has staged.
+fn parts_of(volume: VolumeId, replica: ReplicaNo) -> RangeInclusive<InVolume<PartKey>> {
+    let of = |incarnation, batch, part| {
+        let author = Author {
+            replica,
+            incarnation: Incarnation::new(incarnation),
+        };
+        (volume, (author.batch(BatchNo::new(batch)), part))
+    };
+    of(0, 0, 0)..=of(u32::MAX, u64::MAX, u32::MAX)
 }
 
 impl MetaStore for MemoryMeta {
@@ -114,6 +132,7 @@ impl MetaStore for MemoryMeta {
         work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()> {
         let mut state = self.0.write();
+        // The lock is held for the whole transaction, as SQLite has one writer at a time.
         each_table!(state, table => table.begin());
         if !work(&mut MemoryTransaction {
             state: &mut *state,
@@ -135,7 +154,7 @@ impl MetaStore for MemoryMeta {
     }
 }
 
-/// The shortest name in the order of bytes, to begin with. It names nothing that is before it.
+/// Returns the first name in the order of bytes, at which scans begin.
 fn first_name() -> Name {
     Name::new(&[1]).expect("one byte that is no slash is a name")
 }

@@ -1,20 +1,24 @@
 //! Metadata in a SQLite database.
 //!
 //! # Guarantees
-//! 1. *Durable*: write-ahead log with `synchronous=FULL`; a transaction that may wait does without
-//!    its own sync, and the next full one, which syncs the same log, covers it.
+//! 1. *Durable*: write-ahead log with `synchronous=FULL`; a transaction that may wait has no sync
+//!    of its own, and the next full one, which syncs the same log, covers it.
 //! 2. *Ours*: a database of another program or of a newer version is refused before anything is
 //!    written to it.
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
-//! | `writer` | the one connection that writes | a whole transaction with its I/O: SQLite has one writer at a time anyway |
-//! | `readers` | connections that nobody reads with at the moment, and how many do | nothing; waiting lets it go |
+//! | `writer` | the one connection that writes | a whole transaction with its I/O |
+//! | `readers` | idle connections, and the number of busy ones | nothing; waiting releases it |
+//!
+//! SQLite has one writer at a time anyway, so that `writer` costs no concurrency.
 
 mod codec;
+mod column;
 mod fault;
 mod open;
 mod read;
+mod statement;
 mod write;
 
 use crate::error::Result;
@@ -25,8 +29,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use teal_types::VolumeId;
 
-/// Connections that read at the same time; who comes then waits. A connection more would cost more
-/// than that: it has to learn the schema, and has statements and pages of its own.
+/// The number of connections that read at the same time; a further reader waits. One more
+/// connection would cost more than the wait: it has to learn the schema, and has statements and
+/// pages of its own.
 const READERS: usize = 8;
 
 /// A database of metadata. One process at a time should serve it; SQLite keeps others from harm.
@@ -36,7 +41,7 @@ pub struct Sqlite {
     names: DatabaseName,
     writer: Mutex<Connection>,
     readers: Mutex<ReaderPool>,
-    /// Told when a connection is free.
+    /// Notified when a connection is free.
     free: Condvar,
 }
 
@@ -56,6 +61,7 @@ impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         let mut readers = self.sqlite.readers.lock();
         readers.idle.extend(self.connection.take());
+        debug_assert!(readers.busy > 0, "this reader was counted");
         readers.busy -= 1;
         self.sqlite.free.notify_one();
     }
@@ -87,9 +93,11 @@ impl Sqlite {
 
     fn take_reader(&self) -> PooledReader<'_> {
         let mut readers = self.readers.lock();
+        // The wait releases the lock, so that a reader can give its connection back.
         while readers.busy == READERS {
             self.free.wait(&mut readers);
         }
+        debug_assert!(readers.busy < READERS, "a connection is free");
         readers.busy += 1;
         PooledReader {
             sqlite: self,
@@ -121,13 +129,14 @@ impl MetaStore for Sqlite {
         work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()> {
         let mut writer = self.writer.lock();
+        // SQLite keeps the level for each connection: it is set before every transaction.
         let level = if durability == CommitDurability::Now {
             "FULL"
         } else {
             "NORMAL"
         };
         self.name_error(writer.pragma_update(None, "synchronous", level))?;
-        // Dropped without a commit, it is rolled back.
+        // A transaction that is dropped without a commit is rolled back.
         let transaction =
             self.name_error(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
         if work(&mut SqliteTransaction {
@@ -137,12 +146,14 @@ impl MetaStore for Sqlite {
         }) {
             self.name_error(transaction.commit())
         } else {
+            // A transaction that read has nothing to commit.
             self.name_error(transaction.rollback())
         }
     }
 
     fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()> {
         let mut reader = self.take_reader();
+        // Connections are made when they are first needed.
         let connection = match reader.connection.take() {
             Some(connection) => connection,
             None => open::open_reader(&self.path, &self.names)?,
@@ -158,6 +169,7 @@ impl MetaStore for Sqlite {
             names: &self.names,
             volume: volume.get().into(),
         });
+        // Rolling back ends the read without touching the log.
         self.name_error(transaction.rollback())
     }
 }

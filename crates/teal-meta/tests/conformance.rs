@@ -8,7 +8,8 @@ use teal_meta::{
 };
 use teal_proto::ConflictKind;
 use teal_types::{
-    Attributes, ChunkId, CommitSeq, FileType, Link, Name, ObjectNo, Stamp, Timestamp, VolumeId,
+    BatchId, BatchNo, ChunkId, CommitSeq, FileType, HardLink, Incarnation, Name, ObjectNo,
+    ReplicaNo, ReplicatedAttributes, ServerIncarnation, Timestamp, VolumeId,
 };
 
 macro_rules! conforms {
@@ -44,12 +45,20 @@ const V: VolumeId = VolumeId::new(7);
 const A: ObjectNo = ObjectNo::new(100);
 const B: ObjectNo = ObjectNo::new(101);
 
+fn batch(replica: u32, incarnation: u32, no: u64) -> BatchId {
+    BatchId {
+        replica: ReplicaNo::new(replica),
+        incarnation: Incarnation::new(incarnation),
+        batch: BatchNo::new(no),
+    }
+}
+
 fn seq(raw: u64) -> CommitSeq {
     CommitSeq::new(raw)
 }
 
-fn link(dir: u64, name: &[u8]) -> Link {
-    Link {
+fn link(dir: u64, name: &[u8]) -> HardLink {
+    HardLink {
         dir: ObjectNo::new(dir),
         name: Name::new(name).unwrap(),
     }
@@ -62,10 +71,10 @@ fn chunk(n: u8) -> ChunkId {
 fn object(size: u64) -> ObjectRow {
     ObjectRow {
         kind: FileType::File,
-        attributes: Attributes {
+        attributes: ReplicatedAttributes {
             perm: 0o640,
             mtime: Timestamp::new(-5, 6),
-            ..Attributes::default()
+            ..ReplicatedAttributes::default()
         },
         attr_seq: seq(1),
         size,
@@ -152,11 +161,11 @@ fn any_number_may_read_at_once_and_after_a_reader_broke_down(meta: &dyn MetaStor
 fn volumes_are_apart(meta: &dyn MetaStore) {
     let row = VolumeRow {
         label: "home".into(),
-        incarnation: 1,
+        incarnation: ServerIncarnation::FIRST,
         head: seq(5),
         digest: [9; 32],
         time: Timestamp::new(3, 4),
-        next_replica: 2,
+        next_replica: ReplicaNo::new(2),
         next_conflict: 4,
         own_next: 5,
         own_end: 6,
@@ -191,8 +200,8 @@ fn volumes_are_apart(meta: &dyn MetaStore) {
 fn rows_are_kept_as_they_were_given(meta: &dyn MetaStore) {
     let replica = ReplicaRow {
         device: "küche".into(),
-        incarnation: 2,
-        last_batch: 3,
+        incarnation: Incarnation::new(2),
+        last_batch: BatchNo::new(3),
         position: seq(4),
         is_revoked: true,
         is_local: false,
@@ -212,11 +221,7 @@ fn rows_are_kept_as_they_were_given(meta: &dyn MetaStore) {
         is_used: true,
     };
     let commit = CommitRow {
-        stamp: Stamp {
-            replica: 1,
-            incarnation: 2,
-            counter: 3,
-        },
+        batch: batch(1, 2, 3),
         time: Timestamp::new(5, 6),
         digest: [7; 32],
     };
@@ -226,9 +231,9 @@ fn rows_are_kept_as_they_were_given(meta: &dyn MetaStore) {
     };
     put(meta, |txn| {
         txn.put_setting("key", b"\0value")?;
-        txn.put_replica(3, &replica)?;
+        txn.put_replica(ReplicaNo::new(3), &replica)?;
         txn.put_token(&[1; 32], &token)?;
-        txn.put_lease(9, 3)?;
+        txn.put_lease(9, ReplicaNo::new(3))?;
         txn.put_conflict(
             1,
             Some(&ConflictRow {
@@ -245,15 +250,21 @@ fn rows_are_kept_as_they_were_given(meta: &dyn MetaStore) {
     see(meta, |txn| {
         assert_eq!(txn.setting("key")?, Some(b"\0value".to_vec()));
         assert_eq!(
-            (txn.replica(3)?, txn.replica(4)?),
+            (
+                txn.replica(ReplicaNo::new(3))?,
+                txn.replica(ReplicaNo::new(4))?
+            ),
             (Some(replica.clone()), None)
         );
-        assert_eq!(txn.replicas()?, [(3, replica)]);
+        assert_eq!(txn.replicas()?, [(ReplicaNo::new(3), replica)]);
         assert_eq!(
             (txn.token(&[1; 32])?, txn.token(&[2; 32])?),
             (Some(token), None)
         );
-        assert_eq!((txn.lease(9)?, txn.lease(8)?), (Some(3), None));
+        assert_eq!(
+            (txn.lease(9)?, txn.lease(8)?),
+            (Some(ReplicaNo::new(3)), None)
+        );
         assert_eq!(
             (txn.conflict(5)?, txn.conflict(2)?),
             (Some(conflict.clone()), None)
@@ -633,50 +644,59 @@ fn batches_are_found_by_their_place_in_history(meta: &dyn MetaStore) {
         seq: seq(at),
     };
     put(meta, |txn| {
-        txn.add_batch(1, 1, 1, &row(3))?;
-        txn.add_batch(1, 1, 4, &row(7))?;
-        txn.add_batch(1, 2, 1, &row(9))?;
-        txn.add_batch(2, 1, 9, &row(1))
+        txn.add_batch(batch(1, 1, 1), &row(3))?;
+        txn.add_batch(batch(1, 1, 4), &row(7))?;
+        txn.add_batch(batch(1, 2, 1), &row(9))?;
+        txn.add_batch(batch(2, 1, 9), &row(1))
     });
     see(meta, |txn| {
         assert_eq!(
-            (txn.batch(1, 1, 4)?, txn.batch(1, 1, 2)?),
+            (txn.batch(batch(1, 1, 4))?, txn.batch(batch(1, 1, 2))?),
             (Some(row(7)), None)
         );
         assert_eq!(
-            [2, 3, 6, 7, 99].map(|to| txn.last_batch(1, 1, seq(to)).unwrap()),
+            [2, 3, 6, 7, 99].map(|to| txn
+                .last_batch(batch(1, 1, 0).author(), seq(to))
+                .unwrap()
+                .get()),
             [0, 1, 1, 4, 4]
         );
-        assert_eq!(txn.last_batch(1, 2, seq(99))?, 1);
+        assert_eq!(
+            txn.last_batch(batch(1, 2, 0).author(), seq(99))?,
+            BatchNo::FIRST
+        );
         Ok(())
     });
 }
 
 fn staged_parts_are_replaced_and_dropped(meta: &dyn MetaStore) {
     put(meta, |txn| {
-        txn.stage_part(1, 2, 3, 0, b"old")?;
-        txn.stage_part(1, 2, 3, 0, b"new one")?;
-        txn.stage_part(1, 2, 4, 1, b"x")?;
-        txn.stage_part(1, 1, 9, 0, b"past life")?;
-        txn.stage_part(2, 1, 1, 0, b"another")
+        txn.stage_part(batch(1, 2, 3), 0, b"old")?;
+        txn.stage_part(batch(1, 2, 3), 0, b"new one")?;
+        txn.stage_part(batch(1, 2, 4), 1, b"x")?;
+        txn.stage_part(batch(1, 1, 9), 0, b"past life")?;
+        txn.stage_part(batch(2, 1, 1), 0, b"another")
     });
     see(meta, |txn| {
-        assert_eq!(txn.staged_part(1, 2, 3, 0)?, Some(b"new one".to_vec()));
+        assert_eq!(
+            txn.staged_part(batch(1, 2, 3), 0)?,
+            Some(b"new one".to_vec())
+        );
         let staged: Vec<_> = txn
-            .staged_parts(1)?
+            .staged_parts(ReplicaNo::new(1))?
             .iter()
-            .map(|p| (p.incarnation, p.batch, p.part, p.len))
+            .map(|p| (p.incarnation.get(), p.batch.get(), p.part, p.len))
             .collect();
         assert_eq!(staged, [(1, 9, 0, 9), (2, 3, 0, 7), (2, 4, 1, 1)]);
         Ok(())
     });
-    put(meta, |txn| txn.drop_staged(1, 2, 3));
+    put(meta, |txn| txn.drop_staged(batch(1, 2, 3)));
     see(meta, |txn| {
         assert_eq!(
             (
-                txn.staged_parts(1)?.len(),
-                txn.staged_parts(1)?[0].batch,
-                txn.staged_parts(2)?.len()
+                txn.staged_parts(ReplicaNo::new(1))?.len(),
+                txn.staged_parts(ReplicaNo::new(1))?[0].batch.get(),
+                txn.staged_parts(ReplicaNo::new(2))?.len()
             ),
             (1, 4, 1)
         );
@@ -705,7 +725,7 @@ fn numbers_beyond_the_limit_are_found_nowhere(meta: &dyn MetaStore) {
         );
         assert_eq!(
             (
-                txn.batch(1, 1, u64::MAX)?,
+                txn.batch(batch(1, 1, u64::MAX))?,
                 txn.conflicts_after(u64::MAX, 9)?
             ),
             (None, vec![])

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Names of the operation codes that are counted; codes without a name are counted together at 0.
+/// The names of the operation codes that are counted; codes without a name are counted together at
+/// 0.
 const NAMES: [(u32, &str); 39] = [
     (0, "other"),
     (1, "lookup"),
@@ -57,19 +58,26 @@ impl Default for OpcodeCounters {
 
 impl OpcodeCounters {
     pub(crate) fn count_request(&self, opcode: u32) {
+        // The kernel may send any number: only codes of the table are within the array.
         let slot = if NAMES.iter().any(|(code, _)| *code == opcode) {
             opcode as usize
         } else {
             0
         };
+        debug_assert!(slot < self.0.len(), "the table's codes are below 64");
         self.0[slot].fetch_add(1, Relaxed);
     }
 
+    /// Returns the counters that are not zero, with their names.
     pub(crate) fn nonzero_counts(&self) -> Vec<(String, u64)> {
-        let counts = NAMES
-            .iter()
-            .map(|(code, name)| ((*name).to_owned(), self.0[*code as usize].load(Relaxed)));
-        counts.filter(|(_, n)| *n > 0).collect()
+        let mut counts = Vec::new();
+        for (code, name) in NAMES {
+            let count = self.0[code as usize].load(Relaxed);
+            if count > 0 {
+                counts.push((name.to_owned(), count));
+            }
+        }
+        counts
     }
 }
 

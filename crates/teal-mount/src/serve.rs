@@ -1,4 +1,4 @@
-//! Each request, in the words of the client.
+//! Serves each request by calls of the file system.
 
 use crate::VolumeMount;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, XattrFlags};
@@ -10,7 +10,7 @@ use teal_fuse::{
     ReplySender, RequestHandler, RequestHeader, SetattrRequest, StatfsReply, TimeSet,
 };
 use teal_posix::{
-    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange,
+    Caller, FallocateMode, FsError, Moment, RenameMode, SeekTarget, SetAttrRequest, TimeChange,
     WriteFlags, XattrMode,
 };
 use teal_types::{Attr, FileType, ObjectNo};
@@ -40,7 +40,7 @@ fn to_caller(header: &RequestHeader) -> Caller {
     }
 }
 
-/// Returns who makes something. The kernel leaves the umask to us (`DONT_MASK`).
+/// Returns the caller that creates an object. The kernel leaves the umask to us (`DONT_MASK`).
 fn to_creator(header: &RequestHeader, umask: u32) -> Caller {
     Caller {
         umask: (umask & 0o777) as u16,
@@ -48,8 +48,8 @@ fn to_creator(header: &RequestHeader, umask: u32) -> Caller {
     }
 }
 
-/// Returns where a store is a copy, a number can come to mean another object, of another birth:
-/// then the kernel keeps nothing of the one before.
+/// Returns the generation of an object, made of its birth. In a copied store, a number can come to
+/// mean another object, of another birth: then the kernel keeps nothing of the one before.
 fn node_generation(attr: &Attr) -> u64 {
     if attr.object == ObjectNo::ROOT {
         return 0;
@@ -60,9 +60,11 @@ fn node_generation(attr: &Attr) -> u64 {
         .cast_unsigned()
         .wrapping_mul(1_000_000_000)
         .wrapping_add(attr.btime.nanos.into());
+    // NFS handles have 32 bits for a generation.
     birth & u64::from(u32::MAX >> 1)
 }
 
+/// Ends a listing when the buffer is full.
 fn until_full(full: bool) -> ControlFlow<()> {
     if full {
         ControlFlow::Break(())
@@ -79,8 +81,8 @@ fn to_time_change(set: TimeSet) -> TimeChange {
 }
 
 fn to_setattr_request(set: &SetattrRequest) -> SetAttrRequest {
-    // The kernel sends a change of nothing for `chown(path, -1, -1)`, without a word of the bits
-    // that it takes away elsewhere.
+    // The kernel sends an empty change for `chown(path, -1, -1)`, and does not ask for the set-id
+    // bits to be cleared as it does with other changes.
     let is_empty = set.perm.is_none()
         && set.uid.is_none()
         && set.gid.is_none()
@@ -105,8 +107,11 @@ impl RequestHandler for VolumeMount {
     fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
         let header = request.header;
         self.requests.count_request(header.opcode);
+        // Shown before it is served: a watcher sees requests in the order in which they come.
         let reply = self.watch.observe(&request, reply);
-        let since = self.file_system.moment();
+        // Taken before the file system is asked: a change from elsewhere after this moment may be
+        // in the answer or not, and the kernel is told of it in either case.
+        let since = self.file_system.current_moment();
         let done = match request.operation {
             FuseOperation::Lookup { .. }
             | FuseOperation::Symlink { .. }
@@ -119,12 +124,16 @@ impl RequestHandler for VolumeMount {
             | FuseOperation::Rename { .. } => {
                 return self.serve_names(&header, &request.operation, since, reply);
             }
+            // No answer is due to the two kinds of forgets.
             FuseOperation::Forget { lookups } => {
                 self.file_system.release(to_object(header.node), lookups);
                 return;
             }
             FuseOperation::BatchForget(forgets) => {
-                forgets.for_each(|f| self.file_system.release(to_object(f.node), f.lookups));
+                for forget in forgets {
+                    let object = to_object(forget.node);
+                    self.file_system.release(object, forget.lookups);
+                }
                 return;
             }
             FuseOperation::Setxattr { .. }
@@ -133,19 +142,26 @@ impl RequestHandler for VolumeMount {
             | FuseOperation::Removexattr { .. } => {
                 return self.serve_xattrs(&header, &request.operation, reply);
             }
+            // Without attributes: the listing counts no lookups.
             FuseOperation::Readdir { cookie, size, .. } => {
                 self.list_directory(&header, cookie, size)
             }
             FuseOperation::Readdirplus { cookie, size, .. } => {
                 return self.serve_readdirplus(&header, cookie, size, since, reply);
             }
+            // The kernel keeps content and attributes that it was given: changes since must reach
+            // it.
             FuseOperation::Read { .. } => {
                 self.serve_content(&header, &request.operation, reply);
-                return self.file_system.was_given(&[to_object(header.node)], since);
+                return self
+                    .file_system
+                    .note_given(&[to_object(header.node)], since);
             }
             FuseOperation::Getattr { .. } | FuseOperation::Statx { .. } => {
                 self.serve_attributes(&header, &request.operation, reply);
-                return self.file_system.was_given(&[to_object(header.node)], since);
+                return self
+                    .file_system
+                    .note_given(&[to_object(header.node)], since);
             }
             FuseOperation::Write { .. }
             | FuseOperation::Fallocate { .. }
@@ -163,8 +179,10 @@ impl RequestHandler for VolumeMount {
 }
 
 impl VolumeMount {
-    /// How long the kernel may keep attributes.
+    /// Returns the time for which the kernel may keep attributes.
     fn attr_ttl(&self, attr: &Attr) -> Duration {
+        // A recording wants every question for a file's attributes to come as a request.
+        // listings.
         if self.observed && attr.kind == FileType::File {
             Duration::ZERO
         } else {
@@ -173,6 +191,7 @@ impl VolumeMount {
     }
 
     fn to_entry(&self, attr: &Attr) -> LookupEntry {
+        // A node has the number of its object, so that nothing needs to be kept for it.
         let (node, generation) = (NodeId::new(attr.object.get()), node_generation(attr));
         LookupEntry {
             node,
@@ -183,7 +202,7 @@ impl VolumeMount {
         }
     }
 
-    /// Returns what the kernel may do with a file that is opened.
+    /// Returns the flags of a file that is opened.
     fn open_flags(&self) -> OpenFlags {
         if self.observed {
             OpenFlags::DIRECT_IO | OpenFlags::NOFLUSH
@@ -192,17 +211,19 @@ impl VolumeMount {
         }
     }
 
-    /// Answers with an object, which the client has counted once for the kernel.
+    /// Answers with an object, which the file system has counted once for the kernel.
     fn reply_entry(&self, found: Result<Attr, FsError>, since: Moment, reply: ReplySender) {
         match found {
             Ok(attr) => match reply.send_entry(&self.to_entry(&attr)) {
-                Delivery::Delivered => self.file_system.was_given(&[attr.object], since),
+                Delivery::Delivered => self.file_system.note_given(&[attr.object], since),
+                // The kernel does not hold the lookup, and will not give it back.
                 Delivery::Lost => self.file_system.release(attr.object, 1),
             },
             Err(error) => reply.send_error(to_errno(&error)),
         }
     }
 
+    /// Answers an operation without a result.
     fn reply_done(result: Result<(), FsError>, reply: ReplySender) {
         match result {
             Ok(()) => reply.send_ok(),
@@ -210,6 +231,7 @@ impl VolumeMount {
         }
     }
 
+    /// Serves operations on names.
     fn serve_names(
         &self,
         header: &RequestHeader,
@@ -217,14 +239,14 @@ impl VolumeMount {
         since: Moment,
         reply: ReplySender,
     ) {
-        let (client, dir) = (&self.file_system, to_object(header.node));
+        let (file_system, dir) = (&self.file_system, to_object(header.node));
         match *operation {
-            FuseOperation::Lookup { name } => match client.lookup(dir, name) {
+            FuseOperation::Lookup { name } => match file_system.lookup(dir, name) {
                 Err(FsError::NotFound) => reply.send_negative_entry(EVER),
                 found => self.reply_entry(found, since, reply),
             },
             FuseOperation::Symlink { name, target } => self.reply_entry(
-                client.symlink(&to_caller(header), dir, name, target),
+                file_system.symlink(&to_caller(header), dir, name, target),
                 since,
                 reply,
             ),
@@ -235,37 +257,40 @@ impl VolumeMount {
                 rdev,
                 umask,
             } => {
+                // The mode as `mknod(2)` takes it, with the type in its upper bits.
                 let mode = u32::from(kind.code()) << 12 | u32::from(perm);
                 self.reply_entry(
-                    client.mknod(&to_creator(header, umask), dir, name, mode, rdev),
+                    file_system.mknod(&to_creator(header, umask), dir, name, mode, rdev),
                     since,
                     reply,
                 );
             }
             FuseOperation::Mkdir { name, perm, umask } => {
                 self.reply_entry(
-                    client.mkdir(&to_creator(header, umask), dir, name, perm),
+                    file_system.mkdir(&to_creator(header, umask), dir, name, perm),
                     since,
                     reply,
                 );
             }
             FuseOperation::Link { target, name } => {
-                self.reply_entry(client.link(to_object(target), dir, name), since, reply)
+                self.reply_entry(file_system.link(to_object(target), dir, name), since, reply)
             }
             FuseOperation::Tmpfile { perm, umask, .. } => {
-                match client.tmpfile(&to_creator(header, umask), dir, perm) {
+                match file_system.tmpfile(&to_creator(header, umask), dir, perm) {
                     Ok(attr) => {
                         if reply.send_create(&self.to_entry(&attr), NO_HANDLE, self.open_flags())
                             == Delivery::Lost
                         {
-                            client.release(attr.object, 1);
+                            file_system.release(attr.object, 1);
                         }
                     }
                     Err(error) => reply.send_error(to_errno(&error)),
                 }
             }
-            FuseOperation::Unlink { name } => Self::reply_done(client.unlink(dir, name), reply),
-            FuseOperation::Rmdir { name } => Self::reply_done(client.rmdir(dir, name), reply),
+            FuseOperation::Unlink { name } => {
+                Self::reply_done(file_system.unlink(dir, name), reply)
+            }
+            FuseOperation::Rmdir { name } => Self::reply_done(file_system.rmdir(dir, name), reply),
             FuseOperation::Rename {
                 name,
                 new_parent,
@@ -275,7 +300,7 @@ impl VolumeMount {
                 let mode = RenameMode::from_flags(RenameFlags::bits(&flags));
                 Self::reply_done(
                     mode.and_then(|mode| {
-                        client.rename(dir, name, to_object(new_parent), new_name, mode)
+                        file_system.rename(dir, name, to_object(new_parent), new_name, mode)
                     }),
                     reply,
                 );
@@ -284,13 +309,14 @@ impl VolumeMount {
         }
     }
 
+    /// Serves operations on extended attributes.
     fn serve_xattrs(
         &self,
         header: &RequestHeader,
         operation: &FuseOperation<'_>,
         reply: ReplySender,
     ) {
-        let (client, no) = (&self.file_system, to_object(header.node));
+        let (file_system, no) = (&self.file_system, to_object(header.node));
         match *operation {
             FuseOperation::Setxattr {
                 name,
@@ -300,15 +326,15 @@ impl VolumeMount {
             } => {
                 let mode = XattrMode::from_flags(XattrFlags::bits(&flags));
                 Self::reply_done(
-                    mode.and_then(|mode| client.setxattr(no, name, value, mode, kill_sgid)),
+                    mode.and_then(|mode| file_system.setxattr(no, name, value, mode, kill_sgid)),
                     reply,
                 );
             }
             FuseOperation::Getxattr { name, size } => {
-                Self::reply_sized(client.getxattr(no, name), size, reply)
+                Self::reply_sized(file_system.getxattr(no, name), size, reply)
             }
             FuseOperation::Listxattr { size } => {
-                let list = client.listxattr(&to_caller(header), no).map(|names| {
+                let list = file_system.listxattr(&to_caller(header), no).map(|names| {
                     names
                         .into_iter()
                         .flat_map(|name| name.into_iter().chain([0]))
@@ -317,14 +343,16 @@ impl VolumeMount {
                 Self::reply_sized(list, size, reply);
             }
             FuseOperation::Removexattr { name } => {
-                Self::reply_done(client.removexattr(no, name), reply)
+                Self::reply_done(file_system.removexattr(no, name), reply)
             }
             _ => reply.send_error(Errno::NOSYS),
         }
     }
 
+    /// Answers with a value, or with its size if the caller has no room yet.
     fn reply_sized(value: Result<Vec<u8>, FsError>, size: u32, reply: ReplySender) {
         match value {
+            // The program asks for the size first, and then for the value.
             Ok(value) if size == 0 => reply.send_xattr_size(value.len() as u32),
             Ok(value) if value.len() > size as usize => reply.send_error(Errno::RANGE),
             Ok(value) => reply.send_data(&value),
@@ -332,6 +360,7 @@ impl VolumeMount {
         }
     }
 
+    /// Lists a directory from `cookie` on.
     fn list_directory(
         &self,
         header: &RequestHeader,
@@ -346,6 +375,7 @@ impl VolumeMount {
         Ok(buffer)
     }
 
+    /// Lists a directory with the attributes of its entries, each of which counts a lookup.
     fn serve_readdirplus(
         &self,
         header: &RequestHeader,
@@ -355,6 +385,7 @@ impl VolumeMount {
         reply: ReplySender,
     ) {
         let mut buffer = DirBuffer::new(size);
+        // Each entry with attributes counts a lookup, and is content that the kernel was given.
         let mut given = Vec::new();
         let listed =
             self.file_system
@@ -373,20 +404,23 @@ impl VolumeMount {
             Ok(()) => reply.send_directory(&buffer),
             Err(error) => return reply.send_error(to_errno(&error)),
         }
-        self.file_system.was_given(&given, since);
+        self.file_system.note_given(&given, since);
     }
 
+    /// Serves operations on content.
     fn serve_content(
         &self,
         header: &RequestHeader,
         operation: &FuseOperation<'_>,
         reply: ReplySender,
     ) {
-        let (client, no) = (&self.file_system, to_object(header.node));
+        let (file_system, no) = (&self.file_system, to_object(header.node));
         match *operation {
             FuseOperation::Read { offset, size, .. } => {
-                client.read_then(no, offset, size as usize, |read| match read {
+                file_system.read_then(no, offset, size as usize, |read| match read {
                     Ok(parts) => match &parts.pieces()[..] {
+                        // Not copied: the kernel gathers the pieces. Only very scattered content is
+                        // put together first.
                         pieces if pieces.len() <= PIECES_MAX => reply.send_data_vectored(pieces),
                         pieces => reply.send_data(&pieces.concat()),
                     },
@@ -403,14 +437,14 @@ impl VolumeMount {
             } => {
                 // The kernel takes the size it holds for the end. It does not say of single writes
                 // that they append, or do not (RWF_APPEND, RWF_NOAPPEND): only their offset tells.
-                // What comes out of its cache has its place.
+                // Writes out of its cache have their place.
                 let asks_for_end = flags.contains(OFlags::APPEND) && !cached;
                 let flags = WriteFlags {
                     asks_for_end,
                     kill_suidgid,
                     ..WriteFlags::default()
                 };
-                match client.write(no, offset, data, flags) {
+                match file_system.write(no, offset, data, flags) {
                     Ok(count) => reply.send_written(count as u32),
                     Err(error) => reply.send_error(to_errno(&error)),
                 }
@@ -423,17 +457,18 @@ impl VolumeMount {
             } => {
                 let mode = FallocateMode::from_flags(FallocateFlags::bits(&mode));
                 Self::reply_done(
-                    mode.and_then(|mode| client.fallocate(no, mode, offset, length)),
+                    mode.and_then(|mode| file_system.fallocate(no, mode, offset, length)),
                     reply,
                 );
             }
             FuseOperation::Lseek { offset, whence, .. } => {
+                // The kernel answers the other kinds of seeking itself.
                 let what = if whence == SEEK_DATA {
-                    Seek::Data
+                    SeekTarget::Data
                 } else {
-                    Seek::Hole
+                    SeekTarget::Hole
                 };
-                match client.seek(no, offset, what) {
+                match file_system.seek(no, offset, what) {
                     Ok(at) => reply.send_offset(at),
                     Err(error) => reply.send_error(to_errno(&error)),
                 }
@@ -445,12 +480,12 @@ impl VolumeMount {
                 length,
                 ..
             } => {
-                // The kernel does not say whether the caller may keep them: root may.
+                // The kernel does not say whether the caller may keep the set-id bits: root may.
                 let flags = WriteFlags {
                     kill_suidgid: header.uid != 0,
                     ..WriteFlags::default()
                 };
-                match client.copy_file_range(
+                match file_system.copy_file_range(
                     (no, offset),
                     (to_object(to_node), to_offset),
                     length,
@@ -464,27 +499,28 @@ impl VolumeMount {
         }
     }
 
+    /// Serves operations on attributes, and all others.
     fn serve_attributes(
         &self,
         header: &RequestHeader,
         operation: &FuseOperation<'_>,
         reply: ReplySender,
     ) {
-        let (client, no) = (&self.file_system, to_object(header.node));
+        let (file_system, no) = (&self.file_system, to_object(header.node));
         let attr = |found: Result<Attr, FsError>, reply: ReplySender| match found {
             Ok(attr) => reply.send_attr(&attr, self.attr_ttl(&attr)),
             Err(error) => reply.send_error(to_errno(&error)),
         };
         match operation {
-            FuseOperation::Getattr { .. } => attr(client.getattr(no), reply),
+            FuseOperation::Getattr { .. } => attr(file_system.getattr(no), reply),
             FuseOperation::Setattr(set) => {
-                attr(client.setattr(no, &to_setattr_request(set)), reply)
+                attr(file_system.setattr(no, &to_setattr_request(set)), reply)
             }
-            FuseOperation::Statx { .. } => match client.getattr(no) {
+            FuseOperation::Statx { .. } => match file_system.getattr(no) {
                 Ok(attr) => reply.send_statx(&attr, self.attr_ttl(&attr)),
                 Err(error) => reply.send_error(to_errno(&error)),
             },
-            FuseOperation::Readlink => match client.readlink(no) {
+            FuseOperation::Readlink => match file_system.readlink(no) {
                 Ok(target) => reply.send_data(&target),
                 Err(error) => reply.send_error(to_errno(&error)),
             },
@@ -493,10 +529,10 @@ impl VolumeMount {
             | FuseOperation::Fsyncdir { .. }
             | FuseOperation::Syncfs
             | FuseOperation::Destroy => {
-                client.sync_then(move |result| Self::reply_done(result, reply));
+                file_system.sync_then(move |result| Self::reply_done(result, reply));
             }
             FuseOperation::Statfs => {
-                let s = client.statfs();
+                let s = file_system.statfs();
                 reply.send_statfs(&StatfsReply {
                     block_size: s.block_size,
                     blocks: s.blocks,
@@ -507,6 +543,7 @@ impl VolumeMount {
                     name_max: s.name_max,
                 });
             }
+            // Only a recording wants opens: otherwise they are refused below, once and for all.
             FuseOperation::Open { .. } if self.observed => {
                 let _delivery = reply.send_open(NO_HANDLE, self.open_flags());
             }

@@ -1,4 +1,4 @@
-//! Somebody who looks on while requests are served, such as a recording.
+//! The seam for watchers of requests, such as a recording.
 
 use parking_lot::RwLock;
 use std::fmt;
@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_fuse::{KernelRequest, ReplySender};
 
-/// Looks on. Called by all workers at once, before the request is served.
+/// Watches requests. Called by all workers at once, before the request is served.
 pub trait RequestWatcher: Send + Sync {
-    /// A request came. What is returned is told the answer, just before it is sent.
+    /// Takes note of a request. The returned watcher is called with the answer, just before it is
+    /// sent.
     fn observe_request(&self, request: &KernelRequest<'_>) -> Option<teal_fuse::ReplyWatcher>;
 }
 
@@ -28,13 +29,16 @@ impl fmt::Debug for WatcherSlot {
 
 impl WatcherSlot {
     pub(crate) fn set(&self, watcher: Option<Arc<dyn RequestWatcher>>) {
+        // Waits for requests that are being shown, so that a watcher sees none after it was taken
+        // away.
         let mut present = self.watcher.write();
         self.is_there.store(watcher.is_some(), Ordering::Relaxed);
         *present = watcher;
     }
 
-    /// Shows a request to the watcher; the reply to use instead.
+    /// Shows a request to the watcher; returns the reply to use instead.
     pub(crate) fn observe(&self, request: &KernelRequest<'_>, reply: ReplySender) -> ReplySender {
+        // Without the lock while there is no watcher.
         if !self.is_there.load(Ordering::Relaxed) {
             return reply;
         }

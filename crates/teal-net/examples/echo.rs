@@ -19,7 +19,7 @@ impl PeerService for Echo {
     fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(CertifiedPeer {
             volume: 1,
-            replica: 1,
+            replica: teal_types::ReplicaNo::FIRST,
         })
     }
     fn check_peer(&self, _: CertifiedPeer) -> Result<(), String> {

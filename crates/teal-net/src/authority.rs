@@ -28,13 +28,15 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 use teal_env::{Clock, ExistingFile};
+use teal_types::ReplicaNo;
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";
-const TITLE: &str = "TealFS server authority 1. Whoever can read this file can be this server. Without it, all enrol again.";
+const TITLE: &str = "TealFS server authority 1. Whoever can read this file can be this server. \
+    Without it, all enrol again.";
 const CREATED: &str = "created";
 
-/// Who a server is: its authority, kept in a directory.
+/// The identity of a server: its authority, kept in a directory.
 pub struct ServerIdentity {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -62,6 +64,7 @@ impl ServerIdentity {
         if let Some(identity) = Self::load(&path)? {
             return Ok(identity);
         }
+        // Private from its first moment: the key is in it.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|source| IdentityError::Io {
             path: dir.to_owned(),
@@ -69,8 +72,9 @@ impl ServerIdentity {
         })?;
         let kept = Self::make_authority(whole_seconds(clock.civil_time()))
             .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
+        // The file is made only where none is, so that two processes cannot have two authorities.
         match kept.write(&path, TITLE, ExistingFile::Keep) {
-            // Someone else was faster: theirs it is.
+            // Another process was faster: its authority is the one.
             Err(IdentityError::Io { source, .. })
                 if source.kind() == io::ErrorKind::AlreadyExists => {}
             written => written?,
@@ -122,19 +126,24 @@ impl ServerIdentity {
         Ok(Some(identity))
     }
 
-    /// The seconds since 1970 that this server goes by.
+    /// Returns the seconds since 1970 that this server goes by.
     pub(crate) fn current_seconds(&self, clock: &dyn Clock) -> u64 {
         whole_seconds(clock.civil_time()).max(self.created)
     }
 
-    /// A new certificate that says that the holder of an Ed25519 key is `peer`.
+    /// Makes a certificate that says that the holder of an Ed25519 key is `peer`.
     pub(crate) fn certify_key(
         &self,
         peer: CertifiedPeer,
         public_key: &[u8],
         now: u64,
     ) -> Result<(CertificateDer<'static>, CertificateValidity), rcgen::Error> {
+        debug_assert!(
+            now >= self.created,
+            "no certificate is older than its authority"
+        );
         let validity = CertificateValidity::starting_at(now);
+        // The subject is for people; a server reads the name in `subject_alt_names`.
         let mut params = certificate_params(&format!(
             "TealFS volume {} replica {}",
             peer.volume, peer.replica
@@ -148,19 +157,21 @@ impl ServerIdentity {
         Ok((certificate.der().clone(), validity))
     }
 
-    /// Returns who holds `certificate`, and from when to when; `None` unless this authority signed
-    /// it for a client.
+    /// Returns the holder of `certificate` and its validity; `None` unless this authority signed it
+    /// for a client.
     pub(crate) fn recognise_peer(
         &self,
         certificate: &CertificateDer<'_>,
     ) -> Option<(CertifiedPeer, CertificateValidity)> {
         let validity =
+            // The signature proves that this authority has made the certificate, whatever the name
+            // in it says.
             tls::verify_signed_by(certificate, &self.certificate, KeyUsage::client_auth()).ok()?;
         let certificate = EndEntityCert::try_from(certificate).ok()?;
         Some((certificate.valid_dns_names().find_map(peer_of)?, validity))
     }
 
-    /// The server's side of TLS, with a new key.
+    /// Returns the server's side of TLS, with a new key.
     pub(crate) fn tls_config(&self) -> Result<rustls::ServerConfig, rustls::Error> {
         let (certificate, key) = self
             .own_certificate()
@@ -182,7 +193,8 @@ impl ServerIdentity {
     }
 }
 
-/// A subject, and dates that do not matter: 1975 to 4096.
+/// Returns the parameters of a certificate with this subject, and with dates that do not matter:
+/// 1975 to 4096.
 fn certificate_params(subject: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -192,6 +204,7 @@ fn certificate_params(subject: &str) -> CertificateParams {
 
 fn authority_params() -> CertificateParams {
     let mut params = certificate_params("TealFS authority");
+    // The authority signs clients and servers, and no further authorities.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     params
@@ -206,11 +219,11 @@ fn peer_of(name: &str) -> Option<CertifiedPeer> {
     let (replica, volume) = (replica.strip_prefix('r')?, volume.strip_prefix('v')?);
     Some(CertifiedPeer {
         volume: volume.parse().ok()?,
-        replica: replica.parse().ok()?,
+        replica: ReplicaNo::new(replica.parse().ok()?),
     })
 }
 
-/// An Ed25519 public key of somebody else.
+/// The Ed25519 public key of another machine.
 struct RawKey<'a>(&'a [u8]);
 
 impl PublicKeyData for RawKey<'_> {

@@ -7,8 +7,8 @@
 //!    [`ChannelOptions::unacknowledged`] if what was sent does not arrive, within twice
 //!    [`ChannelOptions::keep_alive`] while a request waits on it, and at once when a deadline
 //!    passes in silence. The next call makes a new one.
-//! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of
-//!    life every few minutes.
+//! 4. Nothing is sent between calls, but for the answer to a server that asks for a sign of life
+//!    every few minutes.
 
 pub(crate) mod connection;
 mod options;
@@ -30,7 +30,7 @@ use teal_types::Timestamp;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-/// How long renewing may take.
+/// The longest time that renewing may take.
 const RENEWAL: Duration = Duration::from_secs(30);
 
 /// A channel to a server, for any number of threads at the same time.
@@ -38,7 +38,7 @@ pub struct Channel {
     runtime: Handle,
     address: String,
     options: ChannelOptions,
-    /// Guards who this is; never held across I/O.
+    /// Guards the channel's identity; never held across I/O.
     own: Mutex<ChannelIdentity>,
     /// Guards the connection; held while one is made, so that only one is.
     slot: tokio::sync::Mutex<ConnectionSlot>,
@@ -48,7 +48,7 @@ pub struct Channel {
 
 struct ChannelIdentity {
     identity: ClientIdentity,
-    /// What the server last said about renewing; nothing if it has not been heard.
+    /// The server's last word on renewing; `None` if it has not been heard.
     is_due: Option<bool>,
 }
 
@@ -68,7 +68,8 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// A channel to the server at `address`, `host:port`. Nothing is sent before the first call.
+    /// Returns a channel to the server at `address`, `host:port`. Nothing is sent before the first
+    /// call.
     pub fn new(
         runtime: &Handle,
         address: String,
@@ -117,6 +118,7 @@ impl Channel {
 
     async fn send_request(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
         let (bytes, limit) = (request.len(), self.options.message_bytes);
+        // Checked here, so that the connection and the other requests on it survive.
         if bytes > limit {
             return Err(NetError::TooLarge(format!(
                 "a request of {bytes} bytes, and {limit} may be sent"
@@ -136,8 +138,10 @@ impl Channel {
     /// # Errors
     /// See [`NetError`]. The old certificate still holds as long as it held before.
     pub fn renew_if_due(&self, now: Timestamp) -> Result<Option<ClientIdentity>, NetError> {
+        // The lock is released before a key is made and the server is asked.
         let fingerprint = {
             let own = self.own.lock();
+            // The server's word counts; before it is heard, the clock decides.
             if !own.is_due.unwrap_or_else(|| own.identity.is_due(now)) {
                 return Ok(None);
             }
@@ -171,6 +175,7 @@ impl Channel {
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
     {
+        // Remembers on which connection the request went out, for the case that no answer comes.
         let used = Mutex::new(None);
         let work = async {
             add_delay(self.options.delay).await;
@@ -181,6 +186,8 @@ impl Channel {
         if let Ok(done) = timeout(deadline, work).await {
             return done;
         }
+        // A connection on which nothing came during the whole deadline is dead; one that is only
+        // slow stays.
         let used = used.into_inner();
         if let Some((connection, heard)) = used
             && ClientConnection::bytes_heard(&connection) == heard
@@ -205,6 +212,7 @@ impl Channel {
         let mut repeated = false;
         loop {
             let connection = self.open_connection().await?;
+            // Noted before the request is sent, because the deadline may pass at any moment.
             *used.lock() = Some((connection.clone(), connection.bytes_heard()));
             match connection
                 .call_unary(
@@ -221,6 +229,8 @@ impl Channel {
                 Err(lost) => {
                     self.forget_connection(&connection).await;
                     match lost {
+                        // The server has certainly not seen the request, so it may be sent
+                        // again; once is enough.
                         ConnectionLoss::Unsent(_) if !repeated => repeated = true,
                         ConnectionLoss::Unsent(error) | ConnectionLoss::Sent(error) => {
                             return Err(error);
@@ -235,22 +245,24 @@ impl Channel {
     /// since.
     fn note_renewal_due(&self, connection: &ClientConnection, is_due: bool) {
         let mut own = self.own.lock();
+        // An answer may have been on its way while the certificate was renewed.
         if connection.certificate_end() == own.identity.expires() {
             own.is_due = Some(is_due);
         }
     }
 
-    /// The connection; made if there is none.
+    /// Returns the connection, and makes it if there is none.
     async fn open_connection(&self) -> Result<Arc<ClientConnection>, NetError> {
         let failures = self.failures.load(Ordering::Acquire);
         let mut slot = self.slot.lock().await;
+        // A connection that has failed is replaced at the next call.
         if let Some(connection) = &slot.current
             && connection.is_open()
         {
             return Ok(connection.clone());
         }
-        // Whoever waited while another failed shares its failure, instead of failing one after the
-        // other.
+        // A call that waited while another one failed shares its failure, instead of trying again:
+        // the calls would fail one after the other.
         if let Some(failure) = &slot.failure
             && self.failures.load(Ordering::Acquire) != failures
         {
@@ -260,9 +272,11 @@ impl Channel {
             let own = self.own.lock();
             (own.identity.tls_config(), own.identity.expires())
         };
+        // The identity was checked when it was loaded, so this means a defect of the file.
         let config = config.map_err(|e| {
             NetError::Certificate(format!("this machine's identity is of no use: {e}"))
         })?;
+        // The old connection is let go before a new one is made.
         slot.current = None;
         match ClientConnection::connect(&self.address, config, expires, &self.options).await {
             Ok(connection) => {
@@ -281,6 +295,7 @@ impl Channel {
     /// Keeps further calls from using `connection`.
     async fn forget_connection(&self, connection: &Arc<ClientConnection>) {
         let mut slot = self.slot.lock().await;
+        // Another call may have replaced the connection meanwhile.
         if slot
             .current
             .as_ref()
@@ -298,7 +313,7 @@ impl Channel {
     }
 }
 
-/// Sleeps, unless for nothing.
+/// Sleeps for `delay`, unless it is zero.
 async fn add_delay(delay: Duration) {
     if !delay.is_zero() {
         sleep(delay).await;
@@ -333,6 +348,7 @@ pub fn enrol(
     let work = async {
         let connection =
             ClientConnection::connect(address, config, Timestamp::default(), &options).await?;
+        // The token may have been used even if the answer was lost, so nothing is sent again.
         let answer = connection
             .call_unary(wire::ENROL, request, options.message_bytes)
             .await;

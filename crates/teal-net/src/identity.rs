@@ -1,4 +1,5 @@
-//! Who a client is: its key, the certificate a server gave it, and the fingerprint of that server.
+//! The identity of a client: its key, the certificate that a server gave it, and the fingerprint of
+//! that server.
 
 use crate::error::{IdentityError, NetError};
 use crate::fingerprint::Fingerprint;
@@ -11,13 +12,13 @@ use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
 use teal_env::ExistingFile;
-use teal_types::Timestamp;
+use teal_types::{ReplicaNo, Timestamp};
 
 const FILE: &str = "client.pem";
 const TITLE: &str = "TealFS client identity 1. Whoever can read this file can act as this machine.";
 const FIELDS: [&str; 5] = ["server", "volume", "replica", "issued", "expires"];
 
-/// Who a client is, to one server.
+/// The identity of a client towards one server.
 pub struct ClientIdentity {
     peer: CertifiedPeer,
     fingerprint: Fingerprint,
@@ -95,7 +96,7 @@ impl ClientIdentity {
             fingerprint: kept.parse_field(path, "server")?,
             peer: CertifiedPeer {
                 volume: kept.parse_field(path, "volume")?,
-                replica: kept.parse_field(path, "replica")?,
+                replica: ReplicaNo::new(kept.parse_field(path, "replica")?),
             },
             validity: CertificateValidity {
                 issued: kept.parse_field(path, "issued")?,
@@ -104,33 +105,34 @@ impl ClientIdentity {
             key: kept.key,
             certificate: kept.certificate,
         };
+        // A key that does not belong to the certificate is found now, and not at the first call.
         identity
             .tls_config()
             .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
         Ok(identity)
     }
 
-    /// The volume and the replica of it that this machine is.
+    /// Returns the volume and the replica that this machine is.
     pub fn peer(&self) -> CertifiedPeer {
         self.peer
     }
 
-    /// The server that gave the certificate.
+    /// Returns the fingerprint of the server that gave the certificate.
     pub fn server_fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Until when the certificate holds, by the server's clock.
+    /// Returns the end of the certificate, by the server's clock.
     pub fn expires(&self) -> Timestamp {
         Timestamp::new(i64::try_from(self.validity.expires).unwrap_or(i64::MAX), 0)
     }
 
-    /// Whether, by a clock that shows `now`, it is time to renew the certificate.
+    /// Returns whether it is time to renew the certificate, by a clock that shows `now`.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.validity.age_at(whole_seconds(now)) != CertificateAge::Good
     }
 
-    /// The client's side of TLS.
+    /// Returns the client's side of TLS.
     pub(crate) fn tls_config(&self) -> Result<rustls::ClientConfig, rustls::Error> {
         tls::client_config(
             self.fingerprint,
@@ -149,12 +151,12 @@ impl NewKey {
             .map_err(|e| NetError::Certificate(format!("no key can be made: {e}")))
     }
 
-    /// The 32 bytes that a server signs.
+    /// Returns the 32 bytes that a server signs.
     pub(crate) fn public_bytes(&self) -> &[u8] {
         self.0.public_key_raw()
     }
 
-    /// The identity that results from a server's answer.
+    /// Returns the identity that results from a server's answer.
     pub(crate) fn identity_from(
         &self,
         fingerprint: Fingerprint,
@@ -163,7 +165,7 @@ impl NewKey {
         let identity = ClientIdentity {
             peer: CertifiedPeer {
                 volume: answer.volume,
-                replica: answer.replica,
+                replica: ReplicaNo::new(answer.replica),
             },
             fingerprint,
             validity: CertificateValidity {

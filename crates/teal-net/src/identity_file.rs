@@ -22,7 +22,7 @@ use teal_env::{ExistingFile, replace_file};
 /// The most bytes such a file has; ours have about 1200.
 const SIZE_MAX: u64 = 64 << 10;
 
-/// What one file holds.
+/// The content of an identity file.
 pub(crate) struct IdentityFile {
     /// Names and values; neither contains a line's end.
     pub(crate) fields: Vec<(&'static str, String)>,
@@ -38,7 +38,7 @@ fn io_error_at(path: &Path) -> impl Fn(io::Error) -> IdentityError {
 }
 
 impl IdentityFile {
-    /// Writes the file `path`, whose first line is `title`.
+    /// Writes the file `path`, with `title` as its first line.
     pub(crate) fn write(
         &self,
         path: &Path,
@@ -66,12 +66,14 @@ impl IdentityFile {
             .open(path)
             .map_err(io_error_at(path))?;
         let meta = file.metadata().map_err(io_error_at(path))?;
+        // Others may have read the key already, so using it in silence would be wrong.
         if meta.mode() & 0o077 != 0 {
             return Err(IdentityError::Exposed {
                 path: path.to_owned(),
                 mode: meta.mode() & 0o7777,
             });
         }
+        // A file of the right size is read into memory; anything else is no identity.
         if meta.len() > SIZE_MAX {
             return Err(damaged("too long"));
         }
@@ -103,7 +105,7 @@ impl IdentityFile {
         })
     }
 
-    /// The value of `name` as a `T`.
+    /// Returns the value of the line `name` as a `T`.
     pub(crate) fn parse_field<T: std::str::FromStr>(
         &self,
         path: &Path,
@@ -131,11 +133,13 @@ pub(crate) fn damaged_file(path: PathBuf) -> impl Fn(String) -> IdentityError {
 }
 
 fn push_pem_section(text: &mut String, name: &str, der: &[u8]) {
+    debug_assert!(!name.contains('-'), "a label of PEM has no dashes");
     let encoded = BASE64_STANDARD.encode(der);
     // Writing to a String cannot fail.
     let _ = writeln!(text, "-----BEGIN {name}-----");
     let mut rest = encoded.as_str();
     while !rest.is_empty() {
+        debug_assert!(rest.is_ascii(), "Base64 can be cut anywhere");
         let (line, after) = rest.split_at(rest.len().min(64));
         let _ = writeln!(text, "{line}");
         rest = after;

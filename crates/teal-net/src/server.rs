@@ -4,8 +4,8 @@
 //! 1. A machine that is slow, silent or talks nonsense costs one place among those in the
 //!    handshake, or among the strangers, for a limited time, loses it to newcomers when there are
 //!    no others, and costs other machines nothing.
-//! 2. [`Listening::stop`] returns by its deadline. Until then no new request is let in and those in
-//!    progress are answered.
+//! 2. [`ListeningServer::stop`] returns by its deadline. Until then no new request is let in and
+//!    those in progress are answered.
 
 mod answer;
 mod connection;
@@ -32,7 +32,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// A server that listens. Dropping it ends it at once; [`Listening::stop`] lets requests in
+/// A server that listens. Dropping it ends it at once; [`ListeningServer::stop`] lets requests in
 /// progress finish.
 #[derive(Debug)]
 pub struct ListeningServer {
@@ -58,10 +58,12 @@ pub fn serve(
 ) -> Result<ListeningServer, NetError> {
     let unusable = |why: io::Error| NetError::Protocol(format!("cannot listen: {why}"));
     let address = listener.local_addr().map_err(unusable)?;
+    // The program's listener blocks; tokio needs one that does not.
     listener.set_nonblocking(true).map_err(unusable)?;
     let tls = identity
         .tls_config()
         .map_err(|e| NetError::Certificate(format!("the server's identity is of no use: {e}")))?;
+    // Registering the listener needs the runtime's context.
     let listener = {
         let _inside = runtime.enter();
         TcpListener::from_std(listener).map_err(unusable)?
@@ -95,9 +97,10 @@ impl ListeningServer {
     }
 
     /// Lets no new request in and waits for those in progress, `within` at most; what lasts longer
-    /// is cut off, though its [`Service::call`] goes on until it returns. Returns whether nothing
-    /// was cut off.
+    /// is cut off, though its [`PeerService::call`] goes on until it returns. Returns whether
+    /// nothing was cut off.
     pub fn stop(mut self, within: Duration) -> bool {
+        // The tasks may have ended already, so the result of sending is not looked at.
         self.orders.send_replace(ServerOrder::Stop(within));
         let runtime = self.runtime.clone();
         runtime.block_on(&mut self.accepting).unwrap_or(false)
@@ -119,6 +122,7 @@ async fn accept_connections(
     let mut connections = JoinSet::new();
     let within = loop {
         tokio::select! {
+            // An order that was sent before the receiver looked is found, too.
             _ = orders.changed() => match *orders.borrow_and_update() {
                 ServerOrder::Stop(within) => break within,
                 ServerOrder::Serve => {}
@@ -127,7 +131,9 @@ async fn accept_connections(
             accepted = listener.accept() => match accepted {
                 Ok((tcp, _)) => {
                     let place = shared.handshakes.take_place();
-                    connections.spawn(connection::serve_connection(shared.clone(), tcp, place, orders.clone()));
+                    let orders = orders.clone();
+                    let served = connection::serve_connection(shared.clone(), tcp, place, orders);
+                    connections.spawn(served);
                 }
                 Err(error) => {
                     // Out of file descriptors, most likely: those in use come back.
@@ -137,6 +143,7 @@ async fn accept_connections(
             },
         }
     };
+    // No further connection is accepted while the others end.
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };
     tokio::time::timeout(within, all_ended).await.is_ok()

@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_testkit::SimClock;
+use teal_types::ReplicaNo;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -33,7 +34,7 @@ const MUCH: &[u8] = b"much";
 
 /// Answers with volume, replica and the request.
 struct Echo {
-    /// Tokens, and whom they make of the one who shows them.
+    /// The tokens, with the peer that each makes of the machine that shows it.
     tokens: Mutex<HashMap<String, CertifiedPeer>>,
     revoked: Mutex<HashSet<CertifiedPeer>>,
     is_open: Mutex<bool>,
@@ -84,7 +85,7 @@ impl PeerService for Echo {
 fn echoed(peer: CertifiedPeer, request: &[u8]) -> Vec<u8> {
     [
         &peer.volume.to_le_bytes()[..],
-        &peer.replica.to_le_bytes()[..],
+        &peer.replica.get().to_le_bytes()[..],
         request,
     ]
     .concat()
@@ -144,7 +145,7 @@ impl World {
 
     fn start(&mut self, address: SocketAddr) {
         let identity = ServerIdentity::open(self.dir.path(), &self.clock).unwrap();
-        // A port that was free may be somebody's for a moment.
+        // Another program may take a port that was free a moment ago.
         let start = SystemClock.monotonic_time();
         let listener = loop {
             match TcpListener::bind(address) {
@@ -190,7 +191,13 @@ impl World {
 
     fn enrolled(&self, replica: u32) -> ClientIdentity {
         let token = format!("token of {replica}");
-        self.give_token(&token, CertifiedPeer { volume: 3, replica });
+        self.give_token(
+            &token,
+            CertifiedPeer {
+                volume: 3,
+                replica: ReplicaNo::new(replica),
+            },
+        );
         self.try_enrol(&token).unwrap()
     }
 

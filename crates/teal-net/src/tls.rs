@@ -1,4 +1,5 @@
-//! How both sides are checked: by the authority that signed, never by a name, and never by a clock.
+//! The verification of both sides: by the authority that signed, never by a name, and never by a
+//! clock.
 //!
 //! # Guarantees
 //! 1. TLS 1.3 only, with Ed25519 certificates; no sessions are resumed, so that every connection
@@ -59,19 +60,21 @@ pub(crate) fn verify_signed_by(
         other => other.map(|()| u64::MAX)?,
     };
     at(issued)?;
+    debug_assert!(issued <= expires, "the verifier has compared the two dates");
     Ok(CertificateValidity { issued, expires })
 }
 
 fn certificate_error(error: &webpki::Error) -> Error {
     log::debug!("a certificate is refused: {error}");
+    // The alert says only the kind of failure, so the log says the rest.
     match error {
         webpki::Error::BadDer | webpki::Error::BadDerTime => CertificateError::BadEncoding.into(),
         _ => CertificateError::UnknownIssuer.into(),
     }
 }
 
-/// What the server accepts from clients: nothing at all (to enrol), or a certificate of its own
-/// authority.
+/// Accepts clients that show no certificate (to enrol), or one that the server's own authority
+/// signed.
 #[derive(Debug)]
 struct OwnClients {
     authority: CertificateDer<'static>,
@@ -121,7 +124,7 @@ impl ClientCertVerifier for OwnClients {
     }
 }
 
-/// What a client accepts from servers: a certificate that leads to one authority.
+/// Accepts a server if its certificate leads to one authority.
 #[derive(Debug)]
 struct OneServer {
     fingerprint: Fingerprint,
@@ -137,12 +140,14 @@ impl ServerCertVerifier for OneServer {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // The server sends its authority along; the fingerprint tells if it is the expected one.
         let authority = intermediates
             .iter()
             .find(|sent| Fingerprint::of_certificate(sent) == self.fingerprint);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;
         verify_signed_by(end_entity, authority, KeyUsage::server_auth())
             .map_err(|e| certificate_error(&e))?;
+        // Which server it is, the authority has said; the name is the same for all.
         let named = EndEntityCert::try_from(end_entity)
             .and_then(|c| c.verify_is_valid_for_subject_name(server_name));
         named.map_err(|_| CertificateError::NotValidForName)?;
@@ -174,7 +179,7 @@ impl ServerCertVerifier for OneServer {
     }
 }
 
-/// The server's side of TLS: `certificate` with `key`, signed by `authority`.
+/// Returns the server's side of TLS: `certificate` with `key`, signed by `authority`.
 pub(crate) fn server_config(
     authority: &CertificateDer<'static>,
     certificate: CertificateDer<'static>,
@@ -189,12 +194,13 @@ pub(crate) fn server_config(
         .with_client_cert_verifier(Arc::new(clients))
         .with_single_cert(vec![certificate, authority.clone()], key)?;
     config.alpn_protocols = vec![HTTP2.to_vec()];
+    // A resumed session would skip the verification of the certificates.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// The client's side of TLS, towards the server of `fingerprint`; without a certificate it can only
-/// enrol.
+/// Returns the client's side of TLS, towards the server of `fingerprint`; without a certificate it
+/// can only enrol.
 pub(crate) fn client_config(
     fingerprint: Fingerprint,
     own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
@@ -211,6 +217,7 @@ pub(crate) fn client_config(
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![HTTP2.to_vec()];
+    // As on the server: every connection proves both sides anew.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

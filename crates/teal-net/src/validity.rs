@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. A certificate is renewed from two thirds of its life on, and up to [`GRACE`] after its end,
-//!    by whoever holds its key.
+//!    by the holder of its key.
 //! 2. A certificate from the future is good: the authority itself signed it, so it is the server's
 //!    clock that went back.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use teal_types::Timestamp;
 
 const DAY: u64 = 86_400;
-/// How long a client's certificate holds: 90 days.
+/// The time for which a client's certificate holds: 90 days.
 pub const LIFETIME: Duration = Duration::from_secs(90 * DAY);
 /// For how long after its end a certificate can still be renewed: 90 days.
 pub const GRACE: Duration = Duration::from_secs(90 * DAY);
@@ -26,7 +26,7 @@ pub(crate) struct CertificateValidity {
     pub(crate) expires: u64,
 }
 
-/// What a certificate is good for.
+/// The uses for which a certificate is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CertificateAge {
     /// Everything.
@@ -39,13 +39,13 @@ pub(crate) enum CertificateAge {
     Gone,
 }
 
-/// Whole seconds since 1970, within what certificates can say.
+/// Returns whole seconds since 1970, within the range that certificates can say.
 pub(crate) fn whole_seconds(time: Timestamp) -> u64 {
     u64::try_from(time.secs).unwrap_or(0).min(LAST_SECOND)
 }
 
 impl CertificateValidity {
-    /// Of a certificate made at `now`.
+    /// Returns the validity of a certificate made at `now`.
     pub(crate) fn starting_at(now: u64) -> Self {
         Self {
             issued: now,
@@ -55,6 +55,8 @@ impl CertificateValidity {
 
     /// Returns what the certificate is good for when the clock shows `now`.
     pub(crate) fn age_at(self, now: u64) -> CertificateAge {
+        // Two thirds of the life: with the rest, a machine that is rarely on still finds a day to
+        // renew.
         let due = self
             .issued
             .saturating_add(self.expires.saturating_sub(self.issued) / 3 * 2);
@@ -67,9 +69,9 @@ impl CertificateValidity {
     }
 }
 
-/// `now` as a day, for people: `2026-11-22`.
+/// Returns `now` as a day, for people: `2026-11-22`.
 pub(crate) fn date_text(now: u64) -> String {
-    Timestamp::new(i64::try_from(now).unwrap_or(i64::MAX), 0).date()
+    Timestamp::new(i64::try_from(now).unwrap_or(i64::MAX), 0).format_date()
 }
 
 #[cfg(test)]

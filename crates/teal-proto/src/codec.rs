@@ -1,15 +1,15 @@
 //! Messages to bytes and back.
 
 use crate::limits::MESSAGE_MAX;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::reply::ServerReply;
+use crate::request::ClientRequest;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The protocol this program speaks.
 pub const PROTOCOL: u16 = 3;
 
 /// Why bytes are no message, or a message cannot become bytes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror :: Error)]
 pub enum CodecError {
     /// The other side is older or newer.
     #[error(
@@ -64,7 +64,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
-pub fn encode_request(request: &Request) -> Result<Vec<u8>, CodecError> {
+pub fn encode_request(request: &ClientRequest) -> Result<Vec<u8>, CodecError> {
     encode(request)
 }
 
@@ -72,7 +72,7 @@ pub fn encode_request(request: &Request) -> Result<Vec<u8>, CodecError> {
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one request.
-pub fn decode_request(bytes: &[u8]) -> Result<Request, CodecError> {
+pub fn decode_request(bytes: &[u8]) -> Result<ClientRequest, CodecError> {
     decode(bytes)
 }
 
@@ -80,7 +80,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
-pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, CodecError> {
+pub fn encode_reply(reply: &ServerReply) -> Result<Vec<u8>, CodecError> {
     encode(reply)
 }
 
@@ -88,7 +88,7 @@ pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, CodecError> {
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one reply.
-pub fn decode_reply(bytes: &[u8]) -> Result<Reply, CodecError> {
+pub fn decode_reply(bytes: &[u8]) -> Result<ServerReply, CodecError> {
     decode(bytes)
 }
 

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use teal_types::{CommitSeq, Name, ObjectNo, Stamp, Timestamp, Version, VolumeId};
+use teal_types::{
+    BatchId, BatchNo, CommitSeq, Incarnation, Name, ObjectNo, ObjectVersion, ReplicaNo,
+    ServerIncarnation, Timestamp, VolumeId,
+};
 
 /// The server's word on a client that has connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,20 +15,20 @@ pub struct Welcome {
     /// Its name, for people.
     pub label: String,
     /// The life of the server's history; another than last time: it was restored from a copy.
-    pub server_incarnation: u32,
-    /// Who the client is, in stamps.
-    pub replica: u32,
+    pub server_incarnation: ServerIncarnation,
+    /// The number of the client.
+    pub replica: ReplicaNo,
     /// The key of the volume's chunk names (see `teal_chunk::Domain`).
     pub domain: [u8; 32],
     /// The newest commit.
     pub head: CommitSeq,
     /// What the server thinks of the client's position and of its life.
-    pub told: Told,
+    pub verdict: HistoryVerdict,
 }
 
 /// How a client's past looks to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Told {
+pub enum HistoryVerdict {
     /// All is as the client says.
     Known,
     /// The client has no life yet, or its store is a copy of one that went on: it must ask for a
@@ -43,11 +46,11 @@ pub enum Told {
 
 /// What has become of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Change {
+pub enum PulledObject {
     /// It is so now.
     Is {
         /// Its state.
-        version: Box<Version>,
+        version: Box<ObjectVersion>,
         /// Where content has changed since the commit asked for, as (offset, length); `None`:
         /// anywhere.
         ranges: Option<Vec<(u64, u64)>>,
@@ -61,17 +64,17 @@ pub enum Change {
 
 /// What has changed in a stretch of history: states, not steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pulled {
+pub struct PulledChanges {
     /// Up to here.
     pub to: CommitSeq,
     /// The digest of the history up to there.
     pub digest: [u8; 32],
     /// The objects that have changed, ascending by number.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PulledObject>,
     /// There is more: go on behind this object.
     pub more: Option<ObjectNo>,
     /// The highest batch of the incarnation that asked within the history up to `to`.
-    pub acknowledged: u64,
+    pub acknowledged: BatchNo,
     /// Whether another client is connected.
     pub is_live: bool,
     /// The filter that was asked for, if the server knows it; 0: everything was told.
@@ -80,19 +83,19 @@ pub struct Pulled {
 
 /// One directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listing {
+pub struct DirectoryListing {
     /// Which.
     pub dir: ObjectNo,
     /// Names with the states of what they lead to, ascending by the names' bytes. `None`: there is
     /// no such directory.
-    pub entries: Option<Vec<(Name, Version)>>,
+    pub entries: Option<Vec<(Name, ObjectVersion)>>,
     /// There is more: go on behind the last name.
     pub more: bool,
 }
 
 /// Content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Data {
+pub struct ReplyPiece {
     /// Where in the file.
     pub offset: u64,
     /// The bytes there.
@@ -101,14 +104,14 @@ pub struct Data {
 
 /// The answer to one [`Want`](crate::Want).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Got {
+pub enum ContentAnswer {
     /// The content of `len` bytes from the wanted offset on (perhaps less than wanted); what no
     /// piece covers is zeros.
     Is {
         /// How much is answered.
         len: u64,
         /// What is not zeros, ascending.
-        pieces: Vec<Data>,
+        pieces: Vec<ReplyPiece>,
     },
     /// The file's content is another one by now: pull, then ask again.
     Stale,
@@ -167,10 +170,10 @@ pub struct VersionNote {
     pub seq: CommitSeq,
     /// The server's time then.
     pub time: Timestamp,
-    /// Whose batch it was.
-    pub stamp: Stamp,
+    /// The batch that it was.
+    pub batch: BatchId,
     /// The state; `None`: the object was removed.
-    pub version: Option<Version>,
+    pub version: Option<ObjectVersion>,
 }
 
 /// What a refusal means for whoever asked.
@@ -202,7 +205,7 @@ pub enum RefusalCode {
 /// A refusal, with words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the server refuses: {words}")]
-pub struct Refused {
+pub struct RefusalReply {
     /// What it means.
     pub code: RefusalCode,
     /// Why, and the way out.
@@ -211,18 +214,18 @@ pub struct Refused {
 
 /// One reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
+pub enum ServerReply {
     /// To [`Request::Hello`](crate::Request::Hello).
     Welcome(Welcome),
     /// To [`Request::Incarnate`](crate::Request::Incarnate).
     Incarnated {
         /// The new life.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// Its object numbers: `lease * LEASE` and the following [`LEASE`](teal_types::LEASE).
         lease: u32,
     },
     /// To [`Request::Pull`](crate::Request::Pull).
-    Pulled(Pulled),
+    Pulled(PulledChanges),
     /// To [`Request::Have`](crate::Request::Have): which of them, by position.
     Missing(Vec<u32>),
     /// Done.
@@ -237,17 +240,17 @@ pub enum Reply {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each directory answered, in the order of the request.
-        dirs: Vec<Listing>,
+        dirs: Vec<DirectoryListing>,
     },
     /// To [`Request::Look`](crate::Request::Look).
     Versions {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each object, in the order of the request; `None`: there is none.
-        versions: Vec<Option<Version>>,
+        versions: Vec<Option<ObjectVersion>>,
     },
     /// To [`Request::Read`](crate::Request::Read): one for each want answered, in their order.
-    Data(Vec<Got>),
+    Data(Vec<ContentAnswer>),
     /// To [`Request::Conflicts`](crate::Request::Conflicts).
     Conflicts(Vec<ConflictNote>),
     /// To [`Request::History`](crate::Request::History).
@@ -255,12 +258,12 @@ pub enum Reply {
     /// To [`Request::ReadPast`](crate::Request::ReadPast).
     Past {
         /// The state then; `None`: it was not there.
-        version: Option<Version>,
+        version: Option<ObjectVersion>,
         /// Content.
-        got: Got,
+        got: ContentAnswer,
     },
     /// To anything.
-    Refused(Refused),
+    Refused(RefusalReply),
     /// To [`Request::Keep`](crate::Request::Keep).
     Kept {
         /// The filter; 0: the server does not know it any more, a new one is to begin.
@@ -292,7 +295,7 @@ pub struct DeviceNote {
     /// The name of its energy profile; empty: none.
     pub profile: String,
     /// The replica it is attached to, as far as known, and the name of that machine.
-    pub attached: Option<(u32, String)>,
+    pub attached: Option<(ReplicaNo, String)>,
     /// It does not tell of its last attachment: it is a copy, or the server was put back from one.
     pub is_copy: bool,
 }

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use teal_types::{ChunkId, CommitSeq, Name, ObjectNo, Op};
+use teal_types::{BatchNo, ChunkId, CommitSeq, Incarnation, Name, ObjectNo, Op, ServerIncarnation};
 
 /// What a client says of itself when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The life its object numbers and batches belong to; 0: it has none yet.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// Counter of the last batch that it has made, sent or not; 0: none.
-    pub last_batch: u64,
+    pub last_batch: BatchNo,
     /// How far it has applied the history.
     pub seen: CommitSeq,
     /// The digest of the history up to there.
@@ -19,14 +19,14 @@ pub struct Hello {
     /// digest of the history there; at most [`EARLIER_MAX`](crate::EARLIER_MAX).
     pub earlier: Vec<(CommitSeq, [u8; 32])>,
     /// The life of the server's history that it knows; 0: none.
-    pub server_incarnation: u32,
+    pub server_incarnation: ServerIncarnation,
     /// Its name, for people.
     pub device: String,
 }
 
 /// A part of a file that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Want {
+pub struct WantedRange {
     /// Which file.
     pub object: ObjectNo,
     /// The state of its content that is meant; another is [`Got::Stale`](crate::Got::Stale).
@@ -39,7 +39,7 @@ pub struct Want {
 
 /// One request. Who asks, and of which volume, the transport knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
+pub enum ClientRequest {
     /// The first one of a connection: [`Reply::Welcome`](crate::Reply::Welcome).
     Hello(Hello),
     /// A new life: a fresh lease of object numbers, batches counted from 1. For a new client, or
@@ -49,7 +49,7 @@ pub enum Request {
     /// `wait_ms`: [`Reply::Pulled`](crate::Reply::Pulled).
     Pull {
         /// The incarnation that asks; 0: none yet.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// How far the client has applied the history.
         since: CommitSeq,
         /// The digest of the history there.
@@ -77,9 +77,9 @@ pub enum Request {
     /// A part of a batch: [`Reply::Done`](crate::Reply::Done). Parts may be sent again.
     Stage {
         /// The incarnation that made it.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// The batch's counter in this incarnation, from 1.
-        batch: u64,
+        batch: BatchNo,
         /// Number of the part, from 0.
         part: u32,
         /// Its operations; a batch's operations are those of all its parts.
@@ -89,9 +89,9 @@ pub enum Request {
     /// answered as before.
     Commit {
         /// The incarnation that made it.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// The batch's counter.
-        batch: u64,
+        batch: BatchNo,
         /// How many parts it has.
         parts: u32,
         /// BLAKE3 over the encoded operations of its parts, in order:
@@ -117,7 +117,7 @@ pub enum Request {
     /// first, and as much as fits.
     Read {
         /// At most [`WANTS_MAX`](crate::WANTS_MAX).
-        wants: Vec<Want>,
+        wants: Vec<WantedRange>,
     },
     /// Conflicts that nobody has resolved, behind this id:
     /// [`Reply::Conflicts`](crate::Reply::Conflicts).
@@ -165,7 +165,7 @@ pub enum Request {
         is_last: bool,
     },
     /// About the drives of the volume: [`Reply::Devices`](crate::Reply::Devices).
-    Devices(DeviceAsk),
+    Devices(DeviceRequest),
     /// The names of a directory as they were after a commit:
     /// [`Reply::PastNames`](crate::Reply::PastNames).
     ListPast {
@@ -200,7 +200,7 @@ pub const REQUEST_KINDS: [&str; 18] = [
     "list_past",
 ];
 
-impl Request {
+impl ClientRequest {
     /// Its number, by which [`REQUEST_KINDS`] has its name.
     pub const fn kind(&self) -> usize {
         match self {
@@ -228,7 +228,7 @@ impl Request {
 
 /// What is asked about the drives of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DeviceAsk {
+pub enum DeviceRequest {
     /// All of them.
     List,
     /// A new one; the answer is that one.

@@ -12,7 +12,7 @@ pub(crate) struct Backlog {
     /// At least what is only here.
     bytes: AtomicU64,
     /// It may be less by now.
-    is_rough: AtomicBool,
+    is_estimate: AtomicBool,
 }
 
 impl Backlog {
@@ -30,12 +30,12 @@ impl Backlog {
 
     /// Notes that it may be less than what is counted.
     pub(crate) fn set_rough(&self) {
-        self.is_rough.store(true, Ordering::Relaxed);
+        self.is_estimate.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether it may be less than what is counted.
     pub(crate) fn is_rough(&self) -> bool {
-        self.is_rough.load(Ordering::Relaxed)
+        self.is_estimate.load(Ordering::Relaxed)
     }
 
     /// Counts anew. What is written during the count makes it rough again.
@@ -43,7 +43,7 @@ impl Backlog {
     /// # Errors
     /// What counting met.
     pub(crate) fn recount<E>(&self, count: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
-        self.is_rough.store(false, Ordering::Relaxed);
+        self.is_estimate.store(false, Ordering::Relaxed);
         let bytes = count()?;
         self.bytes.store(bytes, Ordering::Relaxed);
         Ok(bytes)

@@ -6,10 +6,11 @@
 //! 2. A server without the history this replica has seen is offered what it lost (`offer`) before
 //!    anything else.
 
-use super::{Identity, Replica, SyncError, unexpected};
+use super::{Replica, ReplicaIdentity, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use teal_device::UpstreamError;
-use teal_proto::{Hello, RefusalCode, Reply, Request, Told, Welcome};
+use teal_proto::{ClientRequest, Hello, HistoryVerdict, RefusalCode, ServerReply, Welcome};
+use teal_types::Incarnation;
 
 impl Replica {
     /// Says hello if that is due.
@@ -26,9 +27,9 @@ impl Replica {
             // The program ended after a cut, before its batch had been sent.
             self.take_back_all()?;
         }
-        if let Told::Lost { .. } = self.greet()? {
+        if let HistoryVerdict::Lost { .. } = self.say_hello()? {
             // The server is to know from where this goes on.
-            self.greet()?;
+            self.say_hello()?;
         }
         self.announce_some()?;
         self.offer_some()?;
@@ -38,7 +39,7 @@ impl Replica {
 
     /// Asks the server for something, and once more after another hello if it has begun anew since
     /// it was greeted.
-    pub(crate) fn greeted<T>(
+    pub(crate) fn retry_after_greeting<T>(
         &self,
         ask: impl Fn() -> Result<T, SyncError>,
     ) -> Result<T, SyncError> {
@@ -54,11 +55,11 @@ impl Replica {
     }
 
     /// Says hello, and does what it is told.
-    fn greet(&self) -> Result<Told, SyncError> {
+    fn say_hello(&self) -> Result<HistoryVerdict, SyncError> {
         let identity = self.identity();
-        let hello = Request::Hello(Hello {
+        let hello = ClientRequest::Hello(Hello {
             incarnation: if self.state().is_copied() {
-                0
+                Incarnation::NONE
             } else {
                 identity.incarnation
             },
@@ -69,21 +70,21 @@ impl Replica {
             server_incarnation: identity.server,
             device: self.device_name().to_owned(),
         });
-        let Reply::Welcome(welcome) = self.ask(&hello)? else {
+        let ServerReply::Welcome(welcome) = self.ask_server(&hello)? else {
             return Err(unexpected("to a hello").into());
         };
-        self.welcomed(&welcome).inspect_err(|e| {
+        self.apply_welcome(&welcome).inspect_err(|e| {
             if let SyncError::Upstream(UpstreamError::Denied(words)) = e {
                 self.state().deny(words);
             }
         })?;
-        Ok(welcome.told)
+        Ok(welcome.verdict)
     }
 
-    fn welcomed(&self, welcome: &Welcome) -> Result<(), SyncError> {
+    fn apply_welcome(&self, welcome: &Welcome) -> Result<(), SyncError> {
         let identity = self.identity();
         let (volume, known) = (welcome.volume.get(), (identity.volume, identity.replica));
-        if identity.incarnation != 0 && known != (volume, welcome.replica) {
+        if !identity.incarnation.is_none() && known != (volume, welcome.replica) {
             let words = format!(
                 "this store belongs to replica {} of volume {:08x}, and the server takes it for replica {} of volume {volume:08x}: \
                  join with the certificate that was made for it",
@@ -92,12 +93,12 @@ impl Replica {
             return Err(UpstreamError::Denied(words).into());
         }
         self.set_domain(welcome.domain);
-        match welcome.told {
-            Told::Known => {}
-            Told::Incarnate => self.incarnate(welcome)?,
-            Told::Lost { common, digest } => self.begin_offer(welcome, common, digest)?,
+        match welcome.verdict {
+            HistoryVerdict::Known => {}
+            HistoryVerdict::Incarnate => self.begin_incarnation(welcome)?,
+            HistoryVerdict::Lost { common, digest } => self.begin_offer(welcome, common, digest)?,
         }
-        self.identify(|identity| {
+        self.update_identity(|identity| {
             (identity.volume, identity.replica) = (volume, welcome.replica);
             identity.server = welcome.server_incarnation;
             identity.key = welcome.domain;
@@ -106,9 +107,9 @@ impl Replica {
     }
 
     /// The first life, or that of a copied store.
-    fn incarnate(&self, welcome: &Welcome) -> Result<(), SyncError> {
-        let before = self.new_life(welcome)?;
-        if before.incarnation != 0 && !bug(Bug::NotRenumbered) {
+    fn begin_incarnation(&self, welcome: &Welcome) -> Result<(), SyncError> {
+        let before = self.start_incarnation(welcome)?;
+        if !before.incarnation.is_none() && !bug(Bug::NotRenumbered) {
             log::warn!(
                 "this store is a copy of one that went on, or may be one: it goes on in a life of its own"
             );
@@ -118,10 +119,15 @@ impl Replica {
     }
 
     /// A new life: new numbers, batches counted from the beginning. What it was before.
-    pub(crate) fn new_life(&self, welcome: &Welcome) -> Result<Identity, SyncError> {
+    pub(crate) fn start_incarnation(
+        &self,
+        welcome: &Welcome,
+    ) -> Result<ReplicaIdentity, SyncError> {
         let before = self.identity();
         self.forget_all_tails()?;
-        let Reply::Incarnated { incarnation, lease } = self.ask(&Request::Incarnate)? else {
+        let ServerReply::Incarnated { incarnation, lease } =
+            self.ask_server(&ClientRequest::Incarnate)?
+        else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
         self.begin_life(

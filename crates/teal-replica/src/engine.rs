@@ -1,14 +1,14 @@
 //! The replica: its parts, and what they share.
 
 use super::counters::Counters;
-use super::identity::Identity;
+use super::identity::ReplicaIdentity;
 use super::listings::Listings;
 use super::news::NewsPosition;
-use super::note::Note;
+use super::note::ObjectNote;
 use super::options::UpstreamOptions;
 use super::own_identity::OwnIdentity;
 use super::state::SharedState;
-use super::{ahead, backlog, drives, lookout, pins, recency, stuck};
+use super::{backlog, drives, eviction_clock, pin_set, prefetch_target, prefetch_window, stuck};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,10 +16,10 @@ use std::time::Duration;
 use teal_chunk::{DedupDomain, DomainId};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::Clock;
-use teal_log::{Cost, Op, Store, StoreError};
-use teal_proto::{Reply, Request};
+use teal_log::{Cost, Store, StoreError, StoreOperation};
+use teal_proto::{ClientRequest, ServerReply};
 use teal_types::{CommitSeq, ObjectNo};
-use teal_volume::{FsError, Rank, RankedMutex, RankedMutexGuard, RankedRwLock, Volume};
+use teal_volume::{FsError, LockRank, RankedMutex, RankedMutexGuard, RankedRwLock, Volume};
 
 /// Objects share this many locks of their content.
 const CONTENT_LOCKS: u64 = 64;
@@ -47,14 +47,14 @@ pub struct Replica {
     applying: RankedMutex<()>,
     content_locks: Vec<RankedRwLock<()>>,
     state: SharedState,
-    names_ahead: ahead::Window,
-    content_ahead: ahead::Window,
-    flights: ahead::Flights,
-    lookout: lookout::Lookout,
+    names_ahead: prefetch_window::PrefetchWindow,
+    content_ahead: prefetch_window::PrefetchWindow,
+    fetches_in_flight: prefetch_window::FetchesInFlight,
+    prefetch_target: prefetch_target::PrefetchTarget,
     backlog: backlog::Backlog,
-    recency: recency::Recency,
-    drives: drives::Drives,
-    pinning: pins::Pinning,
+    eviction_clock: eviction_clock::EvictionClock,
+    drives: drives::AttachedDrives,
+    pin_work: pin_set::PinWork,
     domain: OnceLock<DedupDomain>,
     counters: Counters,
 }
@@ -69,10 +69,10 @@ impl std::fmt::Debug for Replica {
 
 /// The server of a volume whose server nobody has told the address of.
 #[derive(Debug)]
-struct Nowhere;
+struct UnknownServer;
 
-impl Upstream for Nowhere {
-    fn call(&self, _: &Request, _: Duration) -> Result<Reply, UpstreamError> {
+impl Upstream for UnknownServer {
+    fn call(&self, _: &ClientRequest, _: Duration) -> Result<ServerReply, UpstreamError> {
         Err(UpstreamError::Unreachable(
             "this mount was not told where the server is".into(),
         ))
@@ -86,11 +86,11 @@ impl Replica {
     /// # Errors
     /// What reading the note of who this replica is met.
     pub fn without_server(volume: &Arc<Volume>) -> Result<Option<Arc<Self>>, FsError> {
-        let Some(identity) = Identity::of(volume.store())? else {
+        let Some(identity) = ReplicaIdentity::load(volume.store())? else {
             return Ok(None);
         };
         let replica = Self::new(volume, None, identity, "", UpstreamOptions::default());
-        replica.number_alone();
+        replica.number_standalone();
         Ok(Some(Arc::new(replica)))
     }
 
@@ -109,59 +109,65 @@ impl Replica {
         options: UpstreamOptions,
         joins: bool,
     ) -> Result<Arc<Self>, FsError> {
-        let known = Identity::of(volume.store())?;
+        let known = ReplicaIdentity::load(volume.store())?;
         let identity = known.unwrap_or_default();
         let replica = Self::new(volume, Some(upstream), identity, device, options);
         if known.is_none() {
             replica.begin_replica(joins)?;
         }
-        replica.number_alone();
+        replica.number_standalone();
         Ok(Arc::new(replica))
     }
 
     fn new(
         volume: &Arc<Volume>,
         upstream: Option<Arc<dyn Upstream>>,
-        identity: Identity,
+        identity: ReplicaIdentity,
         device: &str,
         options: UpstreamOptions,
     ) -> Self {
         Self {
             volume: Arc::clone(volume),
             has_threads: AtomicBool::new(false),
-            upstream: upstream.unwrap_or_else(|| Arc::new(Nowhere)),
+            upstream: upstream.unwrap_or_else(|| Arc::new(UnknownServer)),
             options,
             device: device.to_owned(),
             identity: OwnIdentity::new(identity),
             news: NewsPosition::default(),
             listings: Listings::default(),
             stuck: Mutex::default(),
-            flushing: RankedMutex::new(Rank::Flush, ()),
-            applying: RankedMutex::new(Rank::Apply, ()),
+            flushing: RankedMutex::new(LockRank::Flush, ()),
+            applying: RankedMutex::new(LockRank::Apply, ()),
             content_locks: (0..CONTENT_LOCKS)
-                .map(|_| RankedRwLock::new(Rank::Content, ()))
+                .map(|_| RankedRwLock::new(LockRank::Content, ()))
                 .collect(),
             state: SharedState::new(),
-            names_ahead: ahead::Window::new(ahead::NAMES_LEAST, options.names_ahead.into()),
-            content_ahead: ahead::Window::new(ahead::CONTENT_LEAST, options.content_ahead),
-            flights: ahead::Flights::default(),
-            lookout: lookout::Lookout::default(),
+            names_ahead: prefetch_window::PrefetchWindow::new(
+                prefetch_window::NAMES_LEAST,
+                options.names_ahead.into(),
+            ),
+            content_ahead: prefetch_window::PrefetchWindow::new(
+                prefetch_window::CONTENT_LEAST,
+                options.content_ahead,
+            ),
+            fetches_in_flight: prefetch_window::FetchesInFlight::default(),
+            prefetch_target: prefetch_target::PrefetchTarget::default(),
             backlog: backlog::Backlog::default(),
-            recency: recency::Recency::default(),
-            drives: drives::Drives::default(),
-            pinning: pins::Pinning::of(&identity.pins),
+            eviction_clock: eviction_clock::EvictionClock::default(),
+            drives: drives::AttachedDrives::default(),
+            pin_work: pin_set::PinWork::for_pins(&identity.pins),
             domain: OnceLock::new(),
             counters: Counters::default(),
         }
     }
 
     /// How far history is applied.
-    pub(crate) fn seen(&self) -> CommitSeq {
+    pub(crate) fn position(&self) -> CommitSeq {
         self.identity.seen()
     }
 
     /// Returns who this replica is.
-    pub(crate) fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> ReplicaIdentity {
         self.identity.get()
     }
 
@@ -191,23 +197,23 @@ impl Replica {
     }
 
     /// Returns how many names come ahead.
-    pub(crate) fn names_ahead(&self) -> &ahead::Window {
+    pub(crate) fn names_ahead(&self) -> &prefetch_window::PrefetchWindow {
         &self.names_ahead
     }
 
     /// Returns how much content comes ahead.
-    pub(crate) fn content_ahead(&self) -> &ahead::Window {
+    pub(crate) fn content_ahead(&self) -> &prefetch_window::PrefetchWindow {
         &self.content_ahead
     }
 
     /// Returns what is being fetched.
-    pub(crate) fn flights(&self) -> &ahead::Flights {
-        &self.flights
+    pub(crate) fn flights(&self) -> &prefetch_window::FetchesInFlight {
+        &self.fetches_in_flight
     }
 
     /// Returns where content is to be fetched ahead.
-    pub(crate) fn lookout(&self) -> &lookout::Lookout {
-        &self.lookout
+    pub(crate) fn lookout(&self) -> &prefetch_target::PrefetchTarget {
+        &self.prefetch_target
     }
 
     /// Returns how many bytes are only here.
@@ -216,18 +222,18 @@ impl Replica {
     }
 
     /// Returns which objects were used.
-    pub(crate) fn recency(&self) -> &recency::Recency {
-        &self.recency
+    pub(crate) fn recency(&self) -> &eviction_clock::EvictionClock {
+        &self.eviction_clock
     }
 
     /// Returns the drives that are attached.
-    pub(crate) fn drive_set(&self) -> &drives::Drives {
+    pub(crate) fn drive_set(&self) -> &drives::AttachedDrives {
         &self.drives
     }
 
     /// Returns what is to be fetched because it is pinned.
-    pub(crate) fn pinning(&self) -> &pins::Pinning {
-        &self.pinning
+    pub(crate) fn pinning(&self) -> &pin_set::PinWork {
+        &self.pin_work
     }
 
     /// Returns what has passed between this replica and the server.
@@ -276,7 +282,7 @@ impl Replica {
     }
 
     /// Returns the lock of whether the content of an object is here.
-    pub(crate) fn content_lock(&self, no: ObjectNo) -> &RankedRwLock<()> {
+    pub(crate) fn residency_lock(&self, no: ObjectNo) -> &RankedRwLock<()> {
         &self.content_locks[(no.get() % CONTENT_LOCKS) as usize]
     }
 
@@ -296,12 +302,12 @@ impl Replica {
     }
 
     /// Starts an operation.
-    pub(crate) fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
-        self.volume.begin(cost, self)
+    pub(crate) fn begin_operation(&self, cost: Cost) -> Result<StoreOperation<'_>, StoreError> {
+        self.volume.begin_operation(cost, self)
     }
 
     /// For whoever installs what the server has.
-    pub(crate) fn apply(&self) -> Result<RankedMutexGuard<'_, ()>, UpstreamError> {
+    pub(crate) fn lock_applying(&self) -> Result<RankedMutexGuard<'_, ()>, UpstreamError> {
         let applying = self.hold_position();
         if self.identity().offer == 0 {
             return Ok(applying);
@@ -313,7 +319,7 @@ impl Replica {
     }
 
     /// The key that chunks of this volume are named with; known once the server has said welcome.
-    pub(crate) fn domain(&self) -> Result<&DedupDomain, UpstreamError> {
+    pub(crate) fn chunk_domain(&self) -> Result<&DedupDomain, UpstreamError> {
         self.domain
             .get()
             .ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
@@ -321,9 +327,9 @@ impl Replica {
 
     /// The proof that a client of the volume wrote a drive's label: with the key of the server, or
     /// that which it had when it was last there.
-    pub(crate) fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
+    pub(crate) fn label_proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
         let key = self.identity().key;
-        match self.domain() {
+        match self.chunk_domain() {
             Ok(domain) => Ok(*domain.name_content(said).get()),
             Err(e) if key == [0; 32] => Err(e),
             Err(_) => Ok(*DedupDomain::new(DomainId::new([0; 16]), key)
@@ -338,23 +344,23 @@ impl Replica {
     }
 
     /// Asks the server and keeps in mind whether it could be reached.
-    pub(crate) fn call(
+    pub(crate) fn call_server(
         &self,
-        request: &Request,
+        request: &ClientRequest,
         deadline: Duration,
-    ) -> Result<Reply, UpstreamError> {
+    ) -> Result<ServerReply, UpstreamError> {
         self.counters.asked(request);
         let begun = (self.monotonic(), self.drives.is_sending());
         let said = self.upstream.call(request, deadline);
-        self.said(begun, request, said)
+        self.record_reply(begun, request, said)
     }
 
     /// The same with several requests at the same time.
     pub(crate) fn call_all(
         &self,
-        requests: &[Request],
+        requests: &[ClientRequest],
         deadline: Duration,
-    ) -> Vec<Result<Reply, UpstreamError>> {
+    ) -> Vec<Result<ServerReply, UpstreamError>> {
         requests
             .iter()
             .for_each(|request| self.counters.asked(request));
@@ -363,24 +369,24 @@ impl Replica {
         requests
             .iter()
             .zip(said)
-            .map(|(request, said)| self.said(begun, request, said))
+            .map(|(request, said)| self.record_reply(begun, request, said))
             .collect()
     }
 
-    pub(crate) fn said(
+    pub(crate) fn record_reply(
         &self,
         (begun, is_busy): (Duration, bool),
-        request: &Request,
-        said: Result<Reply, UpstreamError>,
-    ) -> Result<Reply, UpstreamError> {
+        request: &ClientRequest,
+        said: Result<ServerReply, UpstreamError>,
+    ) -> Result<ServerReply, UpstreamError> {
         let said = said.and_then(|reply| match reply {
-            Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
+            ServerReply::Refused(refused) => Err(UpstreamError::Refused(refused)),
             reply => Ok(reply),
         });
         let now = self.monotonic();
         said.iter().for_each(|reply| {
             self.drives
-                .answered(request, reply, (now.saturating_sub(begun), is_busy))
+                .note_answer(request, reply, (now.saturating_sub(begun), is_busy))
         });
         self.state.record(&said, now, now.saturating_sub(begun));
         said
@@ -389,15 +395,15 @@ impl Replica {
 
 impl Replica {
     /// The note of an object.
-    pub(crate) fn note(&self, no: ObjectNo) -> Result<Note, StoreError> {
+    pub(crate) fn note_of(&self, no: ObjectNo) -> Result<ObjectNote, StoreError> {
         let Some(bytes) = self.store().note(no)? else {
-            return Ok(Note::default());
+            return Ok(ObjectNote::default());
         };
         let damaged = StoreError::Corrupt {
             what: "the note of an object",
             at: 0,
             object: Some(no),
         };
-        Note::decode(&bytes).ok_or(damaged)
+        ObjectNote::decode(&bytes).ok_or(damaged)
     }
 }

@@ -2,7 +2,7 @@
 
 use teal_device::UpstreamError;
 use teal_log::StoreError;
-use teal_proto::Refused;
+use teal_proto::RefusalReply;
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_volume::FsError;
 
@@ -27,8 +27,8 @@ impl From<StoreError> for SyncError {
     }
 }
 
-impl From<Refused> for SyncError {
-    fn from(refused: Refused) -> Self {
+impl From<RefusalReply> for SyncError {
+    fn from(refused: RefusalReply) -> Self {
         Self::Upstream(refused.into())
     }
 }

@@ -27,10 +27,9 @@
 //! flight is waited for without any lock. All others are leaves.
 
 mod acknowledge;
-mod ahead;
 mod announce;
-mod around;
 mod backlog;
+mod backlog_cap;
 mod backoff;
 mod changes;
 mod committed;
@@ -43,19 +42,19 @@ mod drives;
 mod engine;
 mod error;
 mod evict;
+mod eviction_clock;
 mod fetch;
-mod fetch_ahead;
+mod filter;
+mod filter_announcement;
 mod flush;
-mod held;
+mod hold_back;
 mod identity;
 mod install;
-mod keep;
-mod kept;
 mod large;
-mod list;
+mod listing;
 mod listings;
-mod lookout;
 mod names;
+mod neighbours;
 mod news;
 mod note;
 mod numbers;
@@ -63,11 +62,12 @@ mod offer;
 mod options;
 mod own_identity;
 mod pin;
-mod pins;
+mod pin_set;
+mod prefetch;
+mod prefetch_target;
+mod prefetch_window;
 mod pull;
-mod queue;
 mod reach;
-mod recency;
 mod renumber;
 mod residency;
 mod run;
@@ -83,15 +83,15 @@ mod tails;
 mod trail;
 
 pub use drives::{
-    Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, Price, SourceShown,
-    Whereabouts,
+    AffineObject, ContentLocations, DriveRefused, DriveStatus, KnownDrive, KnownDrives, NewDrive,
+    ReadPrice, SourceStatus,
 };
 pub use engine::Replica;
 pub use options::UpstreamOptions;
-pub use pins::{Freed, PinRefused, Pinned, PinsShown};
-pub use status::{Link, Unsent, UpstreamStatus};
-pub use stuck::{StuckObject, StuckWay};
+pub use pin_set::{FreedContent, PinRefused, PinStatus, PinSummary};
+pub use status::{ServerConnection, UnsentTotals, UpstreamStatus};
+pub use stuck::{StuckDirection, StuckObject};
 
 pub(crate) use error::{SyncError, unexpected};
-pub(crate) use identity::Identity;
-pub(crate) use note::Note;
+pub(crate) use identity::ReplicaIdentity;
+pub(crate) use note::ObjectNote;

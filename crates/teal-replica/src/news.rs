@@ -6,8 +6,8 @@
 //! 2. An answer to another filter than that of the question means that the server does not know
 //!    what is kept here.
 
-use super::identity::Identity;
-use super::kept::KeptTold;
+use super::filter_announcement::FilterAnnouncement;
+use super::identity::ReplicaIdentity;
 use parking_lot::Mutex;
 use teal_types::CommitSeq;
 
@@ -33,14 +33,14 @@ struct Quiet {
 #[derive(Debug, Default)]
 pub(crate) struct NewsPosition {
     /// Changes while the position is held.
-    told: Mutex<KeptTold>,
+    told: Mutex<FilterAnnouncement>,
     quiet: Mutex<Option<Quiet>>,
 }
 
 impl NewsPosition {
     /// Returns from where on this replica asks: beyond its position, if nothing behind that
     /// concerns it.
-    pub(crate) fn since(&self, identity: &Identity) -> Since {
+    pub(crate) fn since(&self, identity: &ReplicaIdentity) -> Since {
         let quiet = self
             .quiet
             .lock()
@@ -52,7 +52,7 @@ impl NewsPosition {
         Since {
             at,
             digest,
-            filter: self.told.lock().filter(),
+            filter: self.told.lock().filter_number(),
         }
     }
 
@@ -63,18 +63,18 @@ impl NewsPosition {
 
     /// Returns whether the server is still to be told what is kept here.
     pub(crate) fn is_untold(&self) -> bool {
-        *self.told.lock() == KeptTold::Nothing
+        *self.told.lock() == FilterAnnouncement::Nothing
     }
 
     /// Notes what the server has been told.
-    pub(crate) fn set_told(&self, told: KeptTold) {
+    pub(crate) fn set_told(&self, told: FilterAnnouncement) {
         *self.told.lock() = told;
     }
 
     /// Notes with which filter the server has answered a question.
     pub(crate) fn heard_with(&self, since: &Since, filter: u64) {
         if since.filter != filter {
-            self.set_told(KeptTold::Nothing);
+            self.set_told(FilterAnnouncement::Nothing);
         }
     }
 }
@@ -83,9 +83,9 @@ impl NewsPosition {
 mod tests {
     use super::*;
 
-    fn at(seq: u64) -> Identity {
-        let mut identity = Identity::default();
-        identity.come_to(CommitSeq::new(seq), [seq as u8; 32]);
+    fn at(seq: u64) -> ReplicaIdentity {
+        let mut identity = ReplicaIdentity::default();
+        identity.set_position(CommitSeq::new(seq), [seq as u8; 32]);
         identity
     }
 
@@ -105,7 +105,7 @@ mod tests {
     fn an_answer_to_another_filter_has_the_server_told_again() {
         let news = NewsPosition::default();
         assert!(news.is_untold());
-        news.set_told(KeptTold::All(4));
+        news.set_told(FilterAnnouncement::All(4));
         let since = news.since(&at(1));
         news.heard_with(&since, 4);
         assert!(!news.is_untold() && since.filter == 4);

@@ -12,12 +12,12 @@
 //! # Locks
 //! `identity`, then `next`; both are leaves, under which a note is changed and nothing is read.
 
-use super::identity::{IDENTITY, Identity};
+use super::identity::{IDENTITY, ReplicaIdentity};
 use crate::seeded::{Bug, bug};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use teal_log::{Locked, Op, StoreError};
-use teal_types::{CommitSeq, LEASE, ObjectNo};
+use teal_log::{LockedObjects, StoreError, StoreOperation};
+use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ObjectNo, ReplicaNo};
 
 /// Numbers are set aside in strides: after a crash some are never used.
 const STRIDE: u64 = 1024;
@@ -25,7 +25,7 @@ const STRIDE: u64 = 1024;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct OwnIdentity {
-    identity: Mutex<Identity>,
+    identity: Mutex<ReplicaIdentity>,
     /// The next object number.
     next: Mutex<u64>,
     /// The commit up to which history is applied; a copy of what `identity` has.
@@ -34,7 +34,7 @@ pub(crate) struct OwnIdentity {
 
 impl OwnIdentity {
     /// Returns what a store that was just opened says of itself.
-    pub(crate) fn new(identity: Identity) -> Self {
+    pub(crate) fn new(identity: ReplicaIdentity) -> Self {
         let first = u64::from(identity.lease) * LEASE;
         let next = if bug(Bug::NumbersReused) {
             first
@@ -49,7 +49,7 @@ impl OwnIdentity {
     }
 
     /// Returns who this replica is now.
-    pub(crate) fn get(&self) -> Identity {
+    pub(crate) fn get(&self) -> ReplicaIdentity {
         *self.identity.lock()
     }
 
@@ -64,16 +64,16 @@ impl OwnIdentity {
     /// What changing the note met; nothing has changed then.
     pub(crate) fn change(
         &self,
-        op: &Op<'_>,
-        change: impl FnOnce(&mut Identity),
-    ) -> Result<Identity, StoreError> {
+        op: &StoreOperation<'_>,
+        change: impl FnOnce(&mut ReplicaIdentity),
+    ) -> Result<ReplicaIdentity, StoreError> {
         let mut identity = self.identity.lock();
         let mut changed = *identity;
         change(&mut changed);
         if changed == *identity {
             return Ok(changed);
         }
-        changed.keep(op)?;
+        changed.store_in(op)?;
         *identity = changed;
         self.seen.store(changed.seen.get(), Ordering::Release);
         Ok(changed)
@@ -87,24 +87,24 @@ impl OwnIdentity {
     /// What changing the note met; nothing has changed then.
     pub(crate) fn begin_life(
         &self,
-        op: &Op<'_>,
-        (volume, replica): (u32, u32),
-        (incarnation, lease): (u32, u32),
+        op: &StoreOperation<'_>,
+        (volume, replica): (u32, ReplicaNo),
+        (incarnation, lease): (Incarnation, u32),
     ) -> Result<(), StoreError> {
         let mut identity = self.identity.lock();
         let mut next = self.next.lock();
         let first = u64::from(lease) * LEASE;
-        let changed = Identity {
+        let changed = ReplicaIdentity {
             volume,
             replica,
             incarnation,
             lease,
             reserved: first,
-            batch: 0,
+            batch: BatchNo::NONE,
             parts: 0,
             ..*identity
         };
-        changed.keep(op)?;
+        changed.store_in(op)?;
         (*identity, *next) = (changed, first);
         Ok(())
     }
@@ -113,14 +113,14 @@ impl OwnIdentity {
     ///
     /// # Errors
     /// What changing the note met.
-    pub(crate) fn keep(&self, op: &Op<'_>) -> Result<(), StoreError> {
-        self.identity.lock().keep(op)
+    pub(crate) fn keep(&self, op: &StoreOperation<'_>) -> Result<(), StoreError> {
+        self.identity.lock().store_in(op)
     }
 
     /// Before the server has given it numbers, a volume that lived alone goes on with those of its
     /// store: they are the first lease.
     pub(crate) fn number_from(&self, store_next: u64) {
-        if self.identity.lock().incarnation == 0 {
+        if self.identity.lock().incarnation.is_none() {
             let mut next = self.next.lock();
             *next = store_next.max(*next);
         }
@@ -131,7 +131,7 @@ impl OwnIdentity {
     /// # Errors
     /// [`StoreError::NoSpace`] when all numbers of this life are used, or what changing the note
     /// met.
-    pub(crate) fn next_number(&self, under: &Locked<'_>) -> Result<ObjectNo, StoreError> {
+    pub(crate) fn next_number(&self, under: &LockedObjects<'_>) -> Result<ObjectNo, StoreError> {
         let mut identity = self.identity.lock();
         let mut next = self.next.lock();
         if *next >= identity.lease_end() {
@@ -139,7 +139,7 @@ impl OwnIdentity {
             return Err(StoreError::NoSpace);
         }
         if *next >= identity.reserved {
-            let changed = Identity {
+            let changed = ReplicaIdentity {
                 reserved: *next + STRIDE,
                 ..*identity
             };
@@ -176,15 +176,17 @@ mod tests {
     fn change(
         own: &OwnIdentity,
         store: &Store,
-        change: impl FnOnce(&mut Identity),
-    ) -> Result<Identity, StoreError> {
+        change: impl FnOnce(&mut ReplicaIdentity),
+    ) -> Result<ReplicaIdentity, StoreError> {
         let op = store.begin(Cost::note().with_note(BYTES_MAX)).unwrap();
         own.change(&op, change)
     }
 
     fn begin_life(own: &OwnIdentity, store: &Store, life: (u32, u32)) {
         let op = store.begin(Cost::note().with_note(BYTES_MAX)).unwrap();
-        own.begin_life(&op, (1, 2), life).unwrap();
+        let (incarnation, lease) = (Incarnation::new(life.0), life.1);
+        own.begin_life(&op, (1, ReplicaNo::new(2)), (incarnation, lease))
+            .unwrap();
     }
 
     /// Returns the number that an operation of its own takes.
@@ -196,32 +198,32 @@ mod tests {
 
     #[test]
     fn the_note_says_what_memory_says() {
-        let (own, store) = (OwnIdentity::new(Identity::default()), store());
+        let (own, store) = (OwnIdentity::new(ReplicaIdentity::default()), store());
         let changed = change(&own, &store, |identity| {
-            identity.come_to(CommitSeq::new(7), [7; 32]);
+            identity.set_position(CommitSeq::new(7), [7; 32]);
         });
         assert_eq!(changed.unwrap(), own.get());
         assert_eq!(own.seen(), CommitSeq::new(7));
-        assert_eq!(Identity::of(&store).unwrap(), Some(own.get()));
+        assert_eq!(ReplicaIdentity::load(&store).unwrap(), Some(own.get()));
     }
 
     #[test]
     fn no_number_is_given_twice_not_after_a_crash_either() {
-        let (own, store) = (OwnIdentity::new(Identity::default()), store());
+        let (own, store) = (OwnIdentity::new(ReplicaIdentity::default()), store());
         own.number_from(store.next_number());
         let given: Vec<ObjectNo> = (0..STRIDE + 3)
             .map(|_| number(&own, &store).unwrap())
             .collect();
         assert!(given.is_sorted_by(|one, next| one < next));
         assert!(given.iter().all(|no| own.is_given(*no)));
-        let again = OwnIdentity::new(Identity::of(&store).unwrap().unwrap());
+        let again = OwnIdentity::new(ReplicaIdentity::load(&store).unwrap().unwrap());
         let next = number(&again, &store).unwrap();
         assert!(given.iter().all(|no| *no < next), "{next}");
     }
 
     #[test]
     fn another_life_gives_numbers_of_its_own_lease_until_it_ends() {
-        let (own, store) = (OwnIdentity::new(Identity::default()), store());
+        let (own, store) = (OwnIdentity::new(ReplicaIdentity::default()), store());
         begin_life(&own, &store, (3, 5));
         own.number_from(7);
         assert_eq!(number(&own, &store).unwrap().get(), 5 * LEASE);
@@ -230,7 +232,7 @@ mod tests {
         assert_eq!(number(&own, &store).unwrap().get(), 9 * LEASE);
         begin_life(&own, &store, (3, 9));
         assert_eq!(number(&own, &store).unwrap().get(), 9 * LEASE);
-        assert_eq!(Identity::of(&store).unwrap(), Some(own.get()));
+        assert_eq!(ReplicaIdentity::load(&store).unwrap(), Some(own.get()));
         let end = own.get().lease_end();
         *own.next.lock() = end - 1;
         assert_eq!(number(&own, &store).unwrap().get(), end - 1);

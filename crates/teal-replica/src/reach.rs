@@ -147,7 +147,7 @@ impl ServerReach {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_proto::Refused;
+    use teal_proto::RefusalReply;
 
     fn at(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -159,7 +159,7 @@ mod tests {
 
     fn refused(code: RefusalCode) -> Result<(), UpstreamError> {
         let words = "no".into();
-        Err(UpstreamError::Refused(Refused { code, words }))
+        Err(UpstreamError::Refused(RefusalReply { code, words }))
     }
 
     #[test]

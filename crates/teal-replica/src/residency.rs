@@ -2,7 +2,7 @@
 
 use super::Replica;
 use teal_log::StoreError;
-use teal_types::{Attr, ObjectNo, Ranges};
+use teal_types::{Attr, ByteRanges, ObjectNo};
 use teal_volume::{FsError, NearbyContent, RankedReadGuard, RankedWriteGuard, Residency};
 
 impl Residency for Replica {
@@ -10,16 +10,16 @@ impl Residency for Replica {
         Self::is_listed(self, dir)
     }
 
-    fn list(&self, dir: ObjectNo) -> Result<(), FsError> {
-        self.listed(dir)
+    fn make_listed(&self, dir: ObjectNo) -> Result<(), FsError> {
+        self.ensure_listed(dir)
     }
 
-    fn absent(&self, no: ObjectNo) -> Result<Ranges, StoreError> {
-        Ok(self.note(no)?.absent)
+    fn absent_ranges(&self, no: ObjectNo) -> Result<ByteRanges, StoreError> {
+        Ok(self.note_of(no)?.absent)
     }
 
     fn make_present(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), FsError> {
-        self.present(no, from, to)
+        self.ensure_present(no, from, to)
     }
 
     fn read_nearby(
@@ -28,12 +28,12 @@ impl Residency for Replica {
         from: u64,
         to: u64,
     ) -> Result<Option<NearbyContent<'_>>, FsError> {
-        let Some((parts, fresh)) = self.read_fresh(attr, (from, to))? else {
+        let Some((parts, fresh)) = self.read_from_drive(attr, (from, to))? else {
             return Ok(None);
         };
         let no = attr.object;
         let keep = Box::new(move || {
-            if let Err(e) = self.enter(fresh) {
+            if let Err(e) = self.store_content(fresh) {
                 log::debug!("what was read of {no} is not kept: {e}");
             }
         });
@@ -41,15 +41,15 @@ impl Residency for Replica {
     }
 
     fn lock_for_reading(&self, no: ObjectNo) -> Option<RankedReadGuard<'_, ()>> {
-        Some(self.content_lock(no).read())
+        Some(self.residency_lock(no).read())
     }
 
     fn lock_for_changing(&self, no: ObjectNo) -> Option<RankedWriteGuard<'_, ()>> {
-        Some(self.content_lock(no).write())
+        Some(self.residency_lock(no).write())
     }
 
-    fn used(&self, no: ObjectNo, end: u64) {
-        self.uses(no, end);
+    fn note_read(&self, no: ObjectNo, end: u64) {
+        self.note_read(no, end);
     }
 
     fn make_space(&self, bytes: u64) {

@@ -10,14 +10,14 @@
 //!    [`BACKOFF_MAX`](super::backoff::BACKOFF_MAX).
 
 use super::backoff::Backoff;
-use super::fetch_ahead::{AT_ONCE, run_ahead};
-use super::flush::Flushed;
-use super::stuck::StuckWay;
+use super::flush::FlushOutcome;
+use super::prefetch::{AT_ONCE, run_ahead};
+use super::stuck::StuckDirection;
 use super::{Replica, SyncError};
 use std::sync::Arc;
 use std::time::Duration;
 use teal_device::UpstreamError;
-use teal_proto::{RefusalCode, Request};
+use teal_proto::{ClientRequest, RefusalCode};
 use teal_volume::FsError;
 
 /// How often a flush begins again with a new life: copies of a store that are all at work take each
@@ -42,7 +42,7 @@ impl Replica {
         } else {
             self.options().flush_age
         };
-        let held = self.stuck().due_in(StuckWay::Sending, now);
+        let held = self.stuck().due_in(StuckDirection::Sending, now);
         let Some(since) = dirty_since else {
             return held;
         };
@@ -75,9 +75,9 @@ impl Replica {
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
         self.connect()?;
         self.resolve_batch()?;
-        self.tell_kept()?;
+        self.announce_filter()?;
         self.catch_up()?;
-        self.look_again()?;
+        self.retry_uninstalled()?;
         self.flush_due()?;
         self.fetch_due_ahead()?;
         // What does not work is kept in mind there.
@@ -88,8 +88,8 @@ impl Replica {
     fn flush_due(&self) -> Result<(), SyncError> {
         while self.is_due(self.monotonic()) {
             // What does not fit into one batch, or is sent by itself, goes at once.
-            while self.flush_once()? == Flushed::Components {}
-            self.look_again()?;
+            while self.flush_once()? == FlushOutcome::Partial {}
+            self.retry_uninstalled()?;
         }
         Ok(())
     }
@@ -99,12 +99,12 @@ impl Replica {
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
-        self.stuck().try_all();
+        self.stuck().retry_all_now();
         let (mut lives, mut greetings) = (0, 0);
         loop {
             let flushed = self.connect().and_then(|()| self.flush_once());
             match flushed {
-                Ok(Flushed::Components) => {}
+                Ok(FlushOutcome::Partial) => {}
                 Ok(_) => break,
                 // A copy of this store has gone on meanwhile: it gets a new life, and sends again.
                 Err(SyncError::Upstream(UpstreamError::Refused(refused)))
@@ -121,8 +121,8 @@ impl Replica {
                 Err(e) => return Err(e.into()),
             }
         }
-        self.look_again()?;
-        let stuck = self.stuck().words();
+        self.retry_uninstalled()?;
+        let stuck = self.stuck().error_text();
         stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
 
@@ -143,7 +143,7 @@ impl Replica {
     /// Tells the server, if it can be asked, that others need not count on this replica any more.
     pub fn say_goodbye(&self) {
         if self.state().is_there()
-            && let Err(e) = self.call(&Request::Bye, GOODBYE)
+            && let Err(e) = self.call_server(&ClientRequest::Bye, GOODBYE)
         {
             log::debug!("no goodbye: {e}");
         }
@@ -202,12 +202,12 @@ fn run_pull(replica: &Replica) {
     loop {
         let polled = replica.connect().and_then(|()| replica.resolve_batch());
         let polled = polled
-            .and_then(|()| replica.tell_kept())
+            .and_then(|()| replica.announce_filter())
             .and_then(|()| replica.poll());
-        let polled = polled.and_then(|()| replica.look_again());
+        let polled = polled.and_then(|()| replica.retry_uninstalled());
         let wait = match polled {
             Ok(()) => {
-                replica.look_after_drives();
+                replica.check_drives_with_news();
                 if !said.is_empty() {
                     log::info!("the server is there again");
                     said.clear();

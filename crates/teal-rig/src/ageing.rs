@@ -1,9 +1,9 @@
-//! Ageing: before a run's files are made, its file system is filled and thinned out again, so that
-//! free space is in pieces.
+//! Ages file systems: before a run's files are made, its file system is filled and thinned out
+//! again, so that free space is fragmented.
 //!
 //! # Guarantees
-//! 1. What is done depends on the percentage and the block's seed alone: it is the same for all
-//!    cells of a block. How many files fit is the file system's own affair.
+//! 1. Ageing depends on the percentage and the block's seed alone: it is the same for all cells of
+//!    a block. The number of files that fit depends on the file system.
 //! 2. Its files lie in a directory of their own, which no workload knows.
 
 use crate::testbed::{Testbed, TestbedMount};
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use teal_study::matrix::{CacheState, FileSystemSetup};
 use teal_study::phases::{PhaseEnvironment, PhaseError, WorkloadPhase, ageing_phases, carry_out};
 
-/// Where its files lie, below the mount.
+/// Directory of its files, below the mount.
 const DIR: &str = "aged";
 
-/// A file system that is aged.
+/// Holds a file system while it is aged.
 struct AgeingEnvironment<'a> {
     ended: &'a AtomicBool,
     testbed: &'a Testbed,
@@ -30,6 +30,7 @@ fn environment_error<T>(done: Result<T>) -> Result<T, PhaseError> {
     done.map_err(|e| PhaseError::Environment(format!("{e:#}")))
 }
 
+// Every failure here is one of the environment, not of a phase.
 impl PhaseEnvironment for AgeingEnvironment<'_> {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
         self.mounted = Some(environment_error(self.testbed.mount(
@@ -73,8 +74,8 @@ impl PhaseEnvironment for AgeingEnvironment<'_> {
     }
 }
 
-/// Ages a file system that has just been made to so many percent, if that is wanted; `false` if
-/// that was interrupted.
+/// Ages a fresh file system to this percentage, if that is wanted; returns `false` if it was
+/// interrupted.
 pub(crate) fn age_filesystem(
     percent: Option<u64>,
     seed: u64,
@@ -86,6 +87,7 @@ pub(crate) fn age_filesystem(
     let Some(percent) = percent else {
         return Ok(true);
     };
+    // Its files stay in a directory of their own, beside those of the workload.
     let mut stage = AgeingEnvironment {
         ended,
         testbed,

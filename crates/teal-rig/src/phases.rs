@@ -1,5 +1,5 @@
-//! A cell of `teal lab phases`: a group of phases of scherlfs on a fresh file system. The same on
-//! this machine's kernel and in a guest.
+//! Measures a cell of `teal lab phases`: a group of phases of scherlfs on a fresh file system. The
+//! steps are the same on this machine's kernel and in a guest.
 
 mod stage;
 mod tally;
@@ -16,14 +16,14 @@ use std::sync::atomic::AtomicBool;
 use teal_study::matrix::FileSystemKind;
 use teal_study::phases::{PhaseGroup, PhaseResult, SyncMode, WorkloadPhase};
 
-/// A group of phases on a file system.
+/// Describes a group of phases on a file system.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PhasesTask {
-    /// The file system.
+    /// Kind of the file system.
     pub kind: FileSystemKind,
-    /// The name of the group.
+    /// Name of the group.
     pub group: String,
-    /// When what was written has to be on the disk.
+    /// Says when written data has to be on the disk.
     pub mode: SyncMode,
     /// Factor on the number of files and accesses.
     pub scale: f64,
@@ -32,7 +32,7 @@ pub struct PhasesTask {
 /// Returns the group of phases of that name.
 ///
 /// # Errors
-/// There is none; the error names those that there are.
+/// Returns an error if there is none; the error names those that exist.
 pub fn group_named(name: &str) -> Result<PhaseGroup> {
     let names = || {
         PhaseGroup::ALL
@@ -83,7 +83,7 @@ impl PhaseCounter for DiskCounter {
 /// Measures a cell on this machine's kernel, on a modelled disk of this profile and size.
 ///
 /// # Errors
-/// It cannot be measured, or was interrupted.
+/// Returns an error if the cell cannot be measured, or was interrupted.
 pub fn run_here(
     (profile, size): (&str, u64),
     dir: &Path,

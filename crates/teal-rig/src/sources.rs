@@ -1,5 +1,5 @@
-//! Scripts in Filebench's language by name or path, as text: with all that they load they can be
-//! read again where their files are not.
+//! Finds scripts in Filebench's language by name or path, and keeps them as text: with all that
+//! they load, they can be parsed again where their files are missing.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use teal_command::profile::nearest_name;
 use teal_study::wml::{self, WorkloadScript};
 use teal_study::workload::shipped::{SHIPPED, ShippedWorkload};
 
-/// The text of a script, and of whatever it loads, by the name it is loaded by.
+/// Holds the text of a script, and of the scripts that it loads, by the names they are loaded by.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScriptSources {
     name: String,
@@ -18,7 +18,7 @@ pub struct ScriptSources {
 }
 
 impl ScriptSources {
-    /// A script by name or path. It has been found sound.
+    /// Finds a script by name or path, and checks that it is sound.
     pub fn by_name(name: &str) -> Result<Self> {
         let is_path = name.contains('/') || name.ends_with(".wml") || name.ends_with(".f");
         let (text, beside) = match ShippedWorkload::by_name(name) {
@@ -29,6 +29,7 @@ impl ScriptSources {
             _ => bail!(no_such_workload(name)),
         };
         let beside = beside.unwrap_or(Path::new("."));
+        // Parsing tells which scripts are loaded, and finds faults early.
         let mut loaded = BTreeMap::new();
         wml::parse_script(name, &text, &mut |wanted| {
             let found = find_script(wanted, beside)?;
@@ -42,12 +43,12 @@ impl ScriptSources {
         })
     }
 
-    /// Returns whether both say the same, whatever they are called.
+    /// Returns whether both have the same text, whatever their names are.
     pub fn is_same(&self, other: &Self) -> bool {
         self.text == other.text && self.loaded == other.loaded
     }
 
-    /// The script.
+    /// Parses the script.
     pub fn parse_script(&self) -> Result<WorkloadScript> {
         let mut load = |wanted: &str| {
             self.loaded
@@ -83,6 +84,7 @@ fn find_script(wanted: &str, beside: &Path) -> Result<String, String> {
 
 fn read_script(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    // The line of the first bad byte is what an editor can show.
     String::from_utf8(bytes).map_err(|e| {
         let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
         let line = before.split(|byte| *byte == b'\n').count();
@@ -90,7 +92,7 @@ fn read_script(path: &Path) -> Result<String> {
     })
 }
 
-/// Returns what is said of a name that no workload has.
+/// Returns the message for a name that no workload has.
 pub fn no_such_workload(name: &str) -> String {
     let names = SHIPPED
         .iter()
@@ -98,11 +100,13 @@ pub fn no_such_workload(name: &str) -> String {
     match nearest_name(name, names.clone()) {
         Some(known) => {
             format!(
-                "there is no workload {name}; did you mean {known}? A script is named with its .wml or a '/'"
+                "there is no workload {name}; did you mean {known}? A script is named with its \
+                 .wml or a '/'"
             )
         }
         None => format!(
-            "there is no workload {name}; `teal lab workloads` lists them, and a script is named with its .wml or a '/'"
+            "there is no workload {name}; `teal lab workloads` lists them, and a script is named \
+             with its .wml or a '/'"
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! Where a run takes place: a device, a file system made on it, a mount. All of it goes when it is
-//! dropped.
+//! Provides the testbed of a run: a device, a file system made on it, a mount. All of it goes when
+//! it is dropped.
 
 use crate::command::{find_program, run_program, run_self, run_teal};
 use crate::disk::RequestSums;
@@ -11,14 +11,14 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_study::matrix::{CacheState, DeviceUse, EnergySource, FileSystemKind, FileSystemSetup};
 
-/// How long another process may use what is to be unmounted, and how often unmounting is tried.
+/// Time that another process may use what is to be unmounted, and time between attempts.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Refuses a kind of file system that cannot be made and mounted here.
 ///
 /// # Errors
-/// Its mkfs is not installed, or the kernel lacks it.
+/// Returns an error if its mkfs is not installed, or the kernel lacks it.
 pub fn check_kind(kind: FileSystemKind) -> Result<()> {
     if kind.is_ours() {
         return Ok(());
@@ -37,6 +37,7 @@ pub fn check_kind(kind: FileSystemKind) -> Result<()> {
 pub fn kernel_has(kind: FileSystemKind) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let wanted = format!("fs-{}", kind.name());
+    // A module is looked for without loading it.
     let module = || {
         find_program("modprobe")
             .is_some_and(|at| run_program(&at, &["--dry-run", "--quiet", &wanted]).is_ok())
@@ -47,23 +48,24 @@ pub fn kernel_has(kind: FileSystemKind) -> bool {
         || module()
 }
 
-/// Refuses what is no block device, or one that is in use.
+/// Refuses a path that is no block device, or one that is in use.
 ///
 /// # Errors
-/// Why it is refused.
+/// Returns the reason why it is refused.
 pub fn check_device(path: &Path) -> Result<()> {
     use std::os::unix::fs::FileTypeExt as _;
     let meta = std::fs::metadata(path).with_context(|| path.display().to_string())?;
     if !meta.file_type().is_block_device() {
         bail!("{} is no block device", path.display());
     }
-    // Mounted, part of something else, or swap: then it cannot be opened for oneself.
+    // A device that is mounted, part of something else, or swap cannot be opened exclusively.
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
         Ok(_) => Ok(()),
         Err(e @ (rustix::io::Errno::PERM | rustix::io::Errno::ACCESS)) => {
             bail!(
-                "{} may not be opened here ({e}): neither by this user nor in this container, perhaps; say another device",
+                "{} may not be opened here ({e}): neither by this user nor in this container, \
+                 perhaps; say another device",
                 path.display()
             )
         }
@@ -74,10 +76,10 @@ pub fn check_device(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns how many bytes a device has.
+/// Returns the number of bytes of a device.
 ///
 /// # Errors
-/// It cannot be opened.
+/// Returns an error if it cannot be opened.
 pub fn device_size(path: &Path) -> Result<u64> {
     use std::io::Seek as _;
     let device = std::fs::OpenOptions::new().read(true).open(path);
@@ -86,15 +88,15 @@ pub fn device_size(path: &Path) -> Result<u64> {
         .with_context(|| path.display().to_string())
 }
 
-/// A device for one run: a modelled disk that lives as long as this does, or a real one.
+/// Holds a device for one run: a modelled disk that lives as long as this does, or a real one.
 pub struct Testbed {
     path: PathBuf,
-    /// The name of a modelled disk, and its profile.
+    /// Name of a modelled disk, and its profile.
     modelled: Option<(String, String)>,
 }
 
 impl Testbed {
-    /// A modelled disk of its own.
+    /// Starts a modelled disk of its own.
     pub fn start_modelled(profile: &str, size: u64) -> Result<Self> {
         // Each has its own name, so that one that another process still holds is not in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
@@ -117,7 +119,7 @@ impl Testbed {
         })
     }
 
-    /// A real device.
+    /// Opens a real device.
     pub fn open_real(path: &Path) -> Result<Self> {
         check_device(path)?;
         Ok(Self {
@@ -126,7 +128,7 @@ impl Testbed {
         })
     }
 
-    /// Returns what measures joules here: the model of a modelled disk, or nothing.
+    /// Returns the source of joules: the model of a modelled disk, or none.
     pub fn energy_source(&self) -> EnergySource {
         self.modelled
             .as_ref()
@@ -135,10 +137,11 @@ impl Testbed {
             })
     }
 
-    /// The schedulers that the device has, the one it is under first.
+    /// Returns the schedulers that the device has, the current one first.
     pub fn schedulers(&self) -> Result<Vec<String>> {
         let file = self.sysfs_file("queue/scheduler")?;
         let known = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        // The kernel puts the current one into brackets.
         let mut names: Vec<&str> = known.split_whitespace().collect();
         names.sort_by_key(|name| !name.starts_with('['));
         Ok(names
@@ -147,14 +150,14 @@ impl Testbed {
             .collect())
     }
 
-    /// Sets the scheduler, after a look whether the device has all that will be wanted.
+    /// Sets the scheduler, after a check that the device has all that will be wanted.
     pub fn set_scheduler(&self, scheduler: &str, wanted: &[String]) -> Result<()> {
         let file = self.sysfs_file("queue/scheduler")?;
         self.check_schedulers(wanted)?;
         std::fs::write(&file, scheduler).with_context(|| file.display().to_string())
     }
 
-    /// Checks whether the device has these schedulers.
+    /// Checks that the device has these schedulers.
     pub fn check_schedulers(&self, wanted: &[String]) -> Result<()> {
         let names = self.schedulers()?;
         if let Some(missing) = wanted.iter().find(|name| !names.contains(name)) {
@@ -167,7 +170,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// A file that the kernel has of this device, or of the disk it is a partition of.
+    /// Returns a file that the kernel has of this device, or of the disk it is a partition of.
     fn sysfs_file(&self, file: &str) -> Result<PathBuf> {
         let name = self
             .path
@@ -178,6 +181,7 @@ impl Testbed {
         if here.exists() {
             return Ok(here);
         }
+        // A partition has no queue of its own; its disk is the directory above.
         let disk = std::fs::canonicalize(&of)
             .ok()
             .and_then(|path| Some(path.parent()?.join(file)));
@@ -185,12 +189,12 @@ impl Testbed {
             .with_context(|| format!("{} has no {file}", self.path.display()))
     }
 
-    /// Its block device.
+    /// Returns its block device.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns what a modelled disk says of the time since the mark.
+    /// Returns the report of a modelled disk since the mark.
     pub fn since_mark(&self) -> Result<serde_json::Value> {
         let (name, _) = self
             .modelled
@@ -201,7 +205,7 @@ impl Testbed {
         Ok(said["since_mark"].take())
     }
 
-    /// From here on is counted anew.
+    /// Starts counting anew.
     pub fn set_mark(&self) -> Result<DeviceUse> {
         if let Some((name, _)) = &self.modelled {
             run_self(&["disk", "mark", name, "run"])?;
@@ -210,7 +214,7 @@ impl Testbed {
         self.device_use()
     }
 
-    /// Returns what the device has done since the mark; of a real one, since it was there.
+    /// Returns the work of the device since the mark; of a real one, since it was there.
     pub fn device_use(&self) -> Result<DeviceUse> {
         if self.modelled.is_none() {
             return self.kernel_counts();
@@ -220,7 +224,7 @@ impl Testbed {
         Ok((&of).into())
     }
 
-    /// Of a modelled disk: seconds of its time since the mark, and the mean watts around them.
+    /// Returns seconds of a modelled disk's time since the mark, and the mean watts around them.
     pub fn watts_over_time(&self) -> Result<Vec<[f64; 2]>> {
         if self.modelled.is_none() {
             return Ok(Vec::new());
@@ -230,7 +234,7 @@ impl Testbed {
         Ok(sums.watts_over_time())
     }
 
-    /// The kernel's own counts (Documentation/block/stat.rst): sectors read and written,
+    /// Returns the kernel's own counts (Documentation/block/stat.rst): sectors read and written,
     /// milliseconds at work, flushes.
     fn kernel_counts(&self) -> Result<DeviceUse> {
         let file = self.sysfs_file("stat")?;
@@ -239,7 +243,9 @@ impl Testbed {
             .split_whitespace()
             .filter_map(|field| field.parse().ok())
             .collect();
+        // Older kernels have fewer fields.
         let at = |n: usize| fields.get(n).copied().unwrap_or(0);
+        // The kernel counts sectors of 512 bytes on every device.
         let (read, written) = (at(2) * 512, at(6) * 512);
         Ok(DeviceUse {
             joules: 0.0,
@@ -251,13 +257,14 @@ impl Testbed {
         })
     }
 
-    /// A new file system on all of it.
+    /// Makes a new file system on the whole device.
     pub fn make_filesystem(&self, system: &FileSystemSetup) -> Result<()> {
         let device = self
             .path
             .to_str()
             .with_context(|| self.path.display().to_string())?;
         let more = system.mkfs_arguments();
+        // The device comes behind the options.
         let args: Vec<&str> = more.iter().map(String::as_str).chain([device]).collect();
         if system.kind.is_ours() {
             return run_teal(&[&["mkfs"], &args[..]].concat()).map(drop);
@@ -270,7 +277,7 @@ impl Testbed {
         .map(drop)
     }
 
-    /// Mounts it. `sync`: whatever is written waits for the device.
+    /// Mounts it. With `sync` every write waits for the device.
     pub fn mount(
         &self,
         system: &FileSystemSetup,
@@ -278,7 +285,9 @@ impl Testbed {
         cache: CacheState,
     ) -> Result<TestbedMount> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-        let (device, point) = (self.path.display().to_string(), dir.display().to_string());
+        let device = self.path.display().to_string();
+        let point = dir.display().to_string();
+        // The mode of the cache adds to the options of the system.
         let mut options = system.mount.clone();
         if cache == CacheState::Sync {
             options = if options.is_empty() {
@@ -298,7 +307,7 @@ impl Testbed {
             run_teal(&[&["mount"], &args[..], &[&device, &point]].concat())?;
         } else {
             if system.kind == FileSystemKind::Nilfs2 {
-                // Without its helper, which would start a cleaner.
+                // The helper of NILFS2 would start a cleaner, which would work during the run.
                 args.push("-i");
             }
             run_program(
@@ -337,7 +346,7 @@ impl Drop for Testbed {
     }
 }
 
-/// A mounted file system.
+/// Holds a mounted file system.
 pub struct TestbedMount {
     dir: PathBuf,
     is_ours: bool,
@@ -345,8 +354,9 @@ pub struct TestbedMount {
 }
 
 impl TestbedMount {
-    /// Writes everything and takes the mount away.
+    /// Writes everything and unmounts.
     pub fn finish(mut self) -> Result<()> {
+        // Dropping it must not unmount twice.
         self.is_there = false;
         self.unmount()
     }
@@ -361,7 +371,7 @@ impl TestbedMount {
                 run_program(Path::new("umount"), &[&point])
             };
             match done {
-                // Another process looks at it, as mkfs.xfs looks at every mount.
+                // Another process looks at the mount, as mkfs.xfs looks at every mount.
                 Err(error)
                     if format!("{error:#}").contains("busy")
                         && SystemClock.monotonic_time() < deadline =>

@@ -17,9 +17,9 @@ const FILE: usize = 4096;
 /// The physical floor for 12,800 files of 4 KiB: written once, in sequence, with one seek; and the
 /// least that durable appends one by one can cost, each just ahead of the head. Of the independent
 /// model; cache on and off.
-const FLOOR: Energy = Energy::microjoules(10_100_000 / 12_800);
-const FLOOR_UNCACHED: Energy = Energy::microjoules(14_200_000 / 12_800);
-const FLOOR_DURABLE: Energy = Energy::microjoules(15_500_000 / 12_800);
+const FLOOR: Energy = Energy::from_microjoules(10_100_000 / 12_800);
+const FLOOR_UNCACHED: Energy = Energy::from_microjoules(14_200_000 / 12_800);
+const FLOOR_DURABLE: Energy = Energy::from_microjoules(15_500_000 / 12_800);
 
 /// A store on a modelled Microdrive, and what it is asked.
 struct Bench {
@@ -179,7 +179,7 @@ fn measure(has_cache: bool) -> Energy {
         "  {FILES} files of 4 KiB, synced together   {}",
         together.line
     );
-    let each = |energy: Energy| Energy::microjoules(energy.get() / FILES);
+    let each = |energy: Energy| Energy::from_microjoules(energy.get() / FILES);
     let floor = if has_cache { FLOOR } else { FLOOR_UNCACHED };
     println!(
         "  per file: {} synced one by one, {} together; floor {floor}, durable one by one {FLOOR_DURABLE}",
@@ -188,7 +188,7 @@ fn measure(has_cache: bool) -> Energy {
     );
     // Whoever is below what the data alone takes on the surface has not written it.
     assert!(
-        each(together.energy) > Energy::microjoules(4 * 230),
+        each(together.energy) > Energy::from_microjoules(4 * 230),
         "{}",
         together.line
     );
@@ -202,7 +202,7 @@ fn a_durable_file_costs_about_a_turn_of_the_disk() {
         let each = measure(has_cache);
         // 10.4 mJ are a turn and the transfer; a seek more for each would be 18.
         assert!(
-            (Energy::microjoules(1_200)..Energy::millijoules(20)).contains(&each),
+            (Energy::from_microjoules(1_200)..Energy::from_millijoules(20)).contains(&each),
             "{each}"
         );
     }

@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. *Once*: a batch is known by replica, incarnation, counter and digest; again, it is answered
 //!    as before and nothing happens.
-//! 2. *Nobody's twin*: a counter that belongs to another batch, or an incarnation that is not the
-//!    present one, is a copied store.
+//! 2. *No twins*: a counter that belongs to another batch, or an incarnation that is not the
+//!    present one, means that the store is a copy.
 //! 3. *Whole*: every chunk it names is durable, and pinned until the names are.
 //! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense
 //!    is refused.
@@ -34,26 +34,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use teal_chunk::ChunkStore;
 use teal_meta::{BatchRow, CommitRow, ReadTransaction, WriteTransaction};
-use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
+use teal_proto::{RefusalCode, ServerReply, batch_digest, decode_ops, encode_ops};
 use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
-use teal_types::{ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Stamp, Timestamp};
+use teal_types::{BatchId, ChunkId, CommitSeq, FileType, ObjectNo, Op, PieceSource, Timestamp};
 
 /// A batch as its author names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchName {
-    pub(crate) incarnation: u32,
-    pub(crate) batch: u64,
+    pub(crate) id: BatchId,
     pub(crate) parts: u32,
     pub(crate) digest: [u8; 32],
 }
 
-/// What carrying out a batch has done, for the counters.
+/// The result of a commit, for the counters and the notifications.
 struct CommitOutcome {
     seq: CommitSeq,
     ops: usize,
     conflicts: usize,
     ancestor_steps: u64,
-    /// What it changed, unless it had been carried out before.
+    /// The objects that the batch changed; `None` if it had been committed before.
     concern: Option<Arc<CommitConcern>>,
 }
 
@@ -61,54 +60,65 @@ impl Server {
     pub(crate) fn stage_part(
         &self,
         peer: Peer,
-        incarnation: u32,
-        batch: u64,
+        batch: BatchId,
         part: u32,
         ops: &[Op],
-    ) -> Outcome<Reply> {
-        if part >= BATCH_PARTS_MAX || batch == 0 || i64::try_from(batch).is_err() {
+    ) -> Outcome<ServerReply> {
+        let no = batch.batch;
+        if part >= BATCH_PARTS_MAX || no.is_none() || i64::try_from(no.get()).is_err() {
             return bad_request(format!(
-                "part {part} of batch {batch}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
+                "part {part} of batch {no}: batches count from 1, parts from 0 below \
+                 {BATCH_PARTS_MAX}"
             ));
         }
+        // Operations are checked part by part, before anything is stored.
         if let Some(fault) = ops.iter().find_map(valid::find_fault) {
             return bad_request(fault);
         }
         let bytes = encode_ops(ops)
             .map_err(|error| RequestRefusal::new(RefusalCode::BadRequest, error.to_string()))?;
+        // Parts need not be durable: after a crash the commit finds them missing, and the client
+        // stages them again.
         self.write_soon(peer.volume, |txn| {
-            let replica = current_replica(txn, peer, incarnation)?;
-            if batch <= replica.last_batch {
+            let replica = current_replica(txn, peer, batch.incarnation)?;
+            if batch.batch <= replica.last_batch {
                 // Committed already; the commit will say so, or that it is another one.
                 return Ok(());
             }
             let staged = txn.staged_parts(peer.replica)?;
-            let is_other =
-                |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (incarnation, batch, part);
+            // A part that comes again replaces itself, and does not count twice.
+            let is_other = |of: &&teal_meta::StagedPart| {
+                (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part)
+            };
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
             let is_new = !staged.iter().any(|of| !is_other(&of));
-            if held + bytes.len() as u64 > BATCH_BYTES_MAX || (is_new && staged.len() >= BATCH_PARTS_MAX as usize) {
+            if held + bytes.len() as u64 > BATCH_BYTES_MAX
+                || (is_new && staged.len() >= BATCH_PARTS_MAX as usize)
+            {
                 let words = format!(
-                    "more than {BATCH_BYTES_MAX} bytes of operations wait for their commit: commit smaller batches"
+                    "more than {BATCH_BYTES_MAX} bytes of operations wait for their commit: \
+                     commit smaller batches"
                 );
                 return refuse(RefusalCode::Busy, words);
             }
-            Ok(txn.stage_part(peer.replica, incarnation, batch, part, &bytes)?)
+            Ok(txn.stage_part(batch, part, &bytes)?)
         })?;
-        Ok(Reply::Done)
+        Ok(ServerReply::Done)
     }
 
-    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
+    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<ServerReply> {
+        // A batch that was committed before is answered without its parts, which are gone by then.
         if let Some(seq) = self.read(peer.volume, |txn| committed_seq(txn, peer, &named))? {
-            return Ok(Reply::Committed { seq });
+            return Ok(ServerReply::Committed { seq });
         }
-        let ops = self.read(peer.volume, |txn| staged_ops(txn, peer, &named))?;
+        let ops = self.read(peer.volume, |txn| staged_ops(txn, &named))?;
         let chunks: Vec<ChunkId> = ops
             .iter()
             .flat_map(chunks_of)
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
+        // The pin protects the chunks from a collection until history names them.
         let pin = self.chunks().pin(&chunks)?;
         // Their author has them with all that is in them.
         for filter in self.presence.lock().filters_of(peer) {
@@ -127,7 +137,7 @@ impl Server {
                 });
             }
             let done = carry_out((txn, self.chunks()), peer, &named, &ops, (now, draw))?;
-            // In the order of the commits, before anybody can see this one.
+            // Commits are remembered in their order, and before a reader can see this one.
             if let Some(concern) = &done.concern {
                 self.presence.lock().remember_commit(peer.volume, concern);
             }
@@ -138,6 +148,7 @@ impl Server {
         } else {
             self.write(peer.volume, work)?
         };
+        // History names the chunks from now on.
         drop(pin);
         self.uploads.lock().record_named(peer, &chunks);
         self.counters()
@@ -145,7 +156,7 @@ impl Server {
         if let Some(concern) = &done.concern {
             self.presence.lock().notify_of_commit(peer.volume, concern);
         }
-        Ok(Reply::Committed { seq: done.seq })
+        Ok(ServerReply::Committed { seq: done.seq })
     }
 }
 
@@ -155,24 +166,28 @@ fn committed_seq(
     peer: Peer,
     named: &BatchName,
 ) -> Outcome<Option<CommitSeq>> {
-    let replica = current_replica(txn, peer, named.incarnation)?;
-    if named.batch > replica.last_batch || bug(Bug::BatchTwice) {
+    // An old incarnation is refused before its batches are looked at.
+    let replica = current_replica(txn, peer, named.id.incarnation)?;
+    if named.id.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
     }
-    match txn.batch(peer.replica, named.incarnation, named.batch)? {
+    match txn.batch(named.id)? {
         Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
+        // A counter up to the last one, without a row of this digest, was used by another batch.
         _ => {
             let words = format!(
-                "batch {} of this device is known as another one: its store is a copy of one that went on; it gets a new incarnation",
-                named.batch
+                "batch {} of this device is known as another one: its store is a copy of one that \
+                 went on; it gets a new incarnation",
+                named.id.batch
             );
             refuse(RefusalCode::Cloned, words)
         }
     }
 }
 
-/// The operations of a batch, from its parts.
-fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outcome<Vec<Op>> {
+/// Returns the operations of a batch, put together from its parts.
+fn staged_ops(txn: &dyn ReadTransaction, named: &BatchName) -> Outcome<Vec<Op>> {
+    // Bounded before the loop, because the number comes from the client.
     if named.parts > BATCH_PARTS_MAX {
         return bad_request(format!(
             "a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed",
@@ -181,12 +196,12 @@ fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outco
     }
     let mut parts = Vec::new();
     for part in 0..named.parts {
-        match txn.staged_part(peer.replica, named.incarnation, named.batch, part)? {
+        match txn.staged_part(named.id, part)? {
             Some(bytes) => parts.push(bytes),
             None => {
                 let words = format!(
                     "part {part} of batch {} is not here; stage the batch again",
-                    named.batch
+                    named.id.batch
                 );
                 return refuse(RefusalCode::NeedsParts, words);
             }
@@ -195,12 +210,13 @@ fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outco
     if batch_digest(parts.iter().map(|part| &part[..])) != named.digest {
         let words = format!(
             "the parts of batch {} are not those of its digest; stage the batch again",
-            named.batch
+            named.id.batch
         );
         return refuse(RefusalCode::NeedsParts, words);
     }
     let mut ops = Vec::new();
     for part in parts {
+        // The parts were checked when they were staged, so a failure here means damage.
         ops.extend(
             decode_ops(&part)
                 .map_err(|error| RequestRefusal::new(RefusalCode::Damaged, error.to_string()))?,
@@ -209,7 +225,7 @@ fn staged_ops(txn: &dyn ReadTransaction, peer: Peer, named: &BatchName) -> Outco
     Ok(ops)
 }
 
-/// The directory that an operation makes.
+/// Returns the directory that an operation makes.
 fn new_dir(op: &Op) -> Option<ObjectNo> {
     match op {
         Op::Create {
@@ -227,8 +243,8 @@ fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
         _ => &[],
     };
     pieces.iter().filter_map(|piece| match piece.source {
-        Source::Chunk { id, .. } => Some(id),
-        Source::Hole => None,
+        PieceSource::Chunk { id, .. } => Some(id),
+        PieceSource::Hole => None,
     })
 }
 
@@ -239,13 +255,19 @@ fn carry_out(
     ops: &[Op],
     (clock, draw): (Timestamp, u32),
 ) -> Outcome<CommitOutcome> {
-    let mut replica = current_replica(txn, peer, named.incarnation)?;
+    let mut replica = current_replica(txn, peer, named.id.incarnation)?;
     let volume = volume_of(txn)?;
+    // Commits are numbered without gaps.
     let seq = CommitSeq::new(volume.head.get() + 1);
+    debug_assert!(
+        named.id.batch > replica.last_batch || bug(Bug::BatchTwice),
+        "batches are counted up"
+    );
     let mut work = BatchExecution {
-        author: (peer.replica, named.incarnation),
+        author: named.id.author(),
         device: replica.device.clone(),
         seq,
+        // Time in history never goes back, even if the clock does.
         now: clock.max(volume.time),
         draw,
         volume,
@@ -270,36 +292,29 @@ fn carry_out(
     } else {
         ops
     })?;
-    let (conflicts, climbed) = (work.conflicts.len(), work.ancestor_steps);
-    let stamp = Stamp {
-        replica: peer.replica,
-        incarnation: named.incarnation,
-        counter: named.batch,
+    let (conflicts, ancestor_steps) = (work.conflicts.len(), work.ancestor_steps);
+    let concern = Some(Arc::new(work.finish_commit(named.id, &named.digest)?));
+    // The batch's row and its staged parts change in one transaction: a batch either waits or is
+    // committed.
+    let row = BatchRow {
+        digest: named.digest,
+        seq,
     };
-    let concern = Some(Arc::new(work.finish_commit(stamp, &named.digest)?));
-    txn.add_batch(
-        peer.replica,
-        named.incarnation,
-        named.batch,
-        &BatchRow {
-            digest: named.digest,
-            seq,
-        },
-    )?;
-    txn.drop_staged(peer.replica, named.incarnation, named.batch)?;
-    replica.last_batch = named.batch;
+    txn.add_batch(named.id, &row)?;
+    txn.drop_staged(named.id)?;
+    replica.last_batch = named.id.batch;
     txn.put_replica(peer.replica, &replica)?;
     Ok(CommitOutcome {
         seq,
         ops: ops.len(),
         conflicts,
-        ancestor_steps: climbed,
+        ancestor_steps,
         concern,
     })
 }
 
-/// Up to where history had been applied when the author of a batch changed the content of each
-/// object, or else the rest of its state.
+/// Returns for each object the commit up to which history had been applied when the author changed
+/// its content, or the rest of its state if the content is unchanged.
 fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
     let mut rest: HashMap<ObjectNo, CommitSeq> = HashMap::new();
     let mut content = HashMap::new();
@@ -315,6 +330,7 @@ fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
             Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
         }
     }
+    // The base of a content change counts more than that of the rest.
     rest.extend(content);
     rest
 }
@@ -322,6 +338,7 @@ fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
 impl BatchExecution<'_> {
     /// Carries out the operations, in the order of their kinds.
     fn apply_ops(&mut self, ops: &[Op]) -> Outcome<()> {
+        // Objects are made first, because names and content of the batch refer to them.
         for op in ops {
             if let Op::Create {
                 object,
@@ -334,13 +351,16 @@ impl BatchExecution<'_> {
             }
         }
         let is_placed = |op: &Op| matches!(op, Op::Place { .. } | Op::Move { .. });
+        // An object that gets a name in this batch must not go with its old one.
         let named: HashSet<ObjectNo> = ops
             .iter()
             .filter(|op| is_placed(op))
             .map(Op::object)
             .collect();
+        // Old names are taken away before new ones are placed, so that a batch can swap two names.
         let found = self.carry_out_removals(ops, &named)?;
         self.carry_out_placements(ops, &found)?;
+        // States come last: by now it is decided which objects are live.
         for op in ops {
             match op {
                 Op::SetAttributes {
@@ -375,9 +395,14 @@ impl BatchExecution<'_> {
     /// Writes the history of the batch and the commit itself; what it changed.
     pub(crate) fn finish_commit(
         mut self,
-        stamp: Stamp,
-        batch: &[u8; 32],
+        batch: BatchId,
+        batch_digest: &[u8; 32],
     ) -> Outcome<CommitConcern> {
+        debug_assert_eq!(
+            self.seq.get(),
+            self.volume.head.get() + 1,
+            "commits have no gaps"
+        );
         let concern = self.store_history()?;
         for note in std::mem::take(&mut self.conflicts) {
             self.txn
@@ -386,9 +411,9 @@ impl BatchExecution<'_> {
         }
         self.volume.head = self.seq;
         self.volume.time = self.now;
-        self.volume.digest = chained_digest(&self.volume.digest, self.seq, stamp, batch);
+        self.volume.digest = chained_digest(&self.volume.digest, self.seq, batch, batch_digest);
         let row = CommitRow {
-            stamp,
+            batch,
             time: self.now,
             digest: self.volume.digest,
         };

@@ -1,9 +1,9 @@
-//! What the server has done, for people.
+//! The counters of the server.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use teal_proto::{REQUEST_KINDS, Request};
+use teal_proto::{ClientRequest, REQUEST_KINDS};
 
-/// What a server has done since it was opened.
+/// The numbers of requests, commits and bytes since a server was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     /// Requests, by [`REQUEST_KINDS`].
@@ -37,17 +37,17 @@ pub(crate) struct ServerCounters {
 }
 
 impl ServerCounters {
-    pub(crate) fn count_request(&self, request: &Request) {
+    pub(crate) fn count_request(&self, request: &ClientRequest) {
         self.requests[request.kind()].fetch_add(1, Relaxed);
     }
     pub(crate) fn count_refusal(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
-    pub(crate) fn count_commit(&self, ops: usize, conflicts: usize, climbed: u64) {
+    pub(crate) fn count_commit(&self, ops: usize, conflicts: usize, ancestor_steps: u64) {
         self.commits.fetch_add(1, Relaxed);
         self.ops.fetch_add(ops as u64, Relaxed);
         self.conflicts.fetch_add(conflicts as u64, Relaxed);
-        self.ancestor_steps.fetch_add(climbed, Relaxed);
+        self.ancestor_steps.fetch_add(ancestor_steps, Relaxed);
     }
     pub(crate) fn count_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);

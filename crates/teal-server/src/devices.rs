@@ -1,9 +1,9 @@
 //! The drives of a volume: which there are, and to whom each is attached.
 //!
 //! # Guarantees
-//! 1. A drive that is attached twice at once, because it was copied, is noticed: who tells of an
-//!    attachment that is not the last one is refused while the other is here, and known for a copy
-//!    otherwise.
+//! 1. A drive that is attached twice at once, because it was copied, is noticed. A drive that tells
+//!    of another attachment than the last one is refused while the other is attached, and known for
+//!    a copy otherwise.
 //! 2. Numbers of drives are never given twice.
 //!
 //! # Bytes of the setting `devices` of a volume, little-endian
@@ -27,8 +27,10 @@ use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use teal_meta::{ReadTransaction, WriteTransaction};
 use teal_proto::{
-    DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
+    DEVICE_NAME_MAX, DEVICES_MAX, DeviceNote, DeviceRequest, RefusalCode, ServerReply,
+    is_device_name,
 };
+use teal_types::ReplicaNo;
 
 const KEY: &str = "devices";
 const VERSION: u8 = 1;
@@ -43,7 +45,7 @@ struct DriveRow {
     nonce: u64,
     portable: bool,
     is_attached: bool,
-    replica: u32,
+    replica: ReplicaNo,
     name: String,
     profile: String,
 }
@@ -53,6 +55,49 @@ struct DriveRow {
 struct DriveTable {
     highest_number: u32,
     rows: Vec<DriveRow>,
+}
+
+/// Reads the bytes of a table from their beginning.
+struct TableReader<'a>(&'a [u8]);
+
+impl<'a> TableReader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self, len: usize) -> Option<u64> {
+        debug_assert!(len <= 8, "a number has at most 64 bits");
+        // Numbers are little-endian: the last byte is the highest.
+        let bytes = self.take(len)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = self.number(1)? as usize;
+        String::from_utf8(self.take(len)?.to_vec()).ok()
+    }
+
+    fn row(&mut self) -> Option<DriveRow> {
+        let device = self.number(4)? as u32;
+        let bytes = self.number(8)?;
+        let nonce = self.number(8)?;
+        let flags = self.number(1)? as u8;
+        let replica = ReplicaNo::new(self.number(4)? as u32);
+        let name = self.text()?;
+        let profile = self.text()?;
+        Some(DriveRow {
+            device,
+            bytes,
+            nonce,
+            portable: flags & PORTABLE != 0,
+            is_attached: flags & ATTACHED != 0,
+            replica,
+            name,
+            profile,
+        })
+    }
 }
 
 impl DriveTable {
@@ -67,8 +112,12 @@ impl DriveTable {
                 if row.portable { PORTABLE } else { 0 }
                     | if row.is_attached { ATTACHED } else { 0 },
             );
-            out.extend(row.replica.to_le_bytes());
+            out.extend(row.replica.get().to_le_bytes());
             for text in [&row.name, &row.profile] {
+                debug_assert!(
+                    text.len() <= usize::from(u8::MAX),
+                    "names of drives are short"
+                );
                 out.push(text.len() as u8);
                 out.extend(text.as_bytes());
             }
@@ -76,49 +125,20 @@ impl DriveTable {
         out
     }
 
+    /// Returns the table that has these bytes; `None` if they are no table of this version.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = bytes;
-        let mut take = |len: usize| {
-            let (head, tail) = rest.split_at_checked(len)?;
-            rest = tail;
-            Some((head, tail.is_empty()))
-        };
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
-        };
-        if take(1)?.0 != [VERSION] {
+        let mut reader = TableReader(bytes);
+        if reader.take(1)? != [VERSION] {
             return None;
         }
-        let (highest, mut is_end) = take(4)?;
-        let (highest, mut rows) = (number(highest) as u32, Vec::new());
-        while !is_end {
-            let mut long = |len| Some(number(take(len)?.0));
-            let (device, bytes, nonce) = (long(4)? as u32, long(8)?, long(8)?);
-            let (flags, replica) = (long(1)? as u8, long(4)? as u32);
-            let mut text = || {
-                let len = usize::from(*take(1)?.0.first()?);
-                let (text, last) = take(len)?;
-                Some((String::from_utf8(text.to_vec()).ok()?, last))
-            };
-            let (name, profile);
-            ((name, _), (profile, is_end)) = (text()?, text()?);
-            let (portable, is_attached) = (flags & PORTABLE != 0, flags & ATTACHED != 0);
-            rows.push(DriveRow {
-                device,
-                bytes,
-                nonce,
-                portable,
-                is_attached,
-                replica,
-                name,
-                profile,
-            });
+        let highest_number = reader.number(4)? as u32;
+        let mut rows = Vec::new();
+        // The rows have no count: they go on to the end of the bytes.
+        while !reader.0.is_empty() {
+            rows.push(reader.row()?);
         }
         Some(Self {
-            highest_number: highest,
+            highest_number,
             rows,
         })
     }
@@ -127,15 +147,13 @@ impl DriveTable {
         let Some(bytes) = txn.setting(KEY)? else {
             return Ok(Self::default());
         };
-        Self::decode(&bytes).map_or_else(
-            || {
-                refuse(
-                    RefusalCode::Damaged,
-                    "the volume's list of drives is damaged",
-                )
-            },
-            Ok,
-        )
+        match Self::decode(&bytes) {
+            Some(table) => Ok(table),
+            None => refuse(
+                RefusalCode::Damaged,
+                "the volume's list of drives is damaged",
+            ),
+        }
     }
 
     fn save(&self, txn: &mut dyn WriteTransaction) -> Outcome<()> {
@@ -172,8 +190,9 @@ fn device_note(txn: &dyn ReadTransaction, row: &DriveRow, is_copy: bool) -> Outc
 }
 
 impl Server {
-    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
-        if ask == DeviceAsk::List {
+    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceRequest) -> Outcome<ServerReply> {
+        // A list needs no transaction that writes.
+        if ask == DeviceRequest::List {
             let notes = self.read(peer.volume, |txn| {
                 DriveTable::load(txn)?
                     .rows
@@ -181,14 +200,15 @@ impl Server {
                     .map(|row| device_note(txn, row, false))
                     .collect::<Outcome<Vec<_>>>()
             });
-            return Ok(Reply::Devices(notes?));
+            return Ok(ServerReply::Devices(notes?));
         }
         let done = self.write(peer.volume, |txn| {
+            // Refuses a peer that was shut out since the request was admitted.
             replica_of(txn, peer)?;
             let mut rows = DriveTable::load(txn)?;
             let (row, is_copy) = match ask {
-                DeviceAsk::List => return Ok(None),
-                DeviceAsk::Add {
+                DeviceRequest::List => return Ok(None),
+                DeviceRequest::Add {
                     name,
                     bytes,
                     portable,
@@ -198,18 +218,20 @@ impl Server {
                     rows.add_drive(peer, (name, profile), bytes, portable, nonce)?,
                     false,
                 ),
-                DeviceAsk::Attach {
+                DeviceRequest::Attach {
                     device,
                     nonces,
                     next,
                 } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
-                DeviceAsk::Detach { device } => {
+                DeviceRequest::Detach { device } => {
                     let row = rows.find_drive(device)?;
+                    // Only the machine that has the drive can end its attachment.
                     row.is_attached &= row.replica != peer.replica;
                     (row.clone(), false)
                 }
-                DeviceAsk::Remove { device } => {
+                DeviceRequest::Remove { device } => {
                     rows.find_drive(device)?;
+                    // The number stays used, because the highest number given is kept.
                     rows.rows.retain(|row| row.device != device);
                     rows.save(txn)?;
                     return Ok(None);
@@ -218,7 +240,7 @@ impl Server {
             rows.save(txn)?;
             device_note(txn, &row, is_copy).map(Some)
         });
-        Ok(Reply::Devices(done?.into_iter().collect()))
+        Ok(ServerReply::Devices(done?.into_iter().collect()))
     }
 
     fn attach_drive(
@@ -235,14 +257,9 @@ impl Server {
             replica: row.replica,
             ..peer
         };
-        if is_copy
-            && row.is_attached
-            && other != peer
-            && self
-                .presence
-                .lock()
-                .is_live(other, self.clock().monotonic_time())
-        {
+        let now = self.clock().monotonic_time();
+        let is_elsewhere = row.is_attached && other != peer;
+        if is_copy && is_elsewhere && self.presence.lock().is_live(other, now) {
             return refuse(
                 RefusalCode::Busy,
                 format!(
@@ -251,6 +268,7 @@ impl Server {
                 ),
             );
         }
+        // Each attachment has its own nonce, so that a copy made before tells of an older one.
         (row.nonce, row.is_attached, row.replica) = (next, true, peer.replica);
         Ok((row.clone(), is_copy))
     }
@@ -280,6 +298,7 @@ impl DriveTable {
                 "this volume has {DEVICES_MAX} drives; remove one that is not used any more"
             ));
         }
+        // Numbers are never given twice, even after a drive was removed.
         self.highest_number += 1;
         let (device, replica) = (self.highest_number, peer.replica);
         let row = DriveRow {
@@ -309,7 +328,7 @@ mod tests {
             nonce: 4,
             portable: true,
             is_attached: false,
-            replica: 5,
+            replica: ReplicaNo::new(5),
             name: "usb".into(),
             profile: String::new(),
         };

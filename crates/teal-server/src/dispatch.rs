@@ -17,7 +17,7 @@ use crate::turns::TurnKind;
 use crate::uploads::UploadAdmission;
 use crate::volume::volume_of;
 use teal_proto::{
-    CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply,
+    CHUNKS_MAX, ClientRequest, CodecError, RefusalCode, ServerReply, decode_request, encode_reply,
 };
 
 impl Server {
@@ -27,6 +27,7 @@ impl Server {
             Ok(request) => self.handle(peer, request),
             Err(error) => self.codec_refusal(&error).into(),
         };
+        // A reply that is too large becomes a refusal, which always fits.
         encode_reply(&reply)
             .or_else(|error| encode_reply(&self.codec_refusal(&error).into()))
             .unwrap_or_else(|_| Vec::new())
@@ -38,7 +39,7 @@ impl Server {
     }
 
     /// Answers a request. Waits only in a pull, and no longer than the pull says.
-    pub fn handle(&self, peer: Peer, request: Request) -> Reply {
+    pub fn handle(&self, peer: Peer, request: ClientRequest) -> ServerReply {
         self.counters().count_request(&request);
         let outcome = self.admit_peer(peer).and_then(|()| {
             let has_turns = is_change(&request);
@@ -61,13 +62,13 @@ impl Server {
         })
     }
 
-    fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
+    fn dispatch(&self, peer: Peer, request: ClientRequest) -> Outcome<ServerReply> {
         let is_about_history = matches!(
             request,
-            Request::Pull { .. }
-                | Request::Stage { .. }
-                | Request::Commit { .. }
-                | Request::Keep { .. }
+            ClientRequest::Pull { .. }
+                | ClientRequest::Stage { .. }
+                | ClientRequest::Commit { .. }
+                | ClientRequest::Keep { .. }
         );
         if is_about_history && !bug(Bug::OtherHistory) && !self.presence.lock().has_greeted(peer) {
             // The client may have seen another history than this one, and hello is what tells.
@@ -77,9 +78,9 @@ impl Server {
             );
         }
         match request {
-            Request::Hello(hello) => self.answer_hello(peer, &hello),
-            Request::Incarnate => self.answer_incarnate(peer),
-            Request::Pull {
+            ClientRequest::Hello(hello) => self.answer_hello(peer, &hello),
+            ClientRequest::Incarnate => self.answer_incarnate(peer),
+            ClientRequest::Pull {
                 incarnation,
                 since,
                 digest,
@@ -96,15 +97,17 @@ impl Server {
                 };
                 self.answer_pull(peer, &pull, wait_ms)
             }
-            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => {
+            ClientRequest::Have { chunks } if chunks.len() > CHUNKS_MAX => {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
-            Request::Have { chunks } => {
-                self.uploads
-                    .lock()
-                    .touch_upload(peer, self.clock().monotonic_time());
+            ClientRequest::Have { chunks } => {
+                // A question about chunks begins an upload or goes on with it, which protects the
+                // chunks from a collection.
+                let now = self.clock().monotonic_time();
+                self.uploads.lock().touch_upload(peer, now);
                 let have = self.chunks().find_present(&chunks);
-                Ok(Reply::Missing(
+                // The answer names the missing chunks by their places in the request.
+                Ok(ServerReply::Missing(
                     (0_u32..)
                         .zip(have)
                         .filter(|(_, here)| !here)
@@ -112,20 +115,20 @@ impl Server {
                         .collect(),
                 ))
             }
-            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => {
+            ClientRequest::Put { chunks } if chunks.len() > CHUNKS_MAX => {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
-            Request::Put { chunks } => {
+            ClientRequest::Put { chunks } => {
                 let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
                 self.store_chunks(peer, &chunks)
             }
-            Request::Stage {
+            ClientRequest::Stage {
                 incarnation,
                 batch,
                 part,
                 ops,
-            } => self.stage_part(peer, incarnation, batch, part, &ops),
-            Request::Commit {
+            } => self.stage_part(peer, peer.author(incarnation).batch(batch), part, &ops),
+            ClientRequest::Commit {
                 incarnation,
                 batch,
                 parts,
@@ -133,43 +136,43 @@ impl Server {
             } => self.commit_batch(
                 peer,
                 BatchName {
-                    incarnation,
-                    batch,
+                    id: peer.author(incarnation).batch(batch),
                     parts,
                     digest,
                 },
             ),
-            Request::List { dirs, ahead } => self.answer_list(peer, &dirs, ahead),
-            Request::Look { objects } => self.answer_look(peer, &objects),
-            Request::Read { wants } => self.read_content(peer, &wants),
-            Request::Conflicts { after } => self.answer_conflicts(peer, after),
-            Request::Resolve { conflict } => self.resolve_conflict(peer, conflict),
-            Request::History { object, after } => self.answer_history(peer, object, after),
-            Request::ReadPast {
+            ClientRequest::List { dirs, ahead } => self.answer_list(peer, &dirs, ahead),
+            ClientRequest::Look { objects } => self.answer_look(peer, &objects),
+            ClientRequest::Read { wants } => self.read_content(peer, &wants),
+            ClientRequest::Conflicts { after } => self.answer_conflicts(peer, after),
+            ClientRequest::Resolve { conflict } => self.resolve_conflict(peer, conflict),
+            ClientRequest::History { object, after } => self.answer_history(peer, object, after),
+            ClientRequest::ReadPast {
                 object,
                 at,
                 offset,
                 len,
             } => self.answer_read_past(peer, object, at, offset, len),
-            Request::Bye => {
+            ClientRequest::Bye => {
                 self.presence.lock().record_goodbye(peer);
-                Ok(Reply::Done)
+                Ok(ServerReply::Done)
             }
-            Request::Keep {
+            ClientRequest::Keep {
                 filter,
                 objects,
                 is_last,
             } => self.answer_keep(peer, filter, objects, is_last),
-            Request::Devices(ask) => self.answer_devices(peer, ask),
-            Request::ListPast { dir, at, after } => {
+            ClientRequest::Devices(ask) => self.answer_devices(peer, ask),
+            ClientRequest::ListPast { dir, at, after } => {
                 self.answer_list_past(peer, dir, at, after.as_ref())
             }
         }
     }
 
     /// Stores content that a commit is going to name.
-    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
+    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<ServerReply> {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        // The lock is released before the chunks are written.
         let admission = {
             let mut uploads = self.uploads.lock();
             uploads.touch_upload(peer, self.clock().monotonic_time());
@@ -179,11 +182,14 @@ impl Server {
             UploadAdmission::Now => {}
             UploadAdmission::After(wait) => self.pause(wait),
             UploadAdmission::Refused { chunks, bytes } => {
+                // A collection may free space for the next attempt.
                 self.uploads.lock().record_no_room(peer);
                 self.wake_upkeep();
                 let words = format!(
-                    "no space left for more content of this machine in {}: {chunks} chunks of it ({bytes} bytes) wait for a \
-                     commit that names them, and what is left is for the other machines; make room there, then try again",
+                    "no space left for more content of this machine in {}: \
+                     {chunks} chunks of it ({bytes} bytes) wait for a \
+                     commit that names them, and what is left is for the other machines; \
+                     make room there, then try again",
                     self.chunks().place()
                 );
                 return refuse(RefusalCode::NoSpace, words);
@@ -206,14 +212,16 @@ impl Server {
         {
             self.wake_upkeep();
         }
+        // The tracker protects the chunks now, so the pin can go.
         drop(pin);
         self.counters()
             .count_received(usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(Reply::Done)
+        Ok(ServerReply::Done)
     }
 
     /// Refuses a peer that may not ask anything, and records the request of any other.
     fn admit_peer(&self, peer: Peer) -> Outcome<()> {
+        // A request that begins now might be cut off by the end of the server.
         if self.presence.lock().is_stopping() {
             return refuse(
                 RefusalCode::Stopping,
@@ -229,6 +237,7 @@ impl Server {
         if !is_welcome {
             return refuse_stranger();
         }
+        // Only a peer that may ask counts as live by asking.
         self.presence
             .lock()
             .record_request(peer, self.clock().monotonic_time());
@@ -237,26 +246,26 @@ impl Server {
 }
 
 /// Returns whether a request uses the writer of the metadata, or stores content.
-fn is_change(request: &Request) -> bool {
+fn is_change(request: &ClientRequest) -> bool {
     match request {
-        Request::Put { .. }
-        | Request::Stage { .. }
-        | Request::Commit { .. }
-        | Request::Incarnate
-        | Request::Resolve { .. }
-        | Request::Keep { .. } => true,
-        Request::Hello(_)
-        | Request::Pull { .. }
-        | Request::Have { .. }
-        | Request::List { .. }
-        | Request::Look { .. }
-        | Request::Read { .. }
-        | Request::Conflicts { .. }
-        | Request::History { .. }
-        | Request::ReadPast { .. }
-        | Request::ListPast { .. }
-        | Request::Devices(_)
-        | Request::Bye => false,
+        ClientRequest::Put { .. }
+        | ClientRequest::Stage { .. }
+        | ClientRequest::Commit { .. }
+        | ClientRequest::Incarnate
+        | ClientRequest::Resolve { .. }
+        | ClientRequest::Keep { .. } => true,
+        ClientRequest::Hello(_)
+        | ClientRequest::Pull { .. }
+        | ClientRequest::Have { .. }
+        | ClientRequest::List { .. }
+        | ClientRequest::Look { .. }
+        | ClientRequest::Read { .. }
+        | ClientRequest::Conflicts { .. }
+        | ClientRequest::History { .. }
+        | ClientRequest::ReadPast { .. }
+        | ClientRequest::ListPast { .. }
+        | ClientRequest::Devices(_)
+        | ClientRequest::Bye => false,
     }
 }
 

@@ -5,12 +5,12 @@ use teal_env::Entropy;
 use teal_meta::{MetaError, MetaStore};
 use teal_types::VolumeId;
 
-/// What belongs to the server as a whole is kept under this number.
+/// The number under which settings of the server as a whole are kept.
 pub(crate) const SERVER_VOLUME: VolumeId = VolumeId::new(0);
 const KEY: &str = "domain";
 
-/// The domain in which this metadata names chunks: open the chunk store with it. Made at random the
-/// first time.
+/// Loads the domain in which this metadata names chunks; the chunk store is opened with it. The
+/// first call makes the domain at random.
 ///
 /// # Errors
 /// [`MetaError`].
@@ -26,6 +26,7 @@ pub(crate) fn load_domain_and_key(
     let bytes = match known.and_then(|bytes| <[u8; 48]>::try_from(bytes).ok()) {
         Some(bytes) => bytes,
         None => teal_meta::write(meta, SERVER_VOLUME, |txn| {
+            // Another opening may have made it since the first look.
             if let Some(bytes) = txn
                 .setting(KEY)?
                 .and_then(|bytes| <[u8; 48]>::try_from(bytes).ok())
@@ -38,6 +39,7 @@ pub(crate) fn load_domain_and_key(
             Ok(bytes)
         })?,
     };
+    // The first bytes are the name of the domain, the others its key.
     let (mut id, mut key) = ([0; 16], [0; 32]);
     id.copy_from_slice(&bytes[..16]);
     key.copy_from_slice(&bytes[16..]);

@@ -18,7 +18,7 @@
 //!    installs nothing else;
 //! 2. with whatever is told, all directories in which it lies come in: of a pull, before the answer
 //!    is given; of listings and objects that were asked for, which a pull may overtake, before they
-//!    are read ([`Server::telling`](crate::Server) reads again until that is so);
+//!    are read ([`Server::read_for_client`](crate::Server) reads again until that is so);
 //! 3. a directory comes in before it is listed, and before the batch is committed in which the
 //!    client makes it;
 //! 4. nothing leaves a filter. One that would become too large tells everything from then on;
@@ -37,7 +37,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use teal_meta::ReadTransaction;
-use teal_types::{CommitSeq, Link, ObjectNo};
+use teal_types::{CommitSeq, HardLink, ObjectNo};
 
 /// A filter of one client; see the module. Its lock guards the set, and nothing but lookups is done
 /// under it.
@@ -82,6 +82,7 @@ impl Filter {
                 continue;
             }
             let of_all = self.total.fetch_add(1, Relaxed);
+            // A filter that grows too large gives up, and its client is told everything.
             if kept.objects.len() > FILTER_MAX || of_all >= FILTERS_TOTAL {
                 self.total.fetch_sub(kept.objects.len(), Relaxed);
                 *kept = KeptObjects {
@@ -91,6 +92,10 @@ impl Filter {
                 return false;
             }
         }
+        debug_assert!(
+            kept.objects.len() <= FILTER_MAX,
+            "a larger filter has given up"
+        );
         kept.objects.len() > before
     }
 
@@ -149,16 +154,25 @@ pub(crate) fn news_for(
     (since, to): (CommitSeq, CommitSeq),
     recent: Option<Vec<Arc<CommitConcern>>>,
 ) -> Outcome<HistoryNews> {
+    debug_assert!(since <= to, "a pull goes forwards");
     let Some(filter) = filter.filter(|filter| !filter.is_all()) else {
         return Ok(HistoryNews::All);
     };
+    // The client has nothing yet, so it needs the objects themselves and not their changes.
     if since == CommitSeq::new(0) {
         return Ok(HistoryNews::Objects {
             objects: live_objects(txn, filter)?,
             is_notable: to > since,
         });
     }
+    // The remembered commits spare a scan of history.
     if let Some(commits) = recent {
+        debug_assert!(
+            commits
+                .iter()
+                .all(|commit| commit.seq > since && commit.seq <= to),
+            "only these"
+        );
         let is_notable = commits.iter().any(|commit| filter.is_woken_by(commit));
         return Ok(HistoryNews::Objects {
             objects: filter.concerned_objects(&commits),
@@ -171,8 +185,9 @@ pub(crate) fn news_for(
         changed.insert(object);
     })?;
     let mut objects = BTreeSet::new();
+    // Every name counts that the object has had, because a client may know it from there.
     for object in changed {
-        let lies_in_filter = |name: &Link| filter.contains(name.dir);
+        let lies_in_filter = |name: &HardLink| filter.contains(name.dir);
         if filter.contains(object) || txn.names_ever(object, to)?.iter().any(lies_in_filter) {
             objects.insert(object);
         }
@@ -194,6 +209,7 @@ fn live_objects(txn: &dyn ReadTransaction, filter: &Filter) -> Outcome<BTreeSet<
             continue;
         }
         objects.insert(object);
+        // A directory may be large, so its entries are read page by page.
         let mut after = None;
         loop {
             let page = txn.entries_after(object, after.as_ref(), PAGE)?;

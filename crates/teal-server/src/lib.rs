@@ -1,6 +1,6 @@
-//! The primary replica: it commits batches, keeps history, and tells everybody what has changed.
+//! The primary replica: it commits batches, keeps history, and tells clients what has changed.
 //!
-//! A synchronous state machine over two stores, metadata ([`teal_meta::Meta`]) and chunks
+//! A synchronous state machine over two stores, metadata ([`teal_meta::MetaStore`]) and chunks
 //! ([`teal_chunk::ChunkStore`]); transport and threads are the program's. Start with [`Server`];
 //! `commit` has the rules of conflicts, `rules` those parts of them that need no database.
 //!

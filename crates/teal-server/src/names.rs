@@ -4,13 +4,14 @@
 use crate::refusal::Outcome;
 use teal_meta::ReadTransaction;
 use teal_proto::DEVICE_NAME_MAX;
+use teal_types::ReplicaNo;
 
-/// The name that a device gets that wants to be called `wanted`: that, or the first of `wanted-2`,
-/// `wanted-3`, ... which no other replica has.
+/// Returns the name for a device that wants to be called `wanted`: that, or the first of
+/// `wanted-2`, `wanted-3`, ... that no other replica has.
 pub(crate) fn unique_device(
     txn: &dyn ReadTransaction,
     wanted: &str,
-    replica: Option<u32>,
+    replica: Option<ReplicaNo>,
 ) -> Outcome<String> {
     let others = txn.replicas()?;
     let is_taken = |name: &str| {
@@ -30,14 +31,19 @@ pub(crate) fn unique_device(
             cut_at_character(wanted, DEVICE_NAME_MAX - suffix.len())
         );
     }
+    debug_assert!(
+        !is_taken(&name),
+        "one name more than there are replicas is tried"
+    );
     Ok(name)
 }
 
-/// The beginning of a text, at most so many bytes of it.
+/// Returns the beginning of a text, cut between characters to at most `bytes` bytes.
 fn cut_at_character(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
+    debug_assert!(end <= bytes, "a cut text is no longer than allowed");
     &text[..end]
 }

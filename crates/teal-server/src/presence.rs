@@ -2,7 +2,7 @@
 //! news.
 //!
 //! # Guarantees
-//! 1. *Separate volumes*: what happens in one volume notifies nobody in another.
+//! 1. *Separate volumes*: an event in one volume notifies no pull in another.
 //! 2. *No lost news*: a notification stays with its pull until the pull takes it, so that news
 //!    between two looks is not missed.
 //! 3. *Bounded filters*: a client has at most [`FILTERS_EACH`] filters, and one that is unused for
@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
-use teal_types::{CommitSeq, VolumeId};
+use teal_types::{CommitSeq, ReplicaNo, VolumeId};
 
 /// A filter of a client, with the number that the client gave it.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ enum FilterState {
 /// A pull that waits for news.
 #[derive(Debug)]
 struct WaitingPull {
-    replica: u32,
+    replica: ReplicaNo,
     filter: Option<Arc<Filter>>,
     /// The number of pulls that were notified together, from the notification until the pull takes
     /// it.
@@ -90,7 +90,7 @@ impl ClientPresence {
 /// The clients of one volume.
 #[derive(Debug, Default)]
 struct VolumePresence {
-    clients: HashMap<u32, ClientPresence>,
+    clients: HashMap<ReplicaNo, ClientPresence>,
     /// The waiting pulls, by the number of their ticket.
     waiting: HashMap<u64, WaitingPull>,
     /// Becomes true when a client has seen more history than there is.
@@ -319,6 +319,7 @@ impl PresenceRegistry {
         let filter = Arc::new(Filter::new(&self.filtered_objects));
         let volume = self.volume(peer.volume);
         volume.recent.get_or_insert(RecentCommits::new(head));
+        // Filters that have been unused for a while are dropped before a new one is counted.
         for client in volume.clients.values_mut() {
             client
                 .filters

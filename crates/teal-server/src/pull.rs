@@ -5,9 +5,9 @@
 //! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an
 //!    object.
 //! 2. Waiting costs nothing but a thread; a commit that concerns the client ends it (`filter`), and
-//!    so does the coming of another client where there was none. Where a commit concerns many who
-//!    wait, they are told a little later, of all that has come meanwhile: a server is not kept busy
-//!    by telling everybody everything at once.
+//!    so does the coming of another client where there was none. Where a commit concerns many
+//!    waiting clients, they are told a little later, of all that has come meanwhile: the server is
+//!    not kept busy by answering every pull at every commit.
 //! 3. What is left out by a filter is about nothing that its client knows; the position passes over
 //!    it.
 
@@ -26,17 +26,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_meta::{Ranges, ReadTransaction};
-use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
-use teal_types::{CommitSeq, ObjectNo};
+use teal_proto::{PulledChanges, PulledObject, REPLY_BYTES, RefusalCode, ServerReply, WAIT_MAX};
+use teal_types::{CommitSeq, Incarnation, ObjectNo};
 
-/// What a client asks in a pull: the history it has, and where its last answer ended.
+/// The request of a pull: the history that the client has, and the end of its last answer.
 pub(crate) struct PullRequest {
-    pub(crate) incarnation: u32,
+    pub(crate) incarnation: Incarnation,
     pub(crate) since: CommitSeq,
     /// The digest of the client's history at `since`.
     pub(crate) digest: [u8; 32],
     pub(crate) filter: u64,
-    /// The object behind which a long answer goes on, and the commit whose state it is about.
+    /// The object behind which a long answer goes on, and the commit that the answer describes.
     pub(crate) after: Option<(ObjectNo, CommitSeq)>,
 }
 
@@ -70,7 +70,7 @@ impl Server {
         peer: Peer,
         request: &PullRequest,
         wait_ms: u32,
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         let now = self.clock().monotonic_time();
         let until = now + Duration::from_millis(wait_ms.into()).min(WAIT_MAX);
         let waiter = self.enter_pull(peer, request.filter, now, until);
@@ -82,14 +82,14 @@ impl Server {
         if let Some(filter) = &waiter.filter {
             pulled.filter = request.filter;
             let told = pulled.changes.iter().filter_map(|change| match change {
-                Change::Is { version, .. } => Some(&**version),
-                Change::Gone { .. } => None,
+                PulledObject::Is { version, .. } => Some(&**version),
+                PulledObject::Gone { .. } => None,
             });
             // The client knows these directories from now on, so its filter has them before the
             // answer goes out.
             filter.add_objects(version::parent_dirs(told));
         }
-        Ok(Reply::Pulled(pulled))
+        Ok(ServerReply::Pulled(pulled))
     }
 
     fn enter_pull(&self, peer: Peer, filter: u64, now: Duration, until: Duration) -> PullWaiter {
@@ -104,10 +104,11 @@ impl Server {
         }
     }
 
-    fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<Pulled> {
+    fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<PulledChanges> {
         let mut has_ended = false;
         loop {
-            // What was notified before the state is read is in that state.
+            // The notification is taken before the state is read, so that the state includes its
+            // commit.
             self.presence.lock().take_notification(waiter.ticket);
             let volume = waiter.peer.volume;
             let gather = || self.read(volume, |txn| self.changes_for(txn, waiter, request));
@@ -135,6 +136,7 @@ impl Server {
         let mut presence = self.presence.lock();
         let goodbyes = presence.goodbye_count(peer);
         let wakeup = presence.wakeup(ticket);
+        // Company that is there from the beginning ends no wait.
         let mut had_company = true;
         let notified = loop {
             if let Some(notified) = presence.take_notification(ticket) {
@@ -157,6 +159,8 @@ impl Server {
                 return Ok(WaitEnd::Otherwise);
             }
         };
+        // If many pulls were notified, more commits are likely to follow, and one answer then
+        // covers all of them.
         let gathered = self.clock().monotonic_time() + gathering_time(notified);
         while !presence.is_stopping() && self.clock().monotonic_time() < gathered {
             let left = gathered.saturating_sub(self.clock().monotonic_time());
@@ -172,7 +176,7 @@ impl Server {
         txn: &dyn ReadTransaction,
         waiter: &PullWaiter,
         request: &PullRequest,
-    ) -> Outcome<(Pulled, AnswerUrgency)> {
+    ) -> Outcome<(PulledChanges, AnswerUrgency)> {
         let PullRequest {
             incarnation,
             since,
@@ -181,6 +185,7 @@ impl Server {
         } = *request;
         let volume = volume_of(txn)?;
         let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
+        // A server that was restored may have less history than its client.
         if since > to || to > volume.head {
             return bad_request(
                 "this history ends before the commit that was named; say hello again",
@@ -214,18 +219,16 @@ impl Server {
             }
             _ => changed_objects(txn, since, to, behind, &news)?,
         };
-        let is_notable = match news {
-            HistoryNews::All => to > since,
-            HistoryNews::Objects { is_notable, .. } => is_notable,
+        let urgency = match news {
+            HistoryNews::All if to > since => AnswerUrgency::AnswerNow,
+            HistoryNews::Objects {
+                is_notable: true, ..
+            } => AnswerUrgency::AnswerNow,
+            _ => AnswerUrgency::CanWait,
         };
-        let urgency = if is_notable {
-            AnswerUrgency::AnswerNow
-        } else {
-            AnswerUrgency::CanWait
-        };
-        let acknowledged = txn.last_batch(waiter.peer.replica, incarnation, to)?;
+        let acknowledged = txn.last_batch(waiter.peer.author(incarnation), to)?;
         let digest = digest.unwrap_or_default();
-        let pulled = Pulled {
+        let pulled = PulledChanges {
             to,
             digest,
             changes,
@@ -238,8 +241,8 @@ impl Server {
     }
 }
 
-/// Returns whether the commit `since` of the volume's history isn't the one whose digest the client
-/// has.
+/// Returns whether the commit `since` of the volume's history has another digest than the client
+/// says.
 fn is_other_history(
     txn: &dyn ReadTransaction,
     since: CommitSeq,
@@ -253,7 +256,7 @@ fn is_other_history(
 /// The changes of one reply.
 #[derive(Default)]
 struct ChangePage {
-    changes: Vec<Change>,
+    changes: Vec<PulledObject>,
     bytes: usize,
     last: Option<ObjectNo>,
 }
@@ -267,18 +270,19 @@ impl ChangePage {
         ranges: Ranges,
     ) -> Outcome<bool> {
         let change = match version::live_version(txn, object)? {
-            Some(version) => Change::Is {
+            Some(version) => PulledObject::Is {
                 version: Box::new(version),
                 ranges,
             },
-            None => Change::Gone { object },
+            None => PulledObject::Gone { object },
         };
         let weight = match &change {
-            Change::Is { version, ranges } => {
+            PulledObject::Is { version, ranges } => {
                 version::message_weight(version) + ranges.as_ref().map_or(0, Vec::len) * ITEM_BYTES
             }
-            Change::Gone { .. } => ITEM_BYTES,
+            PulledObject::Gone { .. } => ITEM_BYTES,
         };
+        // The first change always goes in, so that the client gets on.
         if !self.changes.is_empty() && self.bytes + weight > REPLY_BYTES {
             return Ok(false);
         }
@@ -293,7 +297,7 @@ impl ChangePage {
 fn page_of_all_objects(
     txn: &dyn ReadTransaction,
     mut behind: ObjectNo,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     loop {
         let objects = txn.objects_after(behind, PAGE)?;
@@ -313,7 +317,7 @@ fn page_of_all_objects(
 fn page_of_objects(
     txn: &dyn ReadTransaction,
     objects: impl IntoIterator<Item = (ObjectNo, Ranges)>,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     for (object, ranges) in objects {
         if !page.add_object(txn, object, ranges)? {
@@ -329,7 +333,7 @@ fn changed_objects(
     to: CommitSeq,
     behind: ObjectNo,
     news: &HistoryNews,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let (found, is_cut) = scan_history(txn, since, to, behind, news)?;
     let last = found.keys().next_back().copied().filter(|_| is_cut);
     let ranges =
@@ -371,10 +375,12 @@ fn scan_history(
                 });
             }
         }
+        // Only the lowest numbers are kept; a long answer goes on behind the last of them.
         if found.len() > SCAN_MAX {
             found.pop_last();
             is_cut = true;
         }
     })?;
+    debug_assert!(found.len() <= SCAN_MAX, "the scan is bounded");
     Ok((found, is_cut))
 }

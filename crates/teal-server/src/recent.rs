@@ -50,6 +50,8 @@ impl RecentCommits {
     }
 
     pub(crate) fn push(&mut self, commit: Arc<CommitConcern>) {
+        // A transaction that was undone leaves a gap or a repetition: the remembered commits are no
+        // longer all of them.
         if commit.seq.get() != self.last_seq().get() + 1 {
             *self = Self::new(CommitSeq::new(commit.seq.get().saturating_sub(1)));
         }
@@ -60,6 +62,7 @@ impl RecentCommits {
         {
             (self.first, self.rows) = (oldest.seq, self.rows - oldest.rows.len());
         }
+        debug_assert!(self.rows <= ROWS_MAX, "the oldest commits have made room");
     }
 
     /// Returns the commits in `(since, to]`, or `None` if not all of them are known.

@@ -2,11 +2,11 @@
 
 use teal_chunk::{ChunkError, PinError, ShelfError};
 use teal_meta::MetaError;
-use teal_proto::{RefusalCode, Refused, Reply};
+use teal_proto::{RefusalCode, RefusalReply, ServerReply};
 
 /// An error on its way to a client.
 #[derive(Debug)]
-pub(crate) struct RequestRefusal(pub(crate) Refused);
+pub(crate) struct RequestRefusal(pub(crate) RefusalReply);
 
 pub(crate) type Outcome<T> = Result<T, RequestRefusal>;
 
@@ -22,7 +22,8 @@ pub(crate) fn bad_request<T>(words: impl Into<String>) -> Outcome<T> {
 
 /// Refuses a peer that isn't enrolled, or not any more.
 pub(crate) fn refuse_stranger<T>() -> Outcome<T> {
-    let words = "this device is not enrolled any more: it was shut out; let it in again on the serving machine, or enrol it \
+    let words = "this device is not enrolled any more: it was shut out; \
+        let it in again on the serving machine, or enrol it \
                  with a new token";
     refuse(RefusalCode::Denied, words)
 }
@@ -34,14 +35,14 @@ pub(crate) fn is_no_room(error: &ChunkError) -> bool {
 
 impl RequestRefusal {
     pub(crate) fn new(code: RefusalCode, words: impl Into<String>) -> Self {
-        Self(Refused {
+        Self(RefusalReply {
             code,
             words: words.into(),
         })
     }
 }
 
-impl From<RequestRefusal> for Reply {
+impl From<RequestRefusal> for ServerReply {
     fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal.0)
     }

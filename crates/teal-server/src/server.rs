@@ -70,10 +70,10 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Opens a server over its two stores. The chunk store must be that of
-    /// [`domain`](crate::domain).
+    /// [`load_domain`](crate::load_domain).
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`ServerOpenError`].
     pub fn open(
         meta: Arc<dyn MetaStore>,
         chunks: ChunkStore,
@@ -81,6 +81,7 @@ impl Server {
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, ServerOpenError> {
         let (domain, key) = crate::domain::load_domain_and_key(&*meta, &*entropy)?;
+        // Another domain names its chunks by another key.
         if domain != *chunks.domain() {
             return Err(ServerOpenError::OtherDomain);
         }

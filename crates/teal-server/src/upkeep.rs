@@ -55,6 +55,7 @@ impl Server {
         if self.has_stopped() {
             return false;
         }
+        // Work that has become due since the last step must not be slept over.
         let is_due = uploads.wants_merge()
             || uploads.time_until_collection(self.clock().monotonic_time()) == Some(Duration::ZERO);
         match at_most {
@@ -71,7 +72,7 @@ impl Server {
     ///
     /// # Errors
     /// Returns the failure in words; nothing is lost, and the work can be done again.
-    pub fn look_after_chunks(&self) -> Result<Option<Duration>, teal_proto::Refused> {
+    pub fn look_after_chunks(&self) -> Result<Option<Duration>, teal_proto::RefusalReply> {
         self.do_due_upkeep().map_err(|refusal| refusal.0)
     }
 
@@ -84,6 +85,7 @@ impl Server {
             .lock()
             .time_until_collection(self.clock().monotonic_time());
         if due == Some(Duration::ZERO) {
+            // A failed collection is due again, and `run_upkeep` pauses before it.
             self.collect_chunks().inspect_err(|_| {
                 self.uploads
                     .lock()
@@ -106,6 +108,7 @@ impl Server {
                 merged.rewritten_packs,
                 merged.new_packs
             );
+            // Another round would not help if this one has not made the packs fewer.
             if self.chunks().usage().packs >= before || self.has_stopped() {
                 break;
             }
@@ -115,6 +118,7 @@ impl Server {
 
     fn collect_chunks(&self) -> Outcome<()> {
         let now = self.clock().monotonic_time();
+        // The time is taken before the marking, so that chunks sent meanwhile are kept.
         let (since, pace) = {
             let mut uploads = self.uploads.lock();
             let pace = if uploads.is_short() {
@@ -128,11 +132,13 @@ impl Server {
         };
         let mut marking = self.chunks().begin_collection_before(since)?;
         let mut volumes = self.meta().volumes()?;
+        // The server's own rows have a number that the list of volumes does not contain.
         volumes.push(crate::domain::SERVER_VOLUME);
         for volume in volumes {
             self.mark_volume(&mut marking, volume)?;
         }
         let collected = self.sweep_chunks(marking.begin_sweep(), pace)?;
+        // A missing chunk is damage, of which a person has to hear.
         if collected.missing_count > 0 {
             log::error!(
                 "{} chunks that history names are not there; the first is {}",
@@ -146,6 +152,7 @@ impl Server {
                 collected.freed
             );
         }
+        // Chunks that the sweep has removed do not count as unnamed any more.
         let now = self.clock().monotonic_time();
         self.uploads
             .lock()
@@ -158,6 +165,7 @@ impl Server {
     fn mark_volume(&self, marking: &mut MarkPhase, volume: VolumeId) -> Outcome<()> {
         let mut after: Option<PastPlace> = None;
         loop {
+            // Each page has a transaction of its own, so that commits go on meanwhile.
             let rows = self.read(volume, |txn| Ok(txn.named_chunks(after, ROWS)?))?;
             let Some((last, _)) = rows.last() else {
                 return Ok(());
@@ -170,9 +178,11 @@ impl Server {
     fn sweep_chunks(&self, mut sweep: SweepPhase, pace: SweepPace) -> Outcome<CollectionReport> {
         loop {
             let begun = self.clock().monotonic_time();
+            // The server may end between two steps; the rest is done another time.
             if !sweep.run_step().map_err(RequestRefusal::from)? || self.has_stopped() {
                 return Ok(sweep.report().clone());
             }
+            // Rests as long as the step took, so that requests have half of the time.
             if pace == SweepPace::Paused {
                 let took = self.clock().monotonic_time().saturating_sub(begun);
                 self.pause(took.min(PAUSE_MAX));

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use teal_types::ChunkId;
 
-/// What a machine is sending.
+/// The content that one machine is sending.
 #[derive(Debug)]
 struct PeerUpload {
     /// Chunks without a name, and their bytes.
@@ -30,11 +30,11 @@ struct PeerUpload {
     has_failed: bool,
 }
 
-/// What all machines are sending, and what is to be done about it.
+/// The uploads of all machines, and the times at which the chunks need care.
 #[derive(Debug)]
 pub(crate) struct UploadTracker {
     uploads: HashMap<Peer, PeerUpload>,
-    /// Who found no room since the last collection.
+    /// The machines that have found no room since the last collection.
     without_room: HashSet<Peer>,
     /// When there may be something to collect.
     due: Option<Duration>,
@@ -44,7 +44,7 @@ pub(crate) struct UploadTracker {
     puts_since_merge: u32,
 }
 
-/// Whether content of a machine is taken now.
+/// Says if content of a machine is taken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UploadAdmission {
     /// At once.
@@ -53,9 +53,9 @@ pub(crate) enum UploadAdmission {
     After(Duration),
     /// Not before its commit: it has so many chunks of so many bytes that nothing names.
     Refused {
-        /// How many.
+        /// The number of the chunks.
         chunks: usize,
-        /// Of how many bytes.
+        /// The size of the chunks together.
         bytes: u64,
     },
 }
@@ -73,7 +73,8 @@ fn room_for_others(free: u64, unnamed: u64) -> u64 {
 }
 
 impl UploadTracker {
-    /// Content that an earlier life of the server left may be there.
+    /// Returns a tracker that knows no upload. A collection is due after the grace, because an
+    /// earlier run of the server may have left content.
     pub(crate) fn new(now: Duration) -> Self {
         Self {
             uploads: HashMap::new(),
@@ -84,7 +85,7 @@ impl UploadTracker {
         }
     }
 
-    /// A machine is about to send, or to name, content that is asked about.
+    /// Notes that a machine asks about content, or is about to send some.
     pub(crate) fn touch_upload(&mut self, peer: Peer, now: Duration) {
         let begin = || PeerUpload {
             chunks: HashMap::new(),
@@ -109,6 +110,7 @@ impl UploadTracker {
         bytes: u64,
         free: Option<u64>,
     ) -> UploadAdmission {
+        // A machine without unnamed content is always admitted, so that every machine gets on.
         let Some(upload) = self
             .uploads
             .get(&peer)
@@ -123,6 +125,7 @@ impl UploadTracker {
         if upload.chunks.len() >= UNNAMED_CHUNKS_MAX {
             return refused;
         }
+        // Without knowledge of the free space, only the number of chunks is limited.
         let Some(free) = free else {
             return UploadAdmission::Now;
         };
@@ -137,7 +140,7 @@ impl UploadTracker {
         }
     }
 
-    /// These chunks of a machine are here now. Says whether there may be many small packs.
+    /// Notes chunks that a machine has sent. Returns whether there may be many small packs by now.
     pub(crate) fn record_sent(
         &mut self,
         peer: Peer,
@@ -146,6 +149,7 @@ impl UploadTracker {
         if let Some(upload) = self.uploads.get_mut(&peer) {
             upload.has_failed = false;
             for (chunk, bytes) in chunks {
+                // A chunk that comes again does not count twice.
                 if upload.chunks.insert(chunk, bytes).is_none() {
                     upload.bytes += bytes;
                 }
@@ -155,7 +159,7 @@ impl UploadTracker {
         self.puts_since_merge >= MERGED_AFTER
     }
 
-    /// There was no room for content of a machine.
+    /// Notes that there was no room for content of a machine.
     pub(crate) fn record_no_room(&mut self, peer: Peer) {
         self.without_room.insert(peer);
         if let Some(upload) = self.uploads.get_mut(&peer) {
@@ -163,7 +167,7 @@ impl UploadTracker {
         }
     }
 
-    /// A commit of a machine has named these.
+    /// Notes that a commit of a machine has named these chunks.
     pub(crate) fn record_named(&mut self, peer: Peer, chunks: &[ChunkId]) {
         let Some(upload) = self.uploads.get_mut(&peer) else {
             return;
@@ -171,6 +175,10 @@ impl UploadTracker {
         for chunk in chunks {
             upload.bytes -= upload.chunks.remove(chunk).unwrap_or(0);
         }
+        debug_assert!(
+            !upload.chunks.is_empty() || upload.bytes == 0,
+            "bytes are those of the chunks"
+        );
         if upload.chunks.is_empty() {
             self.uploads.remove(&peer);
         }
@@ -178,6 +186,7 @@ impl UploadTracker {
 
     /// Returns what a collection at `now` is to keep: what was sent or asked about after this time.
     pub(crate) fn keep_since(&self, now: Duration) -> Option<Duration> {
+        // The largest of the uploads that found no room gives way to the others.
         let failed = self.uploads.iter().filter(|(_, upload)| upload.has_failed);
         let largest = failed
             .max_by_key(|(peer, upload)| (upload.bytes, **peer))
@@ -193,25 +202,32 @@ impl UploadTracker {
             .iter()
             .filter(|(peer, upload)| is_protected(peer, upload))
             .map(|(_, upload)| upload.begun);
+        // Without a shortage, everything younger than the grace stays.
         let latest = if self.without_room.is_empty() {
             now.checked_sub(UNNAMED_GRACE)?
         } else {
             now
         };
-        // What came at that very moment belongs to the upload.
+        // Chunks that came at the very moment of the beginning belong to the upload, hence the
+        // nanosecond.
         uploads
             .map(|begun| begun.checked_sub(Duration::from_nanos(1)))
             .try_fold(latest, |least, begun| Some(least.min(begun?)))
     }
 
-    /// A collection begins at `now` that keeps what [`keep_since`](Self::keep_since) says.
+    /// Notes that a collection begins at `now` that keeps what [`keep_since`](Self::keep_since)
+    /// says.
     pub(crate) fn begin_collection(&mut self, now: Duration) {
+        debug_assert!(
+            self.last_collection <= Some(now),
+            "the clock does not go back"
+        );
         self.without_room.clear();
         self.due = None;
         self.last_collection = Some(now);
     }
 
-    /// A collection has not come to its end.
+    /// Makes a collection due again that has failed.
     pub(crate) fn retry_collection(&mut self, now: Duration) {
         self.due = Some(now);
     }
@@ -229,6 +245,10 @@ impl UploadTracker {
                     upload.bytes -= upload.chunks.remove(chunk).unwrap_or(0);
                 }
             }
+            debug_assert!(
+                !upload.chunks.is_empty() || upload.bytes == 0,
+                "bytes are those of the chunks"
+            );
         }
         let mut is_something_left = false;
         self.uploads.retain(|_, upload| {
@@ -243,12 +263,12 @@ impl UploadTracker {
         }
     }
 
-    /// Small packs are merged.
+    /// Notes that the small packs are being merged.
     pub(crate) fn begin_merge(&mut self) {
         self.puts_since_merge = 0;
     }
 
-    /// Returns whether somebody found no room since the last collection.
+    /// Returns whether a machine has found no room since the last collection.
     pub(crate) fn is_short(&self) -> bool {
         !self.without_room.is_empty()
     }
@@ -257,15 +277,16 @@ impl UploadTracker {
         self.puts_since_merge >= MERGED_AFTER
     }
 
-    /// How long until a collection is due; `None`: until something happens.
+    /// Returns the time until a collection is due; `None` if only a request can make one due.
     pub(crate) fn time_until_collection(&self, now: Duration) -> Option<Duration> {
+        // A machine waits for space, so a collection is due as soon as the last one is old enough.
         if !self.without_room.is_empty() {
             let soonest = self
                 .last_collection
                 .map_or(Duration::ZERO, |collected| collected + BETWEEN_COLLECTIONS);
             return Some(soonest.saturating_sub(now));
         }
-        // What nobody has named by then was given up.
+        // An upload that has not been named by then was given up.
         let given_up = self
             .uploads
             .values()
@@ -280,7 +301,7 @@ impl UploadTracker {
 
 /// However short room is, history is not looked through more often.
 const BETWEEN_COLLECTIONS: Duration = Duration::from_secs(5);
-/// So many puts may have left enough small packs to merge.
+/// The number of puts after which there may be enough small packs to merge.
 const MERGED_AFTER: u32 = 16;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Working days: recorded sessions, one after the other, with pauses drawn by a seed.
+//! Composes working days from recorded sessions, with pauses drawn by a seed.
 //!
 //! # Guarantees
 //! 1. The same sessions, length and seed give the same day on every machine.
-//! 2. Within a step of a session times are as recorded; only where it says that somebody takes
-//!    time, and between sessions, time is added.
+//! 2. Within a step of a session times are as recorded. Time is added only between sessions and
+//!    where a mark says that a person takes time.
 //! 3. Files that a session made are its own; what was there before it is the same for all sessions
 //!    of its kind.
 //!
@@ -16,28 +16,29 @@ use std::collections::HashSet;
 use std::time::Duration;
 use teal_trace::{Action, EventOutcome, TraceEvent, TraceItem};
 
-/// A pause: from so many milliseconds on, doubled so often at most.
+/// Describes a pause: its shortest length in milliseconds, and the limit on its doublings.
 pub type PauseRange = (u64, u32);
-/// Somebody reads or thinks: 2.5 s to 160 s.
+/// A person reads or thinks: 2.5 s to 160 s.
 pub const THINK: PauseRange = (2_500, 5);
-/// Somebody does something else: 2 min to 128 min.
+/// A person does something else: 2 min to 128 min.
 pub const APART: PauseRange = (120_000, 5);
 
 /// A recorded session.
 #[derive(Debug, Clone)]
 pub struct RecordedSession {
-    /// What it is, such as `git`: sessions of one kind begin with the same files.
+    /// Names the kind, such as `git`: sessions of one kind begin with the same files.
     pub kind: String,
-    /// What was recorded.
+    /// Recorded items.
     pub items: Vec<TraceItem>,
 }
 
 fn draw_pause((shortest, doublings): PauseRange, numbers: &mut SeededNumbers) -> Duration {
+    // Trailing zeros of an even number are geometric: a pause twice as long is half as frequent.
     let doubled = numbers.next_u64().trailing_zeros().min(doublings);
     Duration::from_millis((shortest + numbers.next_below(shortest)) << doubled)
 }
 
-/// A day of so long, of these sessions in an order drawn by a seed.
+/// Returns a day of this length, made of these sessions in an order drawn by a seed.
 pub fn compose_day(sessions: &[RecordedSession], length: Duration, seed: u64) -> Vec<TraceItem> {
     let mut numbers = SeededNumbers::new(seed);
     let (mut items, mut now, mut instance) = (Vec::new(), Duration::ZERO, 0);
@@ -50,7 +51,8 @@ pub fn compose_day(sessions: &[RecordedSession], length: Duration, seed: u64) ->
     items
 }
 
-/// Puts one session at `begin`; says when it ends. What would come after the day's end is left out.
+/// Puts one session at `begin` and returns the time of its end. Events after the end of the day are
+/// left out. The instance tells this session from all others of its kind.
 fn append_session(
     items: &mut Vec<TraceItem>,
     session: &RecordedSession,
@@ -58,12 +60,14 @@ fn append_session(
     (instance, end): (u64, Duration),
     numbers: &mut SeededNumbers,
 ) -> Duration {
+    // The kind's hash separates the files of one kind from those of another.
     let kind = session
         .kind
         .bytes()
         .fold(0, |sum, byte| mix_bits(sum ^ u64::from(byte)))
         >> 40;
     let mut made = HashSet::new();
+    // `before` is the time of the last event in the recording, `now` the time in the day.
     let (mut before, mut now, mut marked) = (Duration::ZERO, begin, begin);
     for item in &session.items {
         let TraceItem::Event(event) = item else {
@@ -78,10 +82,12 @@ fn append_session(
             }
             continue;
         };
+        // Distances between events are kept; marks move all that follows.
         now += event.at.saturating_sub(before);
         before = event.at;
         if let Action::Mark { text } = &event.action {
             let words = String::from_utf8_lossy(text.as_bytes()).into_owned();
+            // `play` holds a pace since the mark before, `think` draws a pause.
             match words
                 .strip_prefix("play ")
                 .and_then(|pace| pace.parse().ok())
@@ -93,16 +99,19 @@ fn append_session(
             marked = now;
             continue;
         }
+        // The day ends within the session.
         if now > end {
             break;
         }
         if let (true, EventOutcome::Done(object)) = (creates_object(&event.action), event.outcome) {
             made.insert(object);
         }
+        // The event keeps everything but its time and its numbers.
         items.push(TraceItem::Event(shift_event(event, now, |object| {
             object_of_day(&made, kind, instance, object)
         })));
     }
+    debug_assert!(now >= begin, "a session ends after its beginning");
     now
 }
 
@@ -117,8 +126,10 @@ fn creates_object(action: &Action) -> bool {
     )
 }
 
-/// An object's number in the day: 0 stays 0.
+/// Returns an object's number in the day: 0 stays 0.
 fn object_of_day(made: &HashSet<u64>, kind: u64, instance: u64, object: u64) -> u64 {
+    // Files that a session made get a number of this instance, the others one that all sessions of
+    // the kind share.
     let whose = if made.contains(&object) {
         instance << 24
     } else {
@@ -142,6 +153,7 @@ fn shift_event(event: &TraceEvent, at: Duration, own: impl Fn(u64) -> u64) -> Tr
         Action::Rename { to, .. } => *to = own(*to),
         _ => {}
     }
+    // The outcome of these actions is an object's number, not bytes.
     let finds = creates_object(&event.action) || matches!(event.action, Action::Lookup { .. });
     if let (true, EventOutcome::Done(object)) = (finds, event.outcome) {
         event.outcome = EventOutcome::Done(own(object));
@@ -164,9 +176,10 @@ mod tests {
     }
 
     fn sessions() -> Vec<RecordedSession> {
-        let lines = "0.1 7 5 read offset=0 length=10 = 10\n0.2 7 1 create name=\"a\" = 9\n0.3 7 9 write offset=0 length=5 = 5\n\
-                     0.4 7 0 mark text=\"think\"\n0.5 7 5 read offset=0 length=10 = 10\n0.6 7 0 mark text=\"play 16384\"\n\
-                     0.7 7 9 read offset=0 length=5 = 5\n";
+        let lines = "0.1 7 5 read offset=0 length=10 = 10\n0.2 7 1 create name=\"a\" = 9\n0.3 7 9 \
+                     write offset=0 length=5 = 5\n\
+                     0.4 7 0 mark text=\"think\"\n0.5 7 5 read offset=0 length=10 = 10\n0.6 7 0 \
+                     mark text=\"play 16384\"\n0.7 7 9 read offset=0 length=5 = 5\n";
         vec![session("edit", lines), session("git", lines)]
     }
 

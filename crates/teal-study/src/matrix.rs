@@ -1,9 +1,9 @@
-//! Matrices: workloads, each under every file system, its options and the scheduler, on one device;
-//! what is run, what came of it, what follows.
+//! Runs matrices: workloads, each under every file system, its options and the scheduler, on one
+//! device. The modules hold what is run, the results, and what follows from them.
 //!
-//! A matrix is a file ([`Matrix`]). Its cells are run in blocks ([`Matrix::block`]): each block has
-//! every cell once, in an order of its own. A run of a cell is a [`Run`]; all runs are kept, one
-//! line of JSON each, and [`Findings`] are drawn from them alone.
+//! A matrix is a file ([`Matrix`]). Its cells are run in blocks ([`Matrix::cells_in_block`]): each
+//! block has every cell once, in an order of its own. A run of a cell is a [`CellRun`]; all runs
+//! are kept, one line of JSON each, and [`MatrixFindings`] are drawn from them alone.
 //!
 //! # Guarantees
 //! 1. Nothing here touches a device: the caller makes file systems, mounts and runs.

@@ -1,8 +1,8 @@
-//! Figures and tables of the papers on the models: theirs beside ours.
+//! Re-enacts figures and tables of the papers on the models: theirs beside ours.
 //!
 //! # Guarantees
 //! 1. The same name gives the same table: streams are made from a fixed seed.
-//! 2. What a paper shows only as a curve has no figure here; what it says in words or tables has.
+//! 2. A curve of a paper has no figure here; its words and tables have.
 //! 3. A figure that is an input of a profile, and so cannot differ, says so.
 
 mod bluefs;
@@ -13,27 +13,27 @@ mod tests;
 
 use crate::replay::ModelledMachine;
 
-/// One figure.
+/// Compares one figure of a paper with ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaperFigure {
-    /// What it is.
+    /// Name of the figure.
     pub what: String,
-    /// The paper's.
+    /// Figure of the paper.
     pub paper: String,
-    /// Ours.
+    /// Figure of ours.
     pub ours: String,
 }
 
-/// A re-enactment.
+/// Holds a re-enactment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaperTable {
-    /// What of which paper.
+    /// Name of the paper and of its table or figure.
     pub title: String,
-    /// The profiles behind our figures.
+    /// Profiles behind our figures.
     pub modelled_by: Vec<String>,
-    /// The figures.
+    /// Figures of both.
     pub rows: Vec<PaperFigure>,
-    /// What was taken for granted, and why ours differ where they do.
+    /// Assumptions, and reasons for differences.
     pub remarks: Vec<&'static str>,
 }
 
@@ -66,10 +66,10 @@ impl PaperTable {
     }
 }
 
-/// A re-enactment's name, what it is, and how it is made.
+/// Holds a re-enactment's name, its description, and the function that makes it.
 pub type Reenactment = (&'static str, &'static str, fn() -> PaperTable);
 
-/// All of them.
+/// All re-enactments.
 pub const ALL: &[Reenactment] = &[
     (
         "bluefs-4",
@@ -113,7 +113,8 @@ pub const ALL: &[Reenactment] = &[
     ),
 ];
 
-/// `part` of `whole` less than whole, in percent, as papers say it: 35 of 100 is 65 %.
+/// Formats the reduction from `theirs` to `ours` in percent, as papers say it: 35 instead of 100 is
+/// 65 % less.
 fn percent_less(ours: u64, theirs: u64) -> String {
     let percent = (1.0 - ours as f64 / theirs.max(1) as f64) * 100.0;
     if percent < 0.0 {

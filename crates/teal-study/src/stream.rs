@@ -1,4 +1,4 @@
-//! Made-up traces with the totals that papers published of theirs.
+//! Makes up traces with the totals that papers published of theirs.
 //!
 //! # Guarantees
 //! 1. *Exact*: operations, length, changes and the bytes of all files together are those of the
@@ -6,11 +6,11 @@
 //!    the paper has them.
 //! 2. *Repeatable*: the same name, model of gaps and seed give the same trace, byte for byte.
 //!
-//! # What the papers do not say
-//! Totals fix neither pauses nor sizes nor which file is read again. Pauses come from three
-//! [models](Gaps); the rest is fixed here, the same for all: sizes spread over two to the eighth
-//! around their mean, half of what is no change and no first read asks for attributes, the other
-//! half reads a file again, rather one that was met lately than an old one.
+//! # Assumptions
+//! Totals fix neither pauses nor sizes nor the order of repeated reads. Pauses come from three
+//! [models](GapModel). The rest is fixed here, the same for all: sizes spread over two to the
+//! eighth around their mean; half of the operations that are no change and no first read ask for
+//! attributes; the other half reads a file again, rather one of the last than an old one.
 
 mod gaps;
 mod kinds;
@@ -33,7 +33,7 @@ use teal_types::Timestamp;
 const FIRST: u64 = 2;
 
 impl PublishedTotals {
-    /// The events of a stream, in order.
+    /// Returns the events of a stream, in order.
     pub fn generate_events(
         &'static self,
         gaps: GapModel,
@@ -45,10 +45,11 @@ impl PublishedTotals {
         let mut met = 0;
         slots.into_iter().map(move |(at, kind)| {
             if kind == StreamOperation::First {
+                // First reads take the files in their order.
                 met += 1;
                 return read_event(at, met - 1, sizes[met as usize - 1]);
             }
-            // Rather one of the last than of the first: the square of an even number.
+            // The square of an even number prefers the files that were met last.
             let draw = u128::from(numbers.next_below(met));
             let back = u64::try_from(draw * draw / u128::from(met.max(1))).unwrap_or(0);
             let file = met.saturating_sub(1 + back);
@@ -74,6 +75,7 @@ impl PublishedTotals {
         seed: u64,
         out: W,
     ) -> Result<W, WriteError> {
+        // The header says that the trace is made up, and from which totals.
         let source = format!(
             "made up: {} gaps, seed {seed}, totals of {}, {}",
             gaps.word(),
@@ -94,8 +96,9 @@ impl PublishedTotals {
         writer.finish()
     }
 
-    /// Sizes of all files; their sum is the working set.
+    /// Draws the sizes of all files; their sum is the working set.
     fn draw_sizes(&self, numbers: &mut SeededNumbers) -> Vec<u64> {
+        // The sum of two even numbers makes a triangular distribution of logarithms.
         let weights: Vec<u64> = (0..self.files)
             .map(|_| {
                 let log = numbers.next_below(4096) + numbers.next_below(4096);

@@ -14,7 +14,7 @@ use teal_study::replay::{
     ReplayError,
 };
 use teal_trace::{Action, EventOutcome, Level, TraceItem};
-use teal_types::{Energy, Span};
+use teal_types::{Energy, TimeSpan};
 
 fn scene(
     items: &[TraceItem],
@@ -76,7 +76,7 @@ proptest! {
                 sum += uses;
             }
             prop_assert_eq!(sum, report.total_energy());
-            prop_assert!(report.added + report.cold.iter().copied().sum::<Span>() <= report.total_delay());
+            prop_assert!(report.added + report.cold.iter().copied().sum::<TimeSpan>() <= report.total_delay());
             prop_assert_eq!(&scene.run(named).report, report, "the same input, the same output");
         }
     }
@@ -93,7 +93,7 @@ proptest! {
         let (EnergyBound::Exact(bound) | EnergyBound::Proven { least: bound, .. }) = bound else { return Ok(()) };
         for run in runs {
             // Half a microjoule for each line of an account.
-            prop_assert!(bound <= run.report.total_energy() + Energy::microjoules(10), "{}: {} below {bound}", run.policy, run.report.total_energy());
+            prop_assert!(bound <= run.report.total_energy() + Energy::from_microjoules(10), "{}: {} below {bound}", run.policy, run.report.total_energy());
         }
     }
 
@@ -106,7 +106,7 @@ proptest! {
         let Ok(scene) = PreparedReplay::from_items(items.into_iter().map(Ok), machine, &ReplayAssumptions::default()) else { return Ok(()) };
         let mut times = times;
         times.sort_unstable();
-        let starts = times.iter().map(|seconds| scene.run(&NamedPolicy::TimeOut(Span::secs(*seconds))).report.total_starts());
+        let starts = times.iter().map(|seconds| scene.run(&NamedPolicy::TimeOut(TimeSpan::from_secs(*seconds))).report.total_starts());
         let starts: Vec<_> = starts.collect();
         prop_assert!(starts.windows(2).all(|pair| pair[0] >= pair[1]), "{times:?}: {starts:?}");
     }

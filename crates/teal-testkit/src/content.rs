@@ -1,9 +1,9 @@
-//! What a simulated disk holds, in three layers, so that thousands of crash images share nearly
+//! The content of a simulated disk in three layers, so that thousands of crash images share nearly
 //! everything.
 //!
 //! # How
-//! 1. `base` is the whole disk, `middle` what became durable since `base` was shared, `top` this
-//!    disk's own units.
+//! 1. `base` is the whole disk, `middle` has the units that became durable since `base` was shared,
+//!    and `top` this disk's own units.
 //! 2. An image takes `base` and `middle` by reference; only its own units are new.
 //! 3. The unit is the physical sector: the smallest thing a crash keeps or loses.
 
@@ -23,11 +23,11 @@ pub(crate) struct LayeredContent {
     base: Arc<Vec<u8>>,
     middle: Arc<BTreeMap<Unit, Arc<[u8]>>>,
     top: HashMap<Unit, Arc<[u8]>>,
-    /// Units settled since [`settle_all`](Self::settle_all).
+    /// The number of units shared since [`share_all`](Self::share_all).
     shared_units: usize,
-    /// Units whose reads fail.
+    /// The units that cannot be read.
     pub(crate) unreadable: BTreeSet<Unit>,
-    /// One bit per 512-byte sector with host space; empty when nobody asks.
+    /// One bit per 512-byte sector with host space; empty when allocation is not tracked.
     allocated: Arc<Vec<u64>>,
 }
 
@@ -37,7 +37,9 @@ impl LayeredContent {
         assert!(shape.physical >= shape.logical && u64::from(shape.logical).is_multiple_of(SECTOR));
         assert!(shape.physical.is_power_of_two() && shape.sectors * SECTOR == bytes.len() as u64);
         // The last unit is whole, even when the disk ends inside it.
+        // Reads of the last unit need all of its bytes.
         bytes.resize(bytes.len().next_multiple_of(unit), 0);
+        // Only a sparse disk has space to allocate.
         let words = if shape.sparse {
             shape.sectors.div_ceil(64) as usize
         } else {
@@ -56,14 +58,15 @@ impl LayeredContent {
 
     pub(crate) fn unit_bytes(&self, unit: Unit) -> &[u8] {
         let start = unit as usize * self.unit_size;
+        // The newest layer that has the unit wins.
         match self.top.get(&unit).or_else(|| self.middle.get(&unit)) {
             Some(bytes) => bytes,
             None => &self.base[start..start + self.unit_size],
         }
     }
 
-    /// The units that hold `len` bytes from byte `at`: for each the range inside it and the offset
-    /// in the transfer.
+    /// Returns the units that hold `len` bytes from byte `at`: for each the range inside it and the
+    /// offset in the transfer.
     pub(crate) fn split_units(
         &self,
         at: u64,
@@ -84,7 +87,7 @@ impl LayeredContent {
             })
     }
 
-    /// Fills `buf`, or says which unit cannot be read.
+    /// Fills `buf`, or returns the unit that cannot be read.
     pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Unit> {
         for (unit, inside, from) in self.split_units(at, buf.len()) {
             if self.unreadable.contains(&unit) {
@@ -96,9 +99,12 @@ impl LayeredContent {
         Ok(())
     }
 
-    /// Writes into this disk's own layer; or says which unit cannot be read to be written in part.
+    /// Writes into this disk's own layer, or returns the unit that cannot be read and would be
+    /// written in part.
     pub(crate) fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Unit> {
         let whole = self.unit_size;
+        // The check comes before the first byte is written, so that a refused write changes
+        // nothing.
         if let Some((unit, ..)) = self
             .split_units(at, data.len())
             .find(|(n, r, _)| r.len() < whole && self.unreadable.contains(n))
@@ -108,6 +114,7 @@ impl LayeredContent {
         for (unit, inside, from) in self.split_units(at, data.len()) {
             let part = &data[from..from + inside.len()];
             self.unreadable.remove(&unit);
+            // A whole unit is replaced, and heals one that cannot be read.
             if inside.len() == whole {
                 self.top.insert(unit, part.into());
             } else {
@@ -124,10 +131,11 @@ impl LayeredContent {
         self.top.insert(unit, bytes);
     }
 
-    /// Makes a whole unit part of what later images share.
+    /// Makes a whole unit part of the layers that later images share.
     pub(crate) fn share_unit(&mut self, unit: Unit, bytes: Arc<[u8]>) {
         self.unreadable.remove(&unit);
         let middle = Arc::make_mut(&mut self.middle);
+        // No image shares the base yet: it can be changed in place.
         if let Some(base) = Arc::get_mut(&mut self.base) {
             let start = unit as usize * self.unit_size;
             base[start..start + self.unit_size].copy_from_slice(&bytes);
@@ -135,7 +143,8 @@ impl LayeredContent {
         } else {
             middle.insert(unit, bytes);
             self.shared_units += 1;
-            // A base of our own costs one copy of the disk: only for who goes on settling.
+            // A base of its own costs one copy of the disk: it pays only for a disk that goes on
+            // sharing units.
             if self.shared_units * self.unit_size * 16 > self.base.len() {
                 self.base = Arc::new(self.to_bytes());
                 self.middle = Arc::default();
@@ -151,7 +160,7 @@ impl LayeredContent {
         self.shared_units = 0;
     }
 
-    /// The whole disk, rounded up to whole units.
+    /// Returns the whole disk, rounded up to whole units.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.base.as_ref().clone();
         for (&unit, data) in self.middle.iter().chain(&self.top) {
@@ -170,7 +179,7 @@ impl LayeredContent {
         }
     }
 
-    /// Every sector counts as allocated from now on.
+    /// Lets every sector count as allocated from now on.
     pub(crate) fn stop_tracking_allocation(&mut self) {
         self.allocated = Arc::default();
     }

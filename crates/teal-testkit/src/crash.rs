@@ -1,23 +1,23 @@
-//! The crash explorer: every disk that a crash at any point of a [`Trace`] may leave behind.
+//! The crash explorer: every disk that a crash at any point of a [`DiskTrace`] may leave behind.
 //!
 //! # Guarantees
-//! 1. *Durable*: what was written before a good sync is in every image after it, unless
+//! 1. *Durable*: data that was written before a successful sync is in every image after it, unless
 //!    overwritten.
 //! 2. *Any subset*: each physical sector written since is old, or holds any one of the contents
 //!    written to it, on its own.
 //! 3. *Whole sectors*: a write smaller than a physical sector puts the whole physical sector,
 //!    neighbours included, at risk.
-//! 4. *Unreadable*: with [`Policy::unreadable`], some images have one pending physical sector that
-//!    gives `EIO`.
-//! 5. *No second chance*: what was pending when a sync failed stays pending, whatever later syncs
-//!    return, until written again.
+//! 4. *Unreadable*: with [`CrashPolicy::unreadable`], some images have one pending physical sector
+//!    that gives `EIO`.
+//! 5. *No second chance*: a sector that was pending when a sync failed stays pending, whatever
+//!    later syncs return, until it is written again.
 //! 6. Host space allocated since the last good sync is lost, except under sectors that were kept.
 //!
 //! # How
-//! [`Walk`] follows the trace and keeps the durable content up to date; an image shares it and holds only its own pending sectors.
-//! Small sets are enumerated (in mixed radix, since a sector may have been written more than once).
-//! Of large ones both extremes, prefixes in the order of writing and random subsets of different
-//! densities are taken.
+//! [`CrashWalk`] follows the trace and keeps the durable content up to date; an image shares it and
+//! holds only its own pending sectors. Small sets are enumerated (in mixed radix, since a sector
+//! may have been written more than once). From large ones both extremes, prefixes in the order of
+//! writing and random subsets of different densities are taken.
 
 use crate::content::{LayeredContent, Unit};
 use crate::recording::{JUNK, RecordingDisk};
@@ -28,14 +28,14 @@ use std::fmt;
 use std::sync::Arc;
 use teal_types::SECTOR;
 
-/// How many images to look at.
+/// The number of images to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrashPolicy {
     /// Up to this many pending physical sectors, all subsets are taken.
     pub exhaustive: u32,
     /// Beyond that, this many prefixes and random subsets besides both extremes.
     pub random: usize,
-    /// Whether a sector that was being written may be unreadable afterwards.
+    /// Is true if a sector that was being written may be unreadable afterwards.
     pub unreadable: bool,
 }
 
@@ -54,11 +54,11 @@ impl Default for CrashPolicy {
 pub struct CrashImage {
     /// The disk. It records again, so that its second life can be crashed too.
     pub disk: RecordingDisk,
-    /// How many events of the trace had happened.
+    /// The number of events of the trace that had happened.
     pub point: usize,
     /// Physical sectors that were pending.
     pub pending: usize,
-    /// Those that kept a pending content: (number, which of the contents written, from 1).
+    /// The sectors that kept a pending content: (number, which of the contents written, from 1).
     pub kept: Vec<(u64, usize)>,
     /// The physical sector that became unreadable.
     pub unreadable: Option<u64>,
@@ -89,7 +89,7 @@ impl fmt::Display for CrashImage {
 #[derive(Debug, Default)]
 struct PendingSector {
     versions: Vec<Arc<[u8]>>,
-    /// How many of them a failed sync may have lost.
+    /// The number of them that a failed sync may have lost.
     doubtful: usize,
 }
 
@@ -102,13 +102,13 @@ pub struct CrashWalk<'a> {
     pending: BTreeMap<Unit, PendingSector>,
     /// Writes of pending sectors in order: (sector, which of its contents, from 1).
     order: Vec<(Unit, usize)>,
-    /// Where in `order` the last write request begins.
+    /// The place in `order` at which the last write request begins.
     last_request: usize,
     allocations: Vec<(u64, u64)>,
 }
 
 impl<'a> CrashWalk<'a> {
-    /// A walk that stands at the beginning.
+    /// Makes a walk that stands at the beginning.
     pub fn new(trace: &'a DiskTrace) -> Self {
         let mut durable = trace.start.clone();
         durable.share_all();
@@ -123,22 +123,23 @@ impl<'a> CrashWalk<'a> {
         }
     }
 
-    /// Returns how many events have happened.
+    /// Returns the number of events that have happened.
     pub fn point(&self) -> usize {
         self.point
     }
 
-    /// Returns how many physical sectors are pending.
+    /// Returns the number of physical sectors that are pending.
     pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// Lets the next event happen; `None` at the end.
+    /// Lets the next event happen, and returns it; `None` at the end.
     pub fn apply_next(&mut self) -> Option<&'a DiskEvent> {
         let event = self.trace.events.get(self.point)?;
+        debug_assert!(self.point < self.trace.events.len(), "the event exists");
         self.point += 1;
         match event {
-            DiskEvent::Write { at, data } => self.apply_write(at.byte(), data),
+            DiskEvent::Write { at, data } => self.apply_write(at.byte_offset(), data),
             DiskEvent::Sync => self.apply_sync(),
             DiskEvent::SyncFailed => self
                 .pending
@@ -146,7 +147,7 @@ impl<'a> CrashWalk<'a> {
                 .for_each(|p| p.doubtful = p.versions.len()),
             DiskEvent::Allocate { at, sectors } => self.allocations.push((at.get(), *sectors)),
             DiskEvent::Discard { at, sectors } => {
-                self.apply_write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
+                self.apply_write(at.byte_offset(), &vec![JUNK; (sectors * SECTOR) as usize]);
                 self.durable.set_allocated(at.get(), *sectors, false);
             }
             DiskEvent::Mark(_) => {}
@@ -157,6 +158,7 @@ impl<'a> CrashWalk<'a> {
     fn apply_write(&mut self, at: u64, data: &[u8]) {
         self.last_request = self.order.len();
         for (unit, inside, from) in self.durable.split_units(at, data.len()) {
+            // A partial write begins from the newest pending version, or from the durable content.
             let pending = self.pending.entry(unit).or_default();
             let mut bytes: Arc<[u8]> = pending
                 .versions
@@ -172,6 +174,8 @@ impl<'a> CrashWalk<'a> {
     fn apply_sync(&mut self) {
         let durable = &mut self.durable;
         self.pending.retain(|&unit, pending| {
+            // A version behind the doubtful ones was written after the failed sync, and this sync
+            // covers it.
             let is_written = pending.versions.len() > pending.doubtful;
             if is_written {
                 durable.share_unit(
@@ -189,9 +193,11 @@ impl<'a> CrashWalk<'a> {
         }
     }
 
-    /// The images of a crash now.
+    /// Returns the images of a crash now.
     pub fn crash_images<'w>(&'w self, rng: &'w mut Rng, policy: &CrashPolicy) -> CrashImages<'w> {
+        // A sector with several versions counts with each of them.
         let limit = 1_usize << policy.exhaustive.min(24);
+        // The product is given up as soon as it is too large.
         let combinations = self.pending.values().try_fold(1_usize, |product, pending| {
             product
                 .checked_mul(pending.versions.len() + 1)
@@ -205,12 +211,15 @@ impl<'a> CrashWalk<'a> {
             }
         } else {
             plans.extend([ImagePlan::Prefix(0), ImagePlan::Prefix(self.order.len())]);
+            // A quarter of the images are prefixes: crashes of a disk that keeps the order of
+            // writes.
             let quarter = policy.random / 4;
             plans.extend((0..quarter).map(|_| ImagePlan::Prefix(rng.pick_index(self.order.len()))));
             plans.extend((quarter..policy.random).map(|_| ImagePlan::Random {
                 may_lose: policy.unreadable,
             }));
         }
+        // Plans are taken from the end.
         plans.reverse();
         CrashImages {
             walk: self,
@@ -219,8 +228,8 @@ impl<'a> CrashWalk<'a> {
         }
     }
 
-    /// One image of a crash now, by chance. `may_lose`: a sector that was being written may be
-    /// unreadable in it.
+    /// Returns one image of a crash now, by chance. With `may_lose`, a sector that was being
+    /// written may be unreadable in it.
     pub fn random_image(&self, rng: &mut Rng, may_lose: bool) -> CrashImage {
         let plan = match (self.order.len(), rng.below(8)) {
             (0, _) | (_, 0) => ImagePlan::Prefix(0),
@@ -238,10 +247,16 @@ impl<'a> CrashWalk<'a> {
 
     fn build_image(&self, kept: Vec<(Unit, usize)>, unreadable: Option<Unit>) -> CrashImage {
         let mut content = self.durable.clone();
+        debug_assert!(
+            kept.iter().all(|(unit, _)| self.pending.contains_key(unit)),
+            "only pending \
+            sectors are kept"
+        );
         let per_unit = u64::from(self.trace.shape.physical) / SECTOR;
         for &(unit, version) in &kept {
             content.set_unit(unit, Arc::clone(&self.pending[&unit].versions[version - 1]));
             let at = unit * per_unit;
+            // A sector that was kept has its space, whatever became of the allocation.
             content.set_allocated(at, per_unit.min(self.trace.shape.sectors - at), true);
         }
         content.unreadable.extend(unreadable);
@@ -255,7 +270,7 @@ impl<'a> CrashWalk<'a> {
         }
     }
 
-    /// The state after the first `len` sector writes.
+    /// Returns the contents kept after the first `len` sector writes.
     fn kept_prefix(&self, len: usize) -> Vec<(Unit, usize)> {
         self.order[..len]
             .iter()
@@ -265,7 +280,7 @@ impl<'a> CrashWalk<'a> {
             .collect()
     }
 
-    /// The `number`th combination.
+    /// Returns the contents kept in combination `number`.
     fn kept_combination(&self, mut number: usize) -> Vec<(Unit, usize)> {
         let digits = self.pending.iter().map(|(&unit, pending)| {
             let radix = pending.versions.len() + 1;
@@ -276,7 +291,7 @@ impl<'a> CrashWalk<'a> {
         digits.filter(|&(_, version)| version > 0).collect()
     }
 
-    /// Each sector new with probability `density`, and then mostly the newest.
+    /// Returns each pending sector with probability `density`, and then mostly its newest content.
     fn kept_random(&self, rng: &mut Rng, density: f64) -> Vec<(Unit, usize)> {
         let mut kept = Vec::new();
         for (&unit, pending) in &self.pending {
@@ -325,6 +340,8 @@ impl Iterator for CrashImages<'_> {
             ImagePlan::Prefix(len) => walk.build_image(walk.kept_prefix(len), None),
             ImagePlan::Random { may_lose } => {
                 let count = walk.pending.len() as f64;
+                // Also densities at which one sector is kept or one is lost: many bugs need just
+                // that.
                 let density = *rng.pick(&[0.5, 0.5, 0.1, 0.9, 1.0 / count, 1.0 - 1.0 / count]);
                 let kept = walk.kept_random(rng, density);
                 if may_lose && rng.chance(0.25) {
@@ -358,15 +375,15 @@ fn image_with_unreadable(
 }
 
 impl DiskTrace {
-    /// The disk that a crash at the end leaves, by chance; see [`Walk::any`].
+    /// Returns the disk that a crash at the end leaves, by chance; see [`CrashWalk::random_image`].
     pub fn crash_at_end(&self, rng: &mut Rng, may_lose: bool) -> CrashImage {
         let mut walk = CrashWalk::new(self);
         while walk.apply_next().is_some() {}
         walk.random_image(rng, may_lose)
     }
 
-    /// Shows `visit` the images of a crash at each of the [points](Trace::points); returns how many
-    /// there were.
+    /// Shows `visit` the images of a crash at each of the [points](DiskTrace::crash_points), and
+    /// returns how many there were.
     pub fn explore(
         &self,
         rng: &mut Rng,

@@ -5,7 +5,7 @@ use crate::skip::skip_test;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns whether loop devices can be had; if not, that is on record as the reason why the test is
+/// Returns whether loop devices can be had; if not, records that as the reason why the test is
 /// skipped.
 pub fn has_loop_devices(test: &str) -> bool {
     let can = find_program("losetup", &[]).is_some()
@@ -16,7 +16,8 @@ pub fn has_loop_devices(test: &str) -> bool {
     can
 }
 
-/// A loop device over a file; detached with the test, which is when nobody uses it any more.
+/// A loop device over a file. Dropping it detaches the device, which goes when it is no longer in
+/// use.
 #[derive(Debug)]
 pub struct TestLoopDevice(PathBuf);
 
@@ -62,7 +63,7 @@ impl Drop for TestLoopDevice {
     }
 }
 
-/// A mount that the test made there, gone with it.
+/// A mount that the test made; dropping this value unmounts it.
 #[derive(Debug)]
 pub struct TestMount(
     /// The mount point.

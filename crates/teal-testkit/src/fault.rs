@@ -4,9 +4,9 @@
 //! 1. Calls are numbered from 0, per kind and over all kinds, failing ones included; the same run
 //!    numbers them alike.
 //! 2. A failing call never reaches the disk inside, except that a failing write may pass on its
-//!    first half ([`FaultDisk::tear`]).
-//! 3. Allocation beyond the [budget](FaultDisk::budget) is `StorageFull` and changes nothing;
-//!    discarding gives room back.
+//!    first half ([`FaultDisk::tear_writes`]).
+//! 3. Allocation beyond the [limit](FaultDisk::limit_allocation) is `StorageFull` and changes
+//!    nothing; discarding gives room back.
 
 use crate::recording::medium_error;
 use parking_lot::Mutex;
@@ -37,7 +37,7 @@ pub enum DiskCall {
 pub enum FaultDuration {
     /// One call fails.
     Once,
-    /// That call and all later ones of its kind fail.
+    /// The call and all later ones of its kind fail.
     Forever,
 }
 
@@ -88,7 +88,7 @@ impl<D: fmt::Debug> fmt::Debug for FaultDisk<D> {
 }
 
 impl<D: Disk> FaultDisk<D> {
-    /// `disk`, without faults so far.
+    /// Wraps `disk`, without faults so far.
     pub fn new(disk: D) -> Self {
         Self {
             disk: Arc::new(disk),
@@ -96,7 +96,7 @@ impl<D: Disk> FaultDisk<D> {
         }
     }
 
-    /// The disk inside.
+    /// Returns the disk inside.
     pub fn inner(&self) -> &D {
         &self.disk
     }
@@ -132,23 +132,23 @@ impl<D: Disk> FaultDisk<D> {
         self.plan.lock().does_tear = true;
     }
 
-    /// What to do when a sync fails; with a recording disk inside: `move || disk.sync_failed()`.
+    /// Sets a hook that is called when a sync fails; with a recording disk inside: `move ||
+    /// disk.sync_failed()`.
     pub fn on_failed_sync(&self, hook: impl Fn() + Send + 'static) {
         self.plan.lock().on_failed_sync = Some(Box::new(hook));
     }
 
-    /// From now on the host has room for this many sectors that were not allocated through here
-    /// yet.
+    /// Limits the room of the host to this many sectors that were not allocated through here yet.
     pub fn limit_allocation(&self, sectors: u64) {
         self.plan.lock().budget = Some(sectors);
     }
 
-    /// Reads of this sector fail, until it is written.
+    /// Lets reads of this sector fail, until it is written.
     pub fn make_unreadable(&self, at: Sector) {
         self.plan.lock().unreadable.insert(at.get());
     }
 
-    /// Every read of this sector has this bit flipped, whatever is written.
+    /// Flips this bit in every read of this sector, whatever is written.
     ///
     /// # Panics
     /// If `bit` is not inside the sector.
@@ -160,7 +160,7 @@ impl<D: Disk> FaultDisk<D> {
     /// Flips a bit at rest: reads it from the disk inside and writes it back.
     ///
     /// # Errors
-    /// Those of the disk inside.
+    /// The errors of the disk inside.
     ///
     /// # Panics
     /// If `bit` is not inside the sector.
@@ -174,20 +174,21 @@ impl<D: Disk> FaultDisk<D> {
         self.disk.write_at(start, &[IoSlice::new(&bytes)])
     }
 
-    /// Returns how many calls of this kind there were.
+    /// Returns the number of calls of this kind so far.
     pub fn call_count(&self, call: DiskCall) -> u64 {
         self.plan.lock().calls[call as usize]
     }
 
-    /// Returns how many calls there were.
+    /// Returns the number of calls of all kinds so far.
     pub fn all_calls(&self) -> u64 {
         self.plan.lock().calls.iter().sum()
     }
 }
 
 impl FaultPlan {
-    /// Counts the call and says whether it fails.
+    /// Counts the call, and returns the error if it is to fail.
     fn count_call(&mut self, call: DiskCall) -> io::Result<()> {
+        // The number of this call, of its kind and of all kinds, before it is counted.
         let (nth, any) = (self.calls[call as usize], self.calls.iter().sum());
         self.calls[call as usize] += 1;
         let hits = |fault: &&DiskFault| {
@@ -216,6 +217,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
         let mut plan = self.plan.lock();
         plan.count_call(DiskCall::Read)?;
         let range = sector_range(at, buf.len());
+        // One bad sector fails the whole read, as on a real disk.
         if let Some(&bad) = plan.unreadable.range(range.clone()).next() {
             return Err(medium_error(bad));
         }
@@ -225,7 +227,8 @@ impl<D: Disk> Disk for FaultDisk<D> {
             .iter()
             .filter(|(sector, _)| range.contains(&sector.get()))
         {
-            buf[(sector.byte() - at.byte()) as usize + *bit as usize / 8] ^= 1 << (bit % 8);
+            buf[(sector.byte_offset() - at.byte_offset()) as usize + *bit as usize / 8] ^=
+                1 << (bit % 8);
         }
         Ok(())
     }
@@ -235,6 +238,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
         let len = parts.iter().map(|part| part.len()).sum();
         if let Err(e) = plan.count_call(DiskCall::Write) {
             let logical = self.disk.shape().logical as usize;
+            // A torn write keeps whole logical sectors, as a disk does.
             let half = len / 2 / logical * logical;
             if plan.does_tear && half > 0 {
                 let bytes: Vec<u8> = parts
@@ -248,6 +252,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
         }
         self.disk.write_at(at, parts)?;
         let range = sector_range(at, len);
+        // A write heals the sectors that it covers.
         plan.unreadable.retain(|sector| !range.contains(sector));
         Ok(())
     }
@@ -256,6 +261,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
         let mut plan = self.plan.lock();
         if let Err(e) = plan.count_call(DiskCall::Sync) {
             if let Some(hook) = &plan.on_failed_sync {
+                // The hook runs under the lock: no other call can come between failure and hook.
                 hook();
             }
             return Err(e);
@@ -267,6 +273,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
         let mut plan = self.plan.lock();
         plan.count_call(DiskCall::Allocate)?;
         let range = at.get()..at.get() + count;
+        // Sectors that were allocated before take no more room.
         let new = count - plan.allocated.range(range.clone()).count() as u64;
         if plan.budget.is_some_and(|room| room < new) {
             return Err(ErrorKind::StorageFull.into());

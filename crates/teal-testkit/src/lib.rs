@@ -1,12 +1,12 @@
-//! What tests need instead of the world: clock, randomness and disks that obey, a crash explorer, a
+//! A simulated world for tests: clock, randomness and disks that obey, a crash explorer, and a
 //! reference file system.
 //!
 //! # Guarantees
 //! 1. *Repeatable*: the same seed gives the same run; nothing here reads a clock or draws true
 //!    randomness.
-//! 2. *Adversarial*: what the contract of [`teal_env::Disk`] does not promise, the disks here take
-//!    away.
-//! 3. *Sharp*: the kit has seeded bugs of its own, and its tests show that it catches them.
+//! 2. *Adversarial*: the disks here take away everything that the contract of [`teal_env::Disk`]
+//!    does not promise.
+//! 3. *Sharp*: the crate has seeded bugs of its own, and its tests show that it catches them.
 
 mod cable;
 mod clock;

@@ -1,4 +1,4 @@
-//! Operations on a tree by path, and those who can carry them out.
+//! Operations on a tree by path, and the targets that carry them out.
 
 mod generate;
 
@@ -16,14 +16,14 @@ use teal_types::{FileType, Timestamp};
 /// Bytes to write, by seed: short to print, the same everywhere, never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeededBytes {
-    /// Which bytes.
+    /// The seed of the bytes.
     pub seed: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: usize,
 }
 
 impl SeededBytes {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         Rng::new(self.seed).fill(&mut bytes);
@@ -124,7 +124,7 @@ pub enum FsOp {
     Close { slot: u8 },
 }
 
-/// Someone who can carry out operations: the model, a mounted file system, a server without a
+/// A target that carries out operations: the model, a mounted file system, a server without a
 /// kernel.
 pub trait OpTarget {
     /// Carries out one operation.
@@ -133,7 +133,7 @@ pub trait OpTarget {
     /// The error number of the operation.
     fn apply(&mut self, op: &FsOp) -> Result<(), Errno>;
 
-    /// The tree now.
+    /// Returns the tree as it is now.
     fn snapshot(&mut self) -> TreeSnapshot;
 }
 

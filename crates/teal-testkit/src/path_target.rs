@@ -1,4 +1,4 @@
-//! A directory of a real file system as a [`Target`], through the system calls of programs.
+//! A directory of a real file system as an [`OpTarget`], through the system calls of programs.
 //!
 //! # Guarantees
 //! 1. Symbolic links are never followed, and nothing outside the directory is touched.
@@ -26,7 +26,7 @@ pub struct PathTarget {
 }
 
 impl PathTarget {
-    /// The directory `root`.
+    /// Opens the directory `root`.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -45,6 +45,7 @@ impl PathTarget {
         } else {
             path
         };
+        // The kernel itself refuses to leave the directory.
         let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         fs::openat2(
             &self.root,
@@ -55,7 +56,7 @@ impl PathTarget {
         )
     }
 
-    /// The directory of a name; what the root gives instead of a name.
+    /// Opens the directory of a name; the root, which has no name, gives `at_root`.
     fn resolve_parent<'p>(
         &self,
         path: &'p Path,
@@ -68,14 +69,15 @@ impl PathTarget {
         ))
     }
 
-    /// The object itself, for what takes no descriptor of this kind through its entry in `/proc`.
+    /// Opens the object itself. The path is its entry in `/proc`, for calls that take no descriptor
+    /// of this kind.
     fn open_object(&self, path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
         let fd = self.resolve_path(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let entry = proc_path(&fd);
         Ok((fd, entry))
     }
 
-    /// Its directory and name, the root being `.` in itself.
+    /// Opens the object's directory, and returns its name; the root is `.` in itself.
     fn parent_entry<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let Some((parent, name)) = parent_and_name(path) else {
             return Ok((
@@ -89,9 +91,10 @@ impl PathTarget {
         ))
     }
 
-    /// A file, or with `OFlags::DIRECTORY` missing also a directory when `access` only reads.
+    /// Opens a file, or, when `access` only reads, a directory.
     fn open_file(&self, path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
         let (fd, _) = self.open_object(path)?;
+        // Opening a pipe or a device could block, or act on the machine.
         match fs::FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
             fs::FileType::RegularFile | fs::FileType::Directory | fs::FileType::Symlink => {
                 self.resolve_path(path, access | OFlags::NOFOLLOW)
@@ -214,7 +217,7 @@ impl PathTarget {
         }
     }
 
-    /// The object and its number; which of its names comes first is not known yet.
+    /// Reads the object and its number. The first of its names is not known yet.
     fn read_node(&self, path: &Path) -> Result<(u64, TreeNode), Errno> {
         let (dir, name) = self.parent_entry(path)?;
         let stat = fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -264,7 +267,7 @@ impl PathTarget {
         Ok(names)
     }
 
-    /// The tree, or why it cannot be read.
+    /// Reads the tree.
     ///
     /// # Errors
     /// The first error on the way, with its path.
@@ -399,7 +402,7 @@ fn copy_all(from: (&OwnedFd, u64), to: (&OwnedFd, u64), mut len: u64) -> Result<
     Ok(())
 }
 
-/// Reads what is no hole.
+/// Reads the data of a file, without its holes.
 fn read_content(fd: &OwnedFd) -> Result<FileContent, Errno> {
     let mut content = FileContent {
         size: fs::fstat(fd)?.st_size.unsigned_abs(),
@@ -407,6 +410,7 @@ fn read_content(fd: &OwnedFd) -> Result<FileContent, Errno> {
     };
     let mut at = 0;
     while at < content.size {
+        // Holes are skipped, so that sparse files of any size can be read.
         at = match fs::seek(fd, fs::SeekFrom::Data(at)) {
             Ok(data) => data / BLOCK * BLOCK,
             Err(Errno::NXIO) => break,
@@ -420,6 +424,7 @@ fn read_content(fd: &OwnedFd) -> Result<FileContent, Errno> {
                 n => filled += n,
             }
         }
+        // The last block may be short; the digest counts it as filled up with zeros.
         content.add_block(at / BLOCK, &block[..filled]);
         at += BLOCK;
     }
@@ -428,6 +433,7 @@ fn read_content(fd: &OwnedFd) -> Result<FileContent, Errno> {
 
 fn read_xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
     let mut list = vec![0; 65536];
+    // Some file systems have no extended attributes at all.
     let len = match fs::llistxattr(path, &mut list) {
         Err(Errno::OPNOTSUPP) => 0,
         other => other?,

@@ -1,4 +1,4 @@
-//! Real programs that tests run: finding them, running them to their end, and what they said.
+//! Real programs that tests run: finding them, running them to their end, and reading their output.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 pub struct ProgramOutput {
     /// The exit status; 128 and the number of the signal that ended it.
     pub code: i32,
-    /// Its output.
+    /// Its standard output.
     pub stdout: String,
-    /// Its complaints.
+    /// Its messages on standard error.
     pub stderr: String,
 }
 
@@ -59,6 +59,7 @@ pub fn run_program(command: &mut Command) -> ProgramOutput {
         .output()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    // A shell reports signals in the same way.
     let code = output
         .status
         .code()

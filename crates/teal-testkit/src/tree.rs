@@ -1,4 +1,4 @@
-//! What a directory tree looks like from outside, as a value that can be compared.
+//! A directory tree as it looks from outside, as a value that can be compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct FileContent {
 }
 
 impl FileContent {
-    /// Takes in block number `block`.
+    /// Adds block number `block`.
     pub fn add_block(&mut self, block: u64, bytes: &[u8]) {
         if bytes.iter().any(|&b| b != 0) {
             self.blocks.insert(block, block_digest(bytes));
@@ -24,8 +24,9 @@ impl FileContent {
     }
 }
 
-/// A digest of a block, zeros at its end not counted.
+/// Returns a digest of a block, zeros at its end not counted.
 fn block_digest(bytes: &[u8]) -> u64 {
+    // Zeros at the end are left out: a short last block and a filled one are alike.
     let len = bytes
         .iter()
         .rposition(|&b| b != 0)
@@ -57,9 +58,9 @@ pub struct TreeNode {
     pub nlink: u32,
     /// The first of the object's names in the tree.
     pub same_as: PathBuf,
-    /// Of a file; otherwise empty.
+    /// The content of a file; otherwise empty.
     pub content: FileContent,
-    /// Of a symbolic link; otherwise empty.
+    /// The target of a symbolic link; otherwise empty.
     pub target: Vec<u8>,
     /// (major, minor) of a device; otherwise zero.
     pub rdev: (u32, u32),
@@ -103,6 +104,7 @@ impl TreeSnapshot {
                 )),
             }
         }
+        // Open files are compared as well: they may have lost their names.
         let slots: std::collections::BTreeSet<_> =
             self.open.keys().chain(other.open.keys()).collect();
         for slot in slots {

@@ -1,20 +1,21 @@
-//! Traces: what programs asked of a file system, or a file system of a device, and when.
+//! Holds traces: the actions that programs asked of a file system, or a file system of a device,
+//! with their times.
 //!
 //! # Guarantees
-//! 1. *Cut off is not lost*: a trace is readable up to its last whole block, and a [`Reader`] says
-//!    whether it ended or was cut off.
+//! 1. *Cut off is not lost*: a trace is readable up to its last whole block, and a [`TraceReader`]
+//!    says whether it ended or was cut off.
 //! 2. *In order*: the times of a trace's events never go back.
 //! 3. *Bounded*: reading and writing hold one block, whatever the length of the trace; an
-//!    allocation never exceeds what the input holds.
-//! 4. *Two forms, one content*: what is written as text and read again is the same, item by item.
-//!
+//!    allocation never exceeds the input.
+//! 4. *Two forms, one content*: a trace that is written as text and read again is the same, item by
+//!    item.
 //! # How
-//! 1. [`Item`] is what a trace consists of; `format` has every byte of it, `text` the form for
+//! 1. [`TraceItem`] is the unit of a trace; `format` has every byte of it, `text` the form for
 //!    people.
-//! 2. [`Writer`] and [`Reader`] stream; [`import`] reads the traces of others; [`Stat`] sums one
-//!    up.
-//! 3. A [`Recording`] takes events as they happen, from many threads, and writes them on one of its
-//!    own.
+//! 2. [`TraceWriter`] and [`TraceReader`] stream; [`import`] reads the traces of others;
+//!    [`TraceStatistics`] sums one up.
+//! 3. A [`TraceRecording`] takes events as they happen, from many threads, and writes them on a
+//!    thread of its own.
 
 mod anonymous;
 mod event;

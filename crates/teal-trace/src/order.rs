@@ -1,12 +1,12 @@
-//! Bringing what ends out of order back into the order of its beginnings.
+//! Restores the order of beginnings for things that end in any order.
 //!
 //! # Guarantees
-//! 1. What comes out is in the order of the tickets, and nothing is held back but for something
-//!    older that has not ended.
+//! 1. Results come out in the order of the tickets. A result is held back only for an older one
+//!    that has not ended.
 
 use std::collections::VecDeque;
 
-/// A place in the order.
+/// Names a place in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventTicket(u64);
 
@@ -16,11 +16,11 @@ enum OrderSlot<B, D> {
     Done(D),
 }
 
-/// Things that begin in order and end in any, at most so many at once.
+/// Holds things that begin in order and end in any, up to a limit.
 #[derive(Debug)]
 pub(crate) struct InOrder<B, D> {
     slots: VecDeque<OrderSlot<B, D>>,
-    /// The ticket of the first slot.
+    /// Ticket of the first slot.
     first: u64,
     most: usize,
 }
@@ -38,21 +38,24 @@ impl<B, D> InOrder<B, D> {
         self.slots.len() >= self.most
     }
 
-    /// Something begins; `None` when as many as may be are there.
+    /// Begins something; returns `None` when the limit is reached.
     pub(crate) fn push_begun(&mut self, begun: B) -> Option<EventTicket> {
         if self.is_full() {
             return None;
         }
         self.slots.push_back(OrderSlot::Begun(begun));
+        debug_assert!(self.slots.len() <= self.most, "more things go on than may");
         Some(EventTicket(self.first + self.slots.len() as u64 - 1))
     }
 
-    /// It ends. Nothing happens if it was given up before.
+    /// Ends something; does nothing if it was given up before.
     pub(crate) fn mark_done(&mut self, ticket: EventTicket, done: impl FnOnce(&B) -> D) {
+        // A ticket below the first one was given up, or has gone out.
         let at = ticket
             .0
             .checked_sub(self.first)
             .and_then(|at| usize::try_from(at).ok());
+        // A slot that is done stays as it is: a ticket ends once.
         if let Some(slot) = at.and_then(|at| self.slots.get_mut(at))
             && let OrderSlot::Begun(begun) = slot
         {
@@ -65,11 +68,12 @@ impl<B, D> InOrder<B, D> {
         matches!(self.slots.front(), Some(OrderSlot::Done(_)))
     }
 
-    /// The oldest, if it has ended.
+    /// Returns the oldest, if it has ended.
     pub(crate) fn pop(&mut self) -> Option<D> {
         if !self.is_ready() {
             return None;
         }
+        debug_assert!(!self.slots.is_empty(), "a ready order has a first slot");
         self.first += 1;
         match self.slots.pop_front() {
             Some(OrderSlot::Done(done)) => Some(done),
@@ -77,7 +81,7 @@ impl<B, D> InOrder<B, D> {
         }
     }
 
-    /// Does not wait for the oldest any longer.
+    /// Gives the oldest up: its end is no longer waited for.
     pub(crate) fn give_up(&mut self, done: impl FnOnce(&B) -> D) {
         self.mark_done(EventTicket(self.first), done);
     }

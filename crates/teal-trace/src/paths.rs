@@ -1,22 +1,22 @@
-//! Where the objects of a trace are in the tree, followed event by event.
+//! Tracks the places of a trace's objects in the tree, event by event.
 
 use super::event::{Action, EventOutcome, ObjectName, Text, TraceItem};
 use std::collections::HashMap;
 
-/// Deepest path that is put together.
+/// Limits the depth of a path.
 const DEPTH_MAX: usize = 1000;
 
-/// Names of objects, as far as a trace has told them. Grows with the number of objects.
+/// Holds names of objects, as far as a trace has told them. It grows with the number of objects.
 #[derive(Debug, Default)]
 pub struct PathTracker {
-    /// Object to (directory, name): one of its names.
+    /// Directory and name of each object: one of its names.
     name_by_object: HashMap<u64, (u64, Text)>,
-    /// (Directory, name) to object.
+    /// Object of each directory and name.
     object_by_name: HashMap<(u64, Text), u64>,
 }
 
 impl PathTracker {
-    /// Takes note of what an item says of names.
+    /// Notes the names that an item tells.
     pub fn follow_item(&mut self, item: &TraceItem) {
         let event = match item {
             TraceItem::Called(ObjectName {
@@ -27,6 +27,7 @@ impl PathTracker {
             TraceItem::Event(event) => event,
             _ => return,
         };
+        // Only a success shows that the name is there, or gone.
         if !matches!(event.outcome, EventOutcome::Done(_)) {
             return;
         }
@@ -42,6 +43,7 @@ impl PathTracker {
                     self.insert_name(object, dir, name);
                 }
             }
+            // A removed object may still be open, but it has no path any more.
             Action::Unlink { name } | Action::Rmdir { name } => drop(self.remove_name(dir, name)),
             Action::Rename {
                 name,
@@ -49,6 +51,7 @@ impl PathTracker {
                 new,
                 exchange,
             } => {
+                // Both names go before one comes back, because a rename may replace or exchange.
                 let moved = self.remove_name(dir, name);
                 let replaced = self.remove_name(*to, new);
                 if let Some(object) = moved {
@@ -62,14 +65,15 @@ impl PathTracker {
         }
     }
 
-    /// The object of a name.
+    /// Returns the object of a name.
     pub fn object_named(&self, dir: u64, name: &Text) -> Option<u64> {
         self.object_by_name.get(&(dir, name.clone())).copied()
     }
 
-    /// The path of an object from the root of what was recorded; `None` where a part of it is not
-    /// known.
+    /// Returns the path of an object from the root of the recording; `None` where a part of it is
+    /// not known.
     pub fn path_of(&self, object: u64) -> Option<Vec<u8>> {
+        // The way leads from the object up to the root.
         let (mut parts, mut at) = (Vec::new(), object);
         loop {
             let (dir, name) = self.name_by_object.get(&at)?;
@@ -78,6 +82,7 @@ impl PathTracker {
             }
             parts.push(name.as_bytes());
             at = *dir;
+            // A damaged trace may have a cycle of directories.
             if parts.len() > DEPTH_MAX {
                 return None;
             }
@@ -94,12 +99,14 @@ impl PathTracker {
     }
 
     fn insert_name(&mut self, object: u64, dir: u64, name: &Text) {
+        // An object with several names is known by the newest.
         self.name_by_object.insert(object, (dir, name.clone()));
         self.object_by_name.insert((dir, name.clone()), object);
     }
 
     fn remove_name(&mut self, dir: u64, name: &Text) -> Option<u64> {
         let object = self.object_by_name.remove(&(dir, name.clone()))?;
+        // The object may be known by another of its names, which stays.
         if self
             .name_by_object
             .get(&object)

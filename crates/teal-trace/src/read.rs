@@ -1,74 +1,75 @@
-//! A streaming reader: one block in memory.
+//! Reads a trace as a stream, with one block in memory.
 
 use super::event::{Level, TraceHeader, TraceItem};
 use super::format::{
-    BLOCK_HEAD, BlockHead, CRC, HEADER_FIXED, MAGIC, PreviousEvent, Take, VERSION, block_sum,
+    BLOCK_HEAD, BlockHead, CRC, FieldReader, HEADER_FIXED, MAGIC, PreviousEvent, VERSION, block_sum,
 };
 use std::fmt;
 use std::io::{self, Read};
 
-/// Why a file cannot be read as a trace.
+/// Says why a file cannot be read as a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Reading failed.
     #[error("reading at byte {at}")]
     Io {
-        /// Where.
+        /// Offset of the failed read.
         at: u64,
-        /// Why.
+        /// Error of the system call.
         #[source]
         source: io::Error,
     },
-    /// The file begins with something else.
+    /// The file begins with other bytes.
     #[error(
-        "not a TealFS trace: it begins with {begins:02x?} ('teal lab trace import' reads traces of others)"
+        "not a TealFS trace: it begins with {begins:02x?} ('teal lab trace import' reads traces \
+         of others)"
     )]
     Foreign {
-        /// Its first bytes, at most eight.
+        /// First bytes of the file, at most eight.
         begins: Vec<u8>,
     },
-    /// A version that is not known here.
+    /// The version is not known here.
     #[error("a trace of version {found}; this program reads version {VERSION}")]
     Version {
-        /// Its version.
+        /// Version of the file.
         found: u16,
     },
     /// The header is cut off or damaged.
     #[error("the trace's header is cut off or damaged (it ends at byte {at})")]
     Header {
-        /// Where it ends.
+        /// Offset at which it ends.
         at: u64,
     },
 }
 
-/// How a trace ends.
+/// Says how a trace ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceEnding {
-    /// As it should.
+    /// The trace was ended by its writer.
     Complete,
-    /// Without an end. What was read before is whole.
+    /// The trace has no end. Everything that was read before is whole.
     CutOff {
-        /// Where the first block begins that cannot be read.
+        /// Offset of the first block that cannot be read.
         at: u64,
-        /// Blocks before.
+        /// Number of blocks before it.
         blocks: u64,
-        /// What is there instead of a block.
+        /// Reason of the cut.
         why: CutReason,
     },
 }
 
-/// What is there instead of a whole block.
+/// Says why the next block is not whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutReason {
-    /// Nothing.
+    /// There are no more bytes.
     Nothing,
-    /// The beginning of one.
+    /// The block is incomplete.
     Part,
-    /// A whole one whose checksum is wrong.
+    /// The checksum of the block is wrong.
     Checksum,
-    /// Something else than a block, or one with another number.
+    /// The bytes are no block, or one with another number.
     Foreign,
-    /// An item, counted from 0, that means nothing, although the checksum is right.
+    /// An item, counted from 0, has no meaning, although the checksum is right.
     Item(u32),
 }
 
@@ -88,14 +89,14 @@ impl fmt::Display for TraceEnding {
     }
 }
 
-/// Reads a trace: an iterator over its items. When it has ended, [`Reader::ending`] says how.
+/// Reads a trace: an iterator over its items. When it has ended, [`TraceReader::ending`] says how.
 #[derive(Debug)]
 pub struct TraceReader<R> {
     input: R,
     header: TraceHeader,
-    /// Bytes read.
+    /// Number of bytes read.
     at: u64,
-    /// The items of the present block that are left.
+    /// Items of the present block that are left.
     block: Vec<u8>,
     next: usize,
     left: u32,
@@ -107,13 +108,14 @@ pub struct TraceReader<R> {
     ending: Option<TraceEnding>,
 }
 
-/// Reads until `len` bytes are there or the input ends; never allocates more than there is.
+/// Reads until `len` bytes are there or the input ends; it never allocates more than there is.
 fn read_up_to(
     input: &mut impl Read,
     at: &mut u64,
     len: usize,
     into: &mut Vec<u8>,
 ) -> Result<bool, ReadError> {
+    // Damaged lengths must not make the reader allocate what is not there.
     let got = input.by_ref().take(len as u64).read_to_end(into);
     let got = got.map_err(|source| ReadError::Io { at: *at, source })?;
     *at += got as u64;
@@ -124,14 +126,16 @@ impl<R: Read> TraceReader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// Returns a [`ReadError`].
     pub fn new(mut input: R) -> Result<Self, ReadError> {
         let (mut at, mut bytes) = (0, Vec::new());
+        // A short file has no header, but its first bytes still tell the format.
         let is_there = read_up_to(&mut input, &mut at, HEADER_FIXED, &mut bytes)?;
         if !bytes.starts_with(MAGIC) {
             bytes.truncate(MAGIC.len());
             return Err(ReadError::Foreign { begins: bytes });
         }
+        // The version decides whether the rest of the header has this form.
         let fixed = *bytes
             .first_chunk::<HEADER_FIXED>()
             .filter(|_| is_there)
@@ -165,12 +169,12 @@ impl<R: Read> TraceReader<R> {
         })
     }
 
-    /// Returns what stands at the beginning.
+    /// Returns the header.
     pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
-    /// How the trace ends; `None` until then.
+    /// Returns how the trace ends; `None` until then.
     pub fn ending(&self) -> Option<&TraceEnding> {
         self.ending.as_ref()
     }
@@ -185,9 +189,11 @@ impl<R: Read> TraceReader<R> {
 
     /// Reads the next block, or finds the end.
     fn read_block(&mut self) -> Result<(), ReadError> {
+        // A cut is told with the offset at which its block starts.
         self.starts = self.at;
         let mut head = Vec::new();
         let is_there = read_up_to(&mut self.input, &mut self.at, BLOCK_HEAD, &mut head)?;
+        // Behind the last block nothing may follow.
         if self.is_last {
             match head.is_empty() {
                 true => self.ending = Some(TraceEnding::Complete),
@@ -203,6 +209,7 @@ impl<R: Read> TraceReader<R> {
             });
             return Ok(());
         };
+        // Blocks are numbered, and their times go on: a block of another trace does not fit.
         let follows = |h: &BlockHead| h.number == self.blocks as u32 && h.base >= self.before.at;
         let Some(head) = BlockHead::decode(raw).filter(follows) else {
             self.note_cut(CutReason::Foreign);
@@ -219,11 +226,13 @@ impl<R: Read> TraceReader<R> {
             return Ok(());
         }
         let end = head.bytes as usize;
+        // The checksum covers head and items.
         let sum = self.block.split_off(end);
         if sum != block_sum(raw, &self.block).to_le_bytes() {
             self.note_cut(CutReason::Checksum);
             return Ok(());
         }
+        // Now the items are whole: reading them cannot fail for want of bytes.
         (self.next, self.left, self.items, self.is_last) =
             (0, head.items, head.items, head.is_last);
         self.before = PreviousEvent {
@@ -235,19 +244,25 @@ impl<R: Read> TraceReader<R> {
         Ok(())
     }
 
-    /// The next item of the present block; `None` when it means nothing.
+    /// Returns the next item of the present block; `None` when it has no meaning.
     fn next_item(&mut self) -> Option<TraceItem> {
-        let mut take = Take(&self.block[self.next..]);
+        debug_assert!(
+            self.next <= self.block.len(),
+            "the next item lies in the block"
+        );
+        debug_assert!(self.left > 0, "the block has an item left");
+        let mut take = FieldReader(&self.block[self.next..]);
         let item = TraceItem::decode(&mut take, &mut self.before)?;
         self.next = self.block.len() - take.0.len();
         self.left -= 1;
+        // An action of the other level would mean nothing in this trace.
         let is_foreign = |level: Level| level != self.header.level;
         if let TraceItem::Event(event) = &item
             && event.action.level().is_some_and(is_foreign)
         {
             return None;
         }
-        // What is left over behind the last item is no better than an item that means nothing.
+        // Bytes behind the last item are as bad as an item without meaning.
         (self.left > 0 || take.0.is_empty()).then_some(item)
     }
 }
@@ -261,6 +276,7 @@ impl<R: Read> Iterator for TraceReader<R> {
                 self.note_cut(CutReason::Part);
                 return Some(Err(error));
             }
+            // A block without items but with bytes is damaged.
             if self.ending.is_none() && self.left == 0 && !self.block.is_empty() {
                 self.blocks -= 1;
                 self.note_cut(CutReason::Item(0));
@@ -269,9 +285,11 @@ impl<R: Read> Iterator for TraceReader<R> {
         if self.ending.is_some() {
             return None;
         }
+        // Items are counted from the beginning of their block.
         let which = self.items - self.left;
         let item = self.next_item();
         if item.is_none() {
+            // A block with a bad item does not count as read.
             self.blocks -= 1;
             self.note_cut(CutReason::Item(which));
         }

@@ -1,16 +1,17 @@
-//! Recording events as they happen: taken in by many threads, written by one.
+//! Records events as they happen: many threads hand them in, one writes them.
 //!
 //! # Guarantees
-//! 1. *No waiting*: whoever hands in an event waits for no I/O; what comes faster than it can be
-//!    written is dropped and counted, in the trace, where it is missing.
+//! 1. *No waiting*: a thread that hands in an event waits for no I/O. Events that come faster than
+//!    they can be written are dropped, and counted in the trace at this point.
 //! 2. *In order*: events are written in the order in which they began.
-//! 3. *A second at most*: what was handed in is written within a second, as whole blocks, so that a
-//!    killed process loses no more.
-//! 4. *Harmless*: when writing fails, the recording ends and says why; nothing else notices.
+//! 3. *A second at most*: events are written within a second, as whole blocks, so that a killed
+//!    process loses no more.
+//! 4. *Harmless*: when writing fails, the recording ends and says why; the file system does not
+//!    notice.
 //!
 //! # Locks
-//! `queue` guards what was handed in and is held for a few instructions, never across I/O or a call
-//! of somebody else.
+//! `queue` guards the events that were handed in. It is held for a few instructions, never across
+//! I/O or a call of foreign code.
 
 mod recording_thread;
 
@@ -28,54 +29,55 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_env::Clock;
 
-/// Most events that wait to be written.
+/// Limits the events that wait to be written.
 pub const QUEUE_MAX: usize = 1 << 16;
 
-/// Who a process is.
+/// Describes a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessFacts {
-    /// The process of the thread.
+    /// Process of the thread.
     pub leader: u32,
-    /// Its session.
+    /// Session of the process.
     pub session: u32,
-    /// The program's name.
+    /// Name of the program.
     pub name: Vec<u8>,
 }
 
-/// What a recording asks about the things it records. Called by the recording's own thread.
+/// Answers a recording's questions about the things it records. The recording's own thread calls
+/// it.
 pub trait RecordingContext: Send {
-    /// A directory that holds the object, and the object's name there; `None` for the root and for
-    /// what has no name.
+    /// Returns a directory that holds the object, and the object's name there; `None` for the root
+    /// and for an object without a name.
     fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
-    /// Returns who a thread is; `None` if it is gone.
+    /// Describes a thread; returns `None` if it is gone.
     fn process_facts(&mut self, id: u32) -> Option<ProcessFacts>;
 }
 
-/// How to record.
+/// Configures a recording.
 #[derive(Debug, Clone)]
 pub struct RecordingSettings {
-    /// What stands at the beginning of the trace; [`Header::anonymous`] hides names.
+    /// Header of the trace; [`TraceHeader::anonymous`] hides names.
     pub header: TraceHeader,
-    /// The object at the top; it has no name.
+    /// Object at the top, which has no name.
     pub root: u64,
-    /// The recording ends by itself after this time.
+    /// Time after which the recording ends by itself.
     pub limit: Option<Duration>,
-    /// Hides names if they are to be hidden; never written.
+    /// Key for hiding names; it is never written.
     pub key: [u8; 16],
 }
 
-/// How a recording is doing.
+/// Reports the state of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecordingProgress {
-    /// Events written.
+    /// Number of events written.
     pub events: u64,
-    /// Events dropped.
+    /// Number of events dropped.
     pub dropped: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes: u64,
-    /// Nothing more will be recorded.
+    /// Is true when nothing more will be recorded.
     pub ended: bool,
-    /// Why it ended before it should.
+    /// Reason of an early end.
     pub failure: Option<String>,
 }
 
@@ -90,7 +92,7 @@ struct EventQueue {
     order: InOrder<BegunEvent, TraceEvent>,
     dropped: u64,
     ending: bool,
-    /// The writer waits to be woken.
+    /// Is true when the writing thread waits to be woken.
     asleep: bool,
     progress: RecordingProgress,
 }
@@ -103,22 +105,23 @@ struct SharedRecording {
     wake: Condvar,
 }
 
-/// Takes events in; may be copied to any thread.
+/// Takes events in; it may be copied to any thread.
 #[derive(Clone)]
 pub struct EventRecorder(Arc<SharedRecording>);
 
 impl fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder")
+        f.debug_struct("EventRecorder")
             .field("on", &self.0.on)
             .finish_non_exhaustive()
     }
 }
 
 impl EventRecorder {
-    /// Something is asked now. `None` when the recording has ended or the event is dropped.
+    /// Begins an event now. Returns `None` when the recording has ended or the event is dropped.
     pub fn begin_event(&self, process: u32, object: u64, action: Action) -> Option<EventTicket> {
         let shared = &*self.0;
+        // Tested without the lock first: a mount without a recording pays one load.
         if !shared.on.load(Ordering::Acquire) {
             return None;
         }
@@ -126,7 +129,7 @@ impl EventRecorder {
         if queue.ending {
             return None;
         }
-        // Taken under the lock: the order of the tickets is that of the times.
+        // The time is taken under the lock, so that the order of the tickets is that of the times.
         let at = shared.clock.monotonic_time().saturating_sub(shared.start);
         let ticket = queue.order.push_begun(BegunEvent {
             at,
@@ -135,7 +138,7 @@ impl EventRecorder {
             action,
         });
         if ticket.is_none() {
-            // An answer that does not come may not stop everything behind it.
+            // An answer that does not come must not stop everything behind it.
             queue
                 .order
                 .give_up(|begun| begun.to_event(EventOutcome::Unknown, None));
@@ -146,14 +149,16 @@ impl EventRecorder {
         ticket
     }
 
-    /// It is answered now.
+    /// Ends an event now.
     pub fn end_event(&self, ticket: EventTicket, outcome: EventOutcome) {
         let shared = &*self.0;
+        // The end is taken before the lock: waiting for the lock is no latency of the event.
         let now = shared.clock.monotonic_time().saturating_sub(shared.start);
         let mut queue = shared.queue.lock();
         queue.order.mark_done(ticket, |begun| {
             begun.to_event(outcome, Some(now.saturating_sub(begun.at)))
         });
+        // The writer is woken only if the oldest event has ended: nothing else can be written.
         if queue.order.is_ready() {
             shared.wake_writer(&mut queue);
         }
@@ -194,13 +199,14 @@ impl BegunEvent {
 
 impl SharedRecording {
     fn wake_writer(&self, queue: &mut EventQueue) {
+        // A writer that is awake looks at the queue by itself.
         if std::mem::take(&mut queue.asleep) {
             self.wake.notify_all();
         }
     }
 }
 
-/// A recording on its way.
+/// Holds a recording that goes on.
 pub struct TraceRecording {
     shared: Arc<SharedRecording>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -208,26 +214,27 @@ pub struct TraceRecording {
 
 impl fmt::Debug for TraceRecording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recording")
+        f.debug_struct("TraceRecording")
             .field("progress", &self.progress())
             .finish_non_exhaustive()
     }
 }
 
 impl TraceRecording {
-    /// Begins a recording into `out`, which is synced with `sync` at the end. `ended` is called
-    /// once, by the recording's thread, when it has ended, for whatever reason.
+    /// Begins a recording into `out`, which is synced with `sync` at the end. The recording's
+    /// thread calls `ended` once, when it has ended, for whatever reason.
     ///
     /// # Errors
-    /// The header cannot be written, or there is no thread.
+    /// Returns an error if the header cannot be written, or there is no thread.
     pub fn start<W: Write + Send + 'static>(
         out: W,
         sync: impl FnOnce(W) -> io::Result<()> + Send + 'static,
         settings: RecordingSettings,
         clock: Arc<dyn Clock>,
-        surroundings: Box<dyn RecordingContext>,
+        context: Box<dyn RecordingContext>,
         ended: impl FnOnce(&RecordingProgress) + Send + 'static,
     ) -> Result<Self, WriteError> {
+        // The header is written here, so that its failure is the caller's.
         let writer = TraceWriter::new(out, &settings.header)?;
         let progress = RecordingProgress {
             bytes: writer.bytes_written(),
@@ -247,34 +254,36 @@ impl TraceRecording {
             }),
             wake: Condvar::new(),
         });
-        let trace_writer =
-            RecordingThread::new(Arc::clone(&shared), writer, settings, surroundings);
+        let writing = RecordingThread::new(Arc::clone(&shared), writer, settings, context);
+        // The writing thread owns the output until the end.
         let thread = std::thread::Builder::new().name("teal-record".into());
-        let handle = thread.spawn(move || trace_writer.run(sync, ended))?;
+        let handle = thread.spawn(move || writing.run(sync, ended))?;
         Ok(Self {
             shared,
             thread: Mutex::new(Some(handle)),
         })
     }
 
-    /// Returns what takes events in.
+    /// Returns a recorder, which takes events in.
     pub fn recorder(&self) -> EventRecorder {
         EventRecorder(Arc::clone(&self.shared))
     }
 
-    /// How it is doing.
+    /// Returns the state of the recording.
     pub fn progress(&self) -> RecordingProgress {
         self.shared.queue.lock().progress.clone()
     }
 
-    /// Ends it, if it has not ended, and waits until everything is written. What was begun and not
-    /// answered has no outcome.
+    /// Ends the recording, if it has not ended, and waits until everything is written. Events that
+    /// have not been answered have no outcome.
     pub fn finish(&self) -> RecordingProgress {
+        // The lock is released before the join, because the writer needs it to end.
         {
             let mut queue = self.shared.queue.lock();
             queue.ending = true;
             self.shared.wake.notify_all();
         }
+        // A second call finds no thread, and returns the same state.
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {

@@ -1,10 +1,10 @@
-//! A trace in figures, in one pass and bounded memory.
+//! Sums a trace up in figures, in one pass and bounded memory.
 
 use super::event::{Action, EventOutcome, Text, TraceEvent, TraceItem};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// Upper bounds of the classes of idle gaps; a last class has none.
+/// Upper bounds of the classes of idle gaps; the last class has none.
 pub const GAP_LIMITS: [Duration; 8] = [
     Duration::from_millis(1),
     Duration::from_millis(10),
@@ -15,83 +15,83 @@ pub const GAP_LIMITS: [Duration; 8] = [
     Duration::from_secs(600),
     Duration::from_secs(3600),
 ];
-/// Objects whose last access is remembered; beyond, all are forgotten and it begins anew.
+/// Limits the objects with a remembered last access; beyond, all are forgotten at once.
 const OBJECTS_MAX: usize = 1 << 20;
-/// Marks that are listed.
+/// Limits the marks that are listed.
 const MARKS_MAX: usize = 1000;
 
-/// Events of one kind.
+/// Counts events of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ActionTally {
-    /// Succeeded.
+    /// Number that succeeded.
     pub done: u64,
-    /// Failed.
+    /// Number that failed.
     pub failed: u64,
-    /// Outcome not known.
+    /// Number with an unknown outcome.
     pub unknown: u64,
-    /// Bytes: transferred where that is known, else asked for; of those that did not fail.
+    /// Bytes of those that did not fail: transferred where that is known, else asked for.
     pub bytes: u64,
-    /// Events with a known latency, and its sum.
+    /// Number of events with a known latency.
     pub timed: u64,
     /// Sum of the known latencies.
     pub latency: Duration,
 }
 
 impl ActionTally {
-    /// All of them.
+    /// Returns the number of all events.
     pub fn event_count(&self) -> u64 {
         self.done + self.failed + self.unknown
     }
 }
 
-/// How reads, or writes, follow each other.
+/// Counts the order of reads, or of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccessPattern {
-    /// All of them.
+    /// Number of all requests.
     pub requests: u64,
-    /// The first ones of their object.
+    /// Number of those that are the first of their object.
     pub first: u64,
-    /// Those that begin where the last one of the same object ended.
+    /// Number of those that begin where the last one of the same object ended.
     pub sequential: u64,
 }
 
-/// Idle gaps of one class.
+/// Counts idle gaps of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IdleGaps {
-    /// How many.
+    /// Number of gaps.
     pub count: u64,
-    /// Their lengths together.
+    /// Sum of their lengths.
     pub total: Duration,
 }
 
-/// Where the last read and the last write of an object ended.
+/// Holds the ends of the last read and the last write of an object.
 #[derive(Debug, Clone, Copy, Default)]
 struct LastAccess {
     read: Option<u64>,
     write: Option<u64>,
 }
 
-/// The figures.
+/// Holds the figures of a trace.
 #[derive(Debug, Default)]
 pub struct TraceStatistics {
-    /// By the word of the action.
+    /// Counts of each action, by its word.
     pub actions: BTreeMap<&'static str, ActionTally>,
-    /// The first event's time.
+    /// Time of the first event.
     pub first: Option<Duration>,
-    /// When the last one was answered, or asked where that is not known.
+    /// Time at which the last event was answered, or asked where that is not known.
     pub end: Duration,
-    /// Times in which nothing was on its way, by the classes of [`GAP_LIMITS`].
+    /// Times in which nothing was in flight, by the classes of [`GAP_LIMITS`].
     pub gaps: [IdleGaps; GAP_LIMITS.len() + 1],
-    /// Reads.
+    /// Order of reads.
     pub reads: AccessPattern,
-    /// Writes.
+    /// Order of writes.
     pub writes: AccessPattern,
-    /// Events that are missing.
+    /// Number of missing events.
     pub dropped: u64,
     /// Marks, at most a thousand.
     pub marks: Vec<(Duration, Text)>,
-    /// Whether there were more objects than are remembered: then [`Stat::objects`] counts those
-    /// since.
+    /// Is true when there were more objects than are remembered: then
+    /// [`TraceStatistics::object_count`] counts those since.
     pub forgot: bool,
     objects: HashMap<u64, LastAccess>,
     processes: HashMap<u32, u64>,
@@ -114,47 +114,65 @@ impl TraceStatistics {
             }
             return;
         }
-        match self.first {
-            None => self.first = Some(event.at),
-            Some(_) => {
-                if let Some(gap) = event.at.checked_sub(self.end).filter(|gap| !gap.is_zero()) {
-                    let class = GAP_LIMITS.iter().take_while(|limit| gap >= **limit).count();
-                    self.gaps[class].count += 1;
-                    self.gaps[class].total = self.gaps[class].total.saturating_add(gap);
-                }
-            }
-        }
-        self.end = self
-            .end
-            .max(event.at.saturating_add(event.latency.unwrap_or_default()));
+        self.add_gap(event.at);
+        // Answers overlap, so the latest one counts.
+        let answered = event.at.saturating_add(event.latency.unwrap_or_default());
+        self.end = self.end.max(answered);
         let moved = transfer_of(event);
+        self.count_action(event, moved.map_or(0, |(_, _, bytes)| bytes));
+        if self.processes.len() < OBJECTS_MAX || self.processes.contains_key(&event.process) {
+            *self.processes.entry(event.process).or_default() += 1;
+        }
+        self.count_access(event.object, moved);
+    }
+
+    /// Counts the gap before an event: it lies between the last answer and the next question.
+    fn add_gap(&mut self, at: Duration) {
+        if self.first.is_none() {
+            self.first = Some(at);
+            return;
+        }
+        if let Some(gap) = at.checked_sub(self.end).filter(|gap| !gap.is_zero()) {
+            let class = GAP_LIMITS.iter().take_while(|limit| gap >= **limit).count();
+            self.gaps[class].count += 1;
+            self.gaps[class].total = self.gaps[class].total.saturating_add(gap);
+        }
+    }
+
+    /// Counts an event by its action.
+    fn count_action(&mut self, event: &TraceEvent, bytes: u64) {
         let tally = self.actions.entry(event.action.word()).or_default();
         match event.outcome {
             EventOutcome::Done(_) => tally.done += 1,
             EventOutcome::Failed(_) => tally.failed += 1,
             EventOutcome::Unknown => tally.unknown += 1,
         }
-        tally.bytes = tally
-            .bytes
-            .saturating_add(moved.map_or(0, |(_, _, bytes)| bytes));
+        tally.bytes = tally.bytes.saturating_add(bytes);
+        // The mean latency is over the events that have one.
         if let Some(latency) = event.latency {
             tally.timed += 1;
             tally.latency = tally.latency.saturating_add(latency);
         }
-        if self.processes.len() < OBJECTS_MAX || self.processes.contains_key(&event.process) {
-            *self.processes.entry(event.process).or_default() += 1;
-        }
-        if self.objects.len() >= OBJECTS_MAX && !self.objects.contains_key(&event.object) {
+    }
+
+    /// Counts whether a transfer goes on where the last one of its object ended.
+    fn count_access(&mut self, object: u64, moved: Option<(TransferKind, u64, u64)>) {
+        // Clearing at the limit keeps memory bounded; `forgot` tells the reader.
+        if self.objects.len() >= OBJECTS_MAX && !self.objects.contains_key(&object) {
             self.objects.clear();
             self.forgot = true;
         }
-        let ends = self.objects.entry(event.object).or_default();
+        let ends = self.objects.entry(object).or_default();
         if let Some((kind, offset, bytes)) = moved {
             let (run, end) = match kind {
                 TransferKind::Read => (&mut self.reads, &mut ends.read),
                 TransferKind::Write => (&mut self.writes, &mut ends.write),
                 TransferKind::Other => return,
             };
+            debug_assert!(
+                run.first + run.sequential <= run.requests,
+                "a request is first or sequential, not both"
+            );
             run.requests += 1;
             match *end {
                 None => run.first += 1,
@@ -165,7 +183,7 @@ impl TraceStatistics {
         }
     }
 
-    /// Bytes read and written.
+    /// Returns the bytes read and the bytes written.
     pub fn bytes_moved(&self) -> (u64, u64) {
         let of = |words: [&str; 2]| {
             words
@@ -176,12 +194,12 @@ impl TraceStatistics {
         (of(["read", "bread"]), of(["write", "bwrite"]))
     }
 
-    /// Objects that events are about.
+    /// Returns the number of objects that events are about.
     pub fn object_count(&self) -> usize {
         self.objects.len()
     }
 
-    /// Processes and threads that asked.
+    /// Returns the number of processes and threads that asked.
     pub fn process_count(&self) -> usize {
         self.processes.len()
     }
@@ -194,7 +212,7 @@ enum TransferKind {
     Other,
 }
 
-/// Kind, byte offset and bytes of an event that did not fail.
+/// Returns kind, byte offset and bytes of an event that did not fail.
 fn transfer_of(event: &TraceEvent) -> Option<(TransferKind, u64, u64)> {
     let done = match event.outcome {
         EventOutcome::Done(bytes) => Some(bytes),

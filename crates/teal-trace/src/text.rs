@@ -1,4 +1,4 @@
-//! A trace as text: one line an item, for people, `grep` and scripts.
+//! Writes and reads a trace as text: one line an item, for people, `grep` and scripts.
 //!
 //! | line | is |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `machine "…"`, `source "…"`, `anonymous` | the rest of the header, each optional |
 //! | `TIME PROCESS OBJECT WORD KEY=VALUE… = VALUE in TIME` | an event that was done; `! ERRNO` instead if it failed, nothing if that is not known; `in` its latency, if known |
 //! | `called OBJECT PARENT "NAME"` | a name of an object |
-//! | `process ID LEADER SESSION "NAME"` | who a process is |
+//! | `process ID LEADER SESSION "NAME"` | a process |
 //! | `dropped COUNT` | events are missing here |
 //! | `# …` | a remark, also behind an item |
 //!
@@ -18,14 +18,14 @@ use super::event::{
     Action, EventOutcome, Level, ObjectName, Text, TraceEvent, TraceHeader, TraceItem,
     TracedProcess,
 };
-use super::field::{Field, Show};
+use super::field::{ActionField, ShownField};
 use super::format::VERSION;
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 use std::time::Duration;
 use teal_types::Timestamp;
 
-/// Longest line that is read, in bytes: three names of 4096 bytes, each as `\xNN`, and the rest.
+/// Limits a line in bytes: three names of 4096 bytes, each as `\xNN`, and the rest.
 pub const LINE_MAX: usize = 64 << 10;
 
 struct DisplaySeconds(Duration);
@@ -40,14 +40,20 @@ impl fmt::Display for TraceItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event(event) => event.fmt(f),
-            Self::Called(c) => write!(f, "called {} {} {}", c.object, c.parent, Show(&c.name)),
+            Self::Called(c) => write!(
+                f,
+                "called {} {} {}",
+                c.object,
+                c.parent,
+                ShownField(&c.name)
+            ),
             Self::Process(p) => write!(
                 f,
                 "process {} {} {} {}",
                 p.id,
                 p.leader,
                 p.session,
-                Show(&p.name)
+                ShownField(&p.name)
             ),
             Self::Dropped(count) => write!(f, "dropped {count}"),
         }
@@ -75,7 +81,7 @@ impl fmt::Display for TraceEvent {
     }
 }
 
-/// The header as lines of text.
+/// Returns the header as lines of text.
 pub fn text_header(header: &TraceHeader) -> String {
     let level = match header.level {
         Level::File => "file",
@@ -84,30 +90,30 @@ pub fn text_header(header: &TraceHeader) -> String {
     let Timestamp { secs, nanos } = header.start;
     format!(
         "teal-trace {VERSION} {level}\nstart {secs}.{nanos:09}\nmachine {}\nsource {}\n{}",
-        Show(&header.machine),
-        Show(&header.source),
+        ShownField(&header.machine),
+        ShownField(&header.source),
         if header.anonymous { "anonymous\n" } else { "" }
     )
 }
 
-/// What is wrong with a line.
+/// Says why a line is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// Reading failed.
     #[error("reading line {line}")]
     Io {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// Why.
+        /// Error of the system call.
         #[source]
         source: io::Error,
     },
-    /// It means nothing.
+    /// The line has no meaning.
     #[error("line {line}: {what}")]
     Wrong {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Fault of the line.
         what: String,
     },
 }
@@ -118,7 +124,7 @@ pub struct TextReader<R> {
     input: R,
     line: u64,
     header: TraceHeader,
-    /// The first line behind the header.
+    /// First line behind the header.
     first: Option<String>,
 }
 
@@ -126,7 +132,7 @@ impl<R: BufRead> TextReader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`LineError`].
+    /// Returns a [`LineError`].
     pub fn new(input: R) -> Result<Self, LineError> {
         let empty = Text::default();
         let header = TraceHeader {
@@ -152,6 +158,7 @@ impl<R: BufRead> TextReader<R> {
                 ));
             }
         };
+        // The first line that is not of the header begins the items, and is kept.
         while let Some(line) = this.next_line()? {
             let said =
                 split_words(&line).and_then(|words| parse_header_line(&mut this.header, &words));
@@ -163,12 +170,12 @@ impl<R: BufRead> TextReader<R> {
         Ok(this)
     }
 
-    /// Returns what stands at the beginning.
+    /// Returns the header.
     pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
-    /// The line read last, from 1.
+    /// Returns the number of the line read last, from 1.
     pub fn line_number(&self) -> u64 {
         self.line
     }
@@ -180,11 +187,12 @@ impl<R: BufRead> TextReader<R> {
         }
     }
 
-    /// The next line that says something.
+    /// Returns the next line that is neither empty nor a remark.
     fn next_line(&mut self) -> Result<Option<String>, LineError> {
         loop {
             self.line += 1;
             let mut bytes = Vec::new();
+            // One byte more than the limit shows a line that is too long.
             let read = (&mut self.input)
                 .take(LINE_MAX as u64 + 1)
                 .read_until(b'\n', &mut bytes);
@@ -240,6 +248,7 @@ fn split_words(line: &str) -> Result<Vec<&str>, String> {
             '"' if !escaped => quoted = !quoted,
             _ => {}
         }
+        // A backslash escapes the next byte, unless it is escaped itself.
         escaped = quoted && c == '\\' && !escaped;
         start.get_or_insert(at);
     }
@@ -255,7 +264,7 @@ fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
         .map_err(|_| format!("'{text}' is no number, or too large"))
 }
 
-/// Seconds with up to nine decimals, as whole seconds and nanoseconds.
+/// Parses seconds with up to nine decimals into whole seconds and nanoseconds.
 fn parse_decimals(text: &str) -> Result<(&str, u32), String> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 9 || !part.bytes().all(|b| b.is_ascii_digit()) {
@@ -269,7 +278,7 @@ fn parse_decimals(text: &str) -> Result<(&str, u32), String> {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let (whole, nanos) = parse_decimals(text)?;
     let time = Duration::new(parse_number(whole)?, nanos);
-    // Nanoseconds in 64 bits, as the format has them.
+    // The format has nanoseconds in 64 bits.
     if u64::try_from(time.as_nanos()).is_err() {
         Err(format!("'{text}' is too long a time"))
     } else {
@@ -277,7 +286,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Takes a line of the header; `false` if it is none.
+/// Takes a line of the header; returns `false` if it is none.
 fn parse_header_line(header: &mut TraceHeader, words: &[&str]) -> Result<bool, String> {
     match words {
         ["start", at] => {
@@ -321,6 +330,7 @@ fn parse_event(
     word: &str,
     mut rest: &[&str],
 ) -> Result<TraceEvent, String> {
+    // Fields come first; the outcome and the latency follow.
     let is_field = |word: &&&str| word.split_once('=').is_some_and(|(key, _)| !key.is_empty());
     let (fields, behind) = rest.split_at(rest.iter().take_while(is_field).count());
     rest = behind;
@@ -337,6 +347,7 @@ fn parse_event(
             _ => Err(format!("{key}= is there twice")),
         }
     })?;
+    // A field that the action does not have is an error, not a comment.
     if used != fields.len() {
         return Err(format!("'{word}' has no such field: {}", fields.join(" ")));
     }

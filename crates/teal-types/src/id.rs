@@ -1,4 +1,4 @@
-//! Object identity: 96 bits, 32 of the volume and 64 of the object.
+//! Numbers of volumes and of the objects in them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ impl VolumeId {
     pub const fn new(raw: u32) -> Self {
         Self(raw)
     }
-    /// The raw number, as stored.
+    /// Returns the raw number, as stored.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -34,7 +34,7 @@ impl ObjectNo {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
-    /// The raw number, as stored and as shown in `st_ino`.
+    /// Returns the raw number, as stored and as shown in `st_ino`.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -44,13 +44,4 @@ impl std::fmt::Display for ObjectNo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "#{}", self.0)
     }
-}
-
-/// The whole identity of an object, unique over all volumes a server keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ObjectId {
-    /// The volume.
-    pub volume: VolumeId,
-    /// The object inside it.
-    pub object: ObjectNo,
 }

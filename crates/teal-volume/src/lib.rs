@@ -44,16 +44,16 @@ mod stale;
 mod standalone;
 mod volume;
 
-pub use changes::{Base, Change, Changes};
+pub use changes::{ChangeBase, ChangeRecorder, ObjectChange};
 pub use error::FsError;
-pub use invalidation::{Invalidation, InvalidationSink, Invalidations};
-pub use orphans::Fate;
+pub use invalidation::{Invalidation, InvalidationChannel, InvalidationSink};
+pub use orphans::ObjectFate;
 pub use ranked::{
-    Rank, RankedMutex, RankedMutexGuard, RankedReadGuard, RankedRwLock, RankedWriteGuard,
+    LockRank, RankedMutex, RankedMutexGuard, RankedReadGuard, RankedRwLock, RankedWriteGuard,
 };
-pub use references::{ReferenceTotals, References};
+pub use references::{ReferenceTable, ReferenceTotals};
 pub use residency::{NearbyContent, Residency};
 pub use signal::CommitSignal;
-pub use stale::{Moment, Placement, StaleFiles};
+pub use stale::{Moment, StaleFiles, WritePlacement};
 pub use standalone::Standalone;
 pub use volume::{Volume, WRITE_STEP, touch_directory, touch_object};

@@ -1,6 +1,6 @@
 //! The orphans that are not referred to and are still there.
 
-use crate::ranked::{Rank, RankedMutex, RankedMutexGuard};
+use crate::ranked::{LockRank, RankedMutex, RankedMutexGuard};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use teal_types::ObjectNo;
@@ -27,7 +27,7 @@ impl Default for OrphanQueue {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
-            reclaiming: RankedMutex::new(Rank::Reclaim, ()),
+            reclaiming: RankedMutex::new(LockRank::Reclaim, ()),
         }
     }
 }

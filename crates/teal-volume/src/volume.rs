@@ -1,18 +1,18 @@
 //! A volume on this machine: its store, its locks, and what is known beside the store.
 
 use crate::error::FsError;
-use crate::invalidation::Invalidations;
+use crate::invalidation::InvalidationChannel;
 use crate::orphan_queue::OrphanQueue;
 use crate::ranked::{
-    Rank, RankedMutex, RankedMutexGuard, RankedReadGuard, RankedRwLock, RankedWriteGuard,
+    LockRank, RankedMutex, RankedMutexGuard, RankedReadGuard, RankedRwLock, RankedWriteGuard,
 };
-use crate::references::References;
+use crate::references::ReferenceTable;
 use crate::signal::CommitSignal;
 use crate::stale::StaleFiles;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Clock;
-use teal_log::{Cost, Locked, SetAttr, Store, StoreError};
+use teal_log::{AttributeChanges, Cost, LockedObjects, Store, StoreError};
 use teal_types::{ObjectNo, Timestamp};
 
 /// The most bytes that one operation writes; a longer write is cut into steps of this length.
@@ -26,11 +26,11 @@ pub struct Volume {
     pub(crate) reclaim_step: u64,
     namespace: RankedRwLock<()>,
     moves: RankedMutex<()>,
-    pub(crate) references: References,
+    pub(crate) references: ReferenceTable,
     pub(crate) orphans: OrphanQueue,
     pub(crate) commit_signal: CommitSignal,
     pub(crate) stale_files: StaleFiles,
-    invalidations: Invalidations,
+    invalidations: InvalidationChannel,
 }
 
 impl std::fmt::Debug for Volume {
@@ -49,13 +49,13 @@ impl Volume {
             store,
             clock,
             reclaim_step,
-            namespace: RankedRwLock::new(Rank::Namespace, ()),
-            moves: RankedMutex::new(Rank::Moves, ()),
-            references: References::new(),
+            namespace: RankedRwLock::new(LockRank::Namespace, ()),
+            moves: RankedMutex::new(LockRank::Moves, ()),
+            references: ReferenceTable::new(),
             orphans: OrphanQueue::default(),
             commit_signal: CommitSignal::default(),
             stale_files: StaleFiles::default(),
-            invalidations: Invalidations::default(),
+            invalidations: InvalidationChannel::default(),
         })
     }
 
@@ -85,7 +85,7 @@ impl Volume {
     }
 
     /// Returns how often the kernel refers to each object.
-    pub fn references(&self) -> &References {
+    pub fn references(&self) -> &ReferenceTable {
         &self.references
     }
 
@@ -100,7 +100,7 @@ impl Volume {
     }
 
     /// Returns the way on which the kernel is told what to forget.
-    pub fn invalidations(&self) -> &Invalidations {
+    pub fn invalidations(&self) -> &InvalidationChannel {
         &self.invalidations
     }
 
@@ -164,21 +164,21 @@ impl Volume {
 }
 
 /// Moves the times of a locked directory whose entries changed.
-pub fn touch_directory(locked: &mut Locked<'_>, dir: ObjectNo, now: Timestamp) {
-    let times = SetAttr {
+pub fn touch_directory(locked: &mut LockedObjects<'_>, dir: ObjectNo, now: Timestamp) {
+    let times = AttributeChanges {
         mtime: Some(now),
         ctime: Some(now),
-        ..SetAttr::default()
+        ..AttributeChanges::default()
     };
     locked.set_attr(dir, times);
 }
 
 /// Moves the change time of a locked object. All that one operation changes gets one time, so that
 /// a replica can tell it to others.
-pub fn touch_object(locked: &mut Locked<'_>, no: ObjectNo, now: Timestamp) {
-    let times = SetAttr {
+pub fn touch_object(locked: &mut LockedObjects<'_>, no: ObjectNo, now: Timestamp) {
+    let times = AttributeChanges {
         ctime: Some(now),
-        ..SetAttr::default()
+        ..AttributeChanges::default()
     };
     locked.set_attr(no, times);
 }

@@ -47,7 +47,7 @@ pub(crate) enum TealCommand {
         /// dir:N
         what: String,
     },
-    /// What is mounted, how full it is, whether everything is safe
+    /// Show what is mounted, how full it is, and whether everything is safe
     Status {
         /// The mount point [default: all]
         dir: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub(crate) enum TealCommand {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Where two machines changed the same thing
+    /// List, show and resolve conflicts: changes of the same thing on two machines
     Conflicts {
         #[command(subcommand)]
         what: ConflictsCommand,
@@ -76,7 +76,7 @@ pub(crate) enum TealCommand {
         #[command(subcommand)]
         what: DeviceCommand,
     },
-    /// What is always to be on a drive
+    /// Choose what is always kept on a drive
     Affinity {
         #[command(subcommand)]
         what: AffinityCommand,
@@ -92,8 +92,8 @@ pub(crate) enum TealCommand {
         /// On a mount
         path: PathBuf,
     },
-    /// Where the content of a file is, and where it would be read from now; how much of a directory
-    /// is here
+    /// Show where the content of a file is and where it would be read from now, or how much of a
+    /// directory is on this machine
     Where {
         /// A file or directory on a mount
         path: PathBuf,
@@ -145,7 +145,7 @@ pub(crate) struct RecordingArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// Where to mount [default: ~/Teal]
+    /// The mount point [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
     /// The store [default: in the XDG data directory, one for each mount point]
     #[arg(long)]
@@ -184,10 +184,10 @@ pub(crate) struct MountArgs {
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
-    /// Of options that contradict each other the last one holds: ro, salvage, noatime, observed
-    /// (all that programs ask comes as requests, for `teal lab record`), commit=SECONDS,
-    /// checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
-    /// queue=SIZE, sync=local|remote
+    /// Mount options; the last of those that contradict each other holds: ro, salvage, noatime,
+    /// observed (every access of a program becomes a request, for `teal lab record`),
+    /// commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off,
+    /// flush=SECONDS, queue=SIZE, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) options: Vec<String>,
     /// Stay in the foreground and log to the terminal
@@ -204,12 +204,12 @@ pub(crate) struct MountArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where the volume is mounted, or to be [default: ~/Teal]
+    /// The place where the volume is mounted, or is to be mounted [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
-    /// Where to listen [default: 0.0.0.0:4717]
+    /// The address to listen on [default: 0.0.0.0:4717]
     #[arg(long)]
     pub(crate) listen: Option<String>,
-    /// Where the server keeps metadata and chunks [default: beside the store]
+    /// The directory in which the server keeps metadata and chunks [default: beside the store]
     #[arg(long)]
     pub(crate) data: Option<PathBuf>,
     /// The store [default: that of `teal up`]
@@ -239,9 +239,9 @@ pub(crate) struct ServeArgs {
 pub(crate) struct JoinArgs {
     /// The serving machine, with :PORT if it is not 4717
     pub(crate) host: String,
-    /// Where to mount [default: ~/Teal]
+    /// The mount point [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
-    /// What `teal serve` printed
+    /// The token that `teal serve` printed
     #[arg(long)]
     pub(crate) token: String,
     /// The store [default: that of `teal up`]
@@ -260,7 +260,7 @@ pub(crate) struct JoinArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConflictsCommand {
-    /// List those that nobody has resolved
+    /// List the conflicts that are not resolved yet
     Ls {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
@@ -276,7 +276,7 @@ pub(crate) enum ConflictsCommand {
     Resolve {
         /// Its number
         id: u64,
-        /// What stays
+        /// The state that stays
         #[arg(long, value_enum, default_value_t = ConflictKeep::Both)]
         keep: ConflictKeep,
         /// The mount point [default: ~/Teal]
@@ -284,12 +284,12 @@ pub(crate) enum ConflictsCommand {
     },
 }
 
-/// What stays of a conflict.
+/// The states of a conflict that stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ConflictKeep {
     /// Both, as they are
     Both,
-    /// What came first; the conflict copy goes
+    /// The state that came first; the conflict copy goes
     First,
     /// The conflict copy, in the place of the first
     Later,
@@ -307,11 +307,11 @@ pub(crate) enum DeviceCommand {
         /// Its name [default: that of the file]
         #[arg(long)]
         name: Option<String>,
-        /// What it is, for its joules and times: the name of a device profile, such as
-        /// samsung-850-pro or seagate-barracuda-es
+        /// The name of a device profile, such as samsung-850-pro or seagate-barracuda-es, for the
+        /// drive's joules and times
         #[arg(long)]
         profile: Option<String>,
-        /// It is meant to be carried around
+        /// The drive is meant to be carried around
         #[arg(long)]
         portable: bool,
         /// Overwrite what is there: what it holds is lost
@@ -330,7 +330,7 @@ pub(crate) enum DeviceCommand {
     },
     /// Use a drive here; from then on it is attached whenever it is there
     Attach {
-        /// Where it is
+        /// The place of the drive: its file or block device
         path: PathBuf,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,

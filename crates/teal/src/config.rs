@@ -9,10 +9,10 @@ use std::time::Duration;
 use teal_command::paths;
 use teal_command::say::say;
 use teal_command::size::parse_size;
-use teal_log::Settings;
+use teal_log::StoreSettings;
 
-/// Every setting by name, with its value as a number.
-pub(crate) fn list_settings(s: &Settings) -> Vec<(String, u64)> {
+/// Returns every setting by name, with its value as a number.
+pub(crate) fn list_settings(s: &StoreSettings) -> Vec<(String, u64)> {
     vec![
         ("commit-seconds".into(), s.commit_interval.as_secs()),
         ("checkpoint-seconds".into(), s.checkpoint_interval.as_secs()),
@@ -26,7 +26,11 @@ pub(crate) fn list_settings(s: &Settings) -> Vec<(String, u64)> {
 }
 
 /// Changes one setting; says what is wrong with it otherwise.
-pub(crate) fn apply_setting(settings: &mut Settings, key: &str, value: u64) -> Result<(), String> {
+pub(crate) fn apply_setting(
+    settings: &mut StoreSettings,
+    key: &str,
+    value: u64,
+) -> Result<(), String> {
     let between = |low: u64, high: u64| {
         if (low..=high).contains(&value) {
             Ok(value)
@@ -45,6 +49,7 @@ pub(crate) fn apply_setting(settings: &mut Settings, key: &str, value: u64) -> R
         "batch-bytes" => settings.batch_bytes = between(1 << 16, 1 << 28)?,
         "clean-below-percent" => settings.clean_below_percent = between(0, 50)? as u32,
         _ => {
+            // The error lists every name, so that a mistyped one can be corrected at once.
             let mut known: Vec<_> = list_settings(settings)
                 .into_iter()
                 .map(|(k, _)| k)
@@ -62,7 +67,7 @@ pub(crate) fn apply_setting(settings: &mut Settings, key: &str, value: u64) -> R
 /// Changes one setting, of the store or of the client.
 pub(crate) fn change_setting(
     client: &teal_posix::FileSystem,
-    settings: &mut Settings,
+    settings: &mut StoreSettings,
     key: &str,
     value: u64,
 ) -> Result<(), String> {
@@ -74,6 +79,7 @@ pub(crate) fn change_setting(
 
 /// Changes how much speed counts against joules, in percent.
 fn set_priority(client: &teal_posix::FileSystem, percent: u64) -> Result<(), String> {
+    // Control messages carry integers, so the priority travels in whole percent.
     let percent = u32::try_from(percent)
         .ok()
         .filter(|percent| *percent <= 100)
@@ -85,7 +91,8 @@ fn set_priority(client: &teal_posix::FileSystem, percent: u64) -> Result<(), Str
     Ok(())
 }
 
-/// The setting that is the client's, not the store's, if there is anything to choose: in percent.
+/// Returns the setting that belongs to the client, not to the store, in percent; `None` where there
+/// is nothing to choose from.
 pub(crate) fn priority_setting(client: &teal_posix::FileSystem) -> Option<(String, u64)> {
     Some((PRIORITY_KEY.into(), client.replica()?.priority().into()))
 }
@@ -115,6 +122,7 @@ pub(crate) fn run_config(what: ConfigCommand) -> Result<ExitCode> {
                 return Err(no_daemon_error(&dir));
             };
             for (key, value) in status.settings {
+                // The daemon counts the priority in percent; people see a share from 0 to 1.
                 match key.as_str() {
                     PRIORITY_KEY => say!("{key} {}", value as f64 / 100.0),
                     _ => say!("{key} {value}"),
@@ -123,6 +131,7 @@ pub(crate) fn run_config(what: ConfigCommand) -> Result<ExitCode> {
         }
         ConfigCommand::Set { key, value, dir } => {
             let dir = paths::mount_point_for(dir)?;
+            // Values are parsed here, so that the error can show the text as it was typed.
             let value = match key.as_str() {
                 PRIORITY_KEY => parse_priority(&value)?,
                 sized if sized.ends_with("-bytes") => {
@@ -148,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_setting_is_changed_within_its_bounds_only() {
-        let mut settings = Settings::default();
+        let mut settings = StoreSettings::default();
         for (key, value) in list_settings(&settings) {
             assert_eq!(apply_setting(&mut settings, &key, value), Ok(()), "{key}");
             assert!(
@@ -156,7 +165,7 @@ mod tests {
                 "{key}"
             );
         }
-        assert_eq!(settings, Settings::default());
+        assert_eq!(settings, StoreSettings::default());
         assert!(
             apply_setting(&mut settings, "nonsense", 1)
                 .unwrap_err()

@@ -12,6 +12,7 @@ use teal_command::say::{count_noun, say, shown_path};
 /// Sends everything that is only here.
 pub(crate) fn flush_to_server(dir: Option<PathBuf>) -> Result<ExitCode> {
     let dir = paths::mount_point_for(dir)?;
+    // The daemon answers when the server has everything, so there is no progress to show.
     match control::ask(&dir, &ControlRequest::Flush)? {
         Some(ControlAnswer::Done) => {
             // Programs may have gone on meanwhile.
@@ -49,9 +50,10 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
         ConflictsCommand::Ls { dir } => {
             let found = list_conflicts(&paths::mount_point_for(dir)?)?;
             if found.is_empty() {
-                say!("no conflicts");
+                say!("there are no conflicts");
             }
             for conflict in &found {
+                // Some conflicts have no copy, because the later state was not kept as a file.
                 let copy = if conflict.copy_path.is_empty() {
                     String::new()
                 } else {
@@ -80,29 +82,32 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
         ConflictsCommand::Resolve { id, keep, dir } => {
             let dir = paths::mount_point_for(dir)?;
             let conflict = find_conflict(&dir, id)?;
-            let (first, later) = (
-                path_under(&dir, &conflict.path),
-                path_under(&dir, &conflict.copy_path),
-            );
-            match (keep, conflict.copy_path.is_empty()) {
-                (ConflictKeep::Both, _) | (ConflictKeep::First, true) => {}
-                (ConflictKeep::Later, true) => bail!(
-                    "the later state is not a file of its own: {}",
-                    conflict.lost
-                ),
-                (ConflictKeep::First, false) => remove_path(&later)?,
-                (ConflictKeep::Later, false) => {
-                    std::fs::rename(&later, &first).with_context(|| {
-                        format!("moving {} to {}", later.display(), first.display())
-                    })?;
-                }
-            }
+            // The files are changed before the conflict is marked as resolved: after a crash in
+            // between it is still listed, and can be resolved again.
+            keep_states(&dir, &conflict, keep)?;
+            // The daemon tells the server, which lists the conflict no more.
             control::ask(&dir, &ControlRequest::Resolve { id })?
                 .ok_or_else(|| no_daemon_error(&dir))?;
             say!("conflict {id} is resolved");
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes the state of a conflict that is not to be kept.
+fn keep_states(dir: &Path, conflict: &ConflictShown, keep: ConflictKeep) -> Result<()> {
+    let first = path_under(dir, &conflict.path);
+    let later = path_under(dir, &conflict.copy_path);
+    match (keep, conflict.copy_path.is_empty()) {
+        (ConflictKeep::Both, _) | (ConflictKeep::First, true) => Ok(()),
+        (ConflictKeep::Later, true) => bail!(
+            "the later state is not a file of its own: {}",
+            conflict.lost
+        ),
+        (ConflictKeep::First, false) => remove_path(&later),
+        (ConflictKeep::Later, false) => std::fs::rename(&later, &first)
+            .with_context(|| format!("moving {} to {}", later.display(), first.display())),
+    }
 }
 
 fn find_conflict(dir: &Path, id: u64) -> Result<ConflictShown> {
@@ -112,12 +117,13 @@ fn find_conflict(dir: &Path, id: u64) -> Result<ConflictShown> {
     found.with_context(|| format!("there is no open conflict {id}; see `teal conflicts ls`"))
 }
 
-/// A path of the volume under its mount point.
+/// Returns where a path of the volume lies under its mount point.
 fn path_under(dir: &Path, path: &str) -> PathBuf {
     dir.join(path.trim_start_matches('/'))
 }
 
 fn remove_path(path: &Path) -> Result<()> {
+    // The copy may be a symbolic link, which is removed itself and not followed.
     let meta = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
     let done = if meta.is_dir() {
         std::fs::remove_dir_all(path)

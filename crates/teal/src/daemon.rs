@@ -35,12 +35,16 @@ use volume::ServedVolume;
 pub(crate) fn serve_mount(args: &Args, options: MountConfig, made: Rollback) -> Result<ExitCode> {
     match start::open_and_mount(args, options) {
         Ok((volume, listener)) => {
+            // From here on the daemon serves, so what was made for it must not be taken back any
+            // more.
             made.keep_changes();
             if args.tell {
                 let mut out = std::io::stdout();
                 writeln!(out, "{READY}")
                     .and_then(|()| out.flush())
-                    .context("the parent does not listen")?;
+                    .context("the parent process does not listen any more")?;
+                // A session of its own keeps the signals of the parent's terminal away from the
+                // daemon.
                 let _ = rustix::process::setsid();
             } else {
                 log::info!(
@@ -52,6 +56,7 @@ pub(crate) fn serve_mount(args: &Args, options: MountConfig, made: Rollback) -> 
             run(&Arc::new(volume), listener)
         }
         Err(error) if args.tell => {
+            // The parent reads one line and shows it as its own error.
             say!("{}", with_causes(&error).replace('\n', " "));
             Ok(ExitCode::FAILURE)
         }
@@ -62,25 +67,40 @@ pub(crate) fn serve_mount(args: &Args, options: MountConfig, made: Rollback) -> 
 /// Serves the kernel, the control socket and signals until the mount is gone, then closes the
 /// store.
 fn run(volume: &Arc<ServedVolume>, listener: ControlSocket) -> Result<ExitCode> {
-    volume.client.start().context("the background thread")?;
-    volume.drives.start().context("a thread for drives")?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
+    // Commits and drives have their threads before a request can need them.
+    let committing = volume.client.start();
+    committing.context("the background thread cannot be started")?;
+    let watching = volume.drives.start();
+    watching.context("the thread for drives cannot be started")?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
+        .context("signals cannot be caught")?;
     let for_signals = Arc::clone(volume);
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    named("teal-signals")
-        .spawn(move || signals.forever().for_each(|_| for_signals.end_for_signal()))?;
+    named("teal-signals").spawn(move || {
+        for _ in signals.forever() {
+            for_signals.end_for_signal();
+        }
+    })?;
     let for_control = Arc::clone(volume);
-    let socket = listener.listener.try_clone().context("control socket")?;
+    let socket = listener
+        .listener
+        .try_clone()
+        .context("the control socket cannot be shared with its thread")?;
+    // One request at a time; those that may take long get threads of their own.
     named("teal-control").spawn(move || {
         for stream in socket.incoming().flatten() {
             requests::answer_connection(&for_control, stream);
         }
     })?;
+    // Blocks until the kernel has ended the mount.
     let served = volume.mount.run();
     volume.mount_has_ended();
+    // The store is closed before a failure of the mount is returned: whatever ended the mount,
+    // everything written must become durable.
     let closed = volume.close();
+    // Another daemon may take the socket only now, when the store is closed.
     drop(listener);
     served?;
-    closed.context("closing the store")?;
+    closed.context("the store could not be closed")?;
     Ok(ExitCode::SUCCESS)
 }

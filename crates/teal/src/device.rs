@@ -16,7 +16,7 @@ use teal_command::profile;
 use teal_command::say::{count_noun, escape_control, say, shell_quoted, shown_path};
 use teal_command::size::human_size;
 
-/// How often somebody who waits for a drive to be let go hears how far that is.
+/// The time between two reports of progress while a drive is being detached.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn ask_mount(dir: &Path, ask: &ControlRequest) -> Result<ControlAnswer> {
@@ -35,58 +35,33 @@ pub(crate) fn run_device(what: DeviceCommand) -> Result<ExitCode> {
             force,
             dir,
         } => {
-            let (path, dir) = (drive_place(&path)?, paths::mount_point_for(dir)?);
+            // The daemon runs in another directory, so paths are made absolute here.
+            let path = drive_place(&path)?;
+            let dir = paths::mount_point_for(dir)?;
+            let file_stem = path.file_stem();
+            let name = name
+                .or_else(|| file_stem.map(|stem| stem.to_string_lossy().into_owned()))
+                .context("a drive needs a name: give one with --name")?;
             let profile = profile.unwrap_or_default();
+            // A misspelt profile is refused before the daemon is asked to make anything.
             if !profile.is_empty() {
                 profile::shipped_profile(&profile)?;
             }
-            let stem = || {
-                path.file_stem()
-                    .map(|stem| stem.to_string_lossy().into_owned())
+            let request = ControlRequest::DeviceAdd {
+                path: path.clone(),
+                size,
+                name: name.clone(),
+                portable,
+                profile,
+                force,
             };
-            let name = name
-                .or_else(stem)
-                .context("a drive needs a name: give one with --name")?;
-            ask_mount(
-                &dir,
-                &ControlRequest::DeviceAdd {
-                    path: path.clone(),
-                    size,
-                    name: name.clone(),
-                    portable,
-                    profile,
-                    force,
-                },
-            )?;
-            say!(
-                "{name} is a drive of this volume now, in {}; it is attached",
-                shown_path(&path)
-            );
-            say!(
-                "before it is unplugged: teal device detach {}",
-                shell_quoted(&name)
-            );
+            ask_mount(&dir, &request)?;
+            let place = shown_path(&path);
+            say!("{name} is a drive of this volume now, in {place}; it is attached");
+            let quoted = shell_quoted(&name);
+            say!("before you unplug it, run: teal device detach {quoted}");
         }
-        DeviceCommand::Ls { json, dir } => {
-            let ControlAnswer::Devices { devices, trouble } =
-                ask_mount(&paths::mount_point_for(dir)?, &ControlRequest::DeviceLs)?
-            else {
-                bail!("the daemon's answer is about something else");
-            };
-            if json {
-                say!("{}", serde_json::to_string_pretty(&devices)?);
-            } else if devices.is_empty() {
-                say!("no drives; `teal device add PATH --size SIZE` makes one");
-            } else {
-                devices.iter().for_each(show_drive);
-            }
-            if let Some(why) = trouble {
-                print_notice(format_args!(
-                    "only drives attached here are listed: the server cannot be asked for others ({})",
-                    escape_control(&why)
-                ));
-            }
-        }
+        DeviceCommand::Ls { json, dir } => list_drives(&paths::mount_point_for(dir)?, json)?,
         DeviceCommand::Attach { path, dir } => {
             let path = drive_place(&path)?;
             match ask_mount(
@@ -117,7 +92,30 @@ pub(crate) fn run_device(what: DeviceCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where a drive is, or is to be. Who is asked is told in JSON, which is text.
+/// Lists the drives of the volume on `dir`.
+fn list_drives(dir: &Path, json: bool) -> Result<()> {
+    let answer = ask_mount(dir, &ControlRequest::DeviceLs)?;
+    let ControlAnswer::Devices { devices, trouble } = answer else {
+        bail!("the daemon's answer is about something else");
+    };
+    // The list is printed first: it is of use without the server, too.
+    if json {
+        say!("{}", serde_json::to_string_pretty(&devices)?);
+    } else if devices.is_empty() {
+        say!("this volume has no drives; `teal device add PATH --size SIZE` makes one");
+    } else {
+        devices.iter().for_each(show_drive);
+    }
+    if let Some(why) = trouble {
+        let why = escape_control(&why);
+        print_notice(format_args!(
+            "only drives attached here are listed: the server cannot be asked for others ({why})"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the absolute path of a drive. Control messages are JSON, so the path must be text.
 fn drive_place(path: &Path) -> Result<PathBuf> {
     let path = paths::absolute_path(path)?;
     if path.to_str().is_none() {
@@ -129,26 +127,30 @@ fn drive_place(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Something to say beside the output.
+/// Prints a notice on standard error, beside the output.
 fn print_notice(text: std::fmt::Arguments<'_>) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
 /// Detaches a drive; while that takes long, says how far it is.
 fn detach_drive(dir: &Path, name: &str, fast: bool) -> Result<()> {
+    // The channel has room for the answer, so that the thread never blocks on sending it.
     let (done, ended) = sync_channel(1);
     std::thread::scope(|scope| {
         let ask = ControlRequest::DeviceDetach {
             name: name.to_owned(),
             fast,
         };
+        // A thread waits for the answer, so that this one can show progress meanwhile.
         std::thread::Builder::new()
             .spawn_scoped(scope, move || drop(done.send(ask_mount(dir, &ask))))?;
         loop {
             match ended.recv_timeout(LOOK) {
                 Ok(answer) => return answer.map(drop),
                 Err(RecvTimeoutError::Timeout) => tell_progress(dir, name),
-                Err(RecvTimeoutError::Disconnected) => bail!("nothing came of it"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("the thread that asked the daemon ended without an answer")
+                }
             }
         }
     })
@@ -156,6 +158,7 @@ fn detach_drive(dir: &Path, name: &str, fast: bool) -> Result<()> {
 
 /// Says on standard error what still waits to be copied to a drive.
 fn tell_progress(dir: &Path, name: &str) {
+    // A failure to show progress is not worth an error.
     let Ok(ControlAnswer::Devices { devices, .. }) = ask_mount(dir, &ControlRequest::DeviceLs)
     else {
         return;
@@ -168,6 +171,8 @@ fn tell_progress(dir: &Path, name: &str) {
             .find(|(known, _)| known == "written_bytes")
             .map_or(0, |(_, count)| *count);
         let (copied, waits) = (human_size(written), waiting_objects(line.queued));
+        // Drives hold content as the server has it, so changes that only this machine has go to the
+        // server first.
         let first = match ask_mount(dir, &ControlRequest::Status) {
             Ok(ControlAnswer::Status(status)) => {
                 status.upstream.map_or(0, |upstream| upstream.only_here)
@@ -188,6 +193,7 @@ fn tell_progress(dir: &Path, name: &str) {
 
 /// Drives are called by their names or by where they are.
 fn name_or_place(name: &str) -> Result<String> {
+    // A name has no slash, so a text with one is a path.
     if !name.contains('/') {
         return Ok(name.to_owned());
     }
@@ -254,6 +260,40 @@ fn show_drive(line: &DeviceLine) {
     line.superseded.iter().for_each(|words| say!("  {words}"));
 }
 
+/// Lists what is always kept on a drive, and how much of that has found no room.
+fn list_affinities(dir: &Path, drive: &str) -> Result<()> {
+    let ask = ControlRequest::AffinityLs {
+        drive: drive.to_owned(),
+    };
+    let ControlAnswer::Affinities { affinities } = ask_mount(dir, &ask)? else {
+        return Ok(());
+    };
+    let (mut short, mut missing) = (0, 0);
+    for line in affinities {
+        if line.short {
+            short += 1;
+            // A file that found no room may be there in part.
+            missing += line.size.saturating_sub(line.bytes);
+        }
+        let sticky = match line.sticky {
+            true => ", and whatever comes into it",
+            false => "",
+        };
+        // The drive may have only a part of it yet.
+        let of = match line.bytes < line.size {
+            true => format!(" of {}", human_size(line.size)),
+            false => String::new(),
+        };
+        let bytes = human_size(line.bytes);
+        say!("{bytes:>10}{of}  {}{sticky}", escape_control(&line.path));
+    }
+    if short > 0 {
+        let missing = human_size(missing);
+        say!("{drive} is full: {short} files with affinity ({missing} of them) are not on it");
+    }
+    Ok(())
+}
+
 /// Runs `teal affinity`.
 pub(crate) fn run_affinity(what: AffinityCommand) -> Result<ExitCode> {
     match what {
@@ -263,6 +303,7 @@ pub(crate) fn run_affinity(what: AffinityCommand) -> Result<ExitCode> {
             sticky,
         } => {
             let (dir, meta) = object_at(&path)?;
+            // Only a directory can pass an affinity on.
             if sticky && !meta.is_dir() {
                 bail!(
                     "{} is no directory: nothing comes into it, so leave --sticky out",
@@ -289,43 +330,7 @@ pub(crate) fn run_affinity(what: AffinityCommand) -> Result<ExitCode> {
             }
         }
         AffinityCommand::Ls { drive, dir } => {
-            let ask = ControlRequest::AffinityLs {
-                drive: drive.clone(),
-            };
-            if let ControlAnswer::Affinities { affinities } =
-                ask_mount(&paths::mount_point_for(dir)?, &ask)?
-            {
-                let (mut short, mut missing) = (0, 0);
-                for line in affinities {
-                    short += u64::from(line.short);
-                    missing += if line.short {
-                        line.size.saturating_sub(line.bytes)
-                    } else {
-                        0
-                    };
-                    let sticky = if line.sticky {
-                        ", and whatever comes into it"
-                    } else {
-                        ""
-                    };
-                    let of = if line.bytes < line.size {
-                        format!(" of {}", human_size(line.size))
-                    } else {
-                        String::new()
-                    };
-                    say!(
-                        "{:>10}{of}  {}{sticky}",
-                        human_size(line.bytes),
-                        escape_control(&line.path)
-                    );
-                }
-                if short > 0 {
-                    say!(
-                        "{drive} is full: {short} files with affinity ({} of them) are not on it",
-                        human_size(missing)
-                    );
-                }
-            }
+            list_affinities(&paths::mount_point_for(dir)?, &drive)?;
         }
         AffinityCommand::Rm { path, drive } => {
             let (dir, meta) = object_at(&path)?;
@@ -349,6 +354,7 @@ pub(crate) fn run_affinity(what: AffinityCommand) -> Result<ExitCode> {
 /// Runs `teal where`.
 pub(crate) fn show_whereabouts(path: &Path, json: bool) -> Result<ExitCode> {
     let (dir, meta) = object_at(path)?;
+    // Links and special files have no content of their own.
     if !meta.is_file() && !meta.is_dir() {
         bail!(
             "{} is neither a file nor a directory: only content has a place",
@@ -394,7 +400,7 @@ fn show_where(found: &WhereLine) {
 /// Returns what reading a block from there costs, as predicted.
 fn predicted_cost(source: &SourceLine) -> String {
     let (Some(micros), Some(joules)) = (source.microseconds, source.microjoules) else {
-        // What is here, and what is only known to be elsewhere, is not weighed against anything.
+        // The home log, and places that are only known to exist, have no cost that is weighed.
         let is_weighed = !["home log", "elsewhere"].contains(&source.name.as_str());
         return if is_weighed {
             ", not measured yet".to_owned()

@@ -3,8 +3,8 @@
 //!
 //! # Guarantees
 //! 1. *It only looks*: it changes nothing; the way out is a command that a person runs.
-//! 2. *It does not hang with what hangs*: daemons are asked with a short patience, and a mount whose
-//!    daemon may be stuck is touched by a thread of its own, which is left behind.
+//! 2. *It does not hang with what hangs*: daemons are asked with a short patience, and a mount with
+//!    a daemon that may be stuck is touched by a thread of its own, which is left behind.
 //! 3. *It says what it looked at*: "nothing is wrong" counts the mounts and connections it saw.
 
 use crate::control::{self, ControlAnswer, ControlRequest, MountStatus};
@@ -20,24 +20,24 @@ use teal_command::say::{count_noun, escape_control, say, shell_quoted, shown_pat
 use teal_command::size::human_size;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
-/// How long a daemon, or the kernel about a mount, may take to answer.
+/// The time that a daemon, or the kernel about a mount, may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Requests that wait as long as this are not just being answered.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
-/// Where the kernel shows the connections between mounts and daemons, a directory for each.
+/// The directory in which the kernel shows the connections between mounts and daemons.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Bits of a device number in the name of a connection that are the minor number.
 const MINOR_BITS: u32 = 20;
 
 /// One trouble, and the way out of it.
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
+struct MountTrouble {
     trouble: String,
     /// Sentences or commands, a line each.
     way_out: Vec<String>,
 }
 
-impl Finding {
+impl MountTrouble {
     fn new(trouble: impl Into<String>, way_out: impl Into<Vec<String>>) -> Self {
         Self {
             trouble: trouble.into(),
@@ -50,13 +50,13 @@ impl Finding {
 type ConnectionNo = u64;
 
 /// Shows every trouble that it finds. Ends with 1 if there is one.
-pub(crate) fn doctor() -> Result<ExitCode> {
+pub(crate) fn run_doctor() -> Result<ExitCode> {
     let mounts: Vec<MountEntry> = mount_table::list_mounts()?;
     let waiting = stuck_connections();
     let mut findings = Vec::new();
     findings.extend(fuse_device());
     if waiting.is_none() {
-        findings.push(Finding::new(
+        findings.push(MountTrouble::new(
             format!(
                 "{CONNECTIONS} is not there, so that connections without a daemon cannot be seen"
             ),
@@ -69,9 +69,9 @@ pub(crate) fn doctor() -> Result<ExitCode> {
     let ours = mounts.iter().filter(|mount| mount.is_teal());
     let ours: Vec<&MountEntry> = ours.filter(|mount| seen.insert(mount.device)).collect();
     for mount in &ours {
-        findings.extend(look_at(mount, &waiting));
+        findings.extend(inspect_mount(mount, &waiting));
     }
-    findings.extend(invisible(&mounts, &waiting));
+    findings.extend(hidden_connections(&mounts, &waiting));
     for finding in &findings {
         say!("{}", finding.trouble);
         for line in &finding.way_out {
@@ -80,7 +80,8 @@ pub(crate) fn doctor() -> Result<ExitCode> {
     }
     if !ours.is_empty() && !namespace::is_first() {
         say!(
-            "note: these mounts are in a mount namespace of their own; sync(2) does not reach those of type fuse.teal"
+            "note: these mounts are in a mount namespace of their own; \
+             sync(2) does not reach those of type fuse.teal"
         );
     }
     let looked_at = count_noun(ours.len() as u64, "mount of TealFS");
@@ -96,11 +97,11 @@ pub(crate) fn doctor() -> Result<ExitCode> {
 }
 
 /// Says what keeps this user from mounting anything.
-fn fuse_device() -> Option<Finding> {
+fn fuse_device() -> Option<MountTrouble> {
     use rustix::fs::{Access, access};
     const DEVICE: &str = "/dev/fuse";
     if !Path::new(DEVICE).exists() {
-        return Some(Finding::new(
+        return Some(MountTrouble::new(
             format!("{DEVICE} is missing: nothing can be mounted"),
             [
                 "load the kernel's module: modprobe fuse; a container needs --device /dev/fuse"
@@ -110,7 +111,7 @@ fn fuse_device() -> Option<Finding> {
     }
     let denied = access(DEVICE, Access::READ_OK | Access::WRITE_OK).is_err();
     denied.then(|| {
-        Finding::new(
+        MountTrouble::new(
             format!("this user may not open {DEVICE}: nothing can be mounted"),
             [format!("as root: chmod 666 {DEVICE}")],
         )
@@ -118,7 +119,7 @@ fn fuse_device() -> Option<Finding> {
 }
 
 /// Looks at one mount: its daemon, and what that says of itself.
-fn look_at(mount: &MountEntry, waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Finding> {
+fn inspect_mount(mount: &MountEntry, waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<MountTrouble> {
     // A busy mount has waiting requests whenever one looks, so the daemon is asked first.
     let silence = match control::ask_within(&mount.point, &ControlRequest::Status, PATIENCE) {
         Ok(Some(ControlAnswer::Status(status))) => return from_status(&status),
@@ -133,20 +134,20 @@ fn look_at(mount: &MountEntry, waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Fin
             None => return vec![without_socket(mount)],
         },
     };
-    vec![Finding::new(
+    vec![MountTrouble::new(
         format!("{}: {silence}", shown_path(&mount.point)),
-        abort(connection_of(mount), Some(&mount.point)),
+        abort_commands(connection_of(mount), Some(&mount.point)),
     )]
 }
 
 /// Says what a mount is that no control socket of this user belongs to.
-fn without_socket(mount: &MountEntry) -> Finding {
+fn without_socket(mount: &MountEntry) -> MountTrouble {
     let point = shown_path(&mount.point);
     let user = mount
         .user
         .filter(|user| *user != rustix::process::geteuid().as_raw());
     if let Some(user) = user {
-        return Finding::new(
+        return MountTrouble::new(
             format!(
                 "{point}: another user's mount (number {user}), which only that user can ask about"
             ),
@@ -157,22 +158,22 @@ fn without_socket(mount: &MountEntry) -> Finding {
         );
     }
     match is_dead(mount.point.clone()) {
-        Some(true) => Finding::new(
+        Some(true) => MountTrouble::new(
             format!("{point}: its daemon is gone; what was synced is in the store"),
             [format!("teal down {}", shell_quoted(&point))],
         ),
-        Some(false) => Finding::new(
+        Some(false) => MountTrouble::new(
             format!(
                 "{point}: its daemon lives, and its control socket is not in this user's directory"
             ),
             ["set XDG_RUNTIME_DIR as it was when the mount was made".to_owned()],
         ),
-        None => Finding::new(
+        None => MountTrouble::new(
             format!(
                 "{point}: its daemon does not answer within {} s",
                 PATIENCE.as_secs()
             ),
-            abort(connection_of(mount), Some(&mount.point)),
+            abort_commands(connection_of(mount), Some(&mount.point)),
         ),
     }
 }
@@ -181,7 +182,7 @@ fn without_socket(mount: &MountEntry) -> Finding {
 fn is_dead(point: PathBuf) -> Option<bool> {
     let (answer, answered) = mpsc::channel();
     let ask = move || {
-        // Nobody listens when the answer comes too late.
+        // An answer that comes too late is lost: the receiver is gone.
         let _ = answer.send(teal_fuse::is_dead(&point));
     };
     std::thread::Builder::new().spawn(ask).ok()?;
@@ -189,29 +190,39 @@ fn is_dead(point: PathBuf) -> Option<bool> {
 }
 
 /// Returns the troubles that a daemon knows of.
-fn from_status(status: &MountStatus) -> Vec<Finding> {
+fn from_status(status: &MountStatus) -> Vec<MountTrouble> {
     let point = shown_path(&status.mount_point);
     let mut found = Vec::new();
     if status.failed {
-        found.push(Finding::new(
-            format!("{point}: the disk refused a write; what was synced before is safe, and nothing more is written"),
+        found.push(MountTrouble::new(
+            format!(
+                "{point}: the disk refused a write; what was synced before is safe, \
+                and nothing more is written"
+            ),
             [
                 format!("teal down {}", shell_quoted(&point)),
-                format!("look at the disk, then: teal check {}", shell_quoted(&shown_path(&status.store))),
+                format!(
+                    "look at the disk, then: teal check {}",
+                    shell_quoted(&shown_path(&status.store))
+                ),
             ],
         ));
     }
     if status.host_lacks_bytes > 0 {
-        found.push(Finding::new(
+        found.push(MountTrouble::new(
             format!(
-                "{point}: the disk under the store is too full for {} that the store could still take",
+                "{point}: the disk under the store is too full for {} that the store could still \
+                 take",
                 human_size(status.host_lacks_bytes)
             ),
-            [format!("make room on the file system that holds {}", shown_path(&status.store))],
+            [format!(
+                "make room on the file system that holds {}",
+                shown_path(&status.store)
+            )],
         ));
     }
     if let Some(why) = &status.upstream_unknown {
-        found.push(Finding::new(
+        found.push(MountTrouble::new(
             format!(
                 "{point}: it is not known what only this machine has: {}",
                 escape_control(why)
@@ -226,7 +237,7 @@ fn from_status(status: &MountStatus) -> Vec<Finding> {
         return found;
     };
     if let Some(why) = upstream.trouble.as_ref().or(upstream.stuck.as_ref()) {
-        found.push(Finding::new(
+        found.push(MountTrouble::new(
             format!(
                 "{point}: the server does not take this machine's changes: {}",
                 escape_control(why)
@@ -238,7 +249,7 @@ fn from_status(status: &MountStatus) -> Vec<Finding> {
         ));
     }
     if upstream.stuck_count > 0 {
-        found.push(Finding::new(
+        found.push(MountTrouble::new(
             format!(
                 "{point}: {} cannot be sent",
                 count_noun(upstream.stuck_count as u64, "file")
@@ -252,28 +263,33 @@ fn from_status(status: &MountStatus) -> Vec<Finding> {
     found
 }
 
-/// Returns the troubles of connections whose mounts are not in this mount namespace.
-fn invisible(mounts: &[MountEntry], waiting: &BTreeMap<ConnectionNo, u64>) -> Vec<Finding> {
+/// Returns the troubles of connections that have no mount in this mount namespace.
+fn hidden_connections(
+    mounts: &[MountEntry],
+    waiting: &BTreeMap<ConnectionNo, u64>,
+) -> Vec<MountTrouble> {
     let visible: BTreeSet<ConnectionNo> = mounts.iter().map(connection_of).collect();
     let hidden = waiting
         .iter()
         .filter(|(number, _)| !visible.contains(number));
     let finding = |(number, requests): (&ConnectionNo, &u64)| {
-        Finding::new(
+        MountTrouble::new(
             format!(
-                "connection {number} of a FUSE mount that is not to be seen from here: {} unanswered for over {} s. A daemon \
-                 (of TealFS or of another program) may have been killed with its mount namespace; sync(2) hangs then",
+                "connection {number} of a FUSE mount that is not to be seen from here: \
+                 {} unanswered for over {} s. A daemon \
+                 (of TealFS or of another program) may have been killed with its mount namespace; \
+                 sync(2) hangs then",
                 count_noun(*requests, "request"),
                 STUCK_AFTER.as_secs()
             ),
-            abort(*number, None),
+            abort_commands(*number, None),
         )
     };
     hidden.map(finding).collect()
 }
 
 /// Returns the commands that end a connection, and with it the waiting of all programs.
-fn abort(number: ConnectionNo, point: Option<&Path>) -> Vec<String> {
+fn abort_commands(number: ConnectionNo, point: Option<&Path>) -> Vec<String> {
     let mut commands = vec![format!("as root: echo 1 > {CONNECTIONS}/{number}/abort")];
     if let Some(point) = point {
         commands.push(format!(
@@ -292,8 +308,8 @@ fn connection_of(mount: &MountEntry) -> ConnectionNo {
     (u64::from(major) << MINOR_BITS) | u64::from(minor)
 }
 
-/// Returns the connections with requests that nobody has answered for [`STUCK_AFTER`], and how many
-/// requests; `None` if the kernel does not show connections.
+/// Returns the connections with requests that have waited for [`STUCK_AFTER`], and the number of
+/// these requests; `None` if the kernel does not show connections.
 fn stuck_connections() -> Option<BTreeMap<ConnectionNo, u64>> {
     let first = waiting_requests(Path::new(CONNECTIONS))?;
     if first.is_empty() {

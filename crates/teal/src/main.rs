@@ -68,7 +68,7 @@ fn run(cli: TealCommandLine) -> anyhow::Result<ExitCode> {
         TealCommand::Check { path, quick } => inspect::check(&path, quick),
         TealCommand::Dump { path, what } => inspect::dump(&path, &what),
         TealCommand::Status { dir, json } => status::show_statuses(dir, json),
-        TealCommand::Doctor => doctor::doctor(),
+        TealCommand::Doctor => doctor::run_doctor(),
         TealCommand::Serve(args) => serve::serve_volume(&args),
         TealCommand::Join(args) => serve::join_volume(&args),
         TealCommand::Flush { dir } => conflicts::flush_to_server(dir),

@@ -17,11 +17,11 @@ pub(crate) fn make_empty_store(args: &MkfsArgs) -> Result<ExitCode> {
     let path = paths::absolute_path(&args.path)?;
     let bytes = create_store(&path, args.size, &args.label, args.force)?;
     say!(
-        "made a store of {} in {}",
+        "a new store of {} is in {}",
         teal_command::size::human_size(bytes),
         path.display()
     );
-    say!("next: teal mount {} DIR", path.display());
+    say!("to mount it, run: teal mount {} DIR", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -33,10 +33,13 @@ pub(crate) fn create_store(
     label: &str,
     force: bool,
 ) -> Result<u64> {
+    debug_assert!(path.is_absolute(), "messages name the whole path");
+    // The superblock has room for 64 bytes.
     if label.len() > 64 {
         bail!("a label has at most 64 bytes");
     }
     let (disk, created) = open_target_disk(path, size, force)?;
+    // A sector has 512 bytes.
     let bytes = disk.shape().sectors * 512;
     let owner = (
         rustix::process::geteuid().as_raw(),
@@ -53,6 +56,7 @@ pub(crate) fn create_store(
         &SystemEntropy,
         &options,
     );
+    // Only a file that this call has made is removed again.
     if done.is_err() && created {
         let _ = std::fs::remove_file(path);
     }
@@ -60,8 +64,8 @@ pub(crate) fn create_store(
     Ok(bytes)
 }
 
-/// The disk that something is to be made on, and whether its file is new. What existed before is
-/// untouched.
+/// Returns the disk on which a store is to be made, and whether its file is new. A file that
+/// existed before is not changed.
 pub(crate) fn open_target_disk(
     path: &Path,
     size: Option<u64>,
@@ -73,6 +77,7 @@ pub(crate) fn open_target_disk(
         .is_some_and(|m| m.file_type().is_block_device());
     let created = meta.is_none();
     let disk = match &meta {
+        // A broken symbolic link looks missing, but writing through it would make a file elsewhere.
         None if std::fs::symlink_metadata(path).is_ok() => {
             bail!(
                 "{} is a symbolic link that leads nowhere; remove it, or name a file",
@@ -96,8 +101,10 @@ pub(crate) fn open_target_disk(
             bail!("{} is a device: its size is fixed", path.display())
         }
         Some(m) => {
+            // The kernel would let this program write below a mounted file system.
             refuse_mounted(path, m)?;
             let disk = FileDisk::open(path, OpenMode::Write)?;
+            // `--force` overwrites known formats, but never a mounted device.
             if let Some(what) = probe::recognise_content(&disk).filter(|_| !force) {
                 bail!(
                     "{} holds {what}; use --force to overwrite it",
@@ -110,6 +117,7 @@ pub(crate) fn open_target_disk(
                     path.display()
                 );
             }
+            // The file is resized only after all checks: until here nothing has changed.
             match size {
                 Some(size) if size != m.len() => {
                     drop(disk);
@@ -125,7 +133,8 @@ pub(crate) fn open_target_disk(
 
 fn too_small(size: u64) -> String {
     format!(
-        "a size of {size} bytes is too small: a store needs at least 16 MiB; sizes take a unit, such as 500M or 20G"
+        "a size of {size} bytes is too small: a store needs at least 16 MiB; sizes take a unit, \
+         such as 500M or 20G"
     )
 }
 
@@ -141,7 +150,7 @@ fn resize_file(path: &Path, size: u64) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// A device that is mounted is refused, whatever `--force` says.
+/// Refuses a device that is mounted, whatever `--force` says.
 fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
     if !meta.file_type().is_block_device() {
         return Ok(());
@@ -150,6 +159,7 @@ fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
         rustix::fs::major(meta.rdev()),
         rustix::fs::minor(meta.rdev()),
     );
+    // Without the kernel's table nothing is known to be mounted.
     if let Some(mount) = teal_command::mount_table::list_mounts()
         .unwrap_or_default()
         .into_iter()

@@ -1,5 +1,5 @@
-//! Whether this process's mount namespace is the one the machine began with, which no process takes
-//! with it when it dies.
+//! Finds out if this process lives in the machine's first mount namespace, which does not end when
+//! the process dies.
 //!
 //! # Why it matters
 //! A daemon that is killed closes `/dev/fuse` last of all: the kernel puts that off until it has
@@ -31,7 +31,7 @@ pub(crate) fn is_first() -> bool {
     ours.is_some() && is_first_process && namespace_number("/proc/1/ns/mnt") == ours
 }
 
-/// The number in a link such as `mnt:[4026531832]`.
+/// Returns the number in a link such as `mnt:[4026531832]`.
 fn namespace_number(link: impl AsRef<Path>) -> Option<u64> {
     let target = std::fs::read_link(link).ok()?;
     parse_namespace_link(target.to_str()?)

@@ -9,10 +9,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use teal_command::size::{human_size, parse_size};
-use teal_log::{OwnedElsewhere, Settings};
+use teal_log::{OwnedElsewhere, StoreSettings};
 use teal_mount::UringMode;
 
-/// Whether the kernel is to leave something of a mount without effect.
+/// Says if the kernel leaves device nodes, or setuid bits, of a mount without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MountRestriction {
     /// Nothing was said: it holds where other machines can put things into the tree.
@@ -43,7 +43,7 @@ impl MountRestriction {
     }
 }
 
-/// What `-o` asks for, validated.
+/// The validated form of `-o`.
 #[derive(Debug, Clone)]
 pub(crate) struct MountConfig {
     pub(crate) read_only: bool,
@@ -60,15 +60,15 @@ pub(crate) struct MountConfig {
     pub(crate) observed: bool,
     /// Change the flags of what is mounted there already.
     pub(crate) remount: bool,
-    /// What is done with a store that another machine has open.
+    /// The way to treat a store that another machine has open.
     pub(crate) elsewhere: OwnedElsewhere,
     pub(crate) threads: NonZeroUsize,
-    /// Whether requests come over io_uring.
+    /// The transport of requests: io_uring or /dev/fuse.
     pub(crate) uring: UringMode,
-    pub(crate) settings: Settings,
-    /// How old a change may be before it is on its way to the server.
+    pub(crate) settings: StoreSettings,
+    /// The longest time for which a change waits before it is sent to the server.
     pub(crate) flush_age: Option<Duration>,
-    /// How much content may be here and not at the server, in bytes.
+    /// The most content, in bytes, that may be here and not at the server.
     pub(crate) queue: Option<u64>,
     /// `fsync` waits for the server.
     pub(crate) sync_remote: bool,
@@ -76,12 +76,15 @@ pub(crate) struct MountConfig {
     pub(crate) delay: Duration,
 }
 
+/// The least number of threads that answer requests, unless another one is given.
+const THREADS_MIN: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 /// Threads that answer requests; more wait for each other, and the kernel cannot have so many
 /// requests under way.
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 /// Has a store mounted that another machine has open.
 pub(crate) const TAKE_OVER: &str = "take-over";
-const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
+const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, \
+    dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, \
                      flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
@@ -102,7 +105,7 @@ const IGNORED: &[&str] = &[
     "async",
     "allow_other",
     "default_permissions",
-    // What the kernel itself shows of a FUSE mount.
+    // These are what the kernel itself shows of a FUSE mount.
     "user_id",
     "group_id",
     "max_read",
@@ -117,7 +120,8 @@ const FLAGS: &[&str] = &[
     "noexec", "syncfs", "nosyncfs", "observed", TAKE_OVER,
 ];
 
-/// The number of an option, within its bounds; `what` it is, with an example.
+/// Returns the number given to an option, if it is within `range`. The error names the kind of
+/// number wanted (`what`), with an example.
 fn parse_in_range(
     option: &str,
     value: Option<&str>,
@@ -125,6 +129,7 @@ fn parse_in_range(
     what: &str,
     example: &str,
 ) -> Result<u64> {
+    debug_assert!(!range.is_empty(), "a number of {option} exists");
     let number = value
         .and_then(|text| text.parse().ok())
         .filter(|number| range.contains(number));
@@ -156,6 +161,7 @@ fn parse_size_in_range(
     range: RangeInclusive<u64>,
 ) -> Result<u64> {
     let key = option.split('=').next().unwrap_or_default();
+    debug_assert!(!range.is_empty(), "a size of {option} exists");
     let bytes =
         parse_size(value.unwrap_or_default()).map_err(|e| anyhow!("mount option {option}: {e}"))?;
     if !range.contains(&bytes) {
@@ -166,7 +172,8 @@ fn parse_size_in_range(
 }
 
 impl MountConfig {
-    /// The options given that are about a server, for a volume that has none or is not written to.
+    /// Returns the given options that concern a server, for a volume that has none or is not
+    /// written to.
     pub(crate) fn server_options_given(&self) -> Vec<&'static str> {
         let given = [
             (self.sync_remote, "sync=remote"),
@@ -182,10 +189,10 @@ impl MountConfig {
     }
 }
 
-/// Whether a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
+/// Says if a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SyncFs {
-    /// Where a daemon that is killed cannot make the kernel wait for it.
+    /// Only if a daemon that is killed cannot make the kernel wait for it.
     WhereSafe,
     Always,
     Never,
@@ -202,83 +209,110 @@ impl SyncFs {
     }
 }
 
-/// Validates options. Of those that contradict each other the last one holds, as with mount(8).
+impl Default for MountConfig {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Self {
+            read_only: false,
+            salvage: false,
+            noatime: false,
+            nosuid: MountRestriction::Default,
+            nodev: MountRestriction::Default,
+            noexec: false,
+            syncfs: SyncFs::WhereSafe,
+            observed: false,
+            remount: false,
+            elsewhere: OwnedElsewhere::Refuse,
+            // At least two, so that one slow request does not stop all others.
+            threads: processors.max(THREADS_MIN),
+            uring: UringMode::default(),
+            settings: StoreSettings::default(),
+            flush_age: None,
+            queue: None,
+            sync_remote: false,
+            delay: Duration::ZERO,
+        }
+    }
+}
+
+impl MountConfig {
+    /// Carries out an option without a value. Returns `false` if it is none of [`FLAGS`].
+    fn set_flag(&mut self, key: &str) -> bool {
+        match key {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "salvage" => self.salvage = true,
+            "noatime" => self.noatime = true,
+            "relatime" => self.noatime = false,
+            "nosuid" | "suid" => self.nosuid = MountRestriction::from_option(key),
+            "nodev" | "dev" => self.nodev = MountRestriction::from_option(key),
+            "noexec" => self.noexec = true,
+            "syncfs" => self.syncfs = SyncFs::Always,
+            "nosyncfs" => self.syncfs = SyncFs::Never,
+            "observed" => self.observed = true,
+            "remount" => self.remount = true,
+            TAKE_OVER => self.elsewhere = OwnedElsewhere::TakeOver,
+            _ => return false,
+        }
+        debug_assert!(FLAGS.contains(&key), "{key} is listed");
+        true
+    }
+
+    /// Carries out an option with a value; `option` is both, for messages.
+    fn set_value(&mut self, option: &str, key: &str, value: Option<&str>) -> Result<()> {
+        match key {
+            "commit" => self.settings.commit_interval = parse_seconds(option, value, 1..=3600)?,
+            "sync" if value == Some("remote") => self.sync_remote = true,
+            "sync" if value == Some("local") => self.sync_remote = false,
+            "flush" => self.flush_age = Some(parse_seconds(option, value, 1..=86_400)?),
+            "uring" if value == Some("auto") => self.uring = UringMode::Auto,
+            "uring" if value == Some("on") => self.uring = UringMode::On,
+            "uring" if value == Some("off") => self.uring = UringMode::Off,
+            "delay_ms" => {
+                let what = "a whole number of milliseconds";
+                let number = parse_in_range(option, value, 0..=60_000, what, "delay_ms=40")?;
+                self.delay = Duration::from_millis(number);
+            }
+            "checkpoint" => {
+                self.settings.checkpoint_interval = parse_seconds(option, value, 1..=86_400)?
+            }
+            "checkpoint_bytes" => {
+                let bytes = parse_size_in_range(option, value, 1 << 20..=1 << 32)?;
+                self.settings.checkpoint_bytes = bytes;
+            }
+            "queue" => self.queue = Some(parse_size_in_range(option, value, 1 << 20..=1 << 50)?),
+            "threads" => self.threads = parse_threads(option, value)?,
+            // Options for systemd, and comments, are not meant for the file system.
+            key if IGNORED.contains(&key) || key.starts_with("x-") || key == "comment" => {}
+            _ => bail!("unknown mount option {option}; known are {KNOWN}"),
+        }
+        Ok(())
+    }
+}
+
+fn parse_threads(option: &str, value: Option<&str>) -> Result<NonZeroUsize> {
+    let number = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
+    let threads = number.filter(|threads| *threads <= THREADS_MAX);
+    threads.with_context(|| {
+        format!(
+            "mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4"
+        )
+    })
+}
+
+/// Validates options. The last one of those that contradict each other holds, as with mount(8).
 pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
-    let mut parsed = MountConfig {
-        read_only: false,
-        salvage: false,
-        noatime: false,
-        nosuid: MountRestriction::Default,
-        nodev: MountRestriction::Default,
-        noexec: false,
-        syncfs: SyncFs::WhereSafe,
-        observed: false,
-        remount: false,
-        elsewhere: OwnedElsewhere::Refuse,
-        threads: std::thread::available_parallelism()
-            .unwrap_or(NonZeroUsize::MIN)
-            .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
-        uring: UringMode::default(),
-        settings: Settings::default(),
-        flush_age: None,
-        queue: None,
-        sync_remote: false,
-        delay: Duration::ZERO,
-    };
+    let mut parsed = MountConfig::default();
     for option in options {
-        let (key, value) = option
-            .split_once('=')
-            .map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
+        let (key, value) = match option.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (option.as_str(), None),
+        };
         if value.is_some() && FLAGS.contains(&key) {
             bail!("mount option {option}: {key} takes no value");
         }
-        match key {
-            "ro" => parsed.read_only = true,
-            "rw" => parsed.read_only = false,
-            "salvage" => parsed.salvage = true,
-            "noatime" => parsed.noatime = true,
-            "relatime" => parsed.noatime = false,
-            "nosuid" | "suid" => parsed.nosuid = MountRestriction::from_option(key),
-            "nodev" | "dev" => parsed.nodev = MountRestriction::from_option(key),
-            "noexec" => parsed.noexec = true,
-            "syncfs" => parsed.syncfs = SyncFs::Always,
-            "nosyncfs" => parsed.syncfs = SyncFs::Never,
-            "observed" => parsed.observed = true,
-            "remount" => parsed.remount = true,
-            TAKE_OVER => parsed.elsewhere = OwnedElsewhere::TakeOver,
-            "commit" => parsed.settings.commit_interval = parse_seconds(option, value, 1..=3600)?,
-            "sync" if value == Some("remote") => parsed.sync_remote = true,
-            "sync" if value == Some("local") => parsed.sync_remote = false,
-            "flush" => parsed.flush_age = Some(parse_seconds(option, value, 1..=86_400)?),
-            "uring" if value == Some("auto") => parsed.uring = UringMode::Auto,
-            "uring" if value == Some("on") => parsed.uring = UringMode::On,
-            "uring" if value == Some("off") => parsed.uring = UringMode::Off,
-            "delay_ms" => {
-                let number = parse_in_range(
-                    option,
-                    value,
-                    0..=60_000,
-                    "a whole number of milliseconds",
-                    "delay_ms=40",
-                )?;
-                parsed.delay = Duration::from_millis(number);
-            }
-            "checkpoint" => {
-                parsed.settings.checkpoint_interval = parse_seconds(option, value, 1..=86_400)?
-            }
-            "checkpoint_bytes" => {
-                parsed.settings.checkpoint_bytes =
-                    parse_size_in_range(option, value, 1 << 20..=1 << 32)?
-            }
-            "queue" => parsed.queue = Some(parse_size_in_range(option, value, 1 << 20..=1 << 50)?),
-            "threads" => {
-                let threads = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
-                parsed.threads = threads.filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| {
-                    anyhow!("mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4")
-                })?;
-            }
-            key if IGNORED.contains(&key) || key.starts_with("x-") || key == "comment" => {}
-            _ => bail!("unknown mount option {option}; known are {KNOWN}"),
+        if !parsed.set_flag(key) {
+            parsed.set_value(option, key, value)?;
         }
     }
     if parsed.salvage && !parsed.read_only {
@@ -287,7 +321,7 @@ pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
     Ok(parsed)
 }
 
-/// What mount(8) wants of `mount.teal`.
+/// The request that mount(8) makes of `mount.teal`.
 #[derive(Debug)]
 pub(crate) enum MountHelperCall {
     Mount(MountArgs),
@@ -295,8 +329,8 @@ pub(crate) enum MountHelperCall {
     DryRun(MountArgs),
 }
 
-/// The arguments mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE] [-o
-/// OPTIONS]`.
+/// Parses the arguments that mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE]
+/// [-o OPTIONS]`.
 pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<MountHelperCall> {
     let mut places = Vec::new();
     let mut options = Vec::new();
@@ -308,13 +342,16 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<M
                 let list = list.to_str().context("the mount options are not UTF-8")?;
                 options.extend(list.split(',').map(str::to_owned));
             }
+            // These two take an argument, which is of no use here.
             Some("-t" | "-N") => drop(args.next()),
             Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
+                // mount(8) writes short flags together, as in `-sfn`.
                 is_fake |= flags == "--fake" || contains_fake_flag(flags)
             }
             _ => places.push(PathBuf::from(arg)),
         }
     }
+    // mount(8) always gives both places.
     let [path, dir] = <[PathBuf; 2]>::try_from(places)
         .map_err(|_| anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
     let mount = MountArgs {

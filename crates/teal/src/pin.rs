@@ -47,17 +47,17 @@ pub(crate) fn free_path(path: &Path) -> Result<ExitCode> {
     else {
         bail!("the daemon's answer is about something else");
     };
-    // What is in the file's inode takes no room of its own.
+    // Content that fits into the file's inode takes no space of its own, so nothing is said of it.
     let room = if bytes > 0 {
         format!("{} of ", human_size(bytes))
     } else {
         String::new()
     };
     match (files, stay) {
-        (0, 0) => say!("nothing to give back: no content of it is here"),
+        (0, 0) => say!("there is nothing to give back: no content of it is here"),
         (0, _) => {}
-        (1, _) => say!("{room}1 file given back; it comes again when it is needed"),
-        _ => say!("{room}{files} files given back; they come again when they are needed"),
+        (1, _) => say!("{room}1 file is given back; it comes again when it is needed"),
+        _ => say!("{room}{files} files are given back; they come again when they are needed"),
     }
     if stay > 0 {
         let (files, stays) = (

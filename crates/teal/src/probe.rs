@@ -3,7 +3,7 @@
 use teal_env::Disk;
 use teal_types::{SECTOR, Sector};
 
-/// A signature: where it is, what it looks like, whose it is.
+/// Signatures of known formats: the offset of each, its bytes, and the name of the format.
 const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (0, b"TEALFS", "a TealFS store"),
     (0, b"XFSB", "an XFS file system"),
@@ -32,6 +32,7 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 
 /// Returns what is on the disk, in words; `None` when nothing is recognised.
 pub(crate) fn recognise_content(disk: &dyn Disk) -> Option<&'static str> {
+    // The list goes from special to general: a partition table is the last guess.
     SIGNATURES
         .iter()
         .find(|(at, magic, _)| has_signature(disk, *at, magic))
@@ -42,15 +43,21 @@ pub(crate) fn recognise_content(disk: &dyn Disk) -> Option<&'static str> {
 pub(crate) fn holds_data(disk: &dyn Disk) -> bool {
     let sectors = disk.shape().sectors.min(2048);
     let mut bytes = vec![0; (sectors * SECTOR) as usize];
+    // A disk that cannot be read counts as one with data: it must not be overwritten by mistake.
     disk.read_at(Sector::new(0), &mut bytes).is_err() || bytes.iter().any(|b| *b != 0)
 }
 
 fn has_signature(disk: &dyn Disk, at: u64, magic: &[u8]) -> bool {
+    // Whole blocks around the signature are read, because a disk may refuse anything smaller.
     let first = at / 4096 * 4096;
     let mut bytes = vec![0; 8192];
     let sectors = disk.shape().sectors.saturating_sub(first / SECTOR).min(16);
     bytes.truncate((sectors * SECTOR) as usize);
     let from = (at - first) as usize;
+    debug_assert!(
+        magic.len() <= 4096,
+        "a signature lies within the two blocks"
+    );
     !bytes.is_empty()
         && disk
             .read_at(Sector::new(first / SECTOR), &mut bytes)

@@ -16,7 +16,7 @@ use teal_command::paths;
 use teal_command::say::say;
 use teal_command::size::human_size;
 
-/// How often the daemon is asked whether it still records, in nanoseconds.
+/// The time between two questions for the progress of a recording, in nanoseconds.
 const LOOK_EVERY: i64 = 500_000_000;
 
 /// Runs the command.
@@ -27,7 +27,10 @@ pub(crate) fn run_recording(args: &RecordingArgs) -> Result<ExitCode> {
     } else if args.stop {
         report_outcome(&ask_progress(&dir, &ControlRequest::RecordEnd)?)?;
     } else {
-        let out = args.out.as_ref().context("--out names the trace")?;
+        let out = args
+            .out
+            .as_ref()
+            .context("the trace needs a name: give one with --out")?;
         record_until_end(args, &dir, &paths::absolute_path(out)?)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -35,8 +38,15 @@ pub(crate) fn run_recording(args: &RecordingArgs) -> Result<ExitCode> {
 
 /// Records into a new file until the end.
 fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()> {
+    // A missing daemon is reported before a file is made.
+    debug_assert!(
+        file.is_absolute(),
+        "the daemon has another working directory"
+    );
     ask_daemon(dir, &ControlRequest::Status)?;
     not_inside(file, dir)?;
+    // Signals are caught before the recording begins, so that none can end this program and leave
+    // the daemon recording.
     let mut ending = ending_signals()?;
     ask_daemon(
         dir,
@@ -47,22 +57,28 @@ fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()>
         },
     )?;
     let until = args.seconds.map_or_else(
-        || "Ctrl-C ends it".to_owned(),
-        |s| format!("for {s} s, or until Ctrl-C"),
+        || "Ctrl-C ends that".to_owned(),
+        |s| format!("that ends after {s} s, or at Ctrl-C"),
     );
-    say!("recording {} to {}; {until}", dir.display(), file.display());
+    say!(
+        "{} is being recorded to {}; {until}",
+        dir.display(),
+        file.display()
+    );
     loop {
         let end = Timespec {
             tv_sec: 0,
             tv_nsec: LOOK_EVERY,
         };
         let mut fds = [PollFd::new(&ending, PollFlags::IN)];
+        // Waits for a signal, but looks at the recording now and then: it may end by itself.
         match rustix::event::poll(&mut fds, Some(&end)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("waiting"),
+            Err(error) => return Err(error).context("the program cannot wait for signals"),
         }
         // Never blocks: a signal that came has written a byte.
         let is_over = matches!(ending.read(&mut [0; 16]), Ok(1..));
+        // A signal asks for the end; otherwise this only looks.
         let Some(answer) = control::ask(
             dir,
             if is_over {
@@ -80,10 +96,7 @@ fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()>
         };
         match answer {
             ControlAnswer::Recording { recording } if recording.file != file => {
-                bail!(
-                    "the recording to {} was ended by somebody else",
-                    file.display()
-                )
+                bail!("another command ended the recording to {}", file.display())
             }
             ControlAnswer::Recording { recording } if recording.ended => {
                 return report_outcome(&recording);
@@ -93,20 +106,27 @@ fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()>
     }
 }
 
-/// A socket that is readable once a signal asks for the end.
+/// Returns a socket that is readable once a signal asks for the end.
 fn ending_signals() -> Result<UnixStream> {
-    let (receive, send) = UnixStream::pair().context("signals")?;
-    receive.set_nonblocking(true).context("signals")?;
+    let (receive, send) = UnixStream::pair().context("signals cannot be caught")?;
+    receive
+        .set_nonblocking(true)
+        .context("signals cannot be caught")?;
+    // All three are caught, so that closing the terminal ends the recording, too.
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, send.try_clone().context("signals")?)
-            .context("signals")?;
+        signal_hook::low_level::pipe::register(
+            signal,
+            send.try_clone().context("signals cannot be caught")?,
+        )
+        .context("signals cannot be caught")?;
     }
     Ok(receive)
 }
 
-/// A trace on the mount that it watches would record its own writing without end.
+/// Refuses a trace on the mount that is recorded: writing it would be recorded, too, without end.
 fn not_inside(file: &Path, dir: &Path) -> Result<()> {
     let parent = file.parent().unwrap_or(Path::new("/"));
+    // All paths of one file system have the same device number.
     let device = |path: &Path| {
         std::fs::metadata(path)
             .map(|m| m.dev())
@@ -142,7 +162,7 @@ fn report_outcome(recording: &RecordingStatus) -> Result<()> {
         );
     }
     say!(
-        "{file}: {} events, {}",
+        "{file} has {} events in {}",
         recording.events,
         human_size(recording.bytes)
     );

@@ -3,7 +3,7 @@
 use crate::control::RecordingStatus;
 use anyhow::{Context, Result, bail};
 use rustix::fs::RenameFlags;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,59 +27,88 @@ const SEEK_HOLE: u32 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct RecordingSlot(Mutex<Option<(PathBuf, TraceRecording)>>);
 
+/// The recording that a person has asked for.
+pub(crate) struct RecordingOrder<'a> {
+    /// The new file of the trace.
+    pub(crate) file: &'a Path,
+    pub(crate) mount_point: &'a Path,
+    /// True if names are hidden behind hashes.
+    pub(crate) is_anonymous: bool,
+    /// The time after which the recording ends; `None`: at a request or with the mount.
+    pub(crate) limit: Option<Duration>,
+    /// True if the kernel passes every access of a program on.
+    pub(crate) is_observed: bool,
+}
+
+impl RecordingOrder<'_> {
+    /// Refuses a trace on the mount itself: writing it would be recorded, too, without end.
+    fn check_place(&self) -> Result<()> {
+        if self.file.starts_with(self.mount_point) {
+            bail!(
+                "{} is on the mount that is to be recorded; choose a place elsewhere",
+                self.file.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the file of the trace. Traces may hold names of files, so only their owner may read
+    /// them.
+    fn make_file(&self) -> Result<File> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.file);
+        file.with_context(|| self.file.display().to_string())
+    }
+
+    fn trace_header(&self, clock: &SystemClock) -> TraceHeader {
+        // An anonymous trace must not name the mount either.
+        let source = if self.is_anonymous {
+            "a mount of TealFS".into()
+        } else {
+            self.mount_point.display().to_string()
+        };
+        TraceHeader {
+            level: Level::File,
+            anonymous: self.is_anonymous,
+            start: clock.civil_time(),
+            machine: Text::truncated(describe_machine().as_bytes()),
+            source: Text::truncated(source.as_bytes()),
+        }
+    }
+}
+
 impl RecordingSlot {
-    /// Begins to record into a new file; `ended` is called at its end.
+    /// Begins to record into a new file; `ended` is called at the end of the recording.
     pub(crate) fn start(
         &self,
-        file: &Path,
-        (anonymous, seconds): (bool, Option<u64>),
-        observed: bool,
-        (dir, client): (&Path, &Arc<FileSystem>),
+        order: &RecordingOrder<'_>,
+        client: &Arc<FileSystem>,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<dyn RequestWatcher>> {
+        // Held while the file is made, so that two recordings cannot begin at once.
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((file, recording)) = &*present
             && !recording.progress().ended
         {
             bail!(
                 "{} is being recorded to {} already; --stop ends that",
-                dir.display(),
+                order.mount_point.display(),
                 file.display()
             );
         }
-        if file.starts_with(dir) {
-            bail!(
-                "{} is on the mount that is to be recorded; choose a place elsewhere",
-                file.display()
-            );
-        }
-        let out = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(file);
-        let out = out.with_context(|| file.display().to_string())?;
+        order.check_place()?;
+        let out = order.make_file()?;
         let clock = SystemClock;
-        let source = if anonymous {
-            "a mount of TealFS".into()
-        } else {
-            dir.display().to_string()
-        };
-        let header = TraceHeader {
-            level: Level::File,
-            anonymous,
-            start: clock.civil_time(),
-            machine: Text::truncated(describe_machine().as_bytes()),
-            source: Text::truncated(source.as_bytes()),
-        };
-        let limit = seconds.map(Duration::from_secs);
         let settings = RecordingSettings {
-            header,
+            header: order.trace_header(&clock),
             root: ObjectNo::ROOT.get(),
-            limit,
+            limit: order.limit,
             key: SystemEntropy.random_id(),
         };
-        let named = file.to_owned();
+        let named = order.file.to_owned();
         let ended = move |progress: &RecordingProgress| {
             match &progress.failure {
                 None => log::info!("recorded {} events to {}", progress.events, named.display()),
@@ -87,20 +116,24 @@ impl RecordingSlot {
             }
             ended();
         };
-        let around = Box::new(MountSurroundings(Arc::clone(client)));
+        let surroundings = Box::new(MountSurroundings(Arc::clone(client)));
         let started = TraceRecording::start(
             out,
             |out| out.sync_data(),
             settings,
             Arc::new(clock),
-            around,
+            surroundings,
             ended,
         );
-        let recording = started.inspect_err(|_| drop(std::fs::remove_file(file)));
-        let recording = recording.with_context(|| file.display().to_string())?;
+        // A file without a recording would look like an empty trace.
+        let recording = started.inspect_err(|_| drop(std::fs::remove_file(order.file)));
+        let recording = recording.with_context(|| order.file.display().to_string())?;
         let recorder = recording.recorder();
-        *present = Some((file.to_owned(), recording));
-        Ok(Arc::new(RecordingWatcher { recorder, observed }))
+        *present = Some((order.file.to_owned(), recording));
+        Ok(Arc::new(RecordingWatcher {
+            recorder,
+            observed: order.is_observed,
+        }))
     }
 
     /// Ends it, if there is one, and says what came of it.
@@ -111,7 +144,7 @@ impl RecordingSlot {
             .map(|(file, recording)| recording_status(file, recording.finish()))
     }
 
-    /// How it is doing, or what came of the last one.
+    /// Returns the progress of the present recording, or the result of the last one.
     pub(crate) fn progress(&self) -> Option<RecordingStatus> {
         let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         present
@@ -122,6 +155,7 @@ impl RecordingSlot {
     /// Sets a mark; `false` if nothing is being recorded.
     pub(crate) fn mark(&self, text: &str) -> bool {
         let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A mark in a recording that has ended would be lost.
         let running = present
             .as_ref()
             .filter(|(_, recording)| !recording.progress().ended);
@@ -160,12 +194,13 @@ fn describe_machine() -> String {
     format!("{}, {processors} processors", words.join(" "))
 }
 
-/// What the recording asks about the things it records.
+/// Answers a recording's questions about the objects and processes it records.
 struct MountSurroundings(Arc<FileSystem>);
 
 impl RecordingContext for MountSurroundings {
     fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {
         let names = self.0.store().names(ObjectNo::new(object)).ok()?;
+        // The first of several names is as good as the others.
         names
             .into_iter()
             .next()
@@ -173,6 +208,7 @@ impl RecordingContext for MountSurroundings {
     }
 
     fn process_facts(&mut self, id: u32) -> Option<ProcessFacts> {
+        // The process may end between two readings; then there are no facts.
         let read = |name: &str| std::fs::read(format!("/proc/{id}/{name}")).ok();
         let status = String::from_utf8(read("status")?).ok()?;
         let leader = status
@@ -184,6 +220,7 @@ impl RecordingContext for MountSurroundings {
         let stat = read("stat")?;
         // The name in brackets may hold anything; state, parent, group and session follow it.
         let behind = stat.iter().rposition(|b| *b == b')')?;
+        // The session is the fourth word behind the name.
         let session = String::from_utf8_lossy(&stat[behind + 1..])
             .split_whitespace()
             .nth(3)?
@@ -221,6 +258,7 @@ impl RequestWatcher for RecordingWatcher {
         Some(Box::new(move |ReplyOutcome { errno, value }| {
             let outcome = match errno {
                 Some(errno) => EventOutcome::Failed(errno.raw_os_error() as u16),
+                // A lookup that finds nothing answers with node 0 and no error.
                 None if is_lookup && value == 0 => EventOutcome::Failed(NO_ENTRY),
                 None => EventOutcome::Done(value),
             };
@@ -230,6 +268,7 @@ impl RequestWatcher for RecordingWatcher {
 }
 
 fn setattr_action(set: &SetattrRequest) -> Action {
+    // A change of the size is an event of its own, and the other attributes go with it.
     match set.size {
         Some(size) => Action::Truncate { size },
         None => Action::Setattr {
@@ -240,8 +279,10 @@ fn setattr_action(set: &SetattrRequest) -> Action {
     }
 }
 
-/// The event of a request; `None` for what is no doing of programs, or not served here.
+/// Returns the event of a request; `None` for a request that no program caused, or that is not
+/// served here.
 fn action_of(operation: &FuseOperation<'_>) -> Option<Action> {
+    // Requests about names come first, because their events carry the names.
     named_action(operation).or_else(|| {
         Some(match *operation {
             FuseOperation::Open { .. } => Action::Open {},
@@ -304,7 +345,7 @@ fn action_of(operation: &FuseOperation<'_>) -> Option<Action> {
     })
 }
 
-/// The event of a request about a name.
+/// Returns the event of a request about a name.
 fn named_action(operation: &FuseOperation<'_>) -> Option<Action> {
     Some(match *operation {
         FuseOperation::Lookup { name } => Action::Lookup {

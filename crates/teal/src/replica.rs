@@ -1,8 +1,8 @@
-//! What belongs to a store whose volume has a server: kept in a directory beside it, `STORE.d`.
+//! The files that belong to a store of a served volume, in a directory beside the store, `STORE.d`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `replica.toml` | [`Setting`]: whether the volume is served here or was joined, and how |
+//! | `replica.toml` | [`ReplicaSetting`]: if the volume is served here or was joined, and how |
 //! | `identity/` | of a joined volume: key and certificates |
 //!
 //! # Guarantees
@@ -20,7 +20,7 @@ use teal_env::{Clock, ExistingFile, replace_file};
 use teal_net::{Channel, ClientIdentity, TransportLimits};
 use teal_posix::FileSystem;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
-use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
+use teal_replica::{PinStatus, ServerConnection, StuckDirection, StuckObject, UpstreamStatus};
 use teal_server::{ReplicaNote, ServerCounts};
 use tokio::runtime::Runtime;
 
@@ -30,13 +30,13 @@ use crate::serving::RunningServer;
 use teal_command::paths;
 use teal_command::say::shown_path;
 
-/// Where a volume's server is.
+/// The place of a volume's server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum ReplicaSetting {
     /// In the process that mounts it.
     Served {
-        /// Where it listens.
+        /// The address on which the server listens.
         listen: String,
         /// Its data.
         #[serde(with = "teal_command::place_text")]
@@ -48,15 +48,17 @@ pub(crate) enum ReplicaSetting {
     },
     /// On another machine.
     Joined {
-        /// Where it is.
+        /// The address of the server.
         address: String,
         /// This machine's name there.
         device: String,
     },
 }
 
-/// The directory beside a store.
+/// Returns the directory beside a store.
 pub(crate) fn directory_beside(store: &Path) -> Result<PathBuf> {
+    // A device has no place for a directory beside it, so its files lie with the stores of `teal
+    // up`.
     let is_device = std::fs::metadata(store).is_ok_and(|meta| meta.file_type().is_block_device());
     if is_device {
         return Ok(paths::store_for(store)?.with_extension("d"));
@@ -70,7 +72,7 @@ fn setting_file(store: &Path) -> Result<PathBuf> {
     Ok(directory_beside(store)?.join("replica.toml"))
 }
 
-/// The setting of a store; `None`: its volume has no server.
+/// Loads the setting of a store; `None` if its volume has no server.
 pub(crate) fn load_setting(store: &Path) -> Result<Option<ReplicaSetting>> {
     let file = setting_file(store)?;
     match std::fs::read_to_string(&file) {
@@ -91,7 +93,7 @@ pub(crate) fn save_setting(store: &Path, setting: &ReplicaSetting) -> Result<()>
         .create(&dir)
         .with_context(|| dir.display().to_string())?;
     let file = setting_file(store)?;
-    let text = toml::to_string(setting).context("the setting")?;
+    let text = toml::to_string(setting).context("the setting cannot be written as text")?;
     replace_file(&file, text.as_bytes(), ExistingFile::Replace)
         .with_context(|| format!("writing {}", file.display()))
 }
@@ -99,6 +101,7 @@ pub(crate) fn save_setting(store: &Path, setting: &ReplicaSetting) -> Result<()>
 /// Removes the setting of a store, and the directory beside it if nothing else is in it.
 pub(crate) fn remove_setting(store: &Path) -> Result<()> {
     let file = setting_file(store)?;
+    // A setting that is missing already is as wanted.
     match std::fs::remove_file(&file) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             return Err(e).with_context(|| file.display().to_string());
@@ -115,12 +118,12 @@ pub(crate) fn identity_dir(store: &Path) -> Result<PathBuf> {
     Ok(directory_beside(store)?.join("identity"))
 }
 
-/// What runs for a replica while it is mounted.
+/// The parts that run for a replica while it is mounted.
 pub(crate) struct ReplicaRuntime {
     pub(crate) upstream: Arc<dyn Upstream>,
     pub(crate) device: String,
-    /// Whether a store that is no replica yet takes the volume over from the server, instead of
-    /// bringing it there.
+    /// True if a store that is no replica yet takes the volume over from the server, false if it
+    /// brings the volume there.
     pub(crate) joins: bool,
     /// The server, if it is in this process.
     pub(crate) serving: Option<RunningServer>,
@@ -141,17 +144,18 @@ impl ReplicaRuntime {
 /// A thread that answers a request, or waits for news.
 const STACK: usize = 1 << 20;
 
-/// A runtime for the network and for object stores; everybody who asks something of a server has a
-/// thread.
+/// Builds the runtime for the network and for object stores. It has a thread for every request that
+/// may wait in a server.
 pub(crate) fn build_runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // Every request may occupy a thread while it waits; the others are for the chunks.
         .max_blocking_threads(TransportLimits::default().requests + 64)
         .thread_stack_size(STACK)
         .thread_name("teal-net")
         .enable_all()
         .build()
-        .context("threads for the network")
+        .context("the threads for the network cannot be started")
 }
 
 /// Starts what a store's volume needs; `None`: it has no server.
@@ -163,6 +167,7 @@ pub(crate) fn start(
     let Some(setting) = load_setting(store)? else {
         return Ok(None);
     };
+    // The directory holds private keys, and perhaps the server's data.
     private::enforce_below(&directory_beside(store)?)?;
     let runtime = build_runtime()?;
     Ok(Some(match setting {
@@ -193,6 +198,7 @@ pub(crate) fn start(
                 ..teal_net::ChannelOptions::default()
             };
             let channel = Channel::new(runtime.handle(), address, identity, options);
+            // A renewed certificate that is lost costs a new enrolment, so it is saved at once.
             let keep = move |identity: &ClientIdentity| {
                 if let Err(error) = identity.save(&dir) {
                     log::error!("the renewed certificate cannot be kept: {error}");
@@ -210,7 +216,7 @@ pub(crate) fn start(
     }))
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     let name = match given {
         Some(name) => name.to_owned(),
@@ -221,7 +227,8 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     };
     if !teal_proto::is_device_name(&name) {
         bail!(
-            "'{name}' is no name for a device: at most {} bytes without slashes; give one with --device",
+            "'{name}' is no name for a device: at most {} bytes without slashes; \
+             give one with --device",
             teal_proto::DEVICE_NAME_MAX
         );
     }
@@ -244,7 +251,7 @@ pub(crate) fn unsent_changes(client: &FileSystem) -> UnsentChanges {
     }
 }
 
-/// Why a mount of a volume with a server does not ask it.
+/// Returns why a mount of a volume with a server does not ask the server.
 pub(crate) fn why_server_is_not_asked(store: &Path, read_only: bool) -> String {
     if read_only {
         return "this mount is read-only and does not ask it".to_owned();
@@ -256,23 +263,28 @@ pub(crate) fn why_server_is_not_asked(store: &Path, read_only: bool) -> String {
     format!("it is not known where it is: {file} was missing when the volume was mounted")
 }
 
-/// How a replica's standing is shown.
+/// Returns the state of a replica as it is shown to people.
 pub(crate) fn upstream_shown(
     status: &UpstreamStatus,
     serving: Option<&RunningServer>,
 ) -> UpstreamShown {
-    let (trouble, denied) = match &status.link {
-        Link::Up => (None, false),
-        Link::Down { why, .. } => (Some(why.clone()), false),
-        Link::Denied { why } => (Some(why.clone()), true),
+    debug_assert!(
+        status.stuck_objects.1.len() <= status.stuck_objects.0,
+        "some of all are shown"
+    );
+    let (trouble, denied) = match &status.connection {
+        ServerConnection::Up => (None, false),
+        ServerConnection::Down { why, .. } => (Some(why.clone()), false),
+        ServerConnection::Denied { why } => (Some(why.clone()), true),
     };
+    // Only the server knows its machines; a failure to list them must not hide the rest.
     let machines = serving
         .and_then(|serving| serving.server.replicas(serving.volume()).ok())
         .unwrap_or_default();
     UpstreamShown {
         served: serving.map(|serving| serving.address().to_string()),
-        replica: status.replica.0,
-        incarnation: status.replica.1,
+        replica: status.author.replica,
+        incarnation: status.author.incarnation,
         seen: status.seen.get(),
         only_here: status.only_here,
         only_here_bytes: status.only_here_bytes,
@@ -286,10 +298,10 @@ pub(crate) fn upstream_shown(
         announcing: status.announcing,
         pinned: status.pins.paths.clone(),
         pinned_missing: match &status.pins {
-            PinsShown {
+            PinStatus {
                 trouble: Some(why), ..
             } => Some(why.clone()),
-            PinsShown {
+            PinStatus {
                 is_coming: true, ..
             } => Some("it is on its way".to_owned()),
             _ => None,
@@ -304,9 +316,9 @@ pub(crate) fn upstream_shown(
 }
 
 fn stuck_shown(object: &StuckObject) -> StuckShown {
-    let way = match object.way {
-        StuckWay::Sending => "sending",
-        StuckWay::Installing => "installing",
+    let way = match object.direction {
+        StuckDirection::Sending => "sending",
+        StuckDirection::Installing => "installing",
     };
     StuckShown {
         path: object.path.clone(),
@@ -339,7 +351,7 @@ fn server_counts(of: &ServerCounts) -> Vec<(String, u64)> {
     named_counts(&done, &of.requests)
 }
 
-/// What was done, then all requests, and those of each kind.
+/// Returns the counters in `done`, the number of all requests, and that of each kind.
 fn named_counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(String, u64)> {
     let all = [("requests", requests.iter().sum())];
     let done = done
@@ -353,7 +365,7 @@ fn named_counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> 
     done.chain(kinds).collect()
 }
 
-/// The open conflicts of a volume, for people.
+/// Returns the open conflicts of a volume, for people.
 pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> {
     let kind = |kind| match kind {
         ConflictKind::Content => "two contents",
@@ -366,7 +378,7 @@ pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> 
     let Some(replica) = client.replica() else {
         return Ok(Vec::new());
     };
-    let found = replica.conflicts()?;
+    let found = replica.unresolved_conflicts()?;
     Ok(found
         .into_iter()
         .map(|note| ConflictShown {

@@ -1,9 +1,8 @@
-//! What a command has made or changed on the way to a mount, and takes back when the mount does not
+//! The changes that a command makes on the way to a mount, and takes back if the mount does not
 //! come about.
 //!
 //! # Guarantees
-//! 1. What a step describes is undone in the reverse order of the steps, unless [`Rollback::keep`]
-//!    was called.
+//! 1. The steps are undone in their reverse order, unless [`Rollback::keep_changes`] was called.
 //! 2. A directory is removed only if it is empty; a whole tree only if this command made its top.
 
 use crate::replica::{self, ReplicaSetting};
@@ -20,7 +19,7 @@ impl std::fmt::Debug for UndoFunction {
     }
 }
 
-/// How one step is taken back.
+/// The way to take back one step.
 #[derive(Debug)]
 enum RollbackStep {
     RemoveFile(PathBuf),
@@ -55,23 +54,24 @@ impl RollbackStep {
 pub(crate) struct Rollback(Vec<RollbackStep>);
 
 impl Rollback {
-    /// The command has done what it was to do: everything stays.
+    /// Keeps everything: the command has succeeded.
     pub(crate) fn keep_changes(mut self) {
         self.0.clear();
     }
 
-    /// A file that this command made.
+    /// Notes a file that this command has made.
     pub(crate) fn made_file(&mut self, path: &Path) {
         self.0.push(RollbackStep::RemoveFile(path.to_owned()));
     }
 
-    /// A directory that this command made.
+    /// Notes a directory that this command has made.
     pub(crate) fn made_dir(&mut self, path: &Path) {
         self.0.push(RollbackStep::RemoveEmptyDir(path.to_owned()));
     }
 
     /// Makes a directory and those above it that are missing.
     pub(crate) fn make_dirs(&mut self, dir: &Path) -> Result<()> {
+        // Directories are made from the top down, and each one is noted by itself.
         let missing: Vec<&Path> = dir
             .ancestors()
             .take_while(|above| !above.exists())
@@ -99,7 +99,7 @@ impl Rollback {
         Ok(())
     }
 
-    /// The setting beside `store` is about to change from `before`.
+    /// Notes that the setting beside `store` is about to change from `before`.
     pub(crate) fn setting_changes(&mut self, store: &Path, before: Option<ReplicaSetting>) {
         self.0.push(RollbackStep::Setting(store.to_owned(), before));
     }
@@ -113,6 +113,7 @@ impl Rollback {
 
 impl Drop for Rollback {
     fn drop(&mut self) {
+        // The last step is taken back first, because it may depend on those before it.
         while let Some(step) = self.0.pop() {
             if let Err(error) = step.undo() {
                 log::warn!("{error:#}");

@@ -14,7 +14,7 @@ use teal_device::{Upstream, UpstreamError};
 use teal_env::{Clock, SystemEntropy};
 use teal_meta::{MetaStore, Sqlite};
 use teal_net::{Fingerprint, ListeningServer, PeerService, TransportLimits};
-use teal_proto::{MESSAGE_MAX, Reply, Request};
+use teal_proto::{ClientRequest, MESSAGE_MAX, ServerReply};
 use teal_server::{Peer, Server};
 use teal_types::VolumeId;
 use tokio::runtime::Handle;
@@ -35,7 +35,7 @@ pub(crate) struct RunningServer {
     fingerprint: Fingerprint,
 }
 
-/// What the transport hands to the server.
+/// Passes the transport's requests to the server.
 struct NetworkService(Arc<Server>);
 
 fn peer_of(peer: teal_net::CertifiedPeer) -> Peer {
@@ -70,15 +70,20 @@ impl PeerService for NetworkService {
 struct LocalUpstream(Arc<Server>, Peer);
 
 impl Upstream for LocalUpstream {
-    fn call(&self, request: &Request, _deadline: Duration) -> Result<Reply, UpstreamError> {
+    fn call(
+        &self,
+        request: &ClientRequest,
+        _deadline: Duration,
+    ) -> Result<ServerReply, UpstreamError> {
+        // Nothing is sent over a network, so the deadline is not needed.
         match self.0.handle(self.1, request.clone()) {
-            Reply::Refused(refused) => Err(refused.into()),
+            ServerReply::Refused(refused) => Err(refused.into()),
             reply => Ok(reply),
         }
     }
 }
 
-/// Opens the two stores of a server, which nobody but their owner can read from then on.
+/// Opens the two stores of a server, and makes them readable by their owner only.
 pub(crate) fn open_server(
     runtime: &Handle,
     data: &Path,
@@ -87,6 +92,7 @@ pub(crate) fn open_server(
     private::enforce_server_data(data)?;
     let entropy = Arc::new(SystemEntropy);
     let meta: Arc<dyn MetaStore> = Arc::new(Sqlite::open(&data.join("meta.db"))?);
+    // The metadata holds the key by which chunks are named.
     let domain = teal_server::load_domain(&*meta, &*entropy)?;
     let shelf = DirectoryShelf::open(&data.join("chunks"), AccessMode::Write, runtime.clone())?;
     let (chunks, opening) = ChunkStore::open(
@@ -96,6 +102,7 @@ pub(crate) fn open_server(
         Arc::clone(clock),
         entropy.clone(),
     )?;
+    // A damaged pack is no reason to refuse the others.
     for (pack, whole) in &opening.damaged {
         log::warn!("pack {pack} of the server's chunks is damaged; {whole} chunks of it are whole");
     }
@@ -128,9 +135,12 @@ impl RunningServer {
         private::PrivateFiles::begin().keep_for_process();
         let server = open_server(runtime, data, clock)
             .with_context(|| format!("the server's data in {}", data.display()))?;
+        // The serving machine is a replica like the others, but needs no certificate.
         let peer = server.local_replica(VolumeId::new(volume), device)?;
         let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
         let fingerprint = identity.fingerprint();
+        // The address is taken before a thread starts, so that a port in use leaves nothing to
+        // stop.
         let listener = bind(listen)?;
         let limits = TransportLimits {
             message_bytes: MESSAGE_MAX,
@@ -143,7 +153,7 @@ impl RunningServer {
         let upkeep = std::thread::Builder::new()
             .name("teal-upkeep".into())
             .spawn(move || for_upkeep.run_upkeep());
-        let upkeep = upkeep.context("a thread for the server's chunks")?;
+        let upkeep = upkeep.context("the thread for the server's chunks cannot be started")?;
         Ok(Self {
             server,
             peer,
@@ -162,10 +172,13 @@ impl RunningServer {
         self.listening.address()
     }
 
-    /// A token that lets one machine join within `lifetime`; it carries the server's fingerprint.
+    /// Makes a token that lets one machine join within `lifetime`; it carries the server's
+    /// fingerprint.
     fn make_token(&self, lifetime: Duration) -> Result<String> {
         let secret = self.server.make_token(self.peer.volume, lifetime)?;
+        debug_assert!(!secret.contains('.'), "a dot ends the secret");
         let fingerprint = self.fingerprint.to_string();
+        // The prefix would only make the token longer.
         Ok(format!(
             "{secret}.{}",
             fingerprint.trim_start_matches("sha256:")
@@ -183,18 +196,19 @@ impl RunningServer {
         })
     }
 
-    /// The volume that is served.
+    /// Returns the volume that is served.
     pub(crate) fn volume(&self) -> VolumeId {
         self.peer.volume
     }
 
     /// Lets requests in progress end.
     pub(crate) fn stop(self) {
+        // From here on no request begins; the listener then waits for those in progress.
         self.server.stop();
         if !self.listening.stop(GRACE) {
             log::warn!("some requests of other machines were cut off");
         }
-        // It stops after the step it is in.
+        // The thread ends after the step it is in.
         if self.upkeep.join().is_err() {
             log::error!("the thread that looks after the server's chunks broke down");
         }

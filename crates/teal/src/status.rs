@@ -62,15 +62,18 @@ fn show_mount(s: &MountStatus) {
             human_size(s.host_lacks_bytes)
         );
     }
+    // The worst of the states is shown.
     let state = match (s.failed, s.read_only, s.uncommitted) {
         (true, _, _) => {
-            "FAILED: the disk refused a write; what was synced before is safe. Unmount, check the disk, mount again"
+            "FAILED: the disk refused a write; what was synced before is safe. Unmount, \
+             check the disk, mount again"
         }
         (_, true, _) => "read-only",
         (_, _, true) => "changes of the last seconds are on their way to the disk",
         _ => "everything is on the disk",
     };
     say!("  state    {state}");
+    // Programs may rely on sync(2), so a volume that it does not reach says so.
     if !s.syncfs && !s.read_only {
         say!("  sync     sync(2) and syncfs(2) do not reach this volume; fsync(2) does");
     }
@@ -78,6 +81,7 @@ fn show_mount(s: &MountStatus) {
         say!("  kernel   requests come over io_uring");
     }
     if let Some(r) = &s.recording {
+        // A recording that has ended well needs no line.
         match (&r.failure, r.ended) {
             (Some(why), _) => say!("  record   to {} ended early: {why}", r.file.display()),
             (None, false) => say!(
@@ -95,6 +99,7 @@ fn show_mount(s: &MountStatus) {
             escape_control(why)
         ),
         (None, None) => {
+            // A volume without a server has no copy, which a person has to know.
             say!("  devices  the volume has no server: this store is the only copy of it")
         }
     }
@@ -110,7 +115,7 @@ fn show_mount(s: &MountStatus) {
     }
 }
 
-/// `1 object waits`, `2 objects wait`.
+/// Returns the words for objects that wait: `1 object waits`, `2 objects wait`.
 pub(crate) fn waiting_objects(objects: u64) -> String {
     format!(
         "{} wait{}",
@@ -119,6 +124,20 @@ pub(crate) fn waiting_objects(objects: u64) -> String {
     )
 }
 
+/// Shows the first files that cannot be sent or installed, and the number of the others.
+fn show_stuck_files(u: &UpstreamShown) {
+    for stuck in &u.stuck_files {
+        let path = escape_control(&stuck.path);
+        let why = escape_control(&stuck.why);
+        say!("  stuck    {path} ({}): {why}", stuck.way);
+    }
+    let others = u.stuck_count.saturating_sub(u.stuck_files.len());
+    if others > 0 {
+        say!("           and {others} more");
+    }
+}
+
+/// Shows the state of a mount towards its server, and the server itself if it is in this process.
 fn show_upstream(u: &UpstreamShown) {
     match (&u.served, &u.trouble) {
         (Some(address), None) => say!("  server   in this process, listening on {address}"),
@@ -128,6 +147,7 @@ fn show_upstream(u: &UpstreamShown) {
             u.seen
         ),
         (_, Some(why)) if u.denied => {
+            // The line itself says that the server refuses.
             let why = why.strip_prefix("the server refuses: ").unwrap_or(why);
             say!("  server   REFUSES this machine: {why}");
         }
@@ -136,21 +156,9 @@ fn show_upstream(u: &UpstreamShown) {
     if let Some(why) = &u.stuck {
         say!("           and does not take changes: {why}");
     }
-    for stuck in &u.stuck_files {
-        say!(
-            "  stuck    {} ({}): {}",
-            escape_control(&stuck.path),
-            stuck.way,
-            escape_control(&stuck.why)
-        );
-    }
-    if u.stuck_count > u.stuck_files.len() {
-        say!(
-            "           and {} more",
-            u.stuck_count - u.stuck_files.len()
-        );
-    }
+    show_stuck_files(u);
     for m in &u.machines {
+        // The first state that applies is shown.
         let live = match (m.local, m.revoked, m.connected) {
             (true, _, _) => "this machine".to_owned(),
             (_, true, _) => "shut out".to_owned(),
@@ -176,7 +184,8 @@ fn show_upstream(u: &UpstreamShown) {
             human_size(count("sent_bytes")),
         );
         say!(
-            "  served   {} commits of {} operations with {} conflicts; {came} of content came, {went} went",
+            "  served   {} commits of {} operations with {} conflicts; {came} of content came, \
+             {went} went",
             count("commits"),
             count("ops"),
             count("conflicts")
@@ -194,6 +203,7 @@ fn show_upstream(u: &UpstreamShown) {
 
 /// Says whether the server has everything, and what it lacks.
 fn show_safety(u: &UpstreamShown) {
+    // The server's data may be on this machine: then both copies are lost with it.
     let (place, means) = match u.served {
         Some(_) => (
             "the server's own store",
@@ -201,18 +211,21 @@ fn show_safety(u: &UpstreamShown) {
         ),
         None => ("the server", "this machine may be unplugged or lost"),
     };
+    // The most urgent of the answers that fit is shown.
     if u.announcing {
         say!("  safe?    NO: the volume is still on its way to {place}");
     } else if u.only_here > 0 && u.denied {
         let are = if u.only_here == 1 { "is" } else { "are" };
         say!(
-            "  safe?    NO: {} ({}) {are} only here, and the server takes nothing from this machine",
+            "  safe?    NO: {} ({}) {are} only here, and the server takes nothing from this \
+             machine",
             so_many(u.only_here, "object"),
             human_size(u.only_here_bytes)
         );
     } else if u.denied {
         say!(
-            "  safe?    unknown: the server had taken all changes of this machine, and does not answer it any more"
+            "  safe?    unknown: the server had taken all changes of this machine, and does not \
+             answer it any more"
         );
     } else if u.only_here > 0 {
         let (are, them) = if u.only_here == 1 {
@@ -246,6 +259,7 @@ pub(crate) fn take_down(dir: Option<PathBuf>) -> Result<ExitCode> {
             "{} is unmounted; everything is on the disk",
             shown_path(&dir)
         ),
+        // Without a daemon, its dead mount may still be there.
         None => match paths::inspect_mount_point(&dir)? {
             MountPointState::Dead => {
                 free_dead_mount_point(&dir)?;
@@ -274,6 +288,7 @@ fn ended_words(dir: &Path, ended: &UnmountReport) -> String {
         "{} is unmounted; everything is on the disk",
         shown_path(dir)
     );
+    // The command names the store, which need not be the usual one.
     let again = format!("to send it: teal up {point} --store {store}; teal flush {point}");
     match &ended.unsent {
         UnsentChanges::NoServer => {
@@ -281,7 +296,8 @@ fn ended_words(dir: &Path, ended: &UnmountReport) -> String {
         }
         UnsentChanges::Nothing if ended.served => {
             format!(
-                "{unmounted}, and the server's own store on this machine has all of it: back that up"
+                "{unmounted}, and the server's own store on this machine has all of it: \
+                 back that up"
             )
         }
         UnsentChanges::Nothing => format!("{unmounted}, and the server has all of it"),

@@ -1,4 +1,4 @@
-//! What belongs to a file besides its content: privileges, attributes at their limits, birth time,
+//! The parts of a file besides its content: privileges, attributes at their limits, birth time,
 //! numbers and handles.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
@@ -194,7 +194,7 @@ fn handles(args: &[&str]) -> ProgramOutput {
     )
 }
 
-/// The kernel forgets names and inodes that nobody uses.
+/// Makes the kernel forget names and inodes that are not in use.
 fn drop_caches(m: &Mounted) {
     let forgets = |m: &Mounted| -> u64 {
         let status = m.status();
@@ -262,7 +262,7 @@ fn a_handle_leads_to_its_file_as_long_as_that_lives() {
             said.ends_with("\n. .. file") && said.contains("/a/b\n"),
             "{said}"
         );
-        // The same after a remount: numbers are for ever.
+        // Repeats the comparison after a remount: numbers are for ever.
         m.remount();
     }
     std::fs::rename(m.path("a/b/file"), m.path("moved")).unwrap();

@@ -150,7 +150,7 @@ fn parts_go_together_and_each_only_once(
     for taken in [first[1], other[1]] {
         is_refused(world, taken);
     }
-    // Whoever takes the whole file takes the parts; reading it takes nothing.
+    // A process that takes the whole file takes the parts; reading it takes nothing.
     for said in [
         mount(world, image, "second"),
         world.teal(&["mkfs", image.to_str().unwrap(), "--force"]),
@@ -343,7 +343,7 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
     );
     assert!(said.code != 0, "it is in use here: {said}");
     down(&world, "here");
-    // It was closed: nobody has to take it over.
+    // The store was closed, so it need not be taken over.
     elsewhere(
         &world,
         1,

@@ -1,4 +1,4 @@
-//! A mounted store that nobody uses: no I/O on whatever it lies on, and a daemon that does not even
+//! A mounted store that is not used: no I/O on the device below it, and a daemon that does not even
 //! wake up.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
@@ -47,7 +47,7 @@ fn traces(pid: i32, device: Option<&Path>) -> Vec<(String, u64)> {
     all
 }
 
-/// Requests of the kernel: somebody who looks at all mounts of the machine looks at this one, too.
+/// The kernel's requests: a program that looks at all mounts of the machine looks at this one, too.
 fn requests(m: &Mounted) -> (String, String) {
     let status = m.status();
     (
@@ -72,8 +72,8 @@ fn mounted_beside(m: &Mounted) -> TestMount {
 }
 
 /// Lets `time` go by, with something in the middle that is not to concern the mount. The traces
-/// with `part` in their names are those of before, unless somebody asked the mount for something
-/// meanwhile; whether nobody did.
+/// with `part` in their names must be those of before, unless another program asked the mount for
+/// something meanwhile. Returns whether none did.
 fn stays_silent(
     m: &Mounted,
     device: Option<&Path>,
@@ -116,7 +116,7 @@ fn falls_silent(m: &mut Mounted, device: Option<&Path>) {
     let time = Duration::from_secs(if is_long() { 600 } else { 10 });
     for round in 0..5 {
         if round == 1 {
-            // Somebody may sync all file systems of the machine all the time.
+            // Other programs may sync all file systems of the machine all the time.
             m.hide_from_sync();
             set(m);
         }
@@ -128,7 +128,8 @@ fn falls_silent(m: &mut Mounted, device: Option<&Path>) {
         if !wait_until(if round == 0 { PATIENCE / 4 } else { PATIENCE }, is_settled) {
             continue;
         }
-        // Who has a loop device may mount, too, and what others mount does not concern this one.
+        // With a loop device a machine can mount, too, and what others mount does not concern this
+        // one.
         if !stays_silent(m, device, (time, ""), || {
             drop(device.map(|_| mounted_beside(m)))
         }) {

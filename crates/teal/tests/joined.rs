@@ -117,7 +117,7 @@ fn fio_verifies_on_each_machine_what_it_wrote_on_the_other() {
             said.expect_success();
         }
         converge(&both[NAS], &both[LAPTOP]);
-        // What the caches know is of no use any more.
+        // The caches hold nothing useful any more.
         both.iter_mut().for_each(Mounted::remount);
         for (m, other) in [(NAS, 1), (LAPTOP, 0)] {
             run(&both[m], other, "--verify_only")
@@ -129,7 +129,7 @@ fn fio_verifies_on_each_machine_what_it_wrote_on_the_other() {
     }
 }
 
-/// How often a daemon is killed while SQLite works.
+/// Returns how often a daemon is killed while SQLite works.
 fn kills() -> u32 {
     if is_long() { 20 } else { 2 }
 }

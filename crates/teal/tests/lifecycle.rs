@@ -366,7 +366,7 @@ fn a_mount_by_a_user_serves_that_user() {
     let Some(private) = PrivateMounts::new(&world) else {
         return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
-    // A /dev/fuse that everybody may open, as on most machines, in a namespace of its own.
+    // A /dev/fuse that all users may open, as on most machines, in a namespace of its own.
     let script = r#"
         cp "$1" teal; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse
         mkdir mine; chown 65534:65534 mine; cd mine
@@ -388,7 +388,7 @@ fn a_mount_by_a_user_serves_that_user() {
         user ../teal down
         not user cat ~/Teal/f 2> /dev/null
         user ../teal up > said
-        not grep -q 'made a store' said
+        not grep -q 'a new store' said
         test "$(user cat ~/Teal/f)" = mine
         user ../teal down
     "#;

@@ -33,9 +33,9 @@ fn dbench_runs_with_and_without_syncing() {
             .arg("4");
         let said = run_program(m.world().furnish(&mut command)).expect_success();
         assert!(said.contains("Throughput"), "{how:?}: {said}");
-        // It goes on after some errors, but tells them. Without the semaphore its clients only do
-        // not start together, and it has nothing to do with the mount: its key is a process number,
-        // which somebody else's semaphore may have.
+        // The suite goes on after some errors, but tells them. Without the semaphore its clients
+        // only do not start together; this has nothing to do with the mount: the key of the
+        // semaphore is a process number, which another program's semaphore may have.
         let of_mount = |line: &&str| {
             line.contains("failed") && !line.contains("failed to create barrier semaphore")
         };

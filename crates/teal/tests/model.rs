@@ -48,8 +48,8 @@ fn agree(
             let mut want = other
                 .as_mut()
                 .map_or_else(|| model.snapshot(), |o| o.snapshot());
-            // Two file systems do the same at different times; only the model knows which times
-            // somebody set.
+            // The two file systems act at different times; only the model knows which times a
+            // program has set.
             let known = model.snapshot();
             for (path, node) in &mut want.nodes {
                 node.mtime = known.nodes.get(path).and_then(|n| n.mtime);

@@ -79,7 +79,8 @@ impl File {
         );
     }
 
-    /// What lies between the end of data and the next data is zeros, and the map of data ends.
+    /// Checks that everything between the end of data and the next data is zeros, and that the map
+    /// of data ends.
     #[track_caller]
     fn has_true_holes(&mut self, what: &str) {
         let mut at = 0;

@@ -151,8 +151,8 @@ impl Callers {
         assert_eq!(self.come_back(), [None; CALLERS as usize]);
     }
 
-    /// Of requests that were just on their way to workers which were `killed`, the kernel says how
-    /// its copying ended.
+    /// Checks that requests which were on their way to workers that were `killed` get the kernel's
+    /// own answer.
     fn are_told_of_the_end(self, killed: bool) {
         for met in self.come_back() {
             let by_kill = killed && matches!(met, Some(Errno::CANCELED | Errno::INTR));
@@ -165,7 +165,7 @@ impl Callers {
 }
 
 /// The directory in which the connection of the mount is controlled. Its name is the number of a
-/// loop device, which somebody else gets as soon as this one is free.
+/// loop device, which another program gets as soon as this one is free.
 struct Connection(PathBuf, u64);
 
 impl Connection {

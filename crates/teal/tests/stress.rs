@@ -41,8 +41,8 @@ const ALSO: [&str; 9] = [
     "unlink",
 ];
 
-/// Runs it where no FUSE mount is but this one: some stressors sync every file system they see, and
-/// one of somebody else may be dead.
+/// Runs it where this FUSE mount is the only one: some stressors sync every file system they see,
+/// and a foreign one may be dead.
 fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> ProgramOutput {
     const SCRIPT: &str = r#"
         point="$1"; shift
@@ -58,10 +58,11 @@ fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> Program
     private.run(SCRIPT, &args)
 }
 
-/// Those of the class that this version has; each is run and must neither fail nor skip itself.
+/// Returns the stressors of the class that this version has; each is run and must neither fail nor
+/// skip itself.
 fn stressors() -> Vec<String> {
-    // It says so on one of its outputs and ends with an error, because a class named `filesystem?`
-    // is none.
+    // The program lists them on one of its outputs and ends with an error, because a class named
+    // `filesystem?` does not exist.
     let said = run_program(Command::new("stress-ng").args(["--class", "filesystem?"]));
     let said = format!("{}{}", said.stdout, said.stderr);
     let (_, names) = said

@@ -36,7 +36,7 @@ fn syncfs_is_durable_without_any_fsync() {
     .unwrap();
     assert_eq!(m.status()["uncommitted"], false);
     assert!(m.syncs() > between, "{}", m.status());
-    // Somebody else may have synced all file systems.
+    // Another program may have synced all file systems.
     assert!(
         is_uncommitted || between > before,
         "nothing commits it but a sync"
@@ -49,7 +49,7 @@ fn syncfs_is_durable_without_any_fsync() {
     );
     m.down();
     m.check();
-    // At once, but for somebody who looks at all devices just now.
+    // The drive appears at once, unless another program looks at all devices just now.
     let is_gone = wait_until(PATIENCE, || loops_over(&m).is_empty());
     assert!(
         is_gone,

@@ -1,5 +1,5 @@
-//! What people are told: never that something is safe, done or there which is not, and never a step
-//! half done.
+//! The words that people are told: never that something is safe, done or there if it is not, and
+//! never a step half done.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 

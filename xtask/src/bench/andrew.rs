@@ -1,5 +1,5 @@
 //! `cargo xtask bench andrew`: unpack, configure, build and clean OpenSSH on ext4 and on a replica
-//! whose server is near and far.
+//! of a server that is near and far.
 //!
 //! # How
 //! 1. Places are ext4 (a loop device with direct I/O on the disk that is measured) and, for each
@@ -7,7 +7,7 @@
 //!    machine, made anew for each.
 //! 2. Places take turns: each round goes through all of them, beginning one further each time. A
 //!    ratio is taken within a round.
-//! 3. Between a replica and its server is a line of ours ([`road`]), with the round trip and the
+//! 3. Between a replica and its server is a proxy ([`delay_proxy`]) with the round trip and the
 //!    bandwidth that were asked for.
 //! 4. Counts decide: `waits` is how often an operation had to wait for the server. Times are
 //!    printed beside processor time, which others on the machine stretch less.
@@ -15,120 +15,32 @@
 //!    one reads all of it, one builds it.
 //! 6. With `--peers`, others do the same over the same line ([`peers`]).
 
+mod arguments;
 mod build;
 mod cold;
 pub(super) mod delay_proxy;
 pub(super) mod pair;
 mod peers;
 mod report;
+mod results;
 
-use super::lab::{self, RunSite, run_program};
+use super::lab::RunSite;
 use super::meter::{children_cpu, monotonic_seconds, server_cpu};
+use super::programs::{build_release, run_program};
 use super::undo::{self, UndoStep};
-use crate::arguments::{count, positive};
 use anyhow::{Context as _, Result, ensure};
-use cold::ColdMachines;
+pub(crate) use arguments::AndrewArguments;
 use pair::{ServedPair, UpstreamCounts};
+use results::{AndrewResults, BuildPlace, BuildSample};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Builds OpenSSH on ext4 and on a replica whose server is near and far (root).
-#[derive(Debug, clap::Args)]
-pub(crate) struct AndrewArguments {
-    /// Rounds through ext4 and all delays; 0: none
-    #[arg(long, value_name = "N", default_value = "1")]
-    rounds: usize,
-    /// Round trips to the server in milliseconds
-    #[arg(
-        long,
-        value_name = "MS,MS,...",
-        value_delimiter = ',',
-        default_value = "0,30,60"
-    )]
-    delays: Vec<u64>,
-    /// Jobs of make
-    #[arg(long, value_name = "N", default_value = "2", value_parser = count(1))]
-    jobs: usize,
-    /// Bandwidth of the line each way, in Mbit/s
-    #[arg(long, value_name = "MBIT", default_value = "100", value_parser = positive)]
-    bandwidth: f64,
-    /// Without machines that join when the tree is there
-    #[arg(long)]
-    no_cold: bool,
-    /// These too, at the middle delay: juicefs, sshfs; installs redis-server, openssh-server, sshfs
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = peers::Kind::named)]
-    peers: Vec<peers::Kind>,
-    /// Raw samples; the table goes beside them as .md [default: target/bench/andrew.json]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Where images and mounts lie: the disk that is measured [default: target/bench]
-    #[arg(long)]
-    dir: Option<PathBuf>,
-}
-
-impl AndrewArguments {
-    fn is_cold(&self) -> bool {
-        !self.no_cold
-    }
-
-    /// Refuses arguments that leave nothing to measure.
-    fn check_arguments(&self) -> Result<()> {
-        let is_something = self.rounds > 0 || self.is_cold() || !self.peers.is_empty();
-        ensure!(is_something, "nothing would be measured");
-        Ok(())
-    }
-}
-
-/// Where the tree is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BuildPlace {
-    Ext4,
-    /// A replica, with this round trip to its server in milliseconds.
-    Teal(u64),
-}
-
-impl BuildPlace {
-    fn label(self) -> String {
-        match self {
-            Self::Ext4 => "ext4".to_owned(),
-            Self::Teal(delay) => format!("teal, {delay} ms"),
-        }
-    }
-}
-
-/// One build in one place.
-#[derive(Debug)]
-struct BuildSample {
-    place: BuildPlace,
-    round: usize,
-    /// Wall seconds of each phase, in the order of [`build::PHASES`].
-    phases: [f64; build::PHASES.len()],
-    /// Processor seconds of the build.
-    client_cpu: f64,
-    /// Processor seconds of the replica's daemon, and of the one that serves.
-    daemons: (f64, f64),
-    /// What passed between replica and server from the first phase to the end of the last.
-    counts: UpstreamCounts,
-    /// The same, until a flush behind it had ended, and the seconds it took.
-    drained: (UpstreamCounts, f64),
-    /// Of the machine, when it had ended.
-    load: f64,
-}
-
-/// All that was measured so far.
-#[derive(Debug, Default)]
-struct AndrewResults {
-    samples: Vec<BuildSample>,
-    cold: Option<ColdMachines>,
-    peers: Vec<peers::PeerSample>,
-}
 
 pub(crate) fn run_bench(plan: &AndrewArguments) -> Result<bool> {
     plan.check_arguments()?;
     let site = RunSite::begin_run("andrew", plan.json.as_deref(), plan.dir.as_deref())?;
     let target = &site.target;
     if plan.rounds > 0 || plan.is_cold() {
-        lab::build_release(&[&["-p", "teal", "--bin", "teal"]])?;
+        build_release(&[&["-p", "teal", "--bin", "teal"]])?;
     }
     let archive = build::fetch_source(&target.join("bench/openssh"))?;
     let ext4 = attach_ext4(&site.dir)?;
@@ -149,9 +61,13 @@ pub(crate) fn run_bench(plan: &AndrewArguments) -> Result<bool> {
         .into_iter()
         .chain(plan.delays.iter().copied().map(BuildPlace::Teal))
         .collect();
+    debug_assert!(
+        !plan.delays.is_empty(),
+        "the arguments name at least one delay"
+    );
     let middle = plan.delays[plan.delays.len() / 2];
     let mut found = AndrewResults::default();
-    // A run takes long: what is known so far is kept.
+    // A run takes long, so that the results so far are written after each step.
     let keep = |found: &AndrewResults, rounds| -> Result<String> {
         site.write_results(
             rounds,
@@ -161,6 +77,7 @@ pub(crate) fn run_bench(plan: &AndrewArguments) -> Result<bool> {
     };
     for round in 0..plan.rounds {
         let mut turn = places.clone();
+        // Places take turns in being first.
         turn.rotate_left(round % places.len());
         for place in turn {
             eprintln!("round {}/{}: {}", round + 1, plan.rounds, place.label());
@@ -205,7 +122,7 @@ pub(crate) fn run_bench(plan: &AndrewArguments) -> Result<bool> {
     Ok(true)
 }
 
-/// An ext4 of its own, mounted.
+/// Makes an ext4 of its own, and mounts it.
 fn attach_ext4(dir: &Path) -> Result<PathBuf> {
     let (image, point) = (dir.join("ext4.img"), dir.join("ext4"));
     std::fs::create_dir(&point)?;
@@ -232,20 +149,20 @@ fn attach_ext4(dir: &Path) -> Result<PathBuf> {
     Ok(point)
 }
 
-/// Returns how many tasks of the machine want a processor, over a minute.
+/// Returns the machine's load average over a minute.
 fn load_average() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').next().unwrap_or_default().parse()?)
 }
 
-/// What every build needs.
+/// The things that every build needs.
 struct AndrewBench {
     program: PathBuf,
     archive: PathBuf,
     dir: PathBuf,
     ext4: PathBuf,
     jobs: usize,
-    /// Of the line, in Mbit/s each way.
+    /// The bandwidth of the line, in Mbit/s each way.
     bandwidth: f64,
 }
 
@@ -294,6 +211,7 @@ impl AndrewBench {
         let (before, cpu) = (replica.read_counts()?, processor()?);
         let (phases, client_cpu) = self.build_tree(replica.mount_point())?;
         let (counts, after) = (replica.read_counts()?.since(&before), processor()?);
+        // The flush behind the build is timed apart: users do not wait for it.
         let flushing = monotonic_seconds();
         replica.flush()?;
         let drained = (
@@ -348,7 +266,7 @@ mod tests {
         let plan: AndrewArguments = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"]).unwrap();
         assert_eq!(
             (plan.rounds, &*plan.peers),
-            (0, &[peers::Kind::Sshfs, peers::Kind::Juicefs][..])
+            (0, &[peers::PeerKind::Sshfs, peers::PeerKind::Juicefs][..])
         );
         assert!(plan.check_arguments().is_ok());
         let plan: AndrewArguments = parse(&["--rounds", "0", "--no-cold"]).unwrap();

@@ -1,19 +1,20 @@
-//! `cargo xtask bench attach`: what attaching a drive costs, by how many objects are on it and by
-//! how many commits it has missed.
+//! `cargo xtask bench attach`: measures the cost of attaching a drive, by the number of objects on
+//! it and by the number of commits it has missed.
 //!
 //! # How
-//! 1. A machine serves a volume, makes a drive for each count of objects, and writes files, whose
-//!    content they get. Then objects are added to each drive that the volume knows nothing of
-//!    (`teal-device/examples/many.rs`): content of zeros, so that it is metadata that counts.
+//! 1. A machine serves a volume, makes a drive for each count of objects, and writes files, which
+//!    the drives get. Then objects are added to each drive that the volume knows nothing of
+//!    (`teal-device/examples/many.rs`). They are zeros, so that metadata is measured.
 //! 2. For each count of missed commits so many files are changed, then each drive is attached to
 //!    another machine by `teal device attach` and detached again. A change is one commit of one
 //!    file.
-//! 3. Time is that of the command: it comes back when the drive is read from. Memory is what the
-//!    daemon's peak has grown by.
+//! 3. The time is that of the command, which returns when the drive is read from. The memory is the
+//!    growth of the daemon's peak.
 
 use super::andrew::pair::{BenchReplica, ServedLine};
-use super::lab::{self, RunFacts, RunSite};
+use super::lab::{RunFacts, RunSite};
 use super::meter::monotonic_seconds;
+use super::programs::{build_release, run_program};
 use super::statistics::median_spread;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ use std::process::Command;
 const TIMES: usize = 5;
 /// Files in a directory.
 const EACH: u64 = 500;
-/// Bytes of a drive for each object, and besides.
+/// The bytes of a drive for each object.
 const OBJECT: u64 = 1536;
 const DRIVE: u64 = 1 << 30;
 
@@ -52,7 +53,7 @@ pub(crate) struct AttachArguments {
     /// Raw samples; the table goes beside them as .md [default: target/bench/attach.json]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where stores, drives and mounts lie [default: target/bench]
+    /// The directory of stores, drives and mounts [default: target/bench]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
@@ -69,7 +70,7 @@ struct AttachSample {
 
 pub(crate) fn run_bench(plan: &AttachArguments) -> Result<bool> {
     let site = RunSite::begin_run("attach", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build_release(&[
+    build_release(&[
         &["-p", "teal", "--bin", "teal"],
         &["-p", "teal-device", "--example", "many"],
     ])?;
@@ -89,11 +90,11 @@ pub(crate) fn run_bench(plan: &AttachArguments) -> Result<bool> {
     for objects in &plan.objects {
         eprintln!("a drive with {objects} objects");
         nas.teal_device(&["detach", &format!("d{objects}")])?;
-        // Where it was made, it would be attached again.
+        // The drive is moved, since it would be attached again where it was made.
         let away = site.dir.join(format!("away-{objects}"));
         std::fs::rename(site.dir.join(format!("d{objects}.drive")), &away)?;
         let many = site.target.join("release/examples/many");
-        lab::run_program(
+        run_program(
             Command::new(many)
                 .arg("fill")
                 .arg(&away)
@@ -109,11 +110,11 @@ pub(crate) fn run_bench(plan: &AttachArguments) -> Result<bool> {
         line.nas.flush()?;
         for objects in &plan.objects {
             let away = site.dir.join(format!("away-{objects}"));
-            // What was missed is missed once.
+            // A commit is missed only once.
             for _ in 0..if *missed == 0 { TIMES } else { 1 } {
                 let (seconds, memory) = attach_drive(&home, &away)?;
                 let there = objects_on_drive(&home, &format!("d{objects}"))?;
-                // What has changed since makes way.
+                // Files that have changed since may have been evicted.
                 let least = if round == 0 {
                     objects + files
                 } else {
@@ -152,10 +153,11 @@ fn path_text(path: &Path) -> Result<&str> {
     path.to_str().context("a path that is no text")
 }
 
-/// Writes so many files anew, each by itself.
+/// Writes so many files anew, one by one.
 fn change_files(tree: &Path, files: u64, round: u64) -> Result<()> {
     for n in 0..files {
         let dir = tree.join((n / EACH).to_string());
+        // A directory is made with its first file.
         if n % EACH == 0 {
             std::fs::create_dir_all(&dir)?;
         }
@@ -164,7 +166,7 @@ fn change_files(tree: &Path, files: u64, round: u64) -> Result<()> {
     Ok(())
 }
 
-/// Seconds, and bytes by which the peak grew.
+/// Attaches a drive. Returns the seconds, and the bytes by which the peak grew.
 fn attach_drive(home: &BenchReplica, drive: &Path) -> Result<(f64, u64)> {
     let proc = PathBuf::from(format!("/proc/{}", home.pid()?));
     // 5: the peak begins anew at what there is (proc_pid_clear_refs(5)).
@@ -182,7 +184,7 @@ fn attach_drive(home: &BenchReplica, drive: &Path) -> Result<(f64, u64)> {
     ))
 }
 
-/// Objects that are on a drive.
+/// Returns the number of objects on a drive.
 fn objects_on_drive(home: &BenchReplica, name: &str) -> Result<u64> {
     let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
     let drive = said
@@ -194,7 +196,7 @@ fn objects_on_drive(home: &BenchReplica, name: &str) -> Result<u64> {
         .context("a drive that does not say what is on it")
 }
 
-/// Bytes that the kernel says of a process.
+/// Returns a number of bytes from the status of a process.
 fn status_field(proc: &Path, name: &str) -> Result<u64> {
     let status = std::fs::read_to_string(proc.join("status"))?;
     let line = status
@@ -221,7 +223,8 @@ fn samples_of(
 
 fn render_markdown(samples: &[AttachSample], plan: &AttachArguments, facts: &RunFacts) -> String {
     let mut out = format!(
-        "Measured {} at {}: Linux {}, {} cores; load {}. Medians of {TIMES} where nothing was missed, otherwise one. MiB: what the daemon's peak grew by.\n\n| objects |",
+        "Measured {} at {}: Linux {}, {} cores; load {}. Medians of {TIMES} where nothing was \
+            missed, otherwise one. MiB: what the daemon's peak grew by.\n\n| objects |",
         facts.date, facts.commit, facts.kernel, facts.cores, facts.load
     );
     for missed in &plan.missed {
@@ -249,9 +252,15 @@ fn render_markdown(samples: &[AttachSample], plan: &AttachArguments, facts: &Run
 }
 
 fn to_json(samples: &[AttachSample], facts: &RunFacts) -> Value {
-    let sample = |s: &AttachSample| json!({ "objects": s.objects, "missed": s.missed, "seconds": s.seconds, "peak_bytes": s.memory });
+    let sample = |s: &AttachSample| {
+        json!({
+            "objects": s.objects, "missed": s.missed, "seconds": s.seconds,
+            "peak_bytes": s.memory,
+        })
+    };
     json!({
-        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
+        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores,
+        "load": facts.load,
         "seconds": facts.seconds, "samples": samples.iter().map(sample).collect::<Vec<_>>(),
     })
 }

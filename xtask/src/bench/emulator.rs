@@ -4,10 +4,10 @@
 //! # How
 //! 1. fio runs each job on both devices, one after the other, in turns; a ratio is taken within a
 //!    round, the report has the median.
-//! 2. The plain device is as fast as the host lets it: what the ratio shows is the price of being
-//!    asked in user space.
+//! 2. The plain device is as fast as the host lets it: the ratio shows the price of serving from
+//!    user space.
 
-use super::lab::run_program;
+use super::programs::run_program;
 use super::undo::{self, UndoStep};
 use crate::arguments::count;
 use anyhow::{Context as _, Result, ensure};
@@ -22,13 +22,18 @@ pub(crate) struct EmulatorArguments {
     #[arg(long, value_name = "N", default_value = "3", value_parser = count(1))]
     rounds: usize,
     /// Seconds of one job on one device
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     seconds: u32,
 }
 
-/// Bytes of both.
+/// The size of both devices.
 const SIZE: &str = "512M";
-/// How the disk is called while it is there.
+/// The name of the disk while it exists.
 const NAME: &str = "bench-emulator";
 /// Name and arguments of fio.
 const JOBS: [(&str, [&str; 3]); 4] = [
@@ -58,7 +63,7 @@ pub(super) struct ModelledDisk {
 }
 
 impl ModelledDisk {
-    /// Of a profile, which is shipped or a file.
+    /// Starts a disk modelled by a profile, which is shipped or a file.
     pub(super) fn start(
         program: PathBuf,
         profile: &str,
@@ -91,9 +96,9 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
         rustix::process::geteuid().is_root(),
         "bench emulator needs root: it attaches loop devices"
     );
-    let target = crate::test::target_directory()?;
-    let mut build = crate::cargo_command();
-    build.current_dir(crate::workspace_root()).args([
+    let target = crate::workspace::target_directory()?;
+    let mut build = crate::workspace::cargo_command();
+    build.current_dir(crate::workspace::workspace_root()).args([
         "build",
         "--release",
         "--quiet",
@@ -116,6 +121,7 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
     let plain = PathBuf::from(
         run_program(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim(),
     );
+    // Noted as soon as its name is known.
     undo::note_undo(UndoStep::Loop(plain.clone()));
     let modelled = ModelledDisk::start(
         target.join("release/teal"),
@@ -131,6 +137,7 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
         let mut found = Vec::new();
         for round in 0..rounds {
             eprint!("\r{name}, round {}/{rounds}      ", round + 1);
+            // The devices take turns in being first.
             let (plain, modelled) = if round.is_multiple_of(2) {
                 (
                     run_fio(&plain, &job, seconds)?,
@@ -142,6 +149,7 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
             };
             found.push((modelled / plain, plain, modelled));
         }
+        // The median round is reported, with the figures of both devices in that round.
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (ratio, plain, modelled) = found[found.len() / 2];
         writeln!(
@@ -158,7 +166,7 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
     Ok(true)
 }
 
-/// Operations per second of a job.
+/// Runs a job with fio, and returns its operations per second.
 fn run_fio(device: &Path, job: &[&str], seconds: u32) -> Result<f64> {
     let fixed = [
         "--name=job",

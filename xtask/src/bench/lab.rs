@@ -1,4 +1,4 @@
-//! The place of a run: images on one disk, what is mounted from them, and where.
+//! The testbed of `bench mount`: images on one disk, and the subjects that are mounted from them.
 //!
 //! # How
 //! 1. The image of ext4 and the store of TealFS are files of the same size on the same host file
@@ -9,6 +9,7 @@
 //!    and its chunks there.
 
 use super::meter::monotonic_seconds;
+use super::programs::{build_release, run_program};
 use super::subject::{BenchSubject, SubjectKind};
 use super::undo::{self, UndoStep};
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +17,7 @@ use serde_json::Value;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Bytes of the ext4 image and of the store.
 const IMAGE: u64 = 3 << 30;
@@ -31,7 +32,7 @@ pub(super) struct MountTestbed {
     pub(super) site: RunSite,
 }
 
-/// Where a run took place, without names.
+/// The facts of a run's machine and time, without names.
 pub(super) struct RunFacts {
     pub(super) date: String,
     pub(super) kernel: String,
@@ -52,6 +53,7 @@ impl MountTestbed {
         ])?;
         let RunSite { target, dir, .. } = &site;
         eprintln!("writing two images of {} MiB", IMAGE >> 20);
+        // Both images are written out, so that neither pays for the host's allocation later.
         for image in ["ext4.img", "store.teal"] {
             write_out(&dir.join(image))?;
         }
@@ -125,7 +127,7 @@ impl MountTestbed {
             .context("no such subject")
     }
 
-    /// Ends the part of one subject.
+    /// Unmounts one subject, which takes no further part.
     pub(super) fn remove_subject(&mut self, kind: SubjectKind) -> Result<()> {
         if let Some(at) = self
             .subjects
@@ -137,9 +139,11 @@ impl MountTestbed {
         Ok(())
     }
 
-    /// Unmounts everything, mounts it again and drops the host's caches: afterwards all is cold.
+    /// Unmounts everything, mounts it again and drops the host's caches, so that everything is
+    /// cold.
     pub(super) fn remount_cold(&mut self) -> Result<()> {
         rustix::fs::sync();
+        // In reverse order: later subjects may lie on earlier ones.
         for subject in self.subjects.iter_mut().rev() {
             subject.unmount()?;
         }
@@ -147,10 +151,11 @@ impl MountTestbed {
             subject.mount()?;
         }
         rustix::fs::sync();
+        // Pages and names of the host are dropped as well: the images lie in its cache.
         std::fs::write("/proc/sys/vm/drop_caches", "3").context("drop_caches")
     }
 
-    /// The source tree, packed; made once and kept.
+    /// Returns the path of the packed source tree, which is made once and kept.
     pub(super) fn archive_path(&self, extension: &str) -> PathBuf {
         self.site
             .target
@@ -173,6 +178,7 @@ impl MountTestbed {
             .collect();
         all.sort();
         for path in all {
+            // Whole crates are packed until the tree is large enough.
             if bytes < TREE {
                 bytes += tree_bytes(&path)?;
                 chosen.push(path.strip_prefix(&sources)?.to_owned());
@@ -206,11 +212,11 @@ impl Drop for MountTestbed {
     }
 }
 
-/// Where a run works, and where its figures go. What it leaves behind is undone when this is
-/// dropped.
+/// The directories of a run and the files of its results. Everything it leaves behind is undone
+/// when this is dropped.
 pub(super) struct RunSite {
     pub(super) target: PathBuf,
-    /// Of this run alone.
+    /// The directory of this run alone.
     pub(super) dir: PathBuf,
     json: PathBuf,
     began: f64,
@@ -218,20 +224,22 @@ pub(super) struct RunSite {
 }
 
 impl RunSite {
-    /// Of the benchmark `name`: raw samples go to `json`, what is mounted lies below `dir`, or
-    /// where they lie unless somebody says.
+    /// Begins a run of the benchmark `name`. Raw samples go to `json`, and mounts lie below `dir`;
+    /// both have defaults below `target`.
     pub(super) fn begin_run(name: &str, json: Option<&Path>, dir: Option<&Path>) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),
             "bench {name} needs root: it attaches loop devices and mounts"
         );
-        let target = crate::test::target_directory()?;
+        let target = crate::workspace::target_directory()?;
         let json = json.map_or_else(|| target.join(format!("bench/{name}.json")), Path::to_owned);
         std::fs::create_dir_all(json.parent().context("--json")?)?;
         let (undo, began) = (undo::undo_at_exit()?, monotonic_seconds());
         let dir = dir
             .map_or_else(|| target.join("bench"), Path::to_owned)
             .join(format!("{name}-{}", std::process::id()));
+        // Noted before it is made, so that no moment is left in which a signal would leave it
+        // behind.
         undo::note_undo(UndoStep::Tree(dir.clone()));
         std::fs::create_dir_all(&dir)?;
         Ok(Self {
@@ -243,13 +251,14 @@ impl RunSite {
         })
     }
 
-    /// Writes down what is known so far, the table beside the samples; the table.
+    /// Writes the results so far, the table beside the samples, and returns the table.
     pub(super) fn write_results(
         &self,
         rounds: usize,
         json: impl FnOnce(&RunFacts) -> Value,
         table: impl FnOnce(&RunFacts) -> String,
     ) -> Result<String> {
+        debug_assert!(rounds > 0 || self.began > 0.0, "something was measured");
         let facts = gather_facts(&self.dir, rounds, monotonic_seconds() - self.began)?;
         std::fs::write(&self.json, serde_json::to_string_pretty(&json(&facts))?)?;
         let table = table(&facts);
@@ -258,7 +267,7 @@ impl RunSite {
     }
 }
 
-/// The program of juicefs; installed below `target` once.
+/// Returns the program of juicefs, which is installed below `target` once.
 pub(super) fn install_juicefs(target: &Path) -> Result<PathBuf> {
     let home = target.join("bench/juicefs");
     let program = home.join("bin/juicefs");
@@ -275,7 +284,7 @@ pub(super) fn install_juicefs(target: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Returns what a run on the disk of `dir` was made with.
+/// Returns the facts of a run on the disk of `dir`.
 fn gather_facts(dir: &Path, rounds: usize, seconds: f64) -> Result<RunFacts> {
     let uname = rustix::system::uname();
     let memory = std::fs::read_to_string("/proc/meminfo")?;
@@ -293,6 +302,7 @@ fn gather_facts(dir: &Path, rounds: usize, seconds: f64) -> Result<RunFacts> {
     let rotational = ["queue/rotational", "../queue/rotational"]
         .iter()
         .find_map(|file| std::fs::read_to_string(format!("{block}/{file}")).ok());
+    // A virtual disk may claim anything about rotation.
     let is_virtual =
         std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
     let turns = match rotational.as_deref().map(str::trim) {
@@ -315,7 +325,7 @@ fn gather_facts(dir: &Path, rounds: usize, seconds: f64) -> Result<RunFacts> {
             .to_owned(),
         commit: run_program(
             Command::new("git")
-                .current_dir(crate::workspace_root())
+                .current_dir(crate::workspace::workspace_root())
                 .args(["rev-parse", "--short", "HEAD"]),
         )?
         .trim()
@@ -325,23 +335,10 @@ fn gather_facts(dir: &Path, rounds: usize, seconds: f64) -> Result<RunFacts> {
     })
 }
 
-/// Drops the kernel's names and inodes, whose descriptors the mirror holds: it may not have many
-/// (`RLIMIT_NOFILE`).
+/// Drops the kernel's names and inodes. The mirror holds a descriptor for each, and may not have
+/// many (`RLIMIT_NOFILE`).
 pub(super) fn forget_names() -> Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "2").context("drop_caches")
-}
-
-/// Builds programs in the release profile.
-pub(super) fn build_release(what: &[&[&str]]) -> Result<()> {
-    for what in what {
-        let status = crate::cargo_command()
-            .current_dir(crate::workspace_root())
-            .args(["build", "--release", "--quiet"])
-            .args(*what)
-            .status()?;
-        ensure!(status.success(), "the release build failed");
-    }
-    Ok(())
 }
 
 fn write_out(path: &Path) -> Result<()> {
@@ -358,7 +355,7 @@ fn write_out(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A directory with many small sources: unpacked crates, or what the system has.
+/// Returns a directory with many small sources: unpacked crates, or else the system's shared files.
 fn source_directory() -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home
@@ -382,21 +379,4 @@ fn tree_bytes(path: &Path) -> Result<u64> {
     std::fs::read_dir(path)?
         .map(|entry| tree_bytes(&entry?.path()))
         .sum()
-}
-
-/// Runs a program to its end and gives back what it printed.
-pub(super) fn run_program(command: &mut Command) -> Result<String> {
-    let out = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("{:?}", command.get_program()))?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    ensure!(
-        out.status.success(),
-        "{:?}: {}: {}",
-        command,
-        out.status,
-        said.trim()
-    );
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

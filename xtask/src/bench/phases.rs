@@ -32,7 +32,7 @@ const PACKAGES: &[&str] = &[
     "user-mode-linux",
     "xfsprogs",
 ];
-/// What is said unless the arguments say it.
+/// The arguments that are added unless they are given.
 const DEFAULTS: [(&str, &str); 2] = [
     ("--profile", "ibm-microdrive-1gb"),
     (
@@ -49,9 +49,9 @@ pub(crate) fn run_bench(plan: &PhasesArguments) -> Result<bool> {
     );
     crate::test::needs::install_missing(PACKAGES)
         .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
-    let target = crate::test::target_directory()?;
-    let mut build = crate::cargo_command();
-    build.current_dir(crate::workspace_root()).args([
+    let target = crate::workspace::target_directory()?;
+    let mut build = crate::workspace::cargo_command();
+    build.current_dir(crate::workspace::workspace_root()).args([
         "build",
         "--release",
         "--quiet",

@@ -2,121 +2,40 @@
 //! without a drive (BlueFS 5.4).
 //!
 //! # How
-//! 1. What happens is recorded from real activity ([`session`]): somebody searches this project's
-//!    own sources, edits some, packs them all, on a mount. A file that was read is read as a whole,
-//!    one that was written is written as a whole, as BlueFS's traces have it.
+//! 1. Real activity is recorded on a mount ([`session`]): a script searches this project's own
+//!    sources, edits some, and packs them all. A file that was read is read as a whole, one that
+//!    was written is written as a whole, as in BlueFS's traces.
 //! 2. The tree is on the serving machine and on a drive. For each line (Mbit/s, round trip) a
 //!    machine joins over it, looks at all names, and then replays: without the drive, with both,
 //!    and once with the drive and no server.
-//! 3. Between the machines is a line of ours (`road`), with the round trip and the bandwidth that
+//! 3. Between the machines is a proxy (`delay_proxy`) with the round trip and the bandwidth that
 //!    were asked for.
 //! 4. Then the first byte of small files is read that only a drive has, beside blocks of the drive
 //!    itself ([`first`]): of drives of several kinds.
 //! 5. And the line's delay jumps while content is read that a slow drive has, too ([`jump`]).
 
+mod arguments;
+mod environment;
 mod first;
 mod jump;
 mod report;
+mod samples;
 mod session;
 
 use super::andrew::pair::{BenchReplica, ServedLine, UpstreamCounts};
-use super::lab::{self, RunSite};
+use super::lab::RunSite;
 use super::meter::monotonic_seconds;
-use crate::arguments::{count, positive};
-use anyhow::{Context as _, Result, ensure};
-use first::FirstByte;
-use jump::DelayJump;
-use session::ReplayStep;
-use std::path::{Path, PathBuf};
-
-/// A part of the benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum PortablePart {
-    Lines,
-    First,
-    Jump,
-}
-
-/// Replays recorded activity with and without a drive, over slow lines (root).
-#[derive(Debug, clap::Args)]
-pub(crate) struct PortableArguments {
-    /// No other part than this
-    #[arg(long, value_name = "PART")]
-    only: Option<PortablePart>,
-    /// Rounds through all lines
-    #[arg(long, value_name = "N", default_value = "1", value_parser = count(1))]
-    rounds: usize,
-    /// Round trips to the server in milliseconds
-    #[arg(
-        long,
-        value_name = "MS,MS,...",
-        value_delimiter = ',',
-        default_value = "0,30,60"
-    )]
-    delays: Vec<u64>,
-    /// Bandwidths of the line each way, in Mbit/s
-    #[arg(
-        long,
-        value_name = "MBIT,MBIT,...",
-        value_delimiter = ',',
-        default_value = "2,11",
-        value_parser = positive
-    )]
-    rates: Vec<f64>,
-    /// Raw samples; the table goes beside them as .md [default: target/bench/portable.json]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Where stores, drives and mounts lie [default: target/bench]
-    #[arg(long)]
-    dir: Option<PathBuf>,
-}
-
-/// What content can come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ContentOrigin {
-    Server,
-    Drive,
-    Both,
-}
-
-impl ContentOrigin {
-    const ALL: [Self; 3] = [Self::Server, Self::Drive, Self::Both];
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Server => "no drive",
-            Self::Drive => "drive only",
-            Self::Both => "both",
-        }
-    }
-}
-
-/// One replay.
-#[derive(Debug)]
-struct ReplaySample {
-    from: ContentOrigin,
-    /// Mbit/s, and milliseconds there and back.
-    rate: f64,
-    delay: u64,
-    round: usize,
-    seconds: f64,
-    /// Times somebody waited for the server, requests for content, and bytes that came.
-    waits: u64,
-    requests: u64,
-    fetched: u64,
-}
-
-/// What was replayed.
-#[derive(Debug, Default)]
-struct RecordedActivity {
-    steps: Vec<ReplayStep>,
-    files: u64,
-    bytes: u64,
-}
+use super::programs::build_release;
+use anyhow::{Result, ensure};
+pub(crate) use arguments::PortableArguments;
+use arguments::PortablePart;
+use environment::{PortableBench, path_text};
+use samples::{ContentOrigin, RecordedActivity, ReplaySample};
+use std::path::Path;
 
 pub(crate) fn run_bench(plan: &PortableArguments) -> Result<bool> {
     let site = RunSite::begin_run("portable", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build_release(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
+    build_release(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
     let work = PortableBench {
         program: site.target.join("release/teal"),
         dir: site.dir.clone(),
@@ -163,18 +82,9 @@ pub(crate) fn run_bench(plan: &PortableArguments) -> Result<bool> {
     Ok(true)
 }
 
-fn path_text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path that is no text")
-}
-
-struct PortableBench {
-    program: PathBuf,
-    dir: PathBuf,
-}
-
 impl PortableBench {
-    /// Lays out the tree on the serving machine, as it was before, and on a drive, too; and records
-    /// what is done with a copy of it.
+    /// Lays out the tree on the serving machine and on a drive, and records the activity in a copy
+    /// of it.
     fn record_activity(&self, nas: &BenchReplica, stick: &Path) -> Result<RecordedActivity> {
         let made = self.dir.join("usb.drive");
         nas.teal_device(&["add", path_text(&made)?, "--size", "512M", "--portable"])?;
@@ -182,7 +92,7 @@ impl PortableBench {
         session::lay_out(&tree)?;
         nas.flush()?;
         nas.teal_device(&["detach", "usb"])?;
-        // Where it was made, it would be attached again.
+        // The drive is moved, since it would be attached again where it was made.
         std::fs::rename(&made, stick)?;
         let copy = nas.mount_point().join("session");
         session::lay_out(&copy)?;
@@ -201,7 +111,7 @@ impl PortableBench {
         })
     }
 
-    /// One round through all lines.
+    /// Replays one round through all lines.
     fn replay_round(
         &self,
         line: &ServedLine,
@@ -239,8 +149,8 @@ impl PortableBench {
         Ok(())
     }
 
-    /// A machine that joins, knows all names, and has none of the content; `drive`: what is
-    /// attached to it, a copy of `stick`: what is left on one is not the next one's.
+    /// Makes a machine that joins, knows all names, and has none of the content. With `drive`, a
+    /// copy of `stick` is attached to it, so that every machine begins with the same drive.
     fn join_machine(
         &self,
         line: &ServedLine,
@@ -251,7 +161,8 @@ impl PortableBench {
         session::count_tree(&home.mount_point().join("tree"))?;
         if let Some((drive, stick)) = drive {
             std::fs::copy(stick, drive)?;
-            // Written before it is read past the page cache: that is not the drive's time.
+            // The copy is written out first, so that its writing does not count as the drive's
+            // time.
             std::fs::OpenOptions::new()
                 .write(true)
                 .open(drive)?
@@ -261,7 +172,7 @@ impl PortableBench {
         Ok(home)
     }
 
-    /// Takes a drive out, and the machine away.
+    /// Detaches the drive, and unmounts the machine.
     fn leave_machine(home: &BenchReplica, drive: &Path) -> Result<()> {
         if drive.exists() {
             home.teal_device(&["detach", "usb", "--fast"])?;
@@ -270,7 +181,8 @@ impl PortableBench {
         home.unmount()
     }
 
-    /// Seconds, and what passed between the machine and its server.
+    /// Replays the activity once. Returns the seconds, and the counters of the requests to the
+    /// server.
     fn replay_once(
         &self,
         line: &ServedLine,
@@ -285,6 +197,7 @@ impl PortableBench {
             name,
             (from != ContentOrigin::Server).then_some((&*drive, stick)),
         )?;
+        // Without its server the machine has only the drive.
         if from == ContentOrigin::Drive {
             line.nas.unmount()?;
         }

@@ -13,7 +13,7 @@ use super::statistics::{MedianSpread, median_spread};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// How much more than a bare mirror a file system may cost where the mirror itself misses the goal.
+/// The factor to a bare mirror that is allowed where the mirror itself misses the goal.
 const ALLOWANCE: f64 = 1.25;
 
 /// Barriers of the background (a commit after five seconds, a checkpoint) that no operation asked
@@ -34,7 +34,7 @@ impl RowFigures<'_> {
             .filter(move |sample| sample.row == self.row.name && sample.subject == subject)
     }
 
-    /// `subject` to ext4, round by round.
+    /// Returns the ratio of `subject` to ext4, round by round.
     fn ratio_to_ext4(&self, subject: &str, take: Take) -> Option<MedianSpread> {
         let base = |round| {
             self.samples_of("ext4")
@@ -51,7 +51,8 @@ impl RowFigures<'_> {
         median_spread(self.samples_of(subject).map(take)).map(|spread| spread.median)
     }
 
-    /// Returns what of the goal is missed; `None` when nothing is asked or nothing was measured.
+    /// Returns the parts of the goal that are missed; `None` when the row has no goal or nothing
+    /// was measured.
     fn missed_goals(&self) -> Option<Vec<&'static str>> {
         let RowGoal {
             time,
@@ -60,6 +61,7 @@ impl RowFigures<'_> {
         } = self.row.goal;
         let over = |goal: Option<f64>, take: Take| {
             let (goal, is) = (goal?, self.ratio_to_ext4("teal", take)?.median);
+            // No file system in user space can be better than a mirror that does nothing.
             let allowed = self
                 .ratio_to_ext4("mirror", take)
                 .map_or(goal, |mirror| goal.max(ALLOWANCE * mirror.median));
@@ -78,6 +80,7 @@ impl RowFigures<'_> {
                     .map(|(goal, is)| is > goal * BACKGROUND),
             ),
         ];
+        // Parts without a goal or a sample are not judged.
         let judged: Vec<_> = verdicts
             .into_iter()
             .filter_map(|(what, is_over)| Some((what, is_over?)))
@@ -139,7 +142,7 @@ fn format_goal(goal: RowGoal) -> String {
     }
 }
 
-/// `teal (other)`, of what a row counts.
+/// Returns a count of a row as `teal (other)`.
 fn format_pair(
     figures: &RowFigures<'_>,
     other: &str,
@@ -161,7 +164,8 @@ pub(super) fn render_markdown(samples: &[RowSample], facts: &RunFacts) -> String
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; load {} at the end; {} rounds.\n",
+        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; load {} at \
+            the end; {} rounds.\n",
         facts.date,
         facts.commit,
         facts.kernel,
@@ -191,9 +195,13 @@ pub(super) fn render_markdown(samples: &[RowSample], facts: &RunFacts) -> String
         );
     }
     out.push_str("\nCounts: medians over rounds.\n\n");
-    out.push_str("| row | CPU to ext4: teal (mirror) | requests/op: teal (mirror) | barriers/op: teal (ext4) ");
     out.push_str(
-        "| bytes written/user byte: teal (ext4) | device reads/op: teal (ext4) |\n|---|---|---|---|---|---|\n",
+        "| row | CPU to ext4: teal (mirror) | requests/op: teal (mirror) | barriers/op: \
+        teal (ext4) ",
+    );
+    out.push_str(
+        "| bytes written/user byte: teal (ext4) | device reads/op: teal (ext4) \
+            |\n|---|---|---|---|---|---|\n",
     );
     for row in all_rows().filter(measured) {
         let figures = RowFigures { samples, row };
@@ -232,18 +240,24 @@ pub(super) fn render_json(samples: &[RowSample], facts: &RunFacts) -> Value {
         .iter()
         .map(|s| {
             json!({
-                "row": s.row, "subject": s.subject, "round": s.round, "ops": s.ops, "user_bytes": s.user_bytes,
-                "wall_seconds": s.wall, "client_cpu_seconds": s.client_cpu, "server_cpu_seconds": s.server_cpu,
-                "requests": s.counts.requests, "barriers": s.counts.barriers, "writes": s.counts.writes,
-                "bytes_written": s.counts.bytes_written, "reads": s.counts.reads, "bytes_read": s.counts.bytes_read,
+                "row": s.row, "subject": s.subject, "round": s.round, "ops": s.ops,
+                "user_bytes": s.user_bytes,
+                "wall_seconds": s.wall, "client_cpu_seconds": s.client_cpu,
+                "server_cpu_seconds": s.server_cpu,
+                "requests": s.counts.requests, "barriers": s.counts.barriers,
+                "writes": s.counts.writes,
+                "bytes_written": s.counts.bytes_written, "reads": s.counts.reads,
+                "bytes_read": s.counts.bytes_read,
             })
         })
         .collect();
     let machine = json!({
-        "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib, "disk": facts.disk, "load": facts.load,
+        "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib,
+        "disk": facts.disk, "load": facts.load,
     });
     json!({
-        "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds, "seconds": facts.seconds,
+        "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds,
+        "seconds": facts.seconds,
         "samples": samples,
     })
 }

@@ -1,17 +1,18 @@
-//! The rows of the table: their goals, and which are measured together.
+//! The rows of the table, their goals, and the groups that are measured together.
 //!
-//! Rows of a group share what they need: what one makes the next renames.
+//! Rows of a group share their files: one row makes them, and the next renames them.
 
 mod bulk;
 mod cached;
 mod durable;
 mod files;
 mod names;
+mod random_bytes;
 
 use super::stage::RowStage;
 use anyhow::Result;
 
-/// What a row must reach, as a ratio to ext4; `None` where nothing is asked.
+/// The goal of a row, as a ratio to ext4; `None` where there is no goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RowGoal {
     pub(super) time: Option<f64>,
@@ -152,15 +153,3 @@ pub(super) const GROUPS: &[RowGroup] = &[
         run: bulk::stream_file,
     },
 ];
-
-/// Bytes that no file system can save itself from writing.
-fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let words = std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    });
-    words.flat_map(u64::to_le_bytes).take(bytes).collect()
-}

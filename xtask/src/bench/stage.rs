@@ -1,4 +1,4 @@
-//! One group of rows on one subject in one round: what a row may use.
+//! One group of rows on one subject in one round, and the calls that a row may use.
 
 use super::lab::MountTestbed;
 use super::meter::{RowSample, client_cpu, monotonic_seconds, server_cpu};
@@ -13,14 +13,14 @@ pub(super) struct RowStage<'a> {
     samples: &'a mut Vec<RowSample>,
 }
 
-/// How much one timed part does.
+/// The amount of work of one timed part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowWork {
     pub(super) ops: u64,
     pub(super) user_bytes: u64,
 }
 
-/// So many operations that write nothing worth counting.
+/// Returns the work of so many operations that write next to nothing.
 pub(super) fn ops_only(ops: u64) -> RowWork {
     RowWork { ops, user_bytes: 0 }
 }
@@ -40,12 +40,12 @@ impl<'a> RowStage<'a> {
         }
     }
 
-    /// The directory to work in.
+    /// Returns the directory to work in.
     pub(super) fn work_dir(&mut self) -> Result<PathBuf> {
         Ok(self.lab.subject_mut(self.kind)?.work_dir())
     }
 
-    /// A directory that is there in every round; `make` fills it the first time.
+    /// Returns a directory that stays for every round; `make` fills it the first time.
     pub(super) fn kept_dir(
         &mut self,
         name: &str,
@@ -60,14 +60,14 @@ impl<'a> RowStage<'a> {
         Ok(path)
     }
 
-    /// A new, empty directory.
+    /// Makes a new, empty directory.
     pub(super) fn new_dir(&mut self, name: &str) -> Result<PathBuf> {
         let path = self.work_dir()?.join(name);
         std::fs::create_dir(&path)?;
         Ok(path)
     }
 
-    /// Removes what a row made.
+    /// Removes a directory that a row made.
     pub(super) fn remove_dir(&mut self, path: &Path) -> Result<()> {
         std::fs::remove_dir_all(path)?;
         self.commit()
@@ -116,7 +116,9 @@ impl<'a> RowStage<'a> {
     ) -> Result<()> {
         let subject = self.lab.subject_mut(self.kind)?;
         let pids = subject.pids().to_vec();
+        // Counters are read outside of the timed part.
         let before = subject.read_counts()?;
+        // The clock is read last before the work, and first after it.
         let (client, server, wall) = (client_cpu()?, server_cpu(&pids), monotonic_seconds());
         run(self)?;
         let (wall, client, server) = (

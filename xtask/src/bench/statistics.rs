@@ -8,15 +8,20 @@ pub(super) struct MedianSpread {
     pub(super) most: f64,
 }
 
-/// Of finite numbers; `None` when there are none.
+/// Returns the median and the extremes of the finite numbers; `None` when there are none.
 pub(super) fn median_spread(numbers: impl IntoIterator<Item = f64>) -> Option<MedianSpread> {
     let mut sorted: Vec<f64> = numbers
         .into_iter()
         .filter(|number| number.is_finite())
         .collect();
+    debug_assert!(
+        sorted.iter().all(|number| number.is_finite()),
+        "others were left out"
+    );
     sorted.sort_by(f64::total_cmp);
     let (least, most) = (*sorted.first()?, *sorted.last()?);
     let middle = sorted.len() / 2;
+    // The mean of the two middle numbers, if there are two.
     let median = if sorted.len() % 2 == 1 {
         sorted[middle]
     } else {

@@ -1,7 +1,8 @@
-//! One thing that is measured: how to mount it, make it durable, and ask what it did.
+//! One subject of the measurement: how it is mounted and made durable, and how its counters are
+//! read.
 
-use super::lab::run_program;
 use super::meter::SubjectCounts;
+use super::programs::run_program;
 use super::undo::{self, UndoStep};
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{Mode, OFlags};
@@ -41,7 +42,7 @@ pub(super) struct BenchSubject {
     pids: Vec<u32>,
 }
 
-/// Operation codes a mirror sees, as `teal status` names them.
+/// The operation codes that a mirror sees, as `teal status` names them.
 const OPCODES: &[(&str, &str)] = &[
     ("1", "lookup"),
     ("2", "forget"),
@@ -87,7 +88,7 @@ impl BenchSubject {
         }
     }
 
-    /// The directory rows work in.
+    /// Returns the directory that rows work in.
     pub(super) fn work_dir(&self) -> PathBuf {
         if self.kind == SubjectKind::Ext4 {
             self.point.join("plain")
@@ -111,6 +112,7 @@ impl BenchSubject {
                         .arg(&self.loop_device)
                         .arg(&self.point),
                 )?;
+                // The mirror and juicefs work in directories of this ext4.
                 for dir in ["plain", "mirrored", "juicefs"] {
                     std::fs::create_dir_all(self.point.join(dir))?;
                 }
@@ -185,6 +187,7 @@ impl BenchSubject {
                 line.contains("juicefs") && line.contains(&point)
             })
         };
+        // juicefs runs as two processes, both with the mount point in their arguments.
         self.pids = pids.filter(ours).collect();
         Ok(())
     }
@@ -281,7 +284,7 @@ impl BenchSubject {
     }
 }
 
-/// One line of a child's output; nothing is read ahead, since the child only answers.
+/// Reads one line of a child's output; nothing is read ahead, since the child only answers.
 fn line_of(child: &mut Child) -> Result<String> {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().context("no output")?).read_line(&mut line)?;
@@ -313,7 +316,7 @@ fn from_status(status: &Value) -> Result<SubjectCounts> {
     })
 }
 
-/// Of `/sys/block/*/stat`: sectors are of 512 bytes whatever the device.
+/// Reads the counters of `/sys/block/*/stat`: its sectors are of 512 bytes on every device.
 fn from_block_stat(text: &str) -> Result<SubjectCounts> {
     let fields = text
         .split_whitespace()

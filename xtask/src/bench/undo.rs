@@ -1,7 +1,7 @@
-//! What must be undone before the program ends, however it ends.
+//! The list of things that must be undone before the program ends, however it ends.
 //!
 //! # Guarantees
-//! 1. What was noted is undone once, in reverse order: at the drop of the guard (return, error,
+//! 1. Every noted thing is undone once, in reverse order: at the drop of the guard (return, error,
 //!    panic), or on SIGINT and SIGTERM.
 
 use anyhow::Result;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// A thing that outlives the process unless somebody takes it away.
+/// A thing that outlives the process unless it is taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UndoStep {
     /// A mount point; its server ends with the mount.
@@ -25,7 +25,7 @@ pub(crate) enum UndoStep {
     Process(u32),
 }
 
-/// Guards the list of what is there now.
+/// The things that exist now and must be undone. The lock is held only to add or take one.
 static NOTED: Mutex<Vec<UndoStep>> = Mutex::new(Vec::new());
 
 pub(crate) struct UndoGuard;
@@ -36,8 +36,9 @@ impl Drop for UndoGuard {
     }
 }
 
-/// Undoes everything when it is dropped, or on a signal.
+/// Returns a guard that undoes everything when it is dropped; a signal does so too.
 pub(crate) fn undo_at_exit() -> Result<UndoGuard> {
+    // The handler is installed before anything is noted.
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new()
         .name("undo".to_owned())
@@ -54,13 +55,15 @@ pub(crate) fn undo_at_exit() -> Result<UndoGuard> {
 /// Notes a thing that is about to exist.
 pub(crate) fn note_undo(what: UndoStep) {
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    // A mount point may be noted again when it is mounted again.
     if !noted.contains(&what) {
         noted.push(what);
     }
 }
 
 fn undo_all() {
-    // Taken one by one: whoever comes second finds an empty list.
+    // Steps are taken one by one, so that a second caller finds the list shorter and undoes nothing
+    // twice.
     while let Some(what) = { NOTED.lock().unwrap_or_else(PoisonError::into_inner).pop() } {
         match &what {
             UndoStep::Mount(point) => run_quietly("umount", &["-l"], point),
@@ -72,7 +75,7 @@ fn undo_all() {
     }
 }
 
-/// A thing that is not there any more.
+/// Forgets a thing that does not exist any more.
 pub(crate) fn forget_undo(what: &UndoStep) {
     NOTED
         .lock()
@@ -80,7 +83,7 @@ pub(crate) fn forget_undo(what: &UndoStep) {
         .retain(|noted| noted != what);
 }
 
-/// The processes that were started with `point` as one of their arguments.
+/// Returns the processes that were started with `point` as one of their arguments.
 pub(crate) fn servers_of(point: &Path) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_server = |pid: &u32| {

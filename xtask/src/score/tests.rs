@@ -43,7 +43,8 @@ fn is_within_budget(scene: &PreparedReplay, report: &SimulationReport) -> bool {
 
 #[test]
 fn on_a_short_day_ours_is_near_the_bound_and_keeps_all_limits() {
-    let sessions = read_sessions(&crate::workspace_root().join("crates/teal-study/days")).unwrap();
+    let sessions =
+        read_sessions(&crate::workspace::workspace_root().join("crates/teal-study/days")).unwrap();
     for (name, of_bound, of_time_out) in LIMITS {
         let scene = make_scene(name, &sessions, SEED, (HOURS, day_habits(name).1)).unwrap();
         let score = DayScore::for_replay(&scene, 12).unwrap();

@@ -1,18 +1,18 @@
 //! One run of one test program, with an end.
 //!
 //! # Guarantees
-//! 1. It ends: at the deadline the program and everything it started are killed, and what they wait
-//!    for is taken away from them.
-//! 2. When it is over, nothing is left of it: processes, mounts, loop devices, network namespaces
-//!    and temporary files are gone, or what would not go is named.
+//! 1. A run ends: at the deadline the program and everything it started are killed, and the mounts
+//!    they wait for are taken away.
+//! 2. Nothing is left of a run when it is over: processes, mounts, loop devices, network namespaces
+//!    and temporary files are gone, or those that would not go are named.
 //! 3. A program that hangs is described before it is ended.
-//! 4. Programs may run beside each other: what one leaves is told by its mark, its process group
-//!    and its directories, and nothing of another is touched. The one look that cannot tell whose a
-//!    thing is (`abort_hidden`) waits until no other program runs.
+//! 4. Programs may run beside each other: the leftovers of one are known by its mark, its process
+//!    group and its directories, and nothing of another is touched. The one step that cannot tell
+//!    the owner of a connection (`abort_hidden`) waits until no other program runs.
 
 use super::bounded::{pause_briefly, time_since_boot};
+use super::directories::{PREFIX, RunDirectories};
 use super::hung;
-use super::killed::PREFIX;
 use super::leftovers::{self, SystemSnapshot};
 use super::libtest::TestOutcome;
 use super::processes::{self, ProcessStat, RunMark};
@@ -30,57 +30,48 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// Output kept of one run; the rest is shown, not kept.
+/// The bytes of output that are kept of one run; the rest is shown, not kept.
 const OUTPUT_MAX: usize = 8 << 20;
 /// Pieces of output on their way.
 const PIECES: usize = 64;
-/// How long a killed process may take to die, before more is tried.
+/// The time that a killed process may take to die, before more is tried.
 const DYING: Duration = Duration::from_secs(3);
 
-/// Where each run gets directories of its own: what is mounted or left in there is its.
-#[derive(Debug, Clone)]
-pub(super) struct RunDirectories {
-    /// For `$TMPDIR`: whoever a test becomes comes in.
-    pub(super) open: PathBuf,
-    /// For `$CARGO_TARGET_TMPDIR`, with room for whole stores.
-    pub(super) large: PathBuf,
-}
-
-/// How a run is made.
+/// The terms of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunTerms<'a> {
     pub(super) limit: Duration,
-    /// How long what a program started may take to end by itself after it.
+    /// The time that processes which a program started may take to end by themselves after it.
     pub(super) grace: Duration,
     pub(super) directories: &'a RunDirectories,
     pub(super) is_shown: bool,
-    /// Raised when everything is to end now.
+    /// Is set when everything is to end now.
     pub(super) stop: &'a AtomicBool,
-    /// Read by each program that runs; written to be the only one.
+    /// Locked for reading by each program that runs, and for writing by one that must be alone.
     pub(super) running_lock: &'a RwLock<()>,
 }
 
-/// How a run ended.
+/// The ending of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunEnding {
-    /// With this exit status; `None` after a signal.
+    /// It ended with this exit status; `None` after a signal.
     Exit(Option<i32>),
-    /// Not at all before the deadline.
+    /// It did not end before the deadline.
     Hung,
-    /// With everything else, as somebody wished.
+    /// The user stopped the whole run.
     Stopped,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct TestRun {
     pub(super) ending: RunEnding,
     pub(super) outcome: TestOutcome,
-    /// What it said on both channels.
+    /// The output on both channels.
     pub(super) output: Vec<u8>,
-    /// What was running at the deadline, of the tests that were expected.
+    /// Those of the expected tests that were running at the deadline.
     pub(super) running: BTreeSet<String>,
-    /// What it did not take away itself.
+    /// The things that it did not take away itself.
     pub(super) leftovers: Vec<String>,
     /// Processor time of it and of its children that were waited for.
     pub(super) processor: Duration,
@@ -103,6 +94,8 @@ struct OutputCollector {
 
 impl OutputCollector {
     fn new(child: &mut Child, is_shown: bool) -> Result<Self> {
+        // The channel is bounded, so that a program that prints without end is slowed down instead
+        // of filling memory.
         let (sender, pieces) = sync_channel(PIECES);
         pump_output(
             child.stdout.take().context("no output")?,
@@ -123,7 +116,7 @@ impl OutputCollector {
         })
     }
 
-    /// Hears what is said within `limit`; whether there may be more.
+    /// Receives a piece of output within `limit`, and returns whether there may be more.
     fn receive_within(&mut self, limit: Duration) -> bool {
         match self.pieces.recv_timeout(limit) {
             Ok(piece) => self.take_piece(&piece),
@@ -135,6 +128,8 @@ impl OutputCollector {
 
     fn take_piece(&mut self, piece: &OutputPiece) {
         let (OutputPiece::Out(bytes) | OutputPiece::Err(bytes)) = piece;
+        // Output beyond the limit is shown, but not kept.
+        debug_assert!(self.output.len() <= OUTPUT_MAX, "the limit was kept so far");
         let room = OUTPUT_MAX.saturating_sub(self.output.len());
         self.output
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -147,6 +142,7 @@ impl OutputCollector {
         if self.is_shown {
             let _ = std::io::stdout().write_all(bytes);
         }
+        // A piece may end in the middle of a line.
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
@@ -156,7 +152,7 @@ impl OutputCollector {
         }
     }
 
-    /// A word of ours among the program's.
+    /// Adds a line of the runner's own to the output.
     fn add_note(&mut self, text: &str) {
         self.output
             .extend_from_slice(format!("{text}\n").as_bytes());
@@ -200,17 +196,19 @@ pub(super) fn run_to_end(
         .join(format!("{PREFIX}{}", mark.run_number()));
     std::fs::create_dir(&open).with_context(|| open.display().to_string())?;
     let places = [open, numbered_dir(&course.directories.large)?];
-    // As /tmp: some tests are run as somebody else.
+    // The directory is like /tmp, since some tests run as another user.
     std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
     let beside = course
         .running_lock
         .read()
         .unwrap_or_else(PoisonError::into_inner);
+    // The snapshot is taken before the program starts: everything that appears later may be its.
     let look = SystemSnapshot::take_now();
     command
         .env(mark.variable(), "1")
         .env("TMPDIR", &places[0])
         .env("CARGO_TARGET_TMPDIR", &places[1])
+        // A group of its own: a signal to it does not reach this program.
         .process_group(0);
     command
         .stdin(Stdio::null())
@@ -246,7 +244,7 @@ pub(super) fn run_to_end(
                 .map(describe_process),
         );
     }
-    // The kernel keeps what the leader took until it is waited for.
+    // The kernel keeps the processor time of the leader until it is waited for.
     let processor = times::of_process(leader);
     drop(beside);
     left.extend(kill_rest(
@@ -262,9 +260,10 @@ pub(super) fn run_to_end(
         .filter(|one| !left.contains(one))
         .collect::<Vec<_>>();
     left.extend(more);
-    // Only now may the number of the leader be used again. One that cannot be killed is not waited
-    // for.
+    // The number of the leader may be used again only now. A process that cannot be killed is not
+    // waited for.
     let status = child.try_wait()?;
+    // Pipes may still hold output, and a process that cannot be killed may hold them open.
     let drained = time_since_boot() + DYING;
     while hearing.receive_within(drained.saturating_sub(time_since_boot()))
         && time_since_boot() < drained
@@ -287,6 +286,7 @@ pub(super) fn run_to_end(
 /// A new directory with the shortest name there is: the paths of sockets have a limit, and tests
 /// make some in there.
 fn numbered_dir(room: &Path) -> Result<PathBuf> {
+    // Another run may take a number at the same moment: making the directory decides.
     for number in 0.. {
         let place = room.join(format!("{number}"));
         match std::fs::create_dir(&place) {
@@ -301,7 +301,7 @@ fn numbered_dir(room: &Path) -> Result<PathBuf> {
     unreachable!("some number is free")
 }
 
-/// Hears the program until it ends; `Some` if it was not by itself.
+/// Receives output until the program ends. Returns the ending if it did not end by itself.
 fn watch_until_end(
     leader: i32,
     start: Duration,
@@ -324,15 +324,17 @@ fn watch_until_end(
     }
 }
 
-/// Returns whether our child has ended; its number stays taken.
+/// Returns whether the child has ended; its number stays taken.
 fn has_ended(leader: i32) -> bool {
+    // The child is not reaped (`NOWAIT`), so that its number is not given to another process.
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Pid::from_raw(leader)
         .is_none_or(|pid| waitid(WaitId::Pid(pid), how).map_or(true, |status| status.is_some()))
 }
 
-/// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE
-/// file system which its own process served cannot die before the connection is aborted.
+/// Kills the processes that are left. Returns the mounts that were in the way, and the processes
+/// that do not die. A thread that waits for a FUSE file system of its own process cannot die before
+/// the connection is aborted.
 fn kill_rest(
     mark: &RunMark,
     leader: i32,
@@ -340,6 +342,7 @@ fn kill_rest(
     places: &[PathBuf],
     beside: &RwLock<()>,
 ) -> Vec<String> {
+    // Most runs end here. What follows is for processes that wait for a file system of their own.
     if processes::kill_run(mark, leader, DYING).is_empty() {
         return Vec::new();
     }
@@ -348,6 +351,7 @@ fn kill_rest(
         return left;
     }
     // A connection without a mount may be of any program: the others come to their ends first.
+    // The write lock waits until no other program runs.
     let _alone = beside.write().unwrap_or_else(PoisonError::into_inner);
     look.abort_hidden();
     let alive = processes::kill_run(mark, leader, DYING);
@@ -363,7 +367,7 @@ fn describe_process(process: &ProcessStat) -> String {
     format!("process {} ({})", process.pid, process.name)
 }
 
-/// Removes a directory of the run; what was in there.
+/// Removes a directory of the run, and returns the names of the files in it.
 fn remove_run_dir(place: &Path) -> Vec<String> {
     let names = std::fs::read_dir(place)
         .into_iter()
@@ -373,7 +377,7 @@ fn remove_run_dir(place: &Path) -> Vec<String> {
     let left = names
         .map(|name| format!("file {}", place.join(name).display()))
         .collect();
-    // Never through a mount that would not go.
+    // A mount that could not be unmounted must not be emptied.
     if !leftovers::is_mounted_below(place) {
         let _ = std::fs::remove_dir_all(place);
     }

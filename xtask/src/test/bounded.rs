@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Time since an arbitrary moment; it never goes back.
+/// Returns the time since an arbitrary moment; it never goes back.
 pub(super) fn time_since_boot() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(
@@ -18,13 +18,13 @@ pub(super) fn time_since_boot() -> Duration {
     )
 }
 
-/// Lets a moment go by.
+/// Waits for a moment.
 pub(super) fn pause_briefly() {
     std::thread::park_timeout(Duration::from_millis(20));
 }
 
-/// Returns what `work` sent within `limit`; a thread that hangs is left behind, with the rest of
-/// its work.
+/// Returns the values that `work` sent within `limit`; a thread that hangs is left behind, with the
+/// rest of its work.
 pub(super) fn gather_within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce(Sender<T>) + Send + 'static,
@@ -38,6 +38,7 @@ pub(super) fn gather_within<T: Send + 'static>(
     {
         return all;
     }
+    // The deadline holds for all values together.
     let end = time_since_boot() + limit;
     while let Ok(one) = receiver.recv_timeout(end.saturating_sub(time_since_boot())) {
         all.push(one);
@@ -45,7 +46,7 @@ pub(super) fn gather_within<T: Send + 'static>(
     all
 }
 
-/// Returns what `work` returned, if it did within `limit`.
+/// Returns the result of `work`, if it comes within `limit`.
 pub(super) fn run_within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,

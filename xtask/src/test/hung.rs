@@ -1,8 +1,9 @@
-//! What a test program that does not end is waiting for.
+//! Describes a test program that does not end: its processes and threads, and the calls they wait
+//! in.
 //!
 //! # Guarantees
-//! 1. What could be learned is told even if one look hangs itself: it is told as it is found, and
-//!    looks are given up in time.
+//! 1. A description is as complete as possible even if reading one process hangs: lines are kept as
+//!    they are found, and reading is given up in time.
 
 use super::bounded::gather_within;
 use super::libtest;
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long looking may take.
+/// The time that the description may take.
 const LOOKING: Duration = Duration::from_secs(15);
 /// Threads told of one process, and frames of one thread's stack.
 const THREADS_MAX: usize = 64;
@@ -19,7 +20,7 @@ const FRAMES_MAX: usize = 16;
 /// The kernel keeps this much of the name of a thread, which is the name of its test.
 const THREAD_NAME: usize = 15;
 
-/// Every thread of every process: where in the kernel it is, and in which call.
+/// Describes every thread of every process: its place in the kernel, and its call.
 pub(super) fn describe_processes(processes: &[ProcessStat]) -> Vec<String> {
     let processes = processes.to_vec();
     gather_within(LOOKING, move |sender| {
@@ -43,7 +44,8 @@ pub(super) fn describe_processes(processes: &[ProcessStat]) -> Vec<String> {
             }
         }
         for process in processes {
-            // Last: this waits for a lock that a hung process may hold.
+            // The command line comes last: reading it waits for a lock that a hung process may
+            // hold.
             let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
             let words = String::from_utf8_lossy(&words).replace('\0', " ");
             drop(sender.send(format!("process {}: {}", process.pid, words.trim_end())));
@@ -75,8 +77,8 @@ fn describe_thread(dir: &str) -> String {
     said
 }
 
-/// Returns which of the `unfinished` tests a program runs at this moment: its threads have their
-/// names, and with a single thread the name is the last thing it said.
+/// Returns the `unfinished` tests that a program runs at this moment: its threads have their names,
+/// and with a single thread the last line of output has the name.
 pub(super) fn running_tests(
     leader: i32,
     unfinished: &BTreeSet<String>,
@@ -93,8 +95,10 @@ pub(super) fn running_tests(
             );
         }
     });
+    // With one thread, tests run on the main thread, which does not carry their names.
     let said = libtest::parse_result(last_line).map(|(name, _)| name);
     let is_running = |name: &&String| {
+        // The kernel cuts the names of threads off.
         let start = name
             .as_bytes()
             .get(..THREAD_NAME)

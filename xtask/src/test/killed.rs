@@ -1,11 +1,11 @@
-//! What runs left that were killed: they could not take it away themselves.
+//! The leftovers of runs that were killed and could not take them away themselves.
 //!
 //! # Guarantees
 //! 1. Processes, mounts and directories of runs that are over are taken away before the first
 //!    program runs, and named.
 //! 2. Nothing of a run that goes on is touched, in this workspace or in another.
 
-use super::attempt::RunDirectories;
+use super::directories::{PREFIX, RunDirectories};
 use super::leftovers::{clean_dead, is_mounted_below};
 use super::processes::{is_runner, kill_orphans};
 use anyhow::{Context as _, Result};
@@ -14,13 +14,10 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long killed processes may take to die.
+/// The time that killed processes may take to die.
 const DYING: Duration = Duration::from_secs(5);
-/// How the directories begin that runs have in the open place; the number of the program comes
-/// next.
-pub(super) const PREFIX: &str = "teal-";
 
-/// Held as long as runs have directories in a place.
+/// A claim on a place, held as long as runs have directories there.
 #[derive(Debug)]
 pub(super) struct DirectoryClaim {
     directory: OwnedFd,
@@ -33,9 +30,10 @@ impl DirectoryClaim {
         let said = || place.display().to_string();
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(place, how, Mode::empty()).with_context(said)?;
+        // Being alone in the place means that every numbered directory there is left over.
         let is_alone = flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok();
         if !is_alone {
-            // One that cleans is waited for.
+            // A program that is cleaning has the lock exclusively, and is waited for.
             flock(&directory, FlockOperation::LockShared).with_context(said)?;
         }
         Ok(Self {
@@ -44,7 +42,8 @@ impl DirectoryClaim {
         })
     }
 
-    /// Takes away what others left in `rooms`, of which the large one was claimed; what that was.
+    /// Takes away the leftovers of killed runs in `rooms`, of which the large one was claimed.
+    /// Returns their names.
     pub(super) fn clean_dead_runs(&self, rooms: &RunDirectories) -> Result<Vec<String>> {
         let mut found: Vec<String> = kill_orphans(DYING)
             .iter()

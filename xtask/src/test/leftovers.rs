@@ -1,11 +1,11 @@
-//! What outlives processes: mounts, FUSE connections and loop devices. Network namespaces of tests
-//! have no names: they end with the last process in them.
+//! Leftovers that outlive processes: mounts, FUSE connections and loop devices. Network namespaces
+//! of tests have no names: they end with the last process in them.
 //!
 //! # Guarantees
-//! 1. Only what appeared since the first look is taken away, and only if it is of the tests: mounts
-//!    under their directories, loop devices over files in there, connections of such mounts. What a
-//!    run that was killed left is taken away by the next: FUSE mounts there whose daemon is gone,
-//!    which say so.
+//! 1. Only things that appeared since the first snapshot are taken away, and only if they belong to
+//!    the tests: mounts under their directories, loop devices over files in there, connections of
+//!    such mounts. The leftovers of a killed run are taken away by the next: FUSE mounts there that
+//!    report that their daemon is gone.
 //! 2. No call that may wait for a dead file system is waited for without end.
 
 use super::bounded::{is_done, run_within};
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
-/// How long one thing may take to go.
+/// The time that one thing may take to go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A line of `mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct MountLine {
     id: u64,
-    /// Of its device; it is also the name of the connection of a FUSE mount.
+    /// The number of its device; it is also the name of the connection of a FUSE mount.
     number: u64,
     point: PathBuf,
     kind: String,
@@ -42,7 +42,7 @@ impl fmt::Display for MountLine {
     }
 }
 
-/// What there was at one moment.
+/// The mounts, connections and loop devices at one moment.
 #[derive(Debug, Default)]
 pub(super) struct SystemSnapshot {
     mounts: BTreeSet<MountLine>,
@@ -59,8 +59,8 @@ impl SystemSnapshot {
         }
     }
 
-    /// Ends the FUSE connections of mounts that appeared under `places`: whoever waits for one gets
-    /// an error. Which mounts these are.
+    /// Ends the FUSE connections of mounts that appeared under `places`, so that waiting calls get
+    /// an error. Returns these mounts.
     pub(super) fn abort_mounts(&self, places: &[PathBuf]) -> Vec<String> {
         let all = mounts_of("self")
             .into_iter()
@@ -94,7 +94,7 @@ impl SystemSnapshot {
             .for_each(|n| abort_connection(&n));
     }
 
-    /// Takes away what appeared since; what that was.
+    /// Takes away everything that appeared since the snapshot, and returns its names.
     pub(super) fn clean_since(&self, places: &[PathBuf]) -> Vec<String> {
         let now = Self::take_now();
         let mut found = Vec::new();
@@ -107,6 +107,7 @@ impl SystemSnapshot {
             .loops
             .difference(&self.loops)
             .filter(|(_, file)| is_under(file, places));
+        // Connections are ended first: unmounting could wait for a dead daemon.
         if !mounts.is_empty() {
             self.abort_mounts(places);
         }
@@ -114,12 +115,13 @@ impl SystemSnapshot {
         for mount in mounts.into_iter().rev() {
             found.push(mount.to_string());
             let point = mount.point.clone();
+            // A lazy unmount works even while the mount is in use.
             let how = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
             run_within(PATIENCE, move || unmount(point, how));
         }
         for (device, file) in loops {
             found.push(format!("loop device {device} of {}", file.display()));
-            // It may have gone with its mount, and be somebody else's by now.
+            // The device may have gone with its mount, and may have another user by now.
             if backing_file(device).as_ref() != Some(file) {
                 continue;
             }
@@ -133,8 +135,8 @@ impl SystemSnapshot {
     }
 }
 
-/// Takes away the FUSE mounts under `places` that nobody serves any more, and with them the loop
-/// devices they are the last to hold; which mounts that were.
+/// Takes away the FUSE mounts under `places` without a daemon, and with them the loop devices that
+/// only they hold. Returns these mounts.
 pub(super) fn clean_dead(places: &[PathBuf]) -> Vec<String> {
     let dead = mounts_of("self")
         .into_iter()
@@ -175,7 +177,7 @@ fn is_under(path: &Path, places: &[PathBuf]) -> bool {
         .any(|place| path.starts_with(place) && path != place)
 }
 
-/// The names in a directory; none if it cannot be read.
+/// Returns the names in a directory; none if it cannot be read.
 fn names_in(dir: &str) -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok())
@@ -186,13 +188,13 @@ fn mounts_of(process: &str) -> Vec<MountLine> {
     table.lines().filter_map(parse_mount).collect()
 }
 
-/// The mounts that any process sees.
+/// Returns the mounts that any process sees.
 fn mounts_of_all() -> Vec<MountLine> {
     let numbers = names_in("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
     numbers.flat_map(|pid| mounts_of(&pid)).collect()
 }
 
-/// `36 35 0:52 / /mnt rw,noatime shared:1 - fuse.teal source options`
+/// Parses a line such as `36 35 0:52 / /mnt rw,noatime shared:1 - fuse.teal source options`.
 fn parse_mount(line: &str) -> Option<MountLine> {
     let (left, right) = line.split_once(" - ")?;
     let fields: Vec<&str> = left.split(' ').collect();
@@ -208,10 +210,11 @@ fn parse_mount(line: &str) -> Option<MountLine> {
     })
 }
 
-/// Blanks are written `\040` in there.
+/// Returns a path without escapes: blanks are written `\040`.
 fn unescape_octal(text: &str) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, tail @ ..] = rest {
+        // Three octal digits behind a backslash are one byte.
         let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
         match tail.get(..3).and_then(octal).filter(|_| *first == b'\\') {
             Some(byte) => {
@@ -227,7 +230,7 @@ fn unescape_octal(text: &str) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
 }
 
-/// The loop devices in use, with their files.
+/// Returns the loop devices in use, with their files.
 fn loop_devices() -> impl Iterator<Item = (String, PathBuf)> {
     let devices = names_in("/sys/block").filter(|name| name.starts_with("loop"));
     devices.filter_map(|name| backing_file(&name).map(|file| (name, file)))

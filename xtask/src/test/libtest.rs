@@ -1,8 +1,8 @@
-//! What a test program says of its tests, in the words of the standard harness.
+//! Reads the output of test programs, in the words of the standard harness.
 
 use std::collections::BTreeSet;
 
-/// What was heard of a run so far.
+/// The results of a run that were read so far.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct TestOutcome {
     /// Over all `test result:` lines; `None` before the first.
@@ -12,7 +12,7 @@ pub(super) struct TestOutcome {
     pub(super) ignored: BTreeSet<String>,
 }
 
-/// How many tests ended how.
+/// The number of tests by result.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TestCounts {
     pub(super) passed: u64,
@@ -21,9 +21,10 @@ pub(super) struct TestCounts {
 }
 
 impl TestOutcome {
-    /// Takes in one line of output.
+    /// Adds one line of output.
     pub(super) fn add_line(&mut self, line: &str) {
         if let Some(new) = parse_counts(line) {
+            // A program may run several harnesses, one after the other.
             let sum = self.counts.get_or_insert_default();
             sum.passed += new.passed;
             sum.failed += new.failed;
@@ -39,8 +40,9 @@ impl TestOutcome {
         }
     }
 
-    /// Those of `listed` of which no result was seen.
+    /// Returns those of `listed` without a result.
     pub(super) fn unfinished_tests(&self, listed: &BTreeSet<String>) -> BTreeSet<String> {
+        // A test without any of the three results did not finish.
         let is_seen = |name: &&String| {
             self.passed.contains(*name)
                 || self.failed.contains(*name)
@@ -54,15 +56,15 @@ impl TestOutcome {
     }
 }
 
-/// `name` and `how` of a line `test name ... how`; something that has nothing to do with it may
-/// stand before.
+/// Parses a line `test name ... how` into `name` and `how`; other output may stand before it.
 pub(super) fn parse_result(line: &str) -> Option<(&str, &str)> {
+    // The last separator counts: a test may print one itself.
     let (left, how) = line.rsplit_once(" ... ")?;
     let name = &left[left.rfind("test ")? + "test ".len()..];
     Some((name.strip_suffix(" - should panic").unwrap_or(name), how))
 }
 
-/// The counts of a line `test result: ok. 3 passed; 0 failed; 0 ignored; …`.
+/// Parses the counts of a line `test result: ok. 3 passed; 0 failed; 0 ignored; …`.
 fn parse_counts(line: &str) -> Option<TestCounts> {
     let (_, counts) = line.split_once("test result: ")?.1.split_once(". ")?;
     let mut counts = counts.split("; ");
@@ -74,7 +76,7 @@ fn parse_counts(line: &str) -> Option<TestCounts> {
     })
 }
 
-/// The tests in the output of `--list --format terse`; `None` if it is something else.
+/// Returns the tests in the output of `--list --format terse`; `None` if it is something else.
 pub(super) fn parse_list(output: &str) -> Option<BTreeSet<String>> {
     let lines = output.lines().filter(|line| !line.is_empty());
     lines

@@ -2,8 +2,9 @@
 //! parents.
 //!
 //! # Guarantees
-//! 1. A process is ours if it carries the mark of the run in its environment, is in the program's
-//!    process group, or descends from one that is. No other is touched, and never ourselves.
+//! 1. A process belongs to a run if it carries the mark of the run in its environment, is in the
+//!    program's process group, or descends from such a process. No other is touched, and never this
+//!    process itself.
 //! 2. A signal reaches the process that was looked at, never one that got its number later.
 
 use super::bounded::{gather_within, pause_briefly, time_since_boot};
@@ -12,16 +13,17 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long the environments of all processes may take to read.
+/// The time that reading the environments of all processes may take.
 const READING: Duration = Duration::from_secs(5);
 
-/// How the variables begin that mark runs; the number of the program that made the run comes next.
+/// The beginning of the variables that mark runs; the number of the program that made the run comes
+/// next.
 const MARK: &[u8] = b"TEAL_TEST_RUN_";
-/// How the name of that program begins.
+/// The beginning of that program's name.
 const RUNNER: &str = "xtask";
 
-/// A variable that only the environment of one run has. Its name is the run's, so that runs inside
-/// of runs carry both marks.
+/// A variable that only the environment of one run has. Each run has a variable of its own, so that
+/// runs inside of runs carry both marks.
 #[derive(Debug, Clone)]
 pub(super) struct RunMark {
     name: String,
@@ -30,6 +32,7 @@ pub(super) struct RunMark {
 
 impl RunMark {
     pub(super) fn new() -> Self {
+        // A number for each run of this program.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = format!(
             "{}-{}",
@@ -42,17 +45,18 @@ impl RunMark {
         }
     }
 
-    /// The variable.
+    /// Returns the name of the variable.
     pub(super) fn variable(&self) -> &str {
         &self.name
     }
 
-    /// Two numbers that no other run has while this program lives.
+    /// Returns two numbers that no other run has while this program lives.
     pub(super) fn run_number(&self) -> &str {
         &self.number
     }
 
-    /// Asks every thread: the first may be dead, and then knows no environment.
+    /// Returns whether a process carries the mark. Every thread is asked: the first may be dead,
+    /// and has no environment then.
     fn is_on(&self, process: &ProcessStat) -> bool {
         let has = |environment: Vec<u8>| {
             let mut variables = environment.split(|byte| *byte == 0);
@@ -61,6 +65,7 @@ impl RunMark {
                     .is_some_and(|rest| rest.starts_with(b"="))
             })
         };
+        // A live process has one environment for all threads.
         if process.state != 'Z' {
             return has(std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default());
         }
@@ -84,7 +89,7 @@ pub(super) struct ProcessStat {
     pub(super) state: char,
     pub(super) name: String,
     threads: u32,
-    /// In ticks since boot: with the number it names one process for ever.
+    /// The start in ticks since boot: with the number it identifies one process for ever.
     start: u64,
 }
 
@@ -95,6 +100,7 @@ impl ProcessStat {
     }
 
     fn parse_stat(pid: i32, stat: &str) -> Option<Self> {
+        // The name stands in brackets and may contain some itself: the last one ends it.
         let (head, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         Some(Self {
@@ -108,8 +114,8 @@ impl ProcessStat {
         })
     }
 
-    /// A process whose first thread is dead lives as long as another does: a killed one that waits
-    /// in the kernel looks like this.
+    /// Returns whether the process is alive. One with a dead first thread lives as long as another
+    /// thread does: a killed process that waits in the kernel looks like this.
     fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
@@ -118,16 +124,19 @@ impl ProcessStat {
         let Some(pid) = Pid::from_raw(self.pid) else {
             return;
         };
+        // The handle names this process even if its number is used again.
         let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
             return;
         };
+        // The handle may be of a later process with the same number: the start time tells.
         if Self::read_from_proc(self.pid).is_some_and(|same| same.start == self.start) {
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
     }
 }
 
-/// All live processes of the run whose program is, or was and is not waited for, `leader`.
+/// Returns all live processes of the run of program `leader`, which may have ended if it was not
+/// waited for.
 pub(super) fn of_run(mark: &RunMark, leader: i32) -> Vec<ProcessStat> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let all: Vec<ProcessStat> = numbers
@@ -153,8 +162,10 @@ pub(super) fn of_run(mark: &RunMark, leader: i32) -> Vec<ProcessStat> {
         }
     }));
     add_descendants(&mut ours, &all);
+    // This program carries the marks of the runs it is in itself.
     ours.remove(&me);
     all.into_iter()
+        // Process 1 adopts orphans, and is never part of a run.
         .filter(|p| ours.contains(&p.pid) && p.is_alive() && p.pid > 1)
         .collect()
 }
@@ -162,6 +173,7 @@ pub(super) fn of_run(mark: &RunMark, leader: i32) -> Vec<ProcessStat> {
 /// Adds the descendants.
 fn add_descendants(ours: &mut BTreeSet<i32>, all: &[ProcessStat]) {
     loop {
+        // Parents may come behind their children in the list: repeat until nothing is added.
         let before = ours.len();
         ours.extend(
             all.iter()
@@ -175,7 +187,7 @@ fn add_descendants(ours: &mut BTreeSet<i32>, all: &[ProcessStat]) {
     }
 }
 
-/// The programs whose runs have marked a process.
+/// Returns the programs that marked a process as part of their runs.
 fn marking_runners(pid: i32) -> BTreeSet<i32> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let marks = environment
@@ -194,7 +206,7 @@ pub(super) fn is_runner(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with(RUNNER))
 }
 
-/// All live processes that were marked by runs, and by none that goes on.
+/// Returns all live processes that were marked by runs, but by none that goes on.
 fn find_orphans() -> Vec<ProcessStat> {
     gather_within(READING, |sender| {
         let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -211,7 +223,7 @@ fn find_orphans() -> Vec<ProcessStat> {
     })
 }
 
-/// Kills what runs left that were killed themselves; which processes that were.
+/// Kills the processes that killed runs left, and returns them.
 pub(super) fn kill_orphans(limit: Duration) -> Vec<ProcessStat> {
     let found = find_orphans();
     let end = time_since_boot() + limit;
@@ -224,12 +236,13 @@ pub(super) fn kill_orphans(limit: Duration) -> Vec<ProcessStat> {
     found
 }
 
-/// Waits until no process of the run is left; those that are after `limit`.
+/// Waits until no process of the run is left, and returns those that are left after `limit`.
 pub(super) fn wait_for_run(mark: &RunMark, leader: i32, limit: Duration) -> Vec<ProcessStat> {
     until_gone(mark, leader, limit, |_| {})
 }
 
-/// Kills them, and what they start meanwhile, until none is left; those that are after `limit`.
+/// Kills the processes of the run, and those they start meanwhile, until none is left. Returns
+/// those that are left after `limit`.
 pub(super) fn kill_run(mark: &RunMark, leader: i32, limit: Duration) -> Vec<ProcessStat> {
     until_gone(mark, leader, limit, ProcessStat::kill_process)
 }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is built: arguments of `cargo test`. The last one leaves the programs as users have them.
+/// The builds, as arguments of `cargo test`. The last one leaves the programs as users have them.
 const BUILDS: &[&[&str]] = &[
     // The tests themselves are tested with bugs that only this feature compiles in.
     &[
@@ -37,8 +37,8 @@ const BUILDS: &[&[&str]] = &[
     &["--workspace"],
 ];
 
-/// Programs whose tests mostly wait, for time-outs and for other machines: they run more tests side
-/// by side than there are processors. With each stands how many.
+/// Programs with tests that mostly wait, for time-outs and for other machines, each with the number
+/// of tests that run side by side: more than there are processors.
 const WAITING: &[(&str, &str)] = &[
     ("teal::apart", "--test-threads=6"),
     ("teal::machines", "--test-threads=4"),
@@ -72,14 +72,15 @@ pub(super) struct TestProgram {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) args: Vec<OsString>,
-    /// Where it runs: in the root of its package, as under cargo.
+    /// The directory in which it runs: the root of its package, as under cargo.
     pub(super) dir: PathBuf,
-    /// Whether it is the standard harness itself, which lists its tests and runs those it is told.
+    /// Is true if it is the standard harness itself, which lists its tests and runs those that are
+    /// named.
     pub(super) is_harness: bool,
 }
 
 impl TestProgram {
-    /// The examples in the docs, which cargo runs.
+    /// Returns the examples in the docs, which cargo runs, as a program.
     pub(super) fn doc_examples(plan: &TestArguments) -> Self {
         let args = ["test", "--workspace", "--doc", "--no-fail-fast"]
             .into_iter()
@@ -87,27 +88,28 @@ impl TestProgram {
             .chain(plan.filter.as_deref());
         Self {
             name: "examples in the docs".to_owned(),
-            path: crate::cargo_command().get_program().into(),
+            path: crate::workspace::cargo_command().get_program().into(),
             args: args.map(Into::into).collect(),
-            dir: crate::workspace_root().to_owned(),
+            dir: crate::workspace::workspace_root().to_owned(),
             is_harness: false,
         }
     }
 
-    /// Returns how many of its tests run side by side, as an argument; as many as there are
-    /// processors, if nothing is said.
+    /// Returns the argument for the number of its tests that run side by side; `None` for as many
+    /// as there are processors.
     pub(super) fn side_by_side(&self) -> Option<&'static str> {
         let found = WAITING.iter().find(|(name, _)| *name == self.name);
         found.map(|(_, threads)| *threads)
     }
 
-    /// Returns what the program would do to others beside it, if they must not run then.
+    /// Returns the reason why the program must run alone, if it must: its effect on others beside
+    /// it.
     pub(super) fn is_alone_because(&self) -> Option<&'static str> {
         let found = ALONE.iter().find(|(name, _)| *name == self.name);
         found.map(|(_, reason)| *reason)
     }
 
-    /// The program with everything in its environment that cargo would put there, and `more`
+    /// Returns a command for the program with the environment that cargo would give it, and `more`
     /// arguments.
     pub(super) fn to_command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
@@ -115,7 +117,7 @@ impl TestProgram {
         if self.is_harness {
             command
                 .env("CARGO_MANIFEST_DIR", &self.dir)
-                .env("CARGO", crate::cargo_command().get_program());
+                .env("CARGO", crate::workspace::cargo_command().get_program());
         }
         command
     }
@@ -125,8 +127,8 @@ impl TestProgram {
 pub(super) fn build_all(plan: &TestArguments) -> Result<Vec<TestProgram>> {
     let mut programs = Vec::new();
     for what in BUILDS {
-        let out = crate::cargo_command()
-            .current_dir(crate::workspace_root())
+        let out = crate::workspace::cargo_command()
+            .current_dir(crate::workspace::workspace_root())
             .args([
                 "test",
                 "--no-run",
@@ -145,17 +147,20 @@ pub(super) fn build_all(plan: &TestArguments) -> Result<Vec<TestProgram>> {
                 .filter_map(parse_program),
         );
     }
-    // Cargo tells of them as they get ready; the same order every time is easier to compare.
+    // Cargo names them as they get ready; a fixed order is easier to compare.
+    debug_assert!(!programs.is_empty(), "the workspace has tests");
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
 }
 
-/// The test program in a message of cargo.
+/// Returns the test program in a message of cargo.
 fn parse_program(message: &str) -> Option<TestProgram> {
     let message: Value = serde_json::from_str(message).ok()?;
+    // Cargo's messages also name libraries and build scripts.
     let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
     let path = message["executable"].as_str().filter(|_| is_test)?;
     let dir = Path::new(message["manifest_path"].as_str()?).parent()?;
+    // Packages are named as their directories.
     let package = dir.file_name()?.to_str()?;
     let target = message["target"]["name"].as_str()?;
     let name = match message["target"]["kind"][0].as_str()? {
@@ -179,7 +184,8 @@ mod tests {
 
     fn message(kind: &str, name: &str, is_test: bool) -> String {
         serde_json::json!({
-            "reason": "compiler-artifact", "manifest_path": "/w/crates/teal-x/Cargo.toml", "executable": "/w/target/a",
+            "reason": "compiler-artifact", "manifest_path": "/w/crates/teal-x/Cargo.toml",
+            "executable": "/w/target/a",
             "target": { "kind": [kind], "name": name }, "profile": { "test": is_test },
         })
         .to_string()

@@ -2,18 +2,19 @@
 //! they mostly wait.
 //!
 //! # Guarantees
-//! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; what
-//!    does not come to run has failed.
-//! 2. Whatever happens to one program, the others run, and the results so far are told; also when
-//!    somebody stops the run.
+//! 1. A program has a deadline, all programs together have one, and nothing runs beyond them; a
+//!    program that does not come to run has failed.
+//! 2. Whatever happens to one program, the others run, and the results so far are reported; also
+//!    when the user stops the run.
 //! 3. The output of programs that did not pass is kept.
 //! 4. Nothing runs a second time: a test that passes only then hides a defect.
-//! 5. Beside a program that must be alone nothing runs (`Program::is_alone_because`).
+//! 5. Beside a program that must be alone nothing runs (`TestProgram::is_alone_because`).
 //! 6. The output of one program is shown in one piece: as it comes if it runs alone, at its end if
 //!    others run beside it.
 
-use super::attempt::{self, RunDirectories, RunEnding, RunTerms, TestRun};
+use super::attempt::{self, RunEnding, RunTerms, TestRun};
 use super::bounded::time_since_boot;
+use super::directories::RunDirectories;
 use super::libtest;
 use super::programs::TestProgram;
 use super::summary::TestSummary;
@@ -28,25 +29,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How long a program may take to list its tests.
+/// The time that a program may take to list its tests.
 const LISTING: Duration = Duration::from_secs(60);
 
-/// How long things may take.
+/// The limits of a run's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RunLimits {
-    /// One program.
+    /// The time of one program.
     pub(super) program: Duration,
-    /// All programs.
+    /// The time of all programs.
     pub(super) total: Duration,
-    /// What a program started, after the program.
+    /// The time for processes that a program started, after the program.
     pub(super) grace: Duration,
 }
 
-/// Where and how programs run.
+/// The places and terms of all programs.
 #[derive(Debug)]
 pub(super) struct ProgramRunner {
     pub(super) limits: RunLimits,
-    /// Since boot.
+    /// The start of the run, since boot.
     pub(super) start: Duration,
     /// For every program: its environment, a part of the names of its tests if only some are to
     /// run, and other arguments.
@@ -54,13 +55,13 @@ pub(super) struct ProgramRunner {
     pub(super) filter: Vec<String>,
     pub(super) args: Vec<String>,
     pub(super) directories: RunDirectories,
-    /// Where output and skips are kept.
+    /// The directory in which output and skips are kept.
     pub(super) kept: PathBuf,
     pub(super) is_shown: bool,
-    /// How many programs run side by side.
+    /// The number of programs that run side by side.
     pub(super) lanes: usize,
     pub(super) stop: Arc<AtomicBool>,
-    /// Held by each program that runs (see [`Course`]).
+    /// Held by each program that runs (see [`RunTerms`]).
     pub(super) running_lock: RwLock<()>,
 }
 
@@ -72,11 +73,11 @@ enum OutputMode {
     Never,
 }
 
-/// What is told of one program.
+/// The lines that are printed for one program.
 #[derive(Debug)]
 struct Transcript {
     shown: OutputMode,
-    /// What is still to be shown.
+    /// The text that is still to be shown.
     text: Vec<u8>,
 }
 
@@ -96,7 +97,7 @@ impl Transcript {
         }
     }
 
-    /// Takes in what the program said, which was shown already if it is shown as it comes.
+    /// Adds the output of the program, which was shown already if it is shown as it comes.
     fn add_output(&mut self, output: &[u8]) {
         if self.shown == OutputMode::AtTheEnd {
             self.text.extend_from_slice(output);
@@ -110,6 +111,7 @@ impl ProgramRunner {
         let watch = Stopwatch::start();
         let is_alone =
             |program: &&TestProgram| program.is_alone_because().is_some() || self.lanes < 2;
+        // Programs that must be alone come last, when the lanes are empty.
         let (alone, beside): (Vec<&TestProgram>, Vec<&TestProgram>) =
             programs.iter().partition(is_alone);
         let summary = Mutex::new(TestSummary::default());
@@ -117,6 +119,7 @@ impl ProgramRunner {
             let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
             summary.merge(one);
         };
+        // Each lane takes the next program that no lane has begun.
         let next = AtomicUsize::new(0);
         let lane = || {
             while let Some(program) = beside.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -143,7 +146,7 @@ impl ProgramRunner {
         summary
     }
 
-    /// Runs one program, and shows what it said.
+    /// Runs one program, and shows its output.
     fn run_one(&self, program: &TestProgram, shown: OutputMode) -> TestSummary {
         let shown = if self.is_shown {
             shown
@@ -157,8 +160,8 @@ impl ProgramRunner {
             transcript.add_line(&why);
             summary.add(TestVerdict::from_failure(why));
         }
-        // In one piece: what is written in one call under the lock of the channel is not mixed with
-        // what others say.
+        // The text is written in one call under the lock of the channel, so that it is not mixed
+        // with that of other programs.
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(&transcript.text).and_then(|()| out.flush());
         summary
@@ -177,6 +180,7 @@ impl ProgramRunner {
                 self.limits.total
             );
         }
+        // The list is read before the run, so that a hung program's missing tests have names.
         let expected = self.list_tests(program);
         let watch = Stopwatch::start();
         let (attempt, reasons) = self.start_run(program, &expected, transcript)?;
@@ -198,7 +202,7 @@ impl ProgramRunner {
         Ok(())
     }
 
-    /// The run, and why tests were skipped in it.
+    /// Runs the program. Returns the result, and the reasons why tests were skipped.
     fn start_run(
         &self,
         program: &TestProgram,
@@ -206,6 +210,7 @@ impl ProgramRunner {
         transcript: &mut Transcript,
     ) -> Result<(TestRun, Vec<String>)> {
         let skips = self.kept.join(format!("{}.skips", file_name(program)));
+        // Reasons of an earlier run must not count.
         let _ = std::fs::remove_file(&skips);
         let mut told: Vec<&str> = self
             .args
@@ -229,6 +234,7 @@ impl ProgramRunner {
             ),
         )?;
         transcript.add_output(&attempt.output);
+        // The user stopped the run: nothing after this program is started.
         if attempt.ending == RunEnding::Stopped {
             bail!("stopped, what it left is taken away; what comes after it was not run");
         }
@@ -244,7 +250,7 @@ impl ProgramRunner {
         Ok((attempt, reasons))
     }
 
-    /// The tests that are to run; none if that is not known.
+    /// Returns the tests that are to run; none if that is not known.
     fn list_tests(&self, program: &TestProgram) -> BTreeSet<String> {
         if !program.is_harness {
             return BTreeSet::new();
@@ -277,7 +283,7 @@ impl ProgramRunner {
         (self.start + self.limits.total).saturating_sub(time_since_boot())
     }
 
-    /// Keeps the output of a run; where.
+    /// Keeps the output of a run in a file, and returns its path.
     fn keep_output(&self, program: &TestProgram, attempt: &TestRun) -> Result<PathBuf> {
         let file = self.kept.join(format!("{}.txt", file_name(program)));
         std::fs::write(&file, &attempt.output).with_context(|| file.display().to_string())?;

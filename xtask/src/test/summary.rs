@@ -1,4 +1,4 @@
-//! Adds up what the test programs say.
+//! Adds up the results of the test programs.
 
 use super::times::{Stopwatch, TimeSpent, format_times};
 use super::verdict::TestVerdict;
@@ -12,14 +12,14 @@ pub(super) struct TestSummary {
     reasons: Vec<String>,
     left: Vec<String>,
     times: Vec<(TimeSpent, String)>,
-    /// What all programs took together.
+    /// The time of all programs together.
     whole: TimeSpent,
-    /// Where the output of what did not pass is.
+    /// The files with the output of programs that did not pass.
     outputs: Vec<String>,
 }
 
 impl TestSummary {
-    /// Adds what came of one program.
+    /// Adds the verdict on one program.
     pub(super) fn add(&mut self, verdict: TestVerdict) {
         self.total.passed += verdict.passed;
         self.total.failed += verdict.failed;
@@ -29,24 +29,29 @@ impl TestSummary {
 
     /// Counts tests that said they could not run as skipped instead of passed.
     pub(super) fn add_skipped(&mut self, reasons: Vec<String>) {
+        // A skipped test returns normally, and was counted as passed by its harness.
         let skips = (reasons.len() as u64).min(self.total.passed);
+        debug_assert!(
+            skips <= self.total.passed,
+            "only passed tests can have been skipped"
+        );
         self.total.passed -= skips;
         self.total.skipped += skips;
         self.reasons.extend(reasons);
     }
 
-    /// What a program left behind.
+    /// Adds the things that a program left behind.
     pub(super) fn add_leftovers(&mut self, program: &str, what: Vec<String>) {
         self.left
             .extend(what.iter().map(|one| format!("{program}: {one}")));
     }
 
-    /// What a program took.
+    /// Adds the time of a program.
     pub(super) fn add_time(&mut self, program: &str, spent: TimeSpent) {
         self.times.push((spent, program.to_owned()));
     }
 
-    /// What all programs took together, from the start of the first to the end of the last.
+    /// Sets the time of all programs together, from the start of the first to the end of the last.
     pub(super) fn set_total_time(&mut self, watch: Stopwatch) {
         let processor = self.times.iter().map(|(spent, _)| spent.processor).sum();
         self.whole = watch.stop(processor);
@@ -61,7 +66,7 @@ impl TestSummary {
         self.outputs.extend(other.outputs);
     }
 
-    /// Where the output of a program that did not pass is kept.
+    /// Adds the file with the output of a program that did not pass.
     pub(super) fn add_output_file(&mut self, program: &str, file: &Path) {
         self.outputs
             .push(format!("what {program} said is in {}", file.display()));
@@ -71,8 +76,8 @@ impl TestSummary {
         self.total.failed == 0 && self.total.passed > 0
     }
 
-    /// Returns what each program took, what was left behind, skipped and failed; the last line is
-    /// the count.
+    /// Returns the times, the things left behind, the skipped and the failed tests; the last line
+    /// has the counts.
     pub(super) fn to_report(&self) -> String {
         let mut out = format_times(&self.times, &self.whole);
         self.left

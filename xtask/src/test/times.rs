@@ -1,22 +1,23 @@
-//! What test programs take: time, processors, and how busy the machine is meanwhile.
+//! The times of test programs: wall time, processor time, and the load of the machine meanwhile.
 //!
 //! # Guarantees
-//! 1. A table of every program, the longest first, ends with what the whole command takes, but for
+//! 1. A table of every program, the longest first, ends with the time of the whole command without
 //!    building: from the start of the first program to the end of the last one. Programs run beside
 //!    each other, so this is less than the sum of the lines above.
 //!
 //! The processor time of a program is that of its own process and of the children it waited for, as
-//! the kernel adds it up. Daemons are not among them: what they take shows in the column of the
-//! machine, as does what runs beside the program.
+//! the kernel adds it up. Daemons are not among them: their time shows in the column of the
+//! machine, as does that of other programs beside it.
 
 use super::bounded::time_since_boot;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What the kernel counts processor time in, on every architecture: a hundredth of a second.
+/// The unit in which the kernel counts processor time on every architecture: a hundredth of a
+/// second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What one program took.
+/// The time that one program took.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TimeSpent {
     /// From its start until nothing of it was left.
@@ -27,7 +28,7 @@ pub(super) struct TimeSpent {
     pub(super) machine: Duration,
 }
 
-/// The time, and what the machine had worked by then.
+/// A start time, and the processor time of the machine by then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stopwatch {
     begin: Duration,
@@ -42,7 +43,7 @@ impl Stopwatch {
         }
     }
 
-    /// Returns what has passed since the start, in which something took `processor`.
+    /// Returns the time since the start, of which a program took `processor`.
     pub(super) fn stop(self, processor: Duration) -> TimeSpent {
         TimeSpent {
             wall: time_since_boot().saturating_sub(self.begin),
@@ -73,6 +74,7 @@ fn of_stat(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let field = |number: usize| fields.get(number)?.parse::<u64>().ok();
+    // Fields are counted behind the name, from the state on.
     Some(ticks_to_time(
         field(11)? + field(12)? + field(13)? + field(14)?,
     ))
@@ -100,6 +102,7 @@ pub(super) fn format_times(times: &[(TimeSpent, String)], whole: &TimeSpent) -> 
         return out;
     }
     let mut sorted: Vec<&(TimeSpent, String)> = times.iter().collect();
+    // The longest first.
     sorted.sort_by(|a, b| b.cmp(a));
     out.push_str("  wall s     cpu s  machine cpu s  program\n");
     let mut line = |spent: &TimeSpent, name: &str| {

@@ -15,180 +15,19 @@ mod circles;
 mod measure;
 mod pattern;
 mod ratchet;
+mod rules;
+mod sources;
 mod vocabulary;
 
-use super::Finding;
+use super::finding::Finding;
 use anyhow::Result;
-use measure::{CrateFigures, CrateSources};
+use measure::CrateFigures;
 use ratchet::Ratchet;
+use rules::RULES;
+use sources::CrateSources;
 use std::collections::BTreeMap;
 use std::path::Path;
 use vocabulary::Vocabulary;
-
-/// One column of the table in the chapter *Words* of the style guide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum WordFigure {
-    OneWordTypes,
-    SharedTypeNames,
-    OneWordFunctions,
-    TokensPerLine,
-    MedianFunctionTokens,
-    LongestFunctionTokens,
-    ClosuresPerThousandLines,
-    WideLines,
-    RiddlesPerThousandWords,
-    ClauseComments,
-    InnerComments,
-    AssertionsPerThousandLines,
-    LargestCircle,
-}
-
-/// Says which direction of a [`Figure`] is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BetterDirection {
-    Lower,
-    Higher,
-}
-
-/// What is fixed about a [`Figure`]: its names, its aim, and how much worse it may become before
-/// tidy objects.
-struct FigureRule {
-    figure: WordFigure,
-    /// The key in `xtask/words.toml`.
-    key: &'static str,
-    /// The heading of the column in the printed table.
-    heading: &'static str,
-    aim: f64,
-    /// A merge of two branches may worsen a figure by this much: each branch was measured without
-    /// the other's lines.
-    tolerance: f64,
-    better: BetterDirection,
-}
-
-const fn figure_rule(
-    figure: WordFigure,
-    key: &'static str,
-    heading: &'static str,
-    aim: f64,
-    tolerance: f64,
-    better: BetterDirection,
-) -> FigureRule {
-    FigureRule {
-        figure,
-        key,
-        heading,
-        aim,
-        tolerance,
-        better,
-    }
-}
-
-const RULES: &[FigureRule] = &[
-    figure_rule(
-        WordFigure::OneWordTypes,
-        "one-word-types",
-        "types 1w%",
-        25.0,
-        3.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::SharedTypeNames,
-        "shared-type-names",
-        "share%",
-        5.0,
-        3.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::OneWordFunctions,
-        "one-word-functions",
-        "fns 1w%",
-        45.0,
-        2.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::TokensPerLine,
-        "tokens-per-line",
-        "tok/line",
-        7.5,
-        0.3,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::MedianFunctionTokens,
-        "median-function-tokens",
-        "fn med",
-        60.0,
-        5.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::LongestFunctionTokens,
-        "longest-function-tokens",
-        "fn most",
-        300.0,
-        30.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::ClosuresPerThousandLines,
-        "closures-per-1000-lines",
-        "closures",
-        25.0,
-        3.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::WideLines,
-        "lines-over-100-columns",
-        "wide",
-        0.0,
-        5.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::RiddlesPerThousandWords,
-        "riddles-per-1000-words",
-        "riddles",
-        1.0,
-        1.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::ClauseComments,
-        "clause-comments",
-        "clause%",
-        1.0,
-        1.0,
-        BetterDirection::Lower,
-    ),
-    figure_rule(
-        WordFigure::InnerComments,
-        "comments-inside-functions",
-        "inner%",
-        4.0,
-        0.3,
-        BetterDirection::Higher,
-    ),
-    figure_rule(
-        WordFigure::AssertionsPerThousandLines,
-        "assertions-per-1000-lines",
-        "asserts",
-        5.0,
-        0.5,
-        BetterDirection::Higher,
-    ),
-    figure_rule(
-        WordFigure::LargestCircle,
-        "largest-import-circle",
-        "circle%",
-        15.0,
-        3.0,
-        BetterDirection::Lower,
-    ),
-];
 
 /// The name of the row that sums up all crates.
 const WORKSPACE: &str = "workspace";
@@ -204,13 +43,14 @@ pub(super) enum FiguresMode {
 
 /// Measures every crate below `root`, and returns a finding for each figure that has become worse.
 pub(super) fn check_tree(root: &Path, mode: FiguresMode) -> Result<Vec<Finding>> {
-    let crates = measure::read_crates(root)?;
+    let crates = sources::read_crates(root)?;
     let rows = rows_of(&crates);
     let mut ratchet = Ratchet::read(root)?;
     let mut vocabulary = Vocabulary::read(root)?;
     if mode != FiguresMode::Check {
         print!("{}", format_figures(&rows));
     }
+    // Recording comes before checking, so that improved figures pass at once.
     if mode == FiguresMode::PrintAndWrite {
         ratchet.record_better(&rows);
         ratchet.write(root)?;

@@ -1,9 +1,9 @@
 //! The layer table, and the refusal of every dependency that does not go strictly down.
 
-use super::Finding;
+use super::finding::Finding;
 use super::manifests::{CrateDependency, WorkspaceCrate};
 
-/// Where a crate stands.
+/// The place of a crate in the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CratePlace {
     /// Uses strictly lower layers only.
@@ -57,6 +57,7 @@ pub(super) fn check_layers(rooms: &[WorkspaceCrate]) -> Vec<Finding> {
             findings.push(Finding::new(&room.manifest, 1, "unknown-crate", advice));
             continue;
         };
+        // Crates from outside have no layer.
         let ours = room
             .deps
             .iter()
@@ -85,7 +86,8 @@ fn refuse_dependency(name: &str, here: CratePlace, dep: &CrateDependency) -> Opt
         }
         (CratePlace::Layer(mine), Some(CratePlace::Layer(its))) if its < mine => None,
         (CratePlace::Layer(mine), Some(CratePlace::Layer(its))) => Some(format!(
-            "{name} (layer {mine}) may not use {to} (layer {its}): use lower layers only, or move the shared part down"
+            "{name} (layer {mine}) may not use {to} (layer {its}): use lower layers only, or move \
+                the shared part down"
         )),
         (CratePlace::Tool(_), Some(CratePlace::Tool(_))) if name == "xtask" => None,
         (CratePlace::Tool(_), Some(CratePlace::Tool(_))) => {

@@ -1,17 +1,17 @@
-//! The crates of the workspace as cargo sees them, and what every manifest and the architecture
-//! page must say of them.
+//! The crates of the workspace as cargo sees them, and the rules for their manifests and for the
+//! architecture page.
 
-use super::Finding;
+use super::finding::Finding;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::path::Path;
 
-/// A dependency of a [`Room`].
+/// A dependency of a [`WorkspaceCrate`].
 #[derive(Debug)]
 pub(super) struct CrateDependency {
     pub(super) name: String,
     pub(super) is_dev: bool,
-    /// Whether it is given by a path: one of ours.
+    /// Is true if it is given by a path: it is a crate of the workspace then.
     pub(super) is_local: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct WorkspaceCrate {
 }
 
 impl WorkspaceCrate {
-    /// The line of the manifest that declares `dep`; 1 if none does.
+    /// Returns the line of the manifest that declares `dep`; 1 if none does.
     pub(super) fn line_of(&self, dep: &str) -> usize {
         let declares = |line: &str| {
             line.strip_prefix(dep)
@@ -75,7 +75,7 @@ pub(super) fn read_manifests(metadata: &Value, root: &Path) -> Result<Vec<Worksp
         .collect()
 }
 
-/// `architecture` is the page, once there is one.
+/// Checks the manifests, and that the page `architecture` names every crate.
 pub(super) fn check_manifests(
     rooms: &[WorkspaceCrate],
     architecture: Option<&str>,
@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn a_dependency_is_found_in_the_manifest() {
         let room = room(
-            "[dependencies]\nteal-env-x = \"1\"\nteal-env.workspace = true\n[dependencies.teal-types]\n",
+            "[dependencies]\nteal-env-x = \"1\"\nteal-env.workspace = \
+                true\n[dependencies.teal-types]\n",
         );
         assert_eq!(
             (
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn metadata_names_every_crate_and_its_dependencies() {
-        let root = crate::workspace_root();
+        let root = crate::workspace::workspace_root();
         let rooms = read_manifests(&super::super::cargo_metadata(root).unwrap(), root).unwrap();
         let env = rooms.iter().find(|room| room.name == "teal-env").unwrap();
         assert_eq!(env.manifest, "crates/teal-env/Cargo.toml");

@@ -33,13 +33,15 @@ pub(crate) fn encode(identity: &PackIdentity, made: i64) -> Vec<u8> {
     out
 }
 
-/// The header at the front of `bytes`, if it is whole: whose pack this is, and when it was made.
+/// Reads the header at the front of `bytes`, if it is whole: the identity of the pack, and the time
+/// when it was made.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(PackIdentity, i64)> {
     let bytes = bytes
         .get(..BYTES)
         .filter(|bytes| ends_with_checksum(bytes))?;
     let mut t = LittleEndianReader(bytes);
     t.expect_bytes(MAGIC)?;
+    // A pack of another version is not guessed at.
     if t.take_u16()? != VERSION {
         return None;
     }

@@ -62,20 +62,20 @@ proptest! {
     fn the_index_is_a_map(ops in proptest::collection::vec((0_u64..40, proptest::option::of(0_u32..9)), 0..200)) {
         let (mut index, mut model) = (Index::new(KeyedHashBuilder::new([2; 16])), BTreeMap::new());
         for (n, what) in ops {
-            let half = ChunkIdPrefix::from_id(&id(n));
+            let chunk = ChunkIdPrefix::from_id(&id(n));
             match what {
                 Some(at) => {
-                    index.insert(half, IndexEntry::new(place(at)));
-                    model.insert(half, place(at));
+                    index.insert(chunk, IndexEntry::new(place(at)));
+                    model.insert(chunk, place(at));
                 }
                 None => {
-                    index.remove(&half);
-                    model.remove(&half);
+                    index.remove(&chunk);
+                    model.remove(&chunk);
                 }
             }
-            prop_assert_eq!(index.get(&half).map(|known| known.place()), model.get(&half).copied());
+            prop_assert_eq!(index.get(&chunk).map(|known| known.place()), model.get(&chunk).copied());
         }
-        let all: BTreeMap<_, _> = index.iter().map(|(half, known)| (*half, known.place())).collect();
+        let all: BTreeMap<_, _> = index.iter().map(|(chunk, known)| (*chunk, known.place())).collect();
         prop_assert_eq!((all.len(), all), (index.len(), model));
     }
 }

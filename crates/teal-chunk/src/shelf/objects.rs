@@ -1,5 +1,5 @@
-//! A shelf over the crate `object_store`, whose async stays in here: every call waits, on the
-//! runtime handed in.
+//! A shelf over the crate `object_store`. Its async stays in here: every call waits, on the runtime
+//! handed in.
 
 use super::{PACKS, ShelfError, ShelfObject};
 use futures_util::TryStreamExt as _;
@@ -32,12 +32,14 @@ impl BlockingObjectStore {
         self.place.clone()
     }
 
+    /// Waits for a call, and sorts out its error.
     fn block_on<T>(
         &self,
         name: &str,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, ShelfError> {
         self.runtime.block_on(call).map_err(|error| {
+            // People need the place as well as the object's name.
             let name = if name.is_empty() {
                 self.place.clone()
             } else {
@@ -82,12 +84,14 @@ impl BlockingObjectStore {
                 bytes: meta.size,
             });
         let mut items: Vec<ShelfObject> = self.block_on("", items.try_collect())?;
+        // Object stores list in orders of their own.
         items.sort();
         Ok(items)
     }
 
     pub(super) fn remove(&self, name: &str) -> Result<(), ShelfError> {
         match self.block_on(name, self.store.delete(&Path::from(name))) {
+            // As the contract says: an object that is not there is removed.
             Err(ShelfError::NotFound { .. }) => Ok(()),
             done => done,
         }

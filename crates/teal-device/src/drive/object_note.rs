@@ -1,4 +1,4 @@
-//! What a drive holds of an object: the note of that object in the drive's store.
+//! The parts of an object that a drive holds: the note of that object in the drive's store.
 //!
 //! # Bytes, little-endian
 //! | bytes | field |
@@ -9,7 +9,8 @@
 //!
 //! *Ranges* are a count u32, each start u64, end u64: what of the content is here.
 
-use teal_types::{BLOCK, CommitSeq, Ranges};
+use super::note_reader::NoteReader;
+use teal_types::{BLOCK, ByteRanges, CommitSeq};
 
 const VERSION: u8 = 1;
 const CONTENT: u8 = 1;
@@ -27,22 +28,22 @@ pub struct HeldContent {
     pub data_seq: CommitSeq,
     /// Bytes of all of it.
     pub size: u64,
-    /// What is here.
-    pub present: Ranges,
+    /// The ranges that are here.
+    pub present: ByteRanges,
 }
 
-/// See the module.
+/// The note of an object. See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeldObject {
-    /// Its content, or parts of it.
+    /// The content, or parts of it.
     pub content: Option<HeldContent>,
-    /// It is always to be here.
+    /// True if the object is always to be here.
     pub affinity: bool,
-    /// Of a directory: so is whatever comes into it.
+    /// True for a directory if everything that enters it is always to be here, too.
     pub sticky: bool,
 }
 
-/// The blocks that bytes lie in.
+/// Returns the range of whole blocks in which bytes lie.
 pub(super) fn block_bounds(from: u64, to: u64) -> (u64, u64) {
     (
         from / BLOCK * BLOCK,
@@ -51,28 +52,27 @@ pub(super) fn block_bounds(from: u64, to: u64) -> (u64, u64) {
 }
 
 impl HeldContent {
-    /// Returns what is left of it when another state follows: `changed` as (offset, length), `None`
-    /// anywhere.
+    /// Returns the content that is left when another state follows: `changed` lists (offset,
+    /// length); with `None`, the change may be anywhere.
     pub(super) fn superseded_by(
         &self,
         data_seq: CommitSeq,
         size: u64,
         changed: Option<&[(u64, u64)]>,
     ) -> Self {
-        let mut present = if changed.is_some() {
-            self.present.clone()
-        } else {
-            Ranges::default()
-        };
-        for (offset, len) in changed.into_iter().flatten() {
-            let (from, to) = block_bounds(*offset, offset.saturating_add(*len));
-            present.remove(from, to);
+        debug_assert!(data_seq > self.data_seq, "a later state follows");
+        let mut present = ByteRanges::default();
+        if let Some(changed) = changed {
+            present = self.present.clone();
+            for (offset, len) in changed {
+                let (from, to) = block_bounds(*offset, offset.saturating_add(*len));
+                present.remove(from, to);
+            }
         }
         if size != self.size {
-            present.remove(
-                block_bounds(size.min(self.size), 0).0,
-                teal_types::ranges::END,
-            );
+            // The block at the old or new end has changed, and all behind it.
+            let (from, _) = block_bounds(size.min(self.size), 0);
+            present.remove(from, teal_types::ranges::CONTENT_END);
         }
         Self {
             data_seq,
@@ -88,7 +88,7 @@ impl HeldObject {
         *self == Self::default()
     }
 
-    /// Returns whether the head of a note says so.
+    /// Returns whether the head of a note has the flag of affinity.
     pub(super) fn has_affinity(head: &[u8]) -> bool {
         head.get(1).is_some_and(|flags| flags & AFFINITY != 0)
     }
@@ -116,31 +116,34 @@ impl HeldObject {
         let [version, flags, rest @ ..] = bytes else {
             return None;
         };
+        // Unknown flags are damage: a newer program would have written another version.
         if *version != VERSION || *flags >= 2 * STICKY {
             return None;
         }
-        let mut rest = rest;
-        let mut number = |len: usize| {
-            let (head, tail) = rest.split_at_checked(len)?;
-            rest = tail;
-            Some(head.iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b)))
-        };
-        let mut held = Self {
-            content: None,
+        let mut reader = NoteReader(rest);
+        let mut content = None;
+        if flags & CONTENT != 0 {
+            let data_seq = CommitSeq::new(reader.take_number(8)?);
+            let size = reader.take_number(8)?;
+            let count = reader.take_number(4)?;
+            let mut ranges = Vec::new();
+            for _ in 0..count {
+                let from = reader.take_number(8)?;
+                let to = reader.take_number(8)?;
+                ranges.push((from, to));
+            }
+            content = Some(HeldContent {
+                data_seq,
+                size,
+                present: ByteRanges::from_sorted(ranges)?,
+            });
+        }
+        let held = Self {
+            content,
             affinity: flags & AFFINITY != 0,
             sticky: flags & STICKY != 0,
         };
-        if flags & CONTENT != 0 {
-            let (data_seq, size, count) = (CommitSeq::new(number(8)?), number(8)?, number(4)?);
-            let ranges: Option<Vec<_>> =
-                (0..count).map(|_| Some((number(8)?, number(8)?))).collect();
-            held.content = Some(HeldContent {
-                data_seq,
-                size,
-                present: Ranges::of(ranges?)?,
-            });
-        }
-        rest.is_empty().then_some(held)
+        reader.is_empty().then_some(held)
     }
 }
 
@@ -148,8 +151,8 @@ impl HeldObject {
 mod tests {
     use super::*;
 
-    fn ranges(of: &[(u64, u64)]) -> Ranges {
-        Ranges::of(of.to_vec()).unwrap()
+    fn ranges(of: &[(u64, u64)]) -> ByteRanges {
+        ByteRanges::from_sorted(of.to_vec()).unwrap()
     }
 
     #[test]
@@ -199,7 +202,7 @@ mod tests {
                 .superseded_by(CommitSeq::new(4), size, changed)
                 .present
         };
-        assert_eq!(after(20_000, None), Ranges::default());
+        assert_eq!(after(20_000, None), ByteRanges::default());
         assert_eq!(
             after(20_000, Some(&[(5000, 1)])),
             ranges(&[(0, 4096), (8192, 20_000)])
@@ -207,6 +210,6 @@ mod tests {
         // What grew or was cut off takes its block along.
         assert_eq!(after(30_000, Some(&[])), ranges(&[(0, 16_384)]));
         assert_eq!(after(5000, Some(&[])), ranges(&[(0, 4096)]));
-        assert_eq!(after(20_000, Some(&[(0, u64::MAX)])), Ranges::default());
+        assert_eq!(after(20_000, Some(&[(0, u64::MAX)])), ByteRanges::default());
     }
 }

@@ -52,7 +52,7 @@ pub(super) const BLOCK_MAX: usize = 64 << 10;
 pub const LABEL_MAX: usize = 255;
 const NAME_MAX: usize = 64;
 
-/// What a log is about.
+/// The header of a log: the disk that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskLogHeader {
     /// The profile's name; cut off at 64 bytes.
@@ -61,11 +61,11 @@ pub struct DiskLogHeader {
     pub sectors: u64,
     /// Bytes of its write cache; 0 when it is off.
     pub write_cache: u64,
-    /// Whether time was slept.
+    /// True if time was slept.
     pub real_time: bool,
 }
 
-/// What a record is about.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DiskEventKind {
@@ -79,11 +79,11 @@ pub enum DiskEventKind {
     Flush = 4,
     /// Sectors that hold nothing of value.
     Discard = 5,
-    /// A label that somebody set.
+    /// A label that was set.
     Mark = 6,
     /// The disk went to its lowest state.
     Asleep = 7,
-    /// It came up.
+    /// The disk came up.
     Awake = 8,
 }
 
@@ -99,7 +99,7 @@ impl DiskEventKind {
         Self::Awake,
     ];
 
-    /// One word.
+    /// Returns the name, one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -117,23 +117,23 @@ impl DiskEventKind {
 /// One entry of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskLogRecord {
-    /// What it is.
+    /// The kind.
     pub kind: DiskEventKind,
     /// First sector; 0 where there is none.
     pub at: Sector,
     /// Sectors.
     pub count: u64,
-    /// When it was asked.
+    /// The time when it was asked.
     pub asked: Time,
-    /// When it began.
+    /// The time when it began.
     pub start: Time,
-    /// When it was done.
+    /// The time when it was done.
     pub done: Time,
-    /// What it cost.
+    /// The energy that it cost.
     pub energy: Energy,
     /// All energy of the disk since its start, when it was done.
     pub total: Energy,
-    /// Of a mark; empty else.
+    /// The label of a mark; empty for others.
     pub label: String,
 }
 
@@ -153,7 +153,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     array_at(bytes, at).map(u64::from_le_bytes)
 }
 
-/// The longest part of `text` that has at most `most` bytes.
+/// Returns the longest part of `text` that has at most `most` bytes.
 fn truncate_to(text: &str, most: usize) -> &str {
     let end = (0..=text.len().min(most))
         .rfind(|end| text.is_char_boundary(*end))
@@ -171,13 +171,16 @@ impl DiskLogHeader {
         out[32..36].copy_from_slice(&u32::from(self.real_time).to_le_bytes());
         let name = truncate_to(&self.profile, NAME_MAX);
         out[64..64 + name.len()].copy_from_slice(name.as_bytes());
+        // Magic and version are outside, so that a log of another version is told from a damaged
+        // one.
         let checksum = crc32c::crc32c(&out[16..]);
         out[12..16].copy_from_slice(&checksum.to_le_bytes());
         out
     }
 
-    /// The header, if these are its bytes and they are whole.
+    /// Reads the header, if these are its bytes and they are whole.
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Option<Self> {
+        // The name ends with the first zero byte.
         let name = bytes[64..].split(|b| *b == 0).next().unwrap_or_default();
         let this = Self {
             profile: std::str::from_utf8(name).ok()?.to_owned(),
@@ -191,6 +194,7 @@ impl DiskLogHeader {
 
 impl DiskLogRecord {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        // A label that is cut keeps whole characters, so that it can be read again.
         let label = truncate_to(&self.label, LABEL_MAX);
         out.extend([self.kind as u8, 0]);
         out.extend((label.len() as u16).to_le_bytes());
@@ -209,16 +213,18 @@ impl DiskLogRecord {
             out.extend(number.to_le_bytes());
         }
         out.extend(label.as_bytes());
+        // Records begin at multiples of eight bytes.
         out.resize(out.len().next_multiple_of(8), 0);
     }
 
-    /// The first record of `bytes` and how long it is.
+    /// Reads the first record of `bytes`; returns it with its length.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
         let code = *bytes.first()?;
         let label = usize::from(u16_at(bytes, 2)?);
-        let time =
-            |at| u64_at(bytes, at).map(|raw| Time::after_start(teal_types::Span::nanos(raw)));
-        let energy = |at| u64_at(bytes, at).map(Energy::microjoules);
+        let time = |at| {
+            u64_at(bytes, at).map(|raw| Time::after_start(teal_types::TimeSpan::from_nanos(raw)))
+        };
+        let energy = |at| u64_at(bytes, at).map(Energy::from_microjoules);
         let this = Self {
             kind: DiskEventKind::ALL
                 .into_iter()
@@ -241,7 +247,7 @@ impl DiskLogRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_types::Span;
+    use teal_types::TimeSpan;
 
     #[test]
     fn golden_bytes() {
@@ -249,11 +255,11 @@ mod tests {
             kind: DiskEventKind::Mark,
             at: Sector::new(1),
             count: 2,
-            asked: Time::after_start(Span::nanos(3)),
-            start: Time::after_start(Span::nanos(4)),
-            done: Time::after_start(Span::nanos(0x0506)),
-            energy: Energy::microjoules(7),
-            total: Energy::microjoules(8),
+            asked: Time::after_start(TimeSpan::from_nanos(3)),
+            start: Time::after_start(TimeSpan::from_nanos(4)),
+            done: Time::after_start(TimeSpan::from_nanos(0x0506)),
+            energy: Energy::from_microjoules(7),
+            total: Energy::from_microjoules(8),
             label: "phase".to_owned(),
         };
         let mut bytes = Vec::new();

@@ -21,13 +21,13 @@ const TABLE_2: [(&str, u64, u64, u64); 6] = [
 fn greenfs_table_2_and_equation_1() {
     for (name, start, power, rate) in TABLE_2 {
         let given = burst(name);
-        assert_eq!(given.start, Energy::millijoules(start), "{name}");
-        assert_eq!(given.power, Power::milliwatts(power), "{name}");
+        assert_eq!(given.start, Energy::from_millijoules(start), "{name}");
+        assert_eq!(given.power, Power::from_milliwatts(power), "{name}");
         assert_eq!(given.rate.get(), rate * 1_000_000, "{name}");
         for megabytes in [0, 1, 10, 100, 1000] {
             // U = U_up + P S / B with S in MB, B in MB/s: microjoules, rounded to the nearest.
             let transfer = (power * 1000 * megabytes * 2 + rate) / (2 * rate);
-            let expected = Energy::microjoules(start * 1000 + transfer);
+            let expected = Energy::from_microjoules(start * 1000 + transfer);
             assert_eq!(
                 given.energy_for(Bytes::new(megabytes * 1_000_000)),
                 expected,
@@ -91,14 +91,14 @@ proptest! {
         millis in 0_u64..30_000, extra in 0_u64..100_000_000, idle in 0_u64..1_000_000,
     ) {
         let trip = RoundTrip {
-            awake: Power::microwatts(awake), asleep: Power::microwatts(asleep),
-            time: Span::millis(millis),
+            awake: Power::from_microwatts(awake), asleep: Power::from_microwatts(asleep),
+            time: TimeSpan::from_millis(millis),
             // Going down and up costs no less than lying there for that time.
-            energy: Power::microwatts(asleep) * Span::millis(millis) + Energy::microjoules(extra),
+            energy: Power::from_microwatts(asleep) * TimeSpan::from_millis(millis) + Energy::from_microjoules(extra),
         };
-        let idle = Span::millis(idle).max(trip.time);
+        let idle = TimeSpan::from_millis(idle).max(trip.time);
         // Two roundings of half a microjoule.
-        let near = Energy::microjoules(2);
+        let near = Energy::from_microjoules(2);
         match trip.break_even() {
             None => prop_assert!(trip.cost_awake(idle) <= trip.cost_asleep(idle) + near),
             Some(time) => {
@@ -118,12 +118,12 @@ proptest! {
         rates in (1_u64..100_000_000, 1_u64..100_000_000), size in 0_u64..10_000_000_000,
     ) {
         let burst = |start, power, rate| BurstEnergy {
-            start: Energy::microjoules(start), power: Power::microwatts(power),
+            start: Energy::from_microjoules(start), power: Power::from_microwatts(power),
             rate: crate::quantity::Rate::per_second(rate).expect("above zero"),
         };
         let (a, b) = (burst(starts.0, powers.0, rates.0), burst(starts.1, powers.1, rates.1));
         let (mine, its) = (a.energy_for(Bytes::new(size)), b.energy_for(Bytes::new(size)));
-        let near = Energy::microjoules(1);
+        let near = Energy::from_microjoules(1);
         if let Some(from) = a.cheaper_from(&b) {
             if size >= from.get() {
                 prop_assert!(mine <= its + near);

@@ -1,4 +1,4 @@
-//! What a disk has taken in and not yet put on its surface.
+//! The write cache of a disk: sectors that it has taken in and not yet put on its surface.
 //!
 //! # Guarantees
 //! 1. Runs never touch or overlap: writes of the same or neighbouring sectors become one run.
@@ -19,25 +19,31 @@ impl DirtyRuns {
         self.sectors
     }
 
-    /// Takes in a run.
+    /// Adds a run of sectors.
     pub(super) fn add_run(&mut self, at: u64, count: u64) {
         if count == 0 {
             return;
         }
         let (mut first, mut end) = (at, at + count);
+        // Runs that touch or overlap the new one are merged with it.
         while let Some((&other, &length)) = self.runs.range(..=end).next_back()
             && other + length >= first
         {
             (first, end) = (first.min(other), end.max(other + length));
             self.remove(other);
         }
+        debug_assert!(
+            first <= at && end >= at + count,
+            "the merged run covers the new one"
+        );
         self.runs.insert(first, end - first);
         self.sectors += end - first;
     }
 
-    /// Drops what is about to be written over on the surface.
+    /// Drops the sectors that are about to be overwritten on the surface.
     pub(super) fn drop_range(&mut self, at: u64, count: u64) {
         let end = at + count;
+        // Runs that reach into the range are cut: their parts before and behind it stay.
         while let Some((&other, &length)) = self.runs.range(..end).next_back()
             && other + length > at
         {
@@ -65,8 +71,9 @@ impl DirtyRuns {
             .is_some_and(|(&other, &length)| other + length > at)
     }
 
-    /// Takes the run that the arm meets next.
+    /// Removes the run that the arm meets next, and returns it.
     pub(super) fn take_next(&mut self, from: u64) -> Option<(u64, u64)> {
+        // Behind the last run the arm goes back to the first one.
         let next = self
             .runs
             .range(from..)

@@ -1,4 +1,5 @@
-//! Where sectors lie on the surface, and when they pass under the head.
+//! The layout of the surface: the places of sectors, and the times at which they pass under the
+//! head.
 //!
 //! # Guarantees
 //! 1. Every sector has one place; sectors that follow each other lie one after the other on a
@@ -7,9 +8,9 @@
 //!    without a wait.
 
 use crate::profile::DiskSurface;
-use teal_types::{SECTOR, Span, Time};
+use teal_types::{SECTOR, Time, TimeSpan};
 
-/// Zones on a surface whose rate changes from outside to inside.
+/// The number of zones on a surface with a lower rate inside than outside.
 const ZONES: u64 = 16;
 
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ pub(super) struct SectorPlace {
 }
 
 impl SectorPlace {
-    /// Sectors from here to the end of the track.
+    /// Returns the number of sectors from here to the end of the track.
     pub(super) fn left_on_track(&self) -> u64 {
         self.per_track - self.sector
     }
@@ -39,22 +40,24 @@ pub(super) struct SurfaceLayout {
     zones: Vec<TrackZone>,
     sectors: u64,
     tracks: u64,
-    turn: Span,
-    skew: Span,
+    turn: TimeSpan,
+    skew: TimeSpan,
 }
 
 impl SurfaceLayout {
-    pub(super) fn new(media: DiskSurface, turn: Span, switch: Span) -> Self {
+    pub(super) fn new(media: DiskSurface, turn: TimeSpan, switch: TimeSpan) -> Self {
         let per_track = |rate: u64| {
             (u128::from(rate) * u128::from(turn.get()) / 1_000_000_000 / u128::from(SECTOR)).max(1)
         };
         let (outer, inner) = (per_track(media.outer.get()), per_track(media.inner.get()));
+        // One zone is enough where the rate is the same everywhere.
         let count = if outer == inner { 1 } else { ZONES };
         let width = |zone: u64| {
             let sectors = outer - (outer - inner) * u128::from(zone) / u128::from(count.max(2) - 1);
             u64::try_from(sectors).unwrap_or(u64::MAX)
         };
         let sectors = media.capacity.get() / SECTOR;
+        // Zones have the same number of tracks, so that inner zones hold fewer sectors.
         let tracks_per_zone = sectors.div_ceil((0..count).map(width).sum()).max(1);
         let mut zones = Vec::new();
         let mut first_sector = 0;
@@ -84,10 +87,12 @@ impl SurfaceLayout {
     }
 
     pub(super) fn place_of(&self, sector: u64) -> SectorPlace {
+        // The last zone that begins at or before the sector.
         let zone = &self.zones[self
             .zones
             .partition_point(|zone| zone.first_sector <= sector)
             .saturating_sub(1)];
+        debug_assert!(sector >= zone.first_sector, "zones begin at sector 0");
         let within = sector - zone.first_sector;
         SectorPlace {
             track: zone.first_track + within / zone.per_track,
@@ -96,7 +101,7 @@ impl SurfaceLayout {
         }
     }
 
-    /// The first sector of a track.
+    /// Returns the first sector of a track.
     pub(super) fn first_sector_of(&self, track: u64) -> u64 {
         let zone = &self.zones[self
             .zones
@@ -105,24 +110,30 @@ impl SurfaceLayout {
         zone.first_sector + (track - zone.first_track) * zone.per_track
     }
 
-    /// From the beginning of the track to the beginning of the sector.
+    /// Returns the nanoseconds from the beginning of the track to the beginning of the sector.
     fn offset_on_track(&self, place: SectorPlace, sector: u64) -> u64 {
         let nanos = u128::from(sector) * u128::from(self.turn.get()) / u128::from(place.per_track);
         u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 
-    /// How long until the sector comes under a head that is on its track at `now`.
-    pub(super) fn rotation_wait(&self, now: Time, place: SectorPlace) -> Span {
+    /// Returns the time until the sector comes under a head that is on its track at `now`.
+    pub(super) fn rotation_wait(&self, now: Time, place: SectorPlace) -> TimeSpan {
         let turn = u128::from(self.turn.get());
+        // Each track begins later by the skew than the one before.
         let begins = u128::from(place.track) * u128::from(self.skew.get())
             + u128::from(self.offset_on_track(place, place.sector));
         let wait = (begins % turn + turn - u128::from(now.get()) % turn) % turn;
-        Span::nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+        TimeSpan::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
-    /// How long `count` sectors from this place on take to pass; they are on one track.
-    pub(super) fn transfer_time(&self, place: SectorPlace, count: u64) -> Span {
-        Span::nanos(
+    /// Returns the time that `count` sectors from this place on take to pass; they are on one
+    /// track.
+    pub(super) fn transfer_time(&self, place: SectorPlace, count: u64) -> TimeSpan {
+        debug_assert!(
+            count <= place.left_on_track(),
+            "the sectors are on one track"
+        );
+        TimeSpan::from_nanos(
             self.offset_on_track(place, place.sector + count)
                 - self.offset_on_track(place, place.sector),
         )
@@ -143,7 +154,11 @@ mod tests {
             outer: rate(outer),
             inner: rate(inner),
         };
-        SurfaceLayout::new(media, Span::nanos(11_111_111), Span::millis(1))
+        SurfaceLayout::new(
+            media,
+            TimeSpan::from_nanos(11_111_111),
+            TimeSpan::from_millis(1),
+        )
     }
 
     proptest! {
@@ -165,8 +180,8 @@ mod tests {
             let layout = layout(50, 25);
             let last = layout.place_of(layout.first_sector_of(track + 1) - 1);
             let somewhen = Time::after_start(layout.turn * turns);
-            let end = somewhen + layout.rotation_wait(somewhen, last) + layout.transfer_time(last, 1) + Span::millis(1);
-            prop_assert_eq!(layout.rotation_wait(end, layout.place_of(layout.first_sector_of(track + 1))), Span::ZERO);
+            let end = somewhen + layout.rotation_wait(somewhen, last) + layout.transfer_time(last, 1) + TimeSpan::from_millis(1);
+            prop_assert_eq!(layout.rotation_wait(end, layout.place_of(layout.first_sector_of(track + 1))), TimeSpan::ZERO);
         }
     }
 }

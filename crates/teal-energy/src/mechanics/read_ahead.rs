@@ -1,10 +1,10 @@
 //! Reading on after a read, until the track buffer is full.
 //!
 //! # Guarantees
-//! 1. What was read ahead is there without the surface; what comes next is met without a turn while
-//!    the disk still reads on.
-//! 2. The energy of reading on is handed out once: up to `told`, and not for time in which
-//!    something was asked for.
+//! 1. A sector that was read ahead is served without the surface; one that comes next is met
+//!    without a turn while the disk still reads on.
+//! 2. The energy of reading on is handed out once: up to `accounted`, and not for time in which a
+//!    request was served.
 
 use super::Mechanics;
 use crate::ledger::WorkPhase;
@@ -22,12 +22,12 @@ pub(super) struct ReadStream {
     pub(super) since: Time,
     /// up to here.
     pub(super) limit: u64,
-    /// Until when it was handed out as background work.
+    /// The time until which it was handed out as background work.
     pub(super) accounted: Time,
 }
 
 impl Mechanics {
-    /// A read that begins in the buffer or where the disk is reading on.
+    /// Serves a read that begins in the buffer or where the disk is reading on.
     pub(super) fn read_buffered(
         &mut self,
         stream: ReadStream,
@@ -44,6 +44,7 @@ impl Mechanics {
             ..stream
         };
         let mut done = begin;
+        // The read goes beyond the buffer.
         if end > here && here == stream.limit {
             // The disk had stopped reading: it waits for the place to come round.
             done = self.transfer_sectors(begin, here, end - here, WorkPhase::Read, parts);
@@ -53,6 +54,7 @@ impl Mechanics {
                 ..kept
             };
         } else if end > here {
+            // The disk is still reading on: the rest comes without a seek or a turn.
             done = self.stream_time(stream, end).max(begin);
             self.arm_track = self.layout.place_of(end - 1).track;
             parts.push(JobPart::new(
@@ -79,6 +81,7 @@ impl Mechanics {
             return;
         };
         let end = self.stream_time(stream, stream.limit);
+        // Reading on stops when the buffer is full.
         let until = now.min(end);
         if until > stream.accounted {
             parts.push(JobPart::new(
@@ -94,7 +97,7 @@ impl Mechanics {
         self.stream = Some(stream);
     }
 
-    /// When sector `end` of a stream has been passed.
+    /// Returns the time at which sector `end` of a stream has been passed.
     fn stream_time(&self, stream: ReadStream, end: u64) -> Time {
         let (mut now, mut next, mut track) = (stream.since, stream.from, None);
         while next < end {
@@ -112,10 +115,11 @@ impl Mechanics {
         now
     }
 
-    /// The first sector of a stream that is not in the buffer at `now`.
+    /// Returns the first sector of a stream that is not in the buffer at `now`.
     pub(super) fn buffered_until(&self, stream: ReadStream, now: Time) -> u64 {
         let (mut low, mut high) = (stream.from, stream.limit.max(stream.from));
         while low < high {
+            // Binary search: the time at which a sector has passed grows with its number.
             let middle = low + (high - low).div_ceil(2);
             if self.stream_time(stream, middle) <= now {
                 low = middle

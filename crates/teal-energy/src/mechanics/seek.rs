@@ -11,7 +11,7 @@
 //! that.
 
 use crate::profile::SeekTimes;
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 /// One, in fixed point.
 const ONE: u128 = 1 << 32;
@@ -21,27 +21,29 @@ pub(super) struct SeekCurve {
     track: i128,
     root: i128,
     linear: i128,
-    switch: Span,
+    switch: TimeSpan,
 }
 
 impl SeekCurve {
     /// `None` if no growing curve has these three times.
     pub(super) fn new(seek: SeekTimes) -> Option<Self> {
-        let nanos = |span: Span| i128::from(span.get());
+        let nanos = |span: TimeSpan| i128::from(span.get());
         let Some((track, full)) = seek.extremes else {
             return Some(Self {
                 track: nanos(seek.average),
                 root: 0,
                 linear: 0,
-                switch: Span::ZERO,
+                switch: TimeSpan::ZERO,
             });
         };
         let (average, whole) = (
             nanos(seek.average) - nanos(track),
             nanos(full) - nanos(track),
         );
+        // Both constants follow from the means of `sqrt(x)` and `x` over random pairs (see above).
         let root = (15 * average - 5 * whole) / 3;
         let linear = whole - root;
+        // The derivative is smallest at the longest distance; it must not be negative there.
         let grows = root >= 0 && root / 2 + linear >= 0;
         grows.then_some(Self {
             track: nanos(track),
@@ -51,24 +53,25 @@ impl SeekCurve {
         })
     }
 
-    /// To the next track in a stream. Nothing where it is not known: streams are then as fast as
-    /// the surface.
-    pub(super) fn track_switch(&self) -> Span {
+    /// Returns the time to the next track in a stream. It is zero where it is not known: streams
+    /// are then as fast as the surface.
+    pub(super) fn track_switch(&self) -> TimeSpan {
         self.switch
     }
 
-    pub(super) fn seek_time(&self, distance: u64, tracks: u64) -> Span {
+    pub(super) fn seek_time(&self, distance: u64, tracks: u64) -> TimeSpan {
         match distance {
-            0 => Span::ZERO,
+            0 => TimeSpan::ZERO,
             1 => self.switch,
             _ => {
+                // The distance as a part of the surface, in fixed point.
                 let x = u128::from(distance) * ONE / u128::from(tracks.max(1));
                 let root = (x * ONE).isqrt();
                 let part = |factor: i128, of: u128| {
                     factor * i128::try_from(of).unwrap_or(i128::MAX) / (1 << 32)
                 };
                 let nanos = self.track + part(self.root, root) + part(self.linear, x);
-                Span::nanos(u64::try_from(nanos).unwrap_or(0))
+                TimeSpan::from_nanos(u64::try_from(nanos).unwrap_or(0))
             }
         }
     }
@@ -79,9 +82,9 @@ mod tests {
     use super::*;
 
     fn curve(average: u64, track: u64, full: u64) -> Option<SeekCurve> {
-        let extremes = Some((Span::micros(track), Span::micros(full)));
+        let extremes = Some((TimeSpan::from_micros(track), TimeSpan::from_micros(full)));
         SeekCurve::new(SeekTimes {
-            average: Span::micros(average),
+            average: TimeSpan::from_micros(average),
             extremes,
         })
     }
@@ -104,8 +107,8 @@ mod tests {
                 mean.abs_diff(average * 1000) < average * 10,
                 "{average} us given, {mean} ns on average"
             );
-            assert_eq!(curve.seek_time(0, tracks), Span::ZERO);
-            assert_eq!(curve.seek_time(1, tracks), Span::micros(track));
+            assert_eq!(curve.seek_time(0, tracks), TimeSpan::ZERO);
+            assert_eq!(curve.seek_time(1, tracks), TimeSpan::from_micros(track));
             assert!(curve.seek_time(tracks, tracks).get().abs_diff(full * 1000) < 10);
             assert!(
                 (1..tracks).all(|d| curve.seek_time(d, tracks) <= curve.seek_time(d + 1, tracks))
@@ -122,13 +125,13 @@ mod tests {
     #[test]
     fn where_only_the_average_is_known_every_seek_takes_it() {
         let curve = SeekCurve::new(SeekTimes {
-            average: Span::millis(12),
+            average: TimeSpan::from_millis(12),
             extremes: None,
         })
         .unwrap();
         assert_eq!(
             [2, 50, 100].map(|d| curve.seek_time(d, 100)),
-            [Span::millis(12); 3]
+            [TimeSpan::from_millis(12); 3]
         );
     }
 }

@@ -78,10 +78,10 @@ fn table_3_1() {
         };
         let served = disk.serve_request(now, request);
         book(&mut ledger, &served.job);
-        now = served.done + Span::micros(1_234_567);
+        now = served.done + TimeSpan::from_micros(1_234_567);
     }
     let each = |phase, count| {
-        Energy::microjoules(ledger.entry(EnergyUse::Work(phase)).energy().get() / count)
+        Energy::from_microjoules(ledger.entry(EnergyUse::Work(phase)).energy().get() / count)
     };
     near(each(WorkPhase::Seek, n), 7_640);
     near(each(WorkPhase::Rotate, n), 4_950);
@@ -110,10 +110,10 @@ fn a_stream_costs_no_seek_and_no_turn() {
         }
         assert_eq!(
             ledger.entry(EnergyUse::Work(WorkPhase::Rotate)).time,
-            Span::ZERO
+            TimeSpan::ZERO
         );
         assert_eq!(
-            ledger.entry(EnergyUse::Work(WorkPhase::Seek)).time > Span::ZERO,
+            ledger.entry(EnergyUse::Work(WorkPhase::Seek)).time > TimeSpan::ZERO,
             seeks,
             "track switches where they are known"
         );
@@ -131,7 +131,7 @@ fn an_append_that_just_misses_its_sector_costs_ten_times_one_that_meets_it() {
             spent += served.job.total_energy();
             now = served.done;
         }
-        Energy::microjoules(spent.get() / 100)
+        Energy::from_microjoules(spent.get() / 100)
     };
     // Eight sectors are 4 KiB. Track switches of the gapped log are within both figures.
     assert!(cost(0).get().abs_diff(10_400) < 600, "{}", cost(0));
@@ -143,7 +143,7 @@ fn what_is_in_the_track_buffer_needs_no_surface() {
     let mut disk = disk(MICRODRIVE, "track_buffer = \"64 KiB\"");
     let first = disk.serve_request(Time::ZERO, read(10_000, 8));
     // Long enough to fill the buffer: 128 sectors are 64 KiB.
-    let later = first.done + Span::secs(1);
+    let later = first.done + TimeSpan::from_secs(1);
     let second = disk.serve_request(later, read(10_008, 100));
     assert_eq!(second.done, later, "all of it was read ahead");
     let ahead: Vec<_> = second
@@ -155,7 +155,7 @@ fn what_is_in_the_track_buffer_needs_no_surface() {
     assert_eq!(ahead, [WorkPhase::ReadAhead]);
     let third = disk.serve_request(second.done, read(10_108, 200));
     assert!(third.done > second.done, "half of it was not");
-    let away = disk.serve_request(third.done + Span::millis(1), read(10_000, 8));
+    let away = disk.serve_request(third.done + TimeSpan::from_millis(1), read(10_000, 8));
     assert!(
         away.job
             .parts()
@@ -170,12 +170,12 @@ fn a_flush_puts_on_the_surface_what_the_cache_took_in() {
     let electronics = "write_cache = \"64 KiB\"\ninterface = \"10 MB/s\"";
     let mut disk = disk(MICRODRIVE, electronics);
     let quick = disk.serve_request(Time::ZERO, write(70_000, 8));
-    assert_eq!(quick.job.total_time(), Span::nanos(409_600));
+    assert_eq!(quick.job.total_time(), TimeSpan::from_nanos(409_600));
     let more = disk.serve_request(quick.done, write(900_000, 8));
     assert_eq!(disk.unwritten_bytes(), 2 * 4096);
     let flushed = disk.serve_request(more.done, SectorRequest::Flush);
     assert!(
-        flushed.done.since(more.done) > Span::millis(12),
+        flushed.done.since(more.done) > TimeSpan::from_millis(12),
         "{:?}",
         flushed.job
     );
@@ -184,14 +184,14 @@ fn a_flush_puts_on_the_surface_what_the_cache_took_in() {
     assert_eq!(idle.done, flushed.done);
     // Left alone, it writes on its own.
     let alone = disk.serve_request(idle.done, write(70_000, 8));
-    let did = disk.run_background(alone.done + Span::secs(1));
+    let did = disk.run_background(alone.done + TimeSpan::from_secs(1));
     assert!(
         did.parts()
             .iter()
             .any(|part| part.phase == WorkPhase::Write)
             && disk.unwritten_bytes() == 0
     );
-    let honest = disk.serve_request(alone.done + Span::secs(2), durable(70_000, 8));
+    let honest = disk.serve_request(alone.done + TimeSpan::from_secs(2), durable(70_000, 8));
     assert!(
         honest
             .job
@@ -210,7 +210,7 @@ fn a_full_cache_holds_up_the_writer() {
         assert!(disk.unwritten_bytes() <= 8192);
     }
     assert!(
-        now > Time::ZERO + Span::millis(7 * 12),
+        now > Time::ZERO + TimeSpan::from_millis(7 * 12),
         "eight of ten went to the surface by {now}"
     );
     let huge = disk.serve_request(now, write(0, 1000));
@@ -229,7 +229,7 @@ fn requests_beyond_the_end_are_cut_off() {
     let end = disk.sector_count();
     let last = disk.serve_request(Time::ZERO, read(end - 4, 100));
     let beyond = disk.serve_request(last.done, durable(end + 7, 100));
-    assert_eq!(beyond.job.total_time(), Span::ZERO);
+    assert_eq!(beyond.job.total_time(), TimeSpan::ZERO);
 }
 
 /// Without buffers: the end of each request, once more, in floating point and from the definitions.
@@ -280,7 +280,7 @@ proptest! {
         let mut ends = Vec::new();
         for &(gap, at, count, is_read) in &requests {
             let request = if is_read { read(at, count) } else { durable(at, count) };
-            let now = disk.free_at() + Span::micros(gap);
+            let now = disk.free_at() + TimeSpan::from_micros(gap);
             ends.push(disk.serve_request(now, request).done.get());
         }
         for (ours, second) in ends.into_iter().zip(second_computation(&requests)) {
@@ -298,9 +298,9 @@ proptest! {
     ) {
         let electronics = "track_buffer = \"32 KiB\"\nwrite_cache = \"64 KiB\"\ninterface = \"20 MB/s\"\noverhead = \"300 us\"";
         let (mut disk, mut twin) = (disk(TRAVELSTAR, electronics), self::disk(TRAVELSTAR, electronics));
-        let (mut now, mut accounted) = (Time::ZERO, Span::ZERO);
+        let (mut now, mut accounted) = (Time::ZERO, TimeSpan::ZERO);
         for (gap, at, count, kind) in requests {
-            let asked = now + Span::micros(gap);
+            let asked = now + TimeSpan::from_micros(gap);
             let request = match kind { 0 | 1 => read(at, count), 2 => write(at, count), 3 => durable(at, count), _ => SectorRequest::Flush };
             let served = disk.serve_request(asked, request);
             prop_assert_eq!(&served, &twin.serve_request(asked, request));

@@ -26,16 +26,16 @@ impl<T: Copy> ActionHistory<T> {
     }
 
     /// Extends a list by `deed`, and returns its new end.
-    pub(super) fn push(&mut self, before: u32, deed: T) -> u32 {
-        self.actions.push((before, deed));
+    pub(super) fn push(&mut self, before: u32, action: T) -> u32 {
+        self.actions.push((before, action));
         self.actions.len() as u32 - 1
     }
 
     /// Returns the actions of a list, the first one first.
     pub(super) fn actions_until(&self, mut last: u32) -> Vec<T> {
         let mut list = Vec::new();
-        while let Some((before, deed)) = self.actions.get(last as usize) {
-            list.push(*deed);
+        while let Some((before, action)) = self.actions.get(last as usize) {
+            list.push(*action);
             last = *before;
         }
         list.reverse();
@@ -48,7 +48,9 @@ impl<T: Copy> ActionHistory<T> {
             return;
         }
         let mut lasts: Vec<&mut u32> = lasts.collect();
-        // First whether it is of use, then where it is: what was before has come before.
+        // The first pass marks the actions that are of use, the second gives them new places. An
+        // action lies behind the ones before it, so that one pass each suffices.
+        // Marking follows each list back until it meets a part that is marked already.
         let mut places = vec![NO_ACTION; self.actions.len()];
         for last in &lasts {
             let mut at = **last;
@@ -58,18 +60,19 @@ impl<T: Copy> ActionHistory<T> {
             }
         }
         let mut kept = Vec::new();
-        for (at, (before, deed)) in self.actions.iter().enumerate() {
+        for (at, (before, action)) in self.actions.iter().enumerate() {
             if places[at] != NO_ACTION {
                 places[at] = kept.len() as u32;
                 kept.push((
                     places.get(*before as usize).copied().unwrap_or(NO_ACTION),
-                    *deed,
+                    *action,
                 ));
             }
         }
         lasts
             .iter_mut()
             .for_each(|last| **last = places.get(**last as usize).copied().unwrap_or(NO_ACTION));
+        // The next tidying is due when the list has doubled: its cost stays proportional.
         self.tidy_at = TIDY_FROM.max(2 * kept.len());
         self.actions = kept;
     }
@@ -81,26 +84,26 @@ mod tests {
 
     #[test]
     fn lists_stay_what_they_are_when_others_are_forgotten() {
-        let mut deeds = ActionHistory::new();
+        let mut history = ActionHistory::new();
         let mut lasts = [NO_ACTION, NO_ACTION];
-        for deed in 0..3 * TIDY_FROM {
-            deeds.push(lasts[0], usize::MAX);
-            if deed % 1000 == 0 {
-                let way = deed / 1000 % 2;
-                lasts[way] = deeds.push(lasts[way], deed);
-                deeds.forget_unused(lasts.iter_mut());
+        for action in 0..3 * TIDY_FROM {
+            history.push(lasts[0], usize::MAX);
+            if action % 1000 == 0 {
+                let way = action / 1000 % 2;
+                lasts[way] = history.push(lasts[way], action);
+                history.forget_unused(lasts.iter_mut());
             }
         }
         assert!(
-            deeds.actions.len() <= TIDY_FROM + 1000,
+            history.actions.len() <= TIDY_FROM + 1000,
             "{}",
-            deeds.actions.len()
+            history.actions.len()
         );
         for (way, last) in lasts.into_iter().enumerate() {
             let own: Vec<usize> = (0..3 * TIDY_FROM)
-                .filter(|deed| deed % 1000 == 0 && deed / 1000 % 2 == way)
+                .filter(|action| action % 1000 == 0 && action / 1000 % 2 == way)
                 .collect();
-            assert_eq!(deeds.actions_until(last), own);
+            assert_eq!(history.actions_until(last), own);
         }
     }
 }

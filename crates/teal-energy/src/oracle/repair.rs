@@ -1,5 +1,5 @@
-//! A schedule from what the devices did at some prices: every read to one device, then moves that
-//! help.
+//! The repair of a relaxed solution: gives every read to one device, then tries moves that make the
+//! schedule cheaper.
 //!
 //! # Guarantees
 //! 1. Every read is served by exactly one device that holds it; each device does its best with its
@@ -10,25 +10,25 @@ use super::dual_prices::DualIterate;
 use super::plan::ClairvoyantPlan;
 use super::problem::SchedulingProblem;
 use super::subproblem::{Cost, StopLimit};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
-/// Moves that are tried.
+/// The greatest number of moves that are tried.
 const MOVES_MAX: usize = 160;
 /// Reads that lie closer together move together, and alone.
-const BURST_GAP: Span = Span::secs(2);
+const BURST_GAP: TimeSpan = TimeSpan::from_secs(2);
 
 struct ReadAssignment<'p, 'a> {
     problem: &'p SchedulingProblem<'a>,
     /// By device and own point.
     stop_prices: &'p [Vec<Cost>],
-    /// By point the device that serves its read.
+    /// By point, the device that serves its read.
     owners: Vec<Option<u8>>,
     schedules: Vec<DeviceSchedule>,
 }
 
 impl ReadAssignment<'_, '_> {
     fn solve_device(&self, at: u8, tokens: StopLimit<'_>) -> Option<DeviceSchedule> {
-        let claims: Vec<ReadDemand> = self
+        let demands: Vec<ReadDemand> = self
             .owners
             .iter()
             .map(|o| {
@@ -42,7 +42,7 @@ impl ReadAssignment<'_, '_> {
         solve_subproblem(
             &self.problem.subproblems[usize::from(at)],
             SubproblemTask {
-                demands: &claims,
+                demands: &demands,
                 stop_limit: tokens,
                 is_plan: true,
             },
@@ -57,9 +57,10 @@ impl ReadAssignment<'_, '_> {
         self.schedules.iter().map(|best| best.cost).sum()
     }
 
-    /// Gives these reads to one device if that is better.
+    /// Moves these reads to one device if that is cheaper.
     fn try_move(&mut self, points: &[usize], to: u8) {
         let before: Vec<_> = points.iter().map(|point| self.owners[*point]).collect();
+        // Only devices that lose or gain reads have to be solved again.
         let mut changed: Vec<u8> = before
             .iter()
             .flatten()
@@ -81,10 +82,12 @@ impl ReadAssignment<'_, '_> {
             .iter()
             .map(|at| self.schedules[usize::from(*at)].cost)
             .sum();
-        match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
-            Some(bests) => changed
+        // The move is taken back unless it makes the sum of the changed devices cheaper.
+        match solved.filter(|schedules| schedules.iter().map(|best| best.cost).sum::<Cost>() < old)
+        {
+            Some(schedules) => changed
                 .iter()
-                .zip(bests)
+                .zip(schedules)
                 .for_each(|(at, best)| self.schedules[usize::from(*at)] = best),
             None => points
                 .iter()
@@ -94,8 +97,8 @@ impl ReadAssignment<'_, '_> {
     }
 }
 
-/// A schedule near to what the devices wanted at these prices of stops. What costs no more than
-/// `enough` is not made better.
+/// Returns a schedule near to the relaxed solution at these prices of stops. One that costs no more
+/// than `enough` is not improved further.
 pub(super) fn repair_schedules(
     problem: &SchedulingProblem<'_>,
     servers: &[Vec<u8>],
@@ -103,30 +106,34 @@ pub(super) fn repair_schedules(
     round: &DualIterate,
     enough: Cost,
 ) -> Option<ClairvoyantPlan> {
+    // Of several devices that took a read the cheapest keeps it; of none the cheapest of all gets
+    // it.
     let cheapest = |point: usize| {
-        let who = if round.takers[point].is_empty() {
+        let holders = if round.takers[point].is_empty() {
             &servers[point]
         } else {
             &round.takers[point]
         };
-        who.iter()
+        holders
+            .iter()
             .copied()
             .min_by_key(|at| problem.subproblems[usize::from(*at)].least_read_cost(point))
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
-    let mut shares = ReadAssignment {
+    let mut assignment = ReadAssignment {
         problem,
         stop_prices: stops,
         owners,
         schedules: Vec::new(),
     };
-    shares.schedules = (0..problem.subproblems.len())
-        .map(|at| shares.solve_priced(at as u8))
+    assignment.schedules = (0..problem.subproblems.len())
+        .map(|at| assignment.solve_priced(at as u8))
         .collect::<Option<_>>()?;
+    // Reads that exactly one device took are left alone: the prices have decided them.
     let unsettled: Vec<usize> = (0..servers.len())
         .filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1)
         .collect();
-    // Bursts around unsettled reads move whole.
+    // Bursts of reads that lie close together move as a whole.
     let mut bursts: Vec<Vec<usize>> = Vec::new();
     let several: Vec<usize> = (0..servers.len())
         .filter(|point| servers[*point].len() > 1)
@@ -150,18 +157,18 @@ pub(super) fn repair_schedules(
         .chain(unsettled.into_iter().map(|point| vec![point]))
         .take(MOVES_MAX);
     for points in each {
-        if shares.total_cost() <= enough {
+        if assignment.total_cost() <= enough {
             break;
         }
         for to in 0..problem.subproblems.len() as u8 {
             if points.iter().all(|point| servers[*point].contains(&to)) {
-                shares.try_move(&points, to);
+                assignment.try_move(&points, to);
             }
         }
     }
-    // Only now: counting tokens is slow, and seldom changes whom a read is worth most.
+    // Tokens are counted only now: it is slow, and seldom changes the device of a read.
     let counted = (0..problem.subproblems.len())
-        .map(|at| shares.solve_device(at as u8, StopLimit::Spared(&shares.stop_prices[at])))
+        .map(|at| assignment.solve_device(at as u8, StopLimit::Spared(&assignment.stop_prices[at])))
         .collect::<Option<_>>()?;
-    Some(ClairvoyantPlan::new(problem, &shares.owners, counted))
+    Some(ClairvoyantPlan::new(problem, &assignment.owners, counted))
 }

@@ -13,9 +13,9 @@ use crate::sim::{
     EventAction, MachineEvent, MachineTrace, ReplayPace, SimulatedMachine, SimulationReport, run,
 };
 use proptest::prelude::*;
-use teal_types::{Energy, Power, Span, Time};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
-fn world(base: Power, age: Span, disks: usize) -> SimulatedMachine {
+fn world(base: Power, age: TimeSpan, disks: usize) -> SimulatedMachine {
     let limits = QueueLimits {
         age,
         bytes: 1 << 30,
@@ -34,7 +34,7 @@ fn world(base: Power, age: Span, disks: usize) -> SimulatedMachine {
 }
 
 fn at(millis: u64) -> Time {
-    Time::after_start(Span::millis(millis))
+    Time::after_start(TimeSpan::from_millis(millis))
 }
 
 fn one() -> DeviceSet {
@@ -125,16 +125,17 @@ fn one_read_at_night_is_worth_one_start() {
     // An hour, one read in the middle: down at once, up just in time, down at once.
     let world = SimulatedMachine {
         devices: vec![device("ibm-microdrive-1gb")],
-        ..world(Power::milliwatts(1190), Span::ZERO, 1)
+        ..world(Power::from_milliwatts(1190), TimeSpan::ZERO, 1)
     };
     let trace = MachineTrace::new(vec![read(1_800_000, 1)], at(3_600_000));
     let least = exact_optimum(&SchedulingProblem::new(&world, &trace, &[])).unwrap();
     let served = world.devices[0]
         .read_job(world.start_states[0], 4096, false)
         .unwrap();
-    let asleep = Span::secs(3600).less(Span::millis(800) + served.total_time());
-    let expected = Power::milliwatts(61) * asleep
-        + Energy::millijoules(605)
+    let asleep =
+        TimeSpan::from_secs(3600).saturating_sub(TimeSpan::from_millis(800) + served.total_time());
+    let expected = Power::from_milliwatts(61) * asleep
+        + Energy::from_millijoules(605)
         + served.total_energy()
         + world.base * served.total_time();
     assert!(
@@ -173,7 +174,7 @@ impl Policy for Script {
 fn a_schedule_that_knows_the_future_reaches_the_bound() {
     let world = SimulatedMachine {
         devices: vec![device("ibm-microdrive-1gb")],
-        ..world(Power::milliwatts(1190), Span::ZERO, 1)
+        ..world(Power::from_milliwatts(1190), TimeSpan::ZERO, 1)
     };
     // A short pause, in which sleeping does not pay, and long ones.
     let trace = MachineTrace::new(
@@ -200,10 +201,10 @@ fn a_schedule_that_knows_the_future_reaches_the_bound() {
     let blind = run(
         &world,
         &trace,
-        &mut FixedTimeout::new(vec![Some(Span::secs(3))]),
+        &mut FixedTimeout::new(vec![Some(TimeSpan::from_secs(3))]),
     )
     .total_energy();
-    assert!(blind > least + Energy::millijoules(500), "{blind}");
+    assert!(blind > least + Energy::from_millijoules(500), "{blind}");
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn too_much_is_refused() {
         exact_optimum(&SchedulingProblem::new(&many, &trace, &[])),
         Err(Unsolvable::Devices(4))
     );
-    let mut broke = world(Power::ZERO, Span::secs(1), 1);
+    let mut broke = world(Power::ZERO, TimeSpan::from_secs(1), 1);
     broke.start_states = vec![broke.devices[0].power.lowest_state()];
     assert!(exact_optimum(&SchedulingProblem::new(&broke, &trace, &[])).is_ok());
     assert!(Unsolvable::Large(7).to_string().contains('7'));
@@ -226,7 +227,7 @@ fn too_much_is_refused() {
 
 #[test]
 fn two_hundred_events_on_three_devices() {
-    let mut world = world(Power::milliwatts(1190), Span::secs(30), 3);
+    let mut world = world(Power::from_milliwatts(1190), TimeSpan::from_secs(30), 3);
     // Counting stops that nobody would forbid multiplies the ways.
     world
         .devices
@@ -286,7 +287,7 @@ fn two_hundred_events_on_three_devices() {
 }
 
 /// Half a microjoule for each line of each account.
-const ROUNDING: Energy = Energy::microjoules(40);
+const ROUNDING: Energy = Energy::from_microjoules(40);
 
 fn small(devices: usize, most: usize) -> impl Strategy<Value = (SimulatedMachine, MachineTrace)> {
     let base = prop_oneof![Just(0_u64), Just(100), Just(1190), Just(13_400)];
@@ -294,14 +295,18 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (SimulatedMachine
     let budget = prop_oneof![Just(None), (0_u32..3).prop_map(Some)];
     (base, age, budget, any::<bool>(), traces(devices, most)).prop_map(
         move |(base, age, budget, asleep, trace)| {
-            let mut world = world(Power::milliwatts(base), Span::secs(age), devices);
+            let mut world = world(
+                Power::from_milliwatts(base),
+                TimeSpan::from_secs(age),
+                devices,
+            );
             world
                 .devices
                 .iter_mut()
                 .for_each(|device| device.budget = None);
             world.devices[0].budget = budget.map(|burst| BudgetLimits {
                 burst,
-                each: Span::hours(1),
+                each: TimeSpan::from_hours(1),
             });
             if asleep {
                 world.start_states = world
@@ -319,7 +324,7 @@ fn small(devices: usize, most: usize) -> impl Strategy<Value = (SimulatedMachine
 /// may lose what the other does not.
 fn is_bound(problem: &SchedulingProblem<'_>, exact: Energy, rounds: usize) -> Result<(), String> {
     let priced = lagrangian_bound(problem, rounds).unwrap();
-    let is_one = priced.energy <= exact + Energy::microjoules(10);
+    let is_one = priced.energy <= exact + Energy::from_microjoules(10);
     is_one
         .then_some(())
         .ok_or_else(|| format!("{} by prices, {} exact", priced.energy.get(), exact.get()))
@@ -357,7 +362,7 @@ fn read_of(millis: u64, object: u64, bytes: u64, mask: u16) -> MachineEvent {
 
 #[test]
 fn who_waits_behind_a_burst_is_not_counted_twice() {
-    let world = world(Power::milliwatts(1190), Span::ZERO, 3);
+    let world = world(Power::from_milliwatts(1190), TimeSpan::ZERO, 3);
     let reads =
         [(68, 1), (102, 2), (102, 1), (102, 1)].map(|(millis, mask)| read_of(millis, 0, 1, mask));
     let trace = MachineTrace::new(
@@ -368,7 +373,7 @@ fn who_waits_behind_a_burst_is_not_counted_twice() {
         at(1_102),
     );
     for late in [0, 51, 200, 2_500] {
-        let problem = SchedulingProblem::new(&world, &trace, &[Span::millis(late); 3]);
+        let problem = SchedulingProblem::new(&world, &trace, &[TimeSpan::from_millis(late); 3]);
         let Ok(exact) = exact_optimum(&problem) else {
             continue;
         };
@@ -378,13 +383,13 @@ fn who_waits_behind_a_burst_is_not_counted_twice() {
 
 #[test]
 fn a_large_read_that_all_hold_soon_after_two_changes_is_not_priced_too_high() {
-    let ages = [0, 1, 3, 30].map(Span::secs);
+    let ages = [0, 1, 3, 30].map(TimeSpan::from_secs);
     for (base, age, mask) in [0, 100, 1190]
         .into_iter()
         .flat_map(|base| ages.map(|age| (base, age)))
         .flat_map(|(base, age)| (0..8).map(move |mask| (base, age, mask)))
     {
-        let mut world = world(Power::milliwatts(base), age, 3);
+        let mut world = world(Power::from_milliwatts(base), age, 3);
         world
             .devices
             .iter_mut()
@@ -397,7 +402,7 @@ fn a_large_read_that_all_hold_soon_after_two_changes_is_not_priced_too_high() {
                 .collect(),
             at(4_796),
         );
-        let problem = SchedulingProblem::new(&world, &trace, &[Span::millis(500); 3]);
+        let problem = SchedulingProblem::new(&world, &trace, &[TimeSpan::from_millis(500); 3]);
         let exact = exact_optimum(&problem).unwrap();
         assert_eq!(
             is_bound(&problem, exact, 8),
@@ -410,7 +415,7 @@ fn a_large_read_that_all_hold_soon_after_two_changes_is_not_priced_too_high() {
 #[test]
 fn devices_with_points_of_their_own_do_not_hide_each_others_ways() {
     // One has rested since the beginning, the other is woken late since the machine draws nothing.
-    let mut world = world(Power::ZERO, Span::ZERO, 3);
+    let mut world = world(Power::ZERO, TimeSpan::ZERO, 3);
     world
         .devices
         .iter_mut()
@@ -429,7 +434,7 @@ fn devices_with_points_of_their_own_do_not_hide_each_others_ways() {
 fn what_is_still_to_be_written_is_no_way_to_make_a_pause_cheaper() {
     // A pause that is just worth sleeping, with a change that can be written before it or in the
     // next one.
-    let mut world = world(Power::milliwatts(1190), Span::secs(16), 2);
+    let mut world = world(Power::from_milliwatts(1190), TimeSpan::from_secs(16), 2);
     world
         .devices
         .iter_mut()
@@ -464,9 +469,9 @@ fn script(
     let events = trace.events();
     let when = |part: u64| match events.get(part as usize / 7 % events.len().max(1)) {
         Some(event) if part.is_multiple_of(2) => {
-            event.at + Span::nanos(part * 1000 % 3_000_000_000)
+            event.at + TimeSpan::from_nanos(part * 1000 % 3_000_000_000)
         }
-        _ => Time::after_start(Span::nanos(
+        _ => Time::after_start(TimeSpan::from_nanos(
             trace.end().since(Time::ZERO).get() / 1_000_000 * part,
         )),
     };

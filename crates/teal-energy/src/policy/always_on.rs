@@ -1,4 +1,4 @@
-//! Everything stays awake: what machines do where nobody set anything.
+//! Everything stays awake, as on machines without any settings.
 
 use super::choice::{CostWeights, Predictor};
 use super::{MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction, ReadRequest};
@@ -11,7 +11,7 @@ pub struct AlwaysOn {
     predictor: Predictor,
 }
 
-/// Only time counts.
+/// The weights of a policy to which only time counts.
 pub(super) const TIME_ONLY: CostWeights = CostWeights {
     second: 1,
     joule: 0,
@@ -21,8 +21,8 @@ impl Policy for AlwaysOn {
     fn name(&self) -> &'static str {
         "always-on"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
-        self.predictor.best_device(view, ask, TIME_ONLY).1
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        self.predictor.best_device(view, request, TIME_ONLY).1
     }
     fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
         self.predictor.add_measurement(view, measured);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::device::DeviceId;
 use crate::profile::StateId;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The policy of the paper.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct BlueFs {
 }
 
 impl BlueFs {
-    /// With these weights of time and energy.
+    /// Makes the policy with these weights of time and energy.
     pub fn new(weights: CostWeights) -> Self {
         Self {
             weights,
@@ -36,8 +36,8 @@ impl BlueFs {
     }
 }
 
-/// Each device's break-even time, from the state it serves in to its lowest.
-pub(super) fn break_even_times(view: &MachineView<'_>) -> Vec<Option<Span>> {
+/// Returns each device's break-even time, from the state it serves in to its lowest.
+pub(super) fn break_even_times(view: &MachineView<'_>) -> Vec<Option<TimeSpan>> {
     let of = |(_, known): (DeviceId, &super::DeviceView<'_>)| {
         let power = &known.device.power;
         power
@@ -54,12 +54,12 @@ impl Policy for BlueFs {
     fn name(&self) -> &'static str {
         "bluefs"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
-        let best = self.predictor.best_device(view, ask, self.weights);
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        let best = self.predictor.best_device(view, request, self.weights);
         self.to_wake.extend(self.ghosts.hint_of_read(
             view,
             &self.predictor,
-            ask,
+            request,
             best,
             self.weights,
         ));
@@ -75,7 +75,7 @@ impl Policy for BlueFs {
         actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
         let config = FlushConfig {
-            age: (Span::secs(30), Span::secs(30)),
+            age: (TimeSpan::from_secs(30), TimeSpan::from_secs(30)),
             quiet: None,
             is_silent: false,
             ..FlushConfig::default()

@@ -20,7 +20,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A full bucket.
+    /// Makes a full bucket.
     pub fn new(limits: BudgetLimits, now: Time) -> Self {
         Self {
             limits,
@@ -42,31 +42,37 @@ impl Budget {
 
     /// Returns whether a token is there.
     pub fn has_token(&self, now: Time) -> bool {
+        // The bucket is filled in a copy: asking changes nothing.
         let mut later = self.clone();
         later.fill_until(now);
         later.level >= u128::from(self.limits.each.get())
     }
 
-    /// Takes a token if one is there.
+    /// Takes a token if there is one, and returns whether there was.
     pub fn take_token(&mut self, now: Time) -> bool {
         self.fill_until(now);
         let price = u128::from(self.limits.each.get());
+        // Without a burst there is never a token, although a price of zero would always be paid.
         let is_there = self.level >= price && self.limits.burst > 0;
         if is_there {
+            debug_assert!(
+                self.level <= Self::full_level(self.limits),
+                "the bucket is never overfull"
+            );
             self.level -= price;
             self.taken += 1;
         }
         is_there
     }
 
-    /// Whole tokens that are there.
+    /// Returns the number of whole tokens that there are.
     pub fn token_count(&self, now: Time) -> u64 {
         let mut later = self.clone();
         later.fill_until(now);
         u64::try_from(later.level / u128::from(self.limits.each.get().max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Tokens taken so far.
+    /// Returns the number of tokens taken so far.
     pub fn taken_count(&self) -> u64 {
         self.taken
     }
@@ -76,18 +82,18 @@ impl Budget {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use teal_types::Span;
+    use teal_types::TimeSpan;
 
     proptest! {
         #[test]
         fn no_window_sees_more_than_its_share(
             burst in 0_u32..5, each in 1_u64..1000, gaps in prop::collection::vec(0_u64..800, 1..120),
         ) {
-            let limits = BudgetLimits { burst, each: Span::nanos(each) };
+            let limits = BudgetLimits { burst, each: TimeSpan::from_nanos(each) };
             let mut budget = Budget::new(limits, Time::ZERO);
             let (mut now, mut takes) = (Time::ZERO, Vec::new());
             for gap in gaps {
-                now = now + Span::nanos(gap);
+                now = now + TimeSpan::from_nanos(gap);
                 let has = budget.has_token(now) && burst > 0;
                 prop_assert_eq!(budget.take_token(now), has);
                 if has {

@@ -5,18 +5,18 @@ use super::timeout::sleep_idle;
 use super::{FlushTrigger, MachineSignal, MachineView, Policy, PolicyAction, ReadRequest};
 use crate::device::DeviceId;
 use crate::profile::DeviceKind;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Reads the first device of a fixed order that has the data; local caches are written at once, the
 /// server when its queue is old enough.
 #[derive(Debug)]
 pub struct Coda {
-    timeouts: Vec<Option<Span>>,
+    timeouts: Vec<Option<TimeSpan>>,
 }
 
 impl Coda {
-    /// With a time-out for each device.
-    pub fn new(timeouts: Vec<Option<Span>>) -> Self {
+    /// Makes the policy with a time-out for each device.
+    pub fn new(timeouts: Vec<Option<TimeSpan>>) -> Self {
         Self { timeouts }
     }
 }
@@ -25,9 +25,10 @@ impl Policy for Coda {
     fn name(&self) -> &'static str {
         "coda"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
         let rank = |id: DeviceId| (view.device(id).device.kind == DeviceKind::Link, id);
-        ask.copies
+        request
+            .copies
             .iter()
             .min_by_key(|id| rank(*id))
             .expect("somebody holds what is read")

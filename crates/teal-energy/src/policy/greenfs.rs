@@ -13,17 +13,17 @@ use super::{
 };
 use crate::device::DeviceId;
 use crate::profile::DeviceKind;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Settings that the paper names without figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GreenFsConfig {
-    /// So long a disk keeps turning after it was last used (2.4.2).
-    pub linger: Span,
-    /// A disk starts when so many bytes were read
+    /// The time that a disk keeps turning after it was last used (2.4.2).
+    pub linger: TimeSpan,
+    /// A disk starts when so many bytes were read ...
     pub sustained_bytes: u64,
-    /// within this time (2.2, condition 3).
-    pub sustained: Span,
+    /// ... within this time (2.2, condition 3).
+    pub sustained: TimeSpan,
     /// Synchronising with the disk (2.2, condition 4).
     pub flush: FlushConfig,
 }
@@ -35,9 +35,9 @@ impl Default for GreenFsConfig {
             ..FlushConfig::default()
         };
         Self {
-            linger: Span::secs(600),
+            linger: TimeSpan::from_secs(600),
             sustained_bytes: 256 << 20,
-            sustained: Span::secs(60),
+            sustained: TimeSpan::from_secs(60),
             flush,
         }
     }
@@ -54,7 +54,7 @@ pub struct GreenFs {
 }
 
 impl GreenFs {
-    /// With these settings.
+    /// Makes the policy with these settings.
     pub fn new(config: GreenFsConfig) -> Self {
         Self {
             config,
@@ -67,11 +67,12 @@ impl Policy for GreenFs {
     fn name(&self) -> &'static str {
         "greenfs"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        // The window of sustained traffic begins anew.
         if view.now.since(self.window_start) > self.config.sustained {
             (self.window_start, self.window_bytes) = (view.now, 0);
         }
-        self.window_bytes = self.window_bytes.saturating_add(ask.bytes);
+        self.window_bytes = self.window_bytes.saturating_add(request.bytes);
         self.has_traffic = self.window_bytes >= self.config.sustained_bytes;
         // Flash, server, disk; a disk that turns anyway is as good as the server.
         let rank = |id: DeviceId| match view.device(id).device.kind {
@@ -79,7 +80,8 @@ impl Policy for GreenFs {
             DeviceKind::Disk if view.device(id).serving_state().is_none() => 2,
             _ => 1,
         };
-        ask.copies
+        request
+            .copies
             .iter()
             .min_by_key(|id| (rank(*id), *id))
             .expect("somebody holds what is read")
@@ -98,6 +100,7 @@ impl Policy for GreenFs {
             let (mut trigger, later) = flush::flush_due(view, id, &self.config.flush, signal);
             let power = &known.device.power;
             let is_disk = known.device.kind == DeviceKind::Disk;
+            // Condition 3: sustained traffic wakes the disk, which then takes its queue as well.
             if is_disk && self.has_traffic && !power.serves(known.target_state()) {
                 actions.push(PolicyAction::Enter(
                     id,

@@ -3,8 +3,8 @@
 //!
 //! # Guarantees
 //! 1. A device is put to sleep only if the budget pays for its next start, and only after its queue
-//!    was written, so that it is not woken again for what it could have taken while awake.
-//! 2. A device that was woken for a burst goes down again after it, unless somebody reads it.
+//!    was written, so that it is not woken again for changes that it could have taken while awake.
+//! 2. A device that was woken for a burst goes down again after it, unless a read comes.
 
 use super::awake_value::AwakeValue;
 use super::choice::{CostWeights, PredictedRead, Predictor, transition_cost};
@@ -18,9 +18,9 @@ use super::{
 use crate::device::DeviceId;
 use crate::power::{DeviceActivity, PowerModel};
 use crate::profile::StateId;
-use teal_types::{Energy, Power, Span, Time};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
-/// How it weighs and waits.
+/// The settings of the policy: weights, and the times of bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TealConfig {
     /// On battery.
@@ -45,21 +45,21 @@ impl Default for TealConfig {
     }
 }
 
-/// What is known of one device.
+/// The policy's knowledge of one device.
 #[derive(Debug, Clone, Default)]
 struct TrackedDevice {
     idle_times: IdleTimes,
     idle_since: Option<Time>,
     awake_value: AwakeValue,
     /// The last time-out: how long it stays awake for nothing.
-    timeout: Span,
-    /// It was woken for a burst, or told to write before it sleeps: it goes down as soon as nothing
-    /// is left.
+    timeout: TimeSpan,
+    /// Is true if it was woken for a burst, or told to write before it sleeps: it goes down as soon
+    /// as nothing is left.
     is_leaving: bool,
 }
 
-/// Returns what it costs at most to find a device in a state: the way there and back, and
-/// somebody's wait for it.
+/// Returns the most that it costs to find a device in a state: the way there and back, and the wait
+/// for it.
 fn start_cost(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Energy {
     let trip = power
         .round_trip(awake, state)
@@ -67,27 +67,33 @@ fn start_cost(power: &PowerModel, awake: StateId, state: StateId, base: Power) -
     trip + base * power.route(state, awake).unwrap_or_default().time
 }
 
-/// How long a device that has used tokens waits at least, so that some are left for the longest
-/// pauses: until staying awake has cost so many starts, somebody's wait for them included, whatever
-/// is lost if it is found asleep. A token is one start less for a longer pause.
-fn token_patience(device: &DeviceView<'_>, awake: StateId, below: StateId, start: Energy) -> Span {
+/// Returns the least time that a device that has used tokens stays awake, so that some are left for
+/// the longest pauses: until staying awake has cost [`STARTS`] starts with the wait for them. Each
+/// token that is used is missing for a longer pause.
+fn token_patience(
+    device: &DeviceView<'_>,
+    awake: StateId,
+    below: StateId,
+    start: Energy,
+) -> TimeSpan {
     let used = device.device.budget.map_or(0, |limits| {
         u64::from(limits.burst).saturating_sub(device.tokens)
     });
     let power = &device.device.power;
     let saved = power
         .state_power(awake)
-        .less(power.state_power(below))
+        .saturating_sub(power.state_power(below))
         .get()
         .max(1);
     if used == 0 {
-        Span::ZERO
+        TimeSpan::ZERO
     } else {
-        Span::nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved)
+        TimeSpan::from_nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved)
     }
 }
 
-/// See [`patience`].
+/// The number of starts that staying awake may cost before a device sleeps that has used tokens
+/// (see [`token_patience`]).
 const STARTS: u64 = 3;
 
 /// Our policy.
@@ -101,7 +107,7 @@ pub struct Teal {
 }
 
 impl Teal {
-    /// With these settings.
+    /// Makes the policy with these settings.
     pub fn new(config: TealConfig) -> Self {
         Self {
             config,
@@ -116,31 +122,35 @@ impl Teal {
         }
     }
 
-    /// What each device that holds what is read is worth, awake.
-    fn value_devices(&mut self, view: &MachineView<'_>, ask: &ReadRequest) {
-        for id in ask.copies.iter() {
+    /// Values each device that holds the data of a read: the loss if it were asleep.
+    fn value_devices(&mut self, view: &MachineView<'_>, request: &ReadRequest) {
+        for id in request.copies.iter() {
             let power = &view.device(id).device.power;
             let (awake, lowest) = (
                 power.nearest_serving(view.device(id).target_state()),
                 power.lowest_state(),
             );
+            // A device that serves in its lowest state is never found asleep.
             if power.serves(lowest) {
                 continue;
             }
             let start = start_cost(power, awake, lowest, view.base);
-            let others = ask.copies.without_device(id);
+            let others = request.copies.without_device(id);
             let other = others
                 .iter()
-                .map(|other| self.predictor.predict_now(view, other, ask).energy)
+                .map(|other| self.predictor.predict_now(view, other, request).energy)
                 .min();
+            // Without another copy the whole start is lost.
             let more = other.map_or(start, |other| {
-                other.less(self.predictor.predict_awake(view, id, ask).energy)
+                other.saturating_sub(self.predictor.predict_awake(view, id, request).energy)
             });
-            // While others serve nobody waits for the start.
+            // While others serve, no program waits for the start.
             let trip = power
                 .round_trip(awake, lowest)
                 .map_or(Energy::ZERO, |trip| trip.energy);
             let most = if others.is_empty() { start } else { trip };
+            // Requests closer together than break-even are one visit: the device would have stayed
+            // awake between them.
             let apart = power
                 .round_trip(awake, lowest)
                 .and_then(|trip| trip.break_even())
@@ -151,19 +161,22 @@ impl Teal {
         }
     }
 
-    /// Returns what a device spends besides if it serves now: it goes to sleep so much later, or
-    /// has to go to sleep again.
+    /// Returns the energy that a device spends besides if it serves now: it goes to sleep so much
+    /// later, or has to go to sleep again.
     fn linger_energy(&self, view: &MachineView<'_>, id: DeviceId) -> Energy {
         let device = view.device(id);
         let power = &device.device.power;
         let lowest = power.lowest_state();
         let awake = power.nearest_serving(device.target_state());
-        let over = power.state_power(awake).less(power.state_power(lowest));
+        let over = power
+            .state_power(awake)
+            .saturating_sub(power.state_power(lowest));
         let timeout = self.tracked[id.index()].timeout;
         match device.activity {
             DeviceActivity::Resting { state, .. } if power.serves(state) => {
                 over * device.idle_time(view.now).unwrap_or_default().min(timeout)
             }
+            // It sleeps: it would be awake for the whole time-out, and would have to go down again.
             DeviceActivity::Resting { .. } => {
                 over * timeout
                     + power
@@ -174,10 +187,15 @@ impl Teal {
         }
     }
 
-    /// Learns how long a device was idle; says since when it is.
+    /// Learns the idle times of a device, and returns the time since which it is idle.
     fn track_idle(&mut self, now: Time, id: DeviceId, device: &DeviceView<'_>) -> Option<Time> {
         let known = &mut self.tracked[id.index()];
-        let rises = matches!(device.activity, DeviceActivity::Moving { to, .. } if device.device.power.serves(to));
+        // A device on its way up is wanted, even before it serves.
+        let power = &device.device.power;
+        let rises = match device.activity {
+            DeviceActivity::Moving { to, .. } => power.serves(to),
+            _ => false,
+        };
         let is_busy =
             device.is_wanted || rises || matches!(device.activity, DeviceActivity::Working { .. });
         if is_busy {
@@ -193,7 +211,7 @@ impl Teal {
         known.idle_since
     }
 
-    /// Puts an idle device to sleep when its time has come.
+    /// Puts an idle device to sleep when its time has come, and returns the time to request again.
     fn plan_sleep(
         &mut self,
         view: &MachineView<'_>,
@@ -233,17 +251,25 @@ impl Teal {
         } else {
             since + known.timeout
         };
+        // The time-out is not over yet.
         if view.now < at {
             return Some(at);
         }
+        // There is no token for the next start: request again in a minute.
         if !device.may_stop {
-            return Some(view.now + Span::secs(60));
+            return Some(view.now + TimeSpan::from_secs(60));
         }
+        // The queue is written before the device goes down, so that age does not wake it again
+        // soon.
         if device.queued > 0 {
             actions.push(PolicyAction::Flush(id, FlushTrigger::Awake));
             known.is_leaving = true;
             return None;
         }
+        debug_assert!(
+            view.now >= at && device.may_stop && device.queued == 0,
+            "nothing keeps it awake"
+        );
         known.is_leaving = false;
         actions.push(PolicyAction::Enter(id, below));
         None
@@ -255,30 +281,33 @@ impl Policy for Teal {
         "teal"
     }
 
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        // Devices may be attached while the policy runs.
         let weights = self.current_weights(view);
         self.tracked
             .resize_with(view.devices.len(), TrackedDevice::default);
-        self.value_devices(view, ask);
+        self.value_devices(view, request);
         let cost = |id| {
-            let now = self.predictor.predict_now(view, id, ask);
+            let now = self.predictor.predict_now(view, id, request);
             let all = PredictedRead {
                 energy: now.energy + self.linger_energy(view, id),
                 ..now
             };
             (weights.weighted_cost(all), weights.weighted_cost(now), id)
         };
-        let (_, cost, best) = ask
+        let (_, cost, best) = request
             .copies
             .iter()
             .map(cost)
             .min()
             .expect("somebody holds what is read");
+        // The hints are taken out, since the closures below borrow the policy.
         let mut ghosts = std::mem::take(&mut self.ghosts);
         let ideals = || {
-            ask.copies
+            request
+                .copies
                 .iter()
-                .map(|id| (self.predictor.predict_ideal(view, id, ask, weights), id))
+                .map(|id| (self.predictor.predict_ideal(view, id, request, weights), id))
         };
         let start = |id, state| {
             transition_cost(
@@ -288,12 +317,13 @@ impl Policy for Teal {
                 weights,
             )
         };
+        // The start of the best device limits the others that may lose: waking them costs no more.
         let dearest = ideals()
             .min()
             .map(|((_, state), id)| start(id, state))
             .unwrap_or_default();
-        // Of those that start more cheaply than the best one too: a radio is woken long before a
-        // disk that is a little better.
+        // Devices that start more cheaply than the best one lose as well: a radio is woken long
+        // before a disk that is a little better.
         for (ideal, id) in ideals().filter(|((_, state), id)| start(*id, *state) <= dearest) {
             self.to_wake.extend(ghosts.add_loss(
                 view,

@@ -10,13 +10,13 @@ use super::*;
 use crate::device::QueueLimits;
 use crate::sim::tests::device;
 
-const HOUR: Span = Span::hours(1);
+const HOUR: TimeSpan = TimeSpan::from_hours(1);
 
 fn id(index: usize) -> DeviceId {
     DeviceId::new(index).unwrap()
 }
 
-fn after(span: Span) -> Time {
+fn after(span: TimeSpan) -> Time {
     Time::after_start(span)
 }
 
@@ -43,12 +43,12 @@ fn resting<'a>(device: &'a DeviceModel, state: &str) -> DeviceView<'a> {
     }
 }
 
-fn view<'a>(devices: &'a [DeviceView<'a>], now: Span) -> MachineView<'a> {
+fn view<'a>(devices: &'a [DeviceView<'a>], now: TimeSpan) -> MachineView<'a> {
     MachineView {
         now: after(now),
-        time_of_day: Span::hours(12),
+        time_of_day: TimeSpan::from_hours(12),
         devices,
-        base: Power::milliwatts(1190),
+        base: Power::from_milliwatts(1190),
         supply: PowerSupply::Battery,
         is_user_present: false,
     }
@@ -77,7 +77,7 @@ fn ask(offset: u64, bytes: u64, continued: DeviceSet) -> ReadRequest {
 /// The trigger of a sleeping disk with so much in its queue, after so long.
 fn trigger(
     queued: u64,
-    waited: Span,
+    waited: TimeSpan,
     change: impl Fn(&mut MachineView<'_>),
     signal: Option<MachineSignal>,
 ) -> Option<FlushTrigger> {
@@ -110,9 +110,9 @@ fn queues_are_written_for_age_and_size() {
         Some(FlushTrigger::Age),
         "sooner when powered"
     );
-    assert_eq!(trigger(749, Span::ZERO, nothing, None), None);
+    assert_eq!(trigger(749, TimeSpan::ZERO, nothing, None), None);
     assert_eq!(
-        trigger(750, Span::ZERO, nothing, None),
+        trigger(750, TimeSpan::ZERO, nothing, None),
         Some(FlushTrigger::Size),
         "75 % of 1000 bytes"
     );
@@ -232,7 +232,7 @@ fn measurements_replace_what_the_profile_says() {
         state,
         bytes: 4096,
         is_continued: false,
-        time: Span::millis(200),
+        time: TimeSpan::from_millis(200),
     };
     predictor.add_measurement(&view, &slow);
     assert_eq!(
@@ -250,7 +250,7 @@ fn a_device_is_woken_when_what_was_lost_equals_its_start() {
     let known = [resting(&devices[0], "standby"), resting(&devices[1], "cam")];
     let predictor = Predictor::default();
     let ask = ask(4096, 4096, DeviceSet::EMPTY.with_device(id(1)));
-    let hints = |pause: Span| {
+    let hints = |pause: TimeSpan| {
         let mut ghosts = Ghosts::default();
         let mut now = HOUR;
         (1..200).find_map(|n| {
@@ -268,11 +268,11 @@ fn a_device_is_woken_when_what_was_lost_equals_its_start() {
     // 605 mJ, as billionths of a joule.
     let needed = 605_000_000_u128.div_ceil(served.0 - ideal.0);
     assert_eq!(
-        hints(Span::millis(13)),
+        hints(TimeSpan::from_millis(13)),
         Some((usize::try_from(needed).unwrap(), id(0)))
     );
     // Break-even is 3.45 s: losses that lie further apart are not worth a start.
-    assert_eq!(hints(Span::secs(4)), None);
+    assert_eq!(hints(TimeSpan::from_secs(4)), None);
     assert_ne!(served, WeightedCost(0));
 }
 
@@ -323,7 +323,7 @@ fn ours_writes_before_it_lets_a_disk_sleep_and_needs_a_token() {
         last_used: after(HOUR),
         ..resting(&devices[0], "idle")
     };
-    let later = HOUR + Span::secs(10);
+    let later = HOUR + TimeSpan::from_secs(10);
     let act = |disk: DeviceView<'_>| {
         let mut policy = Teal::default();
         assert_eq!(
@@ -361,16 +361,16 @@ fn bluefs_writes_after_thirty_seconds() {
         ..resting(&devices[1], "cam")
     };
     let known = [DeviceView {
-        last_used: after(HOUR + Span::secs(30)),
+        last_used: after(HOUR + TimeSpan::from_secs(30)),
         ..waiting
     }];
     let mut policy = BlueFs::new(CostWeights::EQUAL);
     assert_eq!(
-        decided(&mut policy, &view(&known, HOUR + Span::secs(29))),
+        decided(&mut policy, &view(&known, HOUR + TimeSpan::from_secs(29))),
         []
     );
     assert_eq!(
-        decided(&mut policy, &view(&known, HOUR + Span::secs(30))),
+        decided(&mut policy, &view(&known, HOUR + TimeSpan::from_secs(30))),
         [PolicyAction::Flush(id(0), FlushTrigger::Age)]
     );
 }

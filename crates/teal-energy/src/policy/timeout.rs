@@ -6,19 +6,19 @@ use super::{
     MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction, ReadRequest, earlier_time,
 };
 use crate::device::DeviceId;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Puts each device to its lowest state after so much idle time, and reads the device that answers
 /// first.
 #[derive(Debug)]
 pub struct FixedTimeout {
-    timeouts: Vec<Option<Span>>,
+    timeouts: Vec<Option<TimeSpan>>,
     predictor: Predictor,
 }
 
 impl FixedTimeout {
-    /// A time-out for each device; `None`: never.
-    pub fn new(timeouts: Vec<Option<Span>>) -> Self {
+    /// Makes the policy with a time-out for each device; `None` if it never sleeps.
+    pub fn new(timeouts: Vec<Option<TimeSpan>>) -> Self {
         Self {
             timeouts,
             predictor: Predictor::default(),
@@ -26,9 +26,10 @@ impl FixedTimeout {
     }
 }
 
-/// Sleeps what has been idle for its time-out; says when to ask again.
+/// Puts devices to sleep that have been idle for their time-outs, and returns the time to request
+/// again.
 pub(super) fn sleep_idle(
-    timeouts: &[Option<Span>],
+    timeouts: &[Option<TimeSpan>],
     view: &MachineView<'_>,
     actions: &mut Vec<PolicyAction>,
 ) -> Option<Time> {
@@ -42,12 +43,12 @@ pub(super) fn sleep_idle(
             continue;
         };
         if idle < timeout {
-            again = earlier_time(again, Some(view.now + timeout.less(idle)));
+            again = earlier_time(again, Some(view.now + timeout.saturating_sub(idle)));
         } else if known.may_stop {
             actions.push(PolicyAction::Enter(id, lowest));
         } else {
-            // No token: ask again when one may be there.
-            again = earlier_time(again, Some(view.now + Span::secs(60)));
+            // No token: request again when one may be there.
+            again = earlier_time(again, Some(view.now + TimeSpan::from_secs(60)));
         }
     }
     again
@@ -57,8 +58,8 @@ impl Policy for FixedTimeout {
     fn name(&self) -> &'static str {
         "time-out"
     }
-    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
-        self.predictor.best_device(view, ask, TIME_ONLY).1
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        self.predictor.best_device(view, request, TIME_ONLY).1
     }
     fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
         self.predictor.add_measurement(view, measured);

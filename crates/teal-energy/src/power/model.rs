@@ -9,7 +9,7 @@
 
 use crate::breakeven::RoundTrip;
 use crate::profile::{PowerState, Profile, StateId, Transition};
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// A figure that a profile lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ use teal_types::{Energy, Power, Span};
 pub struct MissingFigure {
     /// The profile's name.
     pub profile: String,
-    /// What is missing.
+    /// The figure that is missing.
     pub figure: String,
 }
 
@@ -34,7 +34,7 @@ impl MissingFigure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StateRoute {
     /// Time of all transitions.
-    pub time: Span,
+    pub time: TimeSpan,
     /// Energy of all transitions.
     pub energy: Energy,
     /// Rated cycles it uses up.
@@ -54,7 +54,7 @@ impl PowerModel {
     /// The power states of a profile.
     ///
     /// # Errors
-    /// [`Missing`] if there is no state, or one that no transition leads out of.
+    /// [`MissingFigure`] if there is no state, or one that no transition leads out of.
     pub fn new(profile: &Profile) -> Result<Self, MissingFigure> {
         if profile.states.is_empty() {
             return Err(MissingFigure::new(profile, "power states"));
@@ -67,6 +67,7 @@ impl PowerModel {
         };
         for state in model.state_ids() {
             let serving = || model.state_ids().filter(|other| model.serves(*other));
+            // A state that cannot be entered or left would strand a device.
             let is_reached = serving().any(|other| model.route(other, state).is_some());
             if !is_reached || !serving().any(|other| model.route(state, other).is_some()) {
                 let name = &model.states[state.index()].name;
@@ -79,17 +80,17 @@ impl PowerModel {
         Ok(model)
     }
 
-    /// All states.
+    /// Returns all states.
     pub fn state_ids(&self) -> impl Iterator<Item = StateId> + use<> {
         (0..u8::try_from(self.states.len()).unwrap_or(u8::MAX)).map(StateId)
     }
 
-    /// A state's name.
+    /// Returns a state's name.
     pub fn state_name(&self, state: StateId) -> &str {
         &self.states[state.index()].name
     }
 
-    /// Returns what a state draws.
+    /// Returns the power that a state draws.
     pub fn state_power(&self, state: StateId) -> Power {
         self.states[state.index()].power
     }
@@ -99,27 +100,27 @@ impl PowerModel {
         self.states[state.index()].serves
     }
 
-    /// The direct transition.
+    /// Returns the direct transition.
     pub fn direct_transition(&self, from: StateId, to: StateId) -> Option<&Transition> {
         self.transitions
             .iter()
             .find(|way| (way.from, way.to) == (from, to))
     }
 
-    /// The whole way; nothing from a state to itself.
+    /// Returns the whole way; it costs nothing from a state to itself.
     pub fn route(&self, from: StateId, to: StateId) -> Option<StateRoute> {
         self.routes[from.index()][to.index()].map(|(_, route)| route)
     }
 
-    /// The first step of that way.
+    /// Returns the first step of that way.
     pub fn first_step(&self, from: StateId, to: StateId) -> Option<StateId> {
         self.routes[from.index()][to.index()].map(|(step, _)| step)
     }
 
-    /// How long after the beginning of that way its first step begins that uses up rated cycles;
+    /// Returns the time from the beginning of that way to its first step that uses up rated cycles;
     /// `None` if no step does.
-    pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<Span> {
-        let (mut at, mut time) = (from, Span::ZERO);
+    pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<TimeSpan> {
+        let (mut at, mut time) = (from, TimeSpan::ZERO);
         loop {
             let way = self
                 .direct_transition(at, self.first_step(at, to)?)
@@ -131,25 +132,25 @@ impl PowerModel {
         }
     }
 
-    /// The serving state that is reached first, then cheapest.
+    /// Returns the serving state that is reached first, then cheapest.
     pub fn nearest_serving(&self, from: StateId) -> StateId {
         let serving = self.state_ids().filter(|to| self.serves(*to));
         serving
             .min_by_key(|to| {
                 self.route(from, *to)
-                    .map_or((Span::MAX, Energy::ZERO), |r| (r.time, r.energy))
+                    .map_or((TimeSpan::MAX, Energy::ZERO), |r| (r.time, r.energy))
             })
             .unwrap_or(from)
     }
 
-    /// The state that draws least.
+    /// Returns the state that draws least.
     pub fn lowest_state(&self) -> StateId {
         self.state_ids()
             .min_by_key(|state| self.state_power(*state))
             .unwrap_or(StateId(0))
     }
 
-    /// From a state into another and back.
+    /// Returns the way from a state into another and back.
     pub fn round_trip(&self, from: StateId, to: StateId) -> Option<RoundTrip> {
         let (down, up) = (self.route(from, to)?, self.route(to, from)?);
         Some(RoundTrip {
@@ -168,6 +169,7 @@ fn fastest_routes(
 ) -> Vec<Vec<Option<(StateId, StateRoute)>>> {
     let mut best = vec![vec![None; count]; count];
     for (at, row) in best.iter_mut().enumerate() {
+        // Staying costs nothing.
         row[at] = Some((
             StateId(u8::try_from(at).unwrap_or(u8::MAX)),
             StateRoute::default(),
@@ -181,6 +183,7 @@ fn fastest_routes(
         };
         best[way.from.index()][way.to.index()] = Some((way.to, route));
     }
+    // After this step every route that passes only through states up to `over` is the best one.
     for over in 0..count {
         for from in 0..count {
             for to in 0..count {
@@ -193,6 +196,8 @@ fn fastest_routes(
                     energy: first.energy + rest.energy,
                     cycles: first.cycles + rest.cycles,
                 };
+                // Ties keep the route that was found first, so that the result does not depend on
+                // chance.
                 let is_better = best[from][to].is_none_or(|(_, known): (StateId, StateRoute)| {
                     (route.time, route.energy) < (known.time, known.energy)
                 });

@@ -14,7 +14,7 @@ fn microdrive() -> (Profile, PowerModel, ServiceModel) {
 }
 
 fn at(millis: u64) -> Time {
-    Time::after_start(Span::millis(millis))
+    Time::after_start(TimeSpan::from_millis(millis))
 }
 
 #[test]
@@ -41,11 +41,14 @@ fn a_night_in_standby_costs_what_it_should() {
     let done = machine.begin_work(at(11_800), &job).unwrap();
     machine.advance(done);
     let energy = |used| machine.ledger().entry(used).energy();
-    assert_eq!(energy(EnergyUse::Rest(idle)), Energy::millijoules(222));
-    assert_eq!(energy(EnergyUse::Rest(standby)), Energy::millijoules(610));
+    assert_eq!(energy(EnergyUse::Rest(idle)), Energy::from_millijoules(222));
+    assert_eq!(
+        energy(EnergyUse::Rest(standby)),
+        Energy::from_millijoules(610)
+    );
     assert_eq!(
         energy(EnergyUse::Move(standby, idle)),
-        Energy::millijoules(605)
+        Energy::from_millijoules(605)
     );
     assert_eq!(machine.cycles(), 1);
     assert_eq!(machine.ledger().total_time(), done.since(Time::ZERO));
@@ -85,7 +88,10 @@ fn routes_lead_through_states_between() {
     let route = model.route(off, ps3).unwrap();
     assert_eq!(
         (route.time, route.energy),
-        (Span::millis(2008), Energy::microjoules(2_000_560))
+        (
+            TimeSpan::from_millis(2008),
+            Energy::from_microjoules(2_000_560)
+        )
     );
     assert_eq!(
         (model.nearest_serving(off), model.lowest_state()),
@@ -93,7 +99,7 @@ fn routes_lead_through_states_between() {
     );
     assert_eq!(
         model.round_trip(ps3, off).unwrap().awake,
-        Power::milliwatts(70)
+        Power::from_milliwatts(70)
     );
 }
 
@@ -127,7 +133,7 @@ proptest! {
             let state = machine.resting_state();
             match act {
                 Act::Wait(micros) => {
-                    let span = Span::micros(micros.into());
+                    let span = TimeSpan::from_micros(micros.into());
                     exact += u128::from(profile.states[state.index()].power.get()) * u128::from(span.get());
                     now = now + span;
                     machine.advance(now);

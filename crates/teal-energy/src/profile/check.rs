@@ -1,4 +1,4 @@
-//! From what a person wrote to a profile that is consistent.
+//! Checks the settings that a person wrote, and makes a consistent profile of them.
 
 use super::settings::{self, ProfileSettings};
 use super::{
@@ -6,7 +6,7 @@ use super::{
     Profile, ProfileError, SeekTimes, ServiceFigures, StateId, TransferFigures, Transition,
 };
 use std::ops::Range;
-use teal_types::{Bytes, Span};
+use teal_types::{Bytes, TimeSpan};
 use toml::Spanned;
 
 /// States of one device: a bound that a [`StateId`] holds.
@@ -98,7 +98,7 @@ fn take_active(a: &settings::ActiveSettings) -> (ActivePower, &String) {
 
 fn take_electronics(e: &settings::ElectronicsSettings) -> (DriveElectronics, &String) {
     let parts = DriveElectronics {
-        overhead: e.overhead.map_or(Span::ZERO, |g| g.0),
+        overhead: e.overhead.map_or(TimeSpan::ZERO, |g| g.0),
         interface: e.interface.map(|g| g.0),
         track_buffer: e.track_buffer.map_or(Bytes::new(0), |g| g.0),
         write_cache: e.write_cache.map_or(Bytes::new(0), |g| g.0),
@@ -139,7 +139,7 @@ impl ProfileChecker<'_> {
         Ok(Some(taken))
     }
 
-    /// Groups stand only in profiles of the kind they describe.
+    /// Refuses groups in profiles of a kind that they do not describe.
     fn check_groups(
         &self,
         kind: DeviceKind,
@@ -214,6 +214,7 @@ impl ProfileChecker<'_> {
         if let Some(beyond) = given.get(STATES_MAX) {
             return Err(self.refuse(beyond.span(), format!("more than {STATES_MAX} states")));
         }
+        // A state that serves nothing and draws more than one that serves would never be entered.
         let most = states
             .iter()
             .filter(|state| state.serves)
@@ -300,6 +301,7 @@ impl ProfileChecker<'_> {
             });
         }
         for (entry, way) in given.iter().zip(&all) {
+            // A state without a way out would trap the device.
             if !all.iter().any(|back| back.from == way.to) {
                 let name = &states[way.to.index()].name;
                 return Err(self.refuse(
@@ -410,7 +412,7 @@ impl ProfileChecker<'_> {
     ) -> Result<Option<CycleRating>, ProfileError> {
         if let Some(entry) = given {
             let rating = entry.get_ref();
-            if rating.cycles == 0 || rating.life.0 == Span::ZERO {
+            if rating.cycles == 0 || rating.life.0 == TimeSpan::ZERO {
                 return Err(
                     self.refuse(entry.span(), "a rating needs cycles and a life above zero")
                 );

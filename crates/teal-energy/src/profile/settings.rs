@@ -2,7 +2,7 @@
 
 use crate::quantity::{Rate, RotationSpeed, SettingsFigure};
 use serde::Deserialize;
-use teal_types::{Bytes, Energy, Power, Span};
+use teal_types::{Bytes, Energy, Power, TimeSpan};
 use toml::Spanned;
 
 #[derive(Debug, Deserialize)]
@@ -51,7 +51,7 @@ pub(super) struct StateSettings {
 pub(super) struct TransitionSettings {
     pub(super) from: String,
     pub(super) to: String,
-    pub(super) time: SettingsFigure<Span>,
+    pub(super) time: SettingsFigure<TimeSpan>,
     pub(super) energy: SettingsFigure<Energy>,
     #[serde(default)]
     pub(super) cycles: u32,
@@ -61,9 +61,9 @@ pub(super) struct TransitionSettings {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SeekSettings {
-    pub(super) average: SettingsFigure<Span>,
-    pub(super) track: Option<SettingsFigure<Span>>,
-    pub(super) full: Option<SettingsFigure<Span>>,
+    pub(super) average: SettingsFigure<TimeSpan>,
+    pub(super) track: Option<SettingsFigure<TimeSpan>>,
+    pub(super) full: Option<SettingsFigure<TimeSpan>>,
     pub(super) source: String,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct ActiveSettings {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ElectronicsSettings {
-    pub(super) overhead: Option<SettingsFigure<Span>>,
+    pub(super) overhead: Option<SettingsFigure<TimeSpan>>,
     pub(super) interface: Option<SettingsFigure<Rate>>,
     pub(super) track_buffer: Option<SettingsFigure<Bytes>>,
     pub(super) write_cache: Option<SettingsFigure<Bytes>>,
@@ -107,8 +107,8 @@ pub(super) struct ElectronicsSettings {
 #[serde(deny_unknown_fields)]
 pub(super) struct ServiceSettings {
     pub(super) state: String,
-    pub(super) read_latency: SettingsFigure<Span>,
-    pub(super) write_latency: SettingsFigure<Span>,
+    pub(super) read_latency: SettingsFigure<TimeSpan>,
+    pub(super) write_latency: SettingsFigure<TimeSpan>,
     pub(super) read_rate: SettingsFigure<Rate>,
     pub(super) write_rate: SettingsFigure<Rate>,
     pub(super) read_power: SettingsFigure<Power>,
@@ -134,7 +134,7 @@ pub(super) struct BurstSettings {
 #[serde(deny_unknown_fields)]
 pub(super) struct RatingSettings {
     pub(super) cycles: u32,
-    pub(super) life: SettingsFigure<Span>,
+    pub(super) life: SettingsFigure<TimeSpan>,
     pub(super) source: String,
 }
 

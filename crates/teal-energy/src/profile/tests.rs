@@ -75,10 +75,10 @@ fn a_good_profile_is_taken_as_it_stands() {
         (idle.index(), standby.index(), profile.state_named("sleep")),
         (0, 1, None)
     );
-    assert_eq!(profile.transitions[1].energy, Energy::joules(6));
+    assert_eq!(profile.transitions[1].energy, Energy::from_joules(6));
     assert_eq!(
         profile.seek.unwrap().extremes,
-        Some((Span::millis(1), Span::millis(20)))
+        Some((TimeSpan::from_millis(1), TimeSpan::from_millis(20)))
     );
     assert_eq!(
         (profile.rotation, profile.active, profile.burst),

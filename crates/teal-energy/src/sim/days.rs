@@ -38,7 +38,7 @@ fn make_day(
     let (mut now, end, mut events) = (0, hours * 3_600_000, Vec::new());
     while now < end {
         for _ in 0..=numbers.below(40) {
-            let at = Time::after_start(Span::millis(now));
+            let at = Time::after_start(TimeSpan::from_millis(now));
             let is_known = numbers.below(3) > 0;
             let object = numbers.below(if is_known { 200 } else { 5000 });
             let bytes = match numbers.below(10) {
@@ -63,7 +63,7 @@ fn make_day(
             _ => 10_000 + numbers.below(50_000),
         };
     }
-    MachineTrace::new(events, Time::after_start(Span::millis(end)))
+    MachineTrace::new(events, Time::after_start(TimeSpan::from_millis(end)))
 }
 
 fn device_set(devices: &[usize]) -> DeviceSet {
@@ -73,7 +73,7 @@ fn device_set(devices: &[usize]) -> DeviceSet {
 /// Flash in front, a disk that may wait a day, a server over 802.11b.
 fn laptop_machine() -> SimulatedMachine {
     let flash = device("samsung-970-evo-plus-500gb").with_queue(QueueLimits {
-        age: Span::secs(5),
+        age: TimeSpan::from_secs(5),
         bytes: 1 << 30,
     });
     let disk = device("hitachi-travelstar-5k320").with_queue(QueueLimits::SLEEPING_DISK);
@@ -94,12 +94,18 @@ fn on_a_laptop_ours_spends_less_than_the_published_ones_and_the_best_time_out() 
         let ours = run(&world, &trace, &mut Teal::default());
         let always = spent(&mut AlwaysOn::default());
         let published = [
-            spent(&mut Coda::new(vec![Some(Span::secs(2)); 3])),
+            spent(&mut Coda::new(vec![Some(TimeSpan::from_secs(2)); 3])),
             spent(&mut BlueFs::new(CostWeights::EQUAL)),
             spent(&mut GreenFs::default()),
         ];
-        let fixed =
-            |millis: u64| spent(&mut FixedTimeout::new(vec![Some(Span::millis(millis)); 3]));
+        let fixed = |millis: u64| {
+            spent(&mut FixedTimeout::new(vec![
+                Some(TimeSpan::from_millis(
+                    millis
+                ));
+                3
+            ]))
+        };
         let best_fixed = (0..10).map(|n| fixed(250 << n)).min().unwrap();
         let ours = ours.total_energy();
         // The table of docs/energy.md.
@@ -130,7 +136,7 @@ fn on_a_handheld_ours_spends_less_than_the_published_ones() {
     let trace = make_day(&world, 1, 4, device_set(&[0, 1]), device_set(&[0]));
     let spent = |policy: &mut dyn Policy| run(&world, &trace, policy).total_energy();
     let published = [
-        spent(&mut Coda::new(vec![Some(Span::secs(2)); 2])),
+        spent(&mut Coda::new(vec![Some(TimeSpan::from_secs(2)); 2])),
         spent(&mut BlueFs::new(CostWeights::EQUAL)),
         spent(&mut GreenFs::default()),
     ];
@@ -140,7 +146,14 @@ fn on_a_handheld_ours_spends_less_than_the_published_ones() {
         "{ours} {published:?}"
     );
     // A fixed time-out does a little better here; see docs/energy.md.
-    let fixed = |millis: u64| spent(&mut FixedTimeout::new(vec![Some(Span::millis(millis)); 2]));
+    let fixed = |millis: u64| {
+        spent(&mut FixedTimeout::new(vec![
+            Some(TimeSpan::from_millis(
+                millis
+            ));
+            2
+        ]))
+    };
     let best_fixed = (0..10).map(|n| fixed(250 << n)).min().unwrap();
     assert!(
         ours.get() * 100 < best_fixed.get() * 105,

@@ -13,20 +13,20 @@ use crate::policy::{DeviceView, FlushTrigger};
 use crate::power::{DeviceActivity, PowerStateMachine};
 use crate::profile::StateId;
 use std::collections::{BTreeMap, VecDeque};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
-/// How a read counts.
+/// The account of a read's wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadWait {
-    /// Only one device holds it.
+    /// Is true if only one device holds it.
     pub(super) is_sole: bool,
-    /// And that one did not serve when it was asked.
+    /// Is true if only one device holds it, and it did not serve when it was asked.
     pub(super) is_cold: bool,
-    /// How long it takes where it is quickest, awake and free.
-    pub(super) least: Span,
+    /// The time it takes on the quickest device, were that awake and free.
+    pub(super) least: TimeSpan,
 }
 
-/// Something that has to be done.
+/// A piece of work that has to be done.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum QueuedWork {
     Read {
@@ -36,32 +36,32 @@ pub(super) enum QueuedWork {
         asked: Time,
         wait: ReadWait,
     },
-    /// All that is queued when it begins.
+    /// Writes all changes that are queued when it begins.
     Flush,
 }
 
-/// What was finished.
+/// A piece of work that was finished.
 #[derive(Debug, Default)]
 pub(super) struct FinishedWork {
-    /// A read: from asking to answer, and how that counts.
-    pub(super) delay: Option<(Span, ReadWait)>,
+    /// The time of a read from request to answer, and the account of its wait.
+    pub(super) delay: Option<(TimeSpan, ReadWait)>,
     /// The state it was served from, bytes, whether it was continued, and the time of the work.
-    pub(super) served: Option<(StateId, u64, bool, Span)>,
+    pub(super) served: Option<(StateId, u64, bool, TimeSpan)>,
 }
 
 #[derive(Debug)]
 pub(super) struct SimulatedDevice<'a> {
     device: &'a DeviceModel,
     pub(super) machine: PowerStateMachine<'a>,
-    /// Time in which somebody waited for this device.
-    pub(super) waiting: Span,
+    /// The time in which a program waited for this device.
+    pub(super) waiting: TimeSpan,
     queue: BTreeMap<u64, u64>,
     queued: u64,
     oldest: Option<Time>,
     /// A burst is ordered and has not begun: it takes what comes until then.
     is_flush_ordered: bool,
     /// The longest by which a burst began after its age.
-    longest_lateness: Span,
+    longest_lateness: TimeSpan,
     queued_work: VecDeque<QueuedWork>,
     current: Option<(QueuedWork, Time, bool)>,
     target_state: Option<StateId>,
@@ -81,12 +81,12 @@ impl<'a> SimulatedDevice<'a> {
         Self {
             device,
             machine: PowerStateMachine::new(&device.power, state, Time::ZERO),
-            waiting: Span::ZERO,
+            waiting: TimeSpan::ZERO,
             queue: BTreeMap::new(),
             queued: 0,
             oldest: None,
             is_flush_ordered: false,
-            longest_lateness: Span::ZERO,
+            longest_lateness: TimeSpan::ZERO,
             queued_work: VecDeque::new(),
             current: None,
             target_state: None,
@@ -128,8 +128,9 @@ impl<'a> SimulatedDevice<'a> {
         self.last_access == Some((object, offset))
     }
 
-    /// How long a read takes where the device serves best, if nothing else is to be done.
-    pub(super) fn quickest_read(&self, object: u64, offset: u64, bytes: u64) -> Option<Span> {
+    /// Returns the time that a read takes in the device's best state, if nothing else is to be
+    /// done.
+    pub(super) fn quickest_read(&self, object: u64, offset: u64, bytes: u64) -> Option<TimeSpan> {
         let is_continued = self.continues_last(object, offset);
         let of = |state| {
             Some(
@@ -141,7 +142,7 @@ impl<'a> SimulatedDevice<'a> {
         self.device.power.state_ids().filter_map(of).min()
     }
 
-    /// Returns whether it would serve without a transition, now or after what it does.
+    /// Returns whether it would serve without a transition, now or after its present work.
     pub(super) fn is_awake(&self) -> bool {
         match self.machine.current_activity() {
             DeviceActivity::Resting { state, .. } | DeviceActivity::Working { state, .. } => {
@@ -162,7 +163,9 @@ impl<'a> SimulatedDevice<'a> {
         if self.device.queue.is_none() {
             return;
         }
+        // A later change of an object takes the place of the earlier one.
         let before = self.queue.insert(object, bytes).unwrap_or(0);
+        debug_assert!(self.queued >= before, "the sum covers every entry");
         self.queued = self.queued - before + bytes;
         self.oldest = self.oldest.or(Some(now));
     }
@@ -181,6 +184,7 @@ impl<'a> SimulatedDevice<'a> {
 
     /// Orders the whole queue to be written.
     pub(super) fn order_flush(&mut self, trigger: FlushTrigger) {
+        // One order is enough: the burst takes everything that comes until it begins.
         if self.queue.is_empty() || self.is_flush_ordered {
             return;
         }
@@ -189,25 +193,25 @@ impl<'a> SimulatedDevice<'a> {
         *self.flushes.entry(trigger).or_default() += 1;
     }
 
-    /// Takes the queue for a burst that begins: its bytes and objects.
+    /// Takes the queue for a burst that begins, and returns its bytes and objects.
     fn take_queue(&mut self, now: Time) -> (u64, u64) {
-        let age = self.device.queue.map_or(Span::MAX, |limits| limits.age);
+        let age = self.device.queue.map_or(TimeSpan::MAX, |limits| limits.age);
         let waited = self
             .oldest
             .take()
-            .map_or(Span::ZERO, |oldest| now.since(oldest));
-        self.longest_lateness = self.longest_lateness.max(waited.less(age));
+            .map_or(TimeSpan::ZERO, |oldest| now.since(oldest));
+        self.longest_lateness = self.longest_lateness.max(waited.saturating_sub(age));
         let objects = std::mem::take(&mut self.queue).len() as u64;
         self.is_flush_ordered = false;
         (std::mem::take(&mut self.queued), objects)
     }
 
-    /// Where to go as soon as nothing waits.
+    /// Sets the state to go to as soon as nothing waits.
     pub(super) fn head_for(&mut self, state: StateId) {
         self.target_state = Some(state);
     }
 
-    /// Finishes what is done at `now`.
+    /// Finishes the work that is done at `now`.
     pub(super) fn finish_work(&mut self, now: Time) -> Option<FinishedWork> {
         self.machine.advance(now);
         if self.machine.rests_at().is_some() {
@@ -228,6 +232,8 @@ impl<'a> SimulatedDevice<'a> {
         };
         self.last_access = Some((object, offset.saturating_add(bytes)));
         self.reads += 1;
+        // Waits that overlap count once: a read waits from its request or from the last answer,
+        // whichever is later.
         self.waiting += now.since(asked.max(self.last_answer));
         self.last_answer = now;
         let served = Some((
@@ -242,16 +248,18 @@ impl<'a> SimulatedDevice<'a> {
         })
     }
 
-    /// Begins what is next, if the device rests. Says whether that was done at once, so that more
-    /// can begin.
+    /// Begins the next piece of work, if the device rests. Returns whether it was done at once, so
+    /// that more can begin.
     pub(super) fn begin_next(&mut self, now: Time) -> bool {
         let DeviceActivity::Resting { state, .. } = self.machine.current_activity() else {
             return false;
         };
+        // One thing at a time.
         if self.current.is_some() {
             return false;
         }
         let serves = |state| self.device.power.serves(state);
+        // A wanted device is woken, whatever the policy had planned for it.
         if !self.queued_work.is_empty() && !self.target_state.is_some_and(serves) {
             self.target_state = (!serves(state)).then(|| self.device.power.nearest_serving(state));
         }
@@ -266,6 +274,7 @@ impl<'a> SimulatedDevice<'a> {
     }
 
     fn begin_step(&mut self, now: Time, state: StateId, target: StateId) -> bool {
+        // There is no way to the target: it is given up.
         let Some(next) = self.device.power.first_step(state, target) else {
             self.target_state = None;
             return false;
@@ -281,10 +290,12 @@ impl<'a> SimulatedDevice<'a> {
                 .as_mut()
                 .is_none_or(|budget| budget.take_token(now))
         {
+            // The token is taken at the stop, so that the start that follows is never refused.
             self.refused_stops += 1;
             self.target_state = None;
             return false;
         }
+        // This is a start: the user waits for it and may hear it.
         if !self.device.power.serves(state) && self.device.power.serves(next) {
             self.start_times.push(now);
         }

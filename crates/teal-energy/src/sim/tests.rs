@@ -39,11 +39,11 @@ fn handheld(pace: ReplayPace) -> SimulatedMachine {
 /// A laptop: flash, a disk that may wait a day, the server.
 fn laptop(pace: ReplayPace) -> SimulatedMachine {
     let flash = device("samsung-970-evo-plus-500gb").with_queue(QueueLimits {
-        age: Span::secs(5),
+        age: TimeSpan::from_secs(5),
         bytes: 64 << 20,
     });
     let disk = device("hitachi-travelstar-5k320").with_queue(QueueLimits {
-        age: Span::hours(1),
+        age: TimeSpan::from_hours(1),
         bytes: 1 << 30,
     });
     let link = device("bluefs-802.11b").with_queue(QueueLimits::BLUEFS);
@@ -55,13 +55,13 @@ fn laptop(pace: ReplayPace) -> SimulatedMachine {
 }
 
 pub(crate) fn policies(devices: usize) -> Vec<Box<dyn Policy>> {
-    let fixed = |millis| FixedTimeout::new(vec![Some(Span::millis(millis)); devices]);
+    let fixed = |millis| FixedTimeout::new(vec![Some(TimeSpan::from_millis(millis)); devices]);
     vec![
         Box::new(AlwaysOn::default()),
         Box::new(fixed(0)),
         Box::new(fixed(2_000)),
         Box::new(fixed(30_000)),
-        Box::new(Coda::new(vec![Some(Span::secs(2)); devices])),
+        Box::new(Coda::new(vec![Some(TimeSpan::from_secs(2)); devices])),
         Box::new(BlueFs::new(CostWeights::EQUAL)),
         Box::new(GreenFs::default()),
         Box::new(Teal::default()),
@@ -69,7 +69,7 @@ pub(crate) fn policies(devices: usize) -> Vec<Box<dyn Policy>> {
 }
 
 fn at(millis: u64) -> Time {
-    Time::after_start(Span::millis(millis))
+    Time::after_start(TimeSpan::from_millis(millis))
 }
 
 fn read(millis: u64, object: u64, bytes: u64, copies: DeviceSet) -> MachineEvent {
@@ -142,7 +142,7 @@ fn a_small_day_costs_what_arithmetic_says() {
     let report = run(
         &world,
         &trace,
-        &mut FixedTimeout::new(vec![Some(Span::secs(2))]),
+        &mut FixedTimeout::new(vec![Some(TimeSpan::from_secs(2))]),
     );
     // Idle 2 s, asleep 8 s, up 0.8 s, 12 ms + 8.333 ms + 0.303 ms, idle 2 s, asleep the rest.
     let (up, served) = (800_000_000, 12_000_000 + 8_333_333 + 303_031_u64);
@@ -158,15 +158,18 @@ fn a_small_day_costs_what_arithmetic_says() {
         disk.get().abs_diff((femtojoules / 1_000_000_000) as u64) <= 3,
         "{disk}"
     );
-    assert_eq!(report.delays, [Span::nanos(up + served)]);
+    assert_eq!(report.delays, [TimeSpan::from_nanos(up + served)]);
     assert_eq!(report.waited, world.base * report.delays[0]);
     assert_eq!((report.devices[0].starts, report.devices[0].cycles), (1, 2));
     // A cold read of a sole copy is apart from what the policy adds elsewhere.
-    assert_eq!((&report.cold, report.added), (&report.delays, Span::ZERO));
+    assert_eq!(
+        (&report.cold, report.added),
+        (&report.delays, TimeSpan::ZERO)
+    );
     assert_eq!(report.devices[0].started, [at(10_000)]);
     assert_eq!(
         report.floor,
-        teal_types::Power::milliwatts(61) * Span::secs(20)
+        teal_types::Power::from_milliwatts(61) * TimeSpan::from_secs(20)
     );
 }
 
@@ -186,10 +189,13 @@ fn a_closed_pace_keeps_the_pauses() {
     assert_eq!(report.delays.len(), 2);
     assert_eq!(
         report.elapsed,
-        Span::millis(3000) + report.total_delay(),
+        TimeSpan::from_millis(3000) + report.total_delay(),
         "both waits move the end"
     );
-    assert!(report.delays[0] > Span::millis(800) && report.delays[1] < Span::millis(30));
+    assert!(
+        report.delays[0] > TimeSpan::from_millis(800)
+            && report.delays[1] < TimeSpan::from_millis(30)
+    );
 }
 
 #[test]
@@ -208,7 +214,7 @@ fn bursts_hold_what_was_queued_and_later_changes_replace_earlier_ones() {
     let report = run(
         &world,
         &trace,
-        &mut FixedTimeout::new(vec![Some(Span::secs(2)); 2]),
+        &mut FixedTimeout::new(vec![Some(TimeSpan::from_secs(2)); 2]),
     );
     let disk = &report.devices[0];
     // The first at 30 s with objects 1 and 2, the second at 70 s.
@@ -277,9 +283,16 @@ fn bluefs_figure_4() {
 fn ghost_hints_hide_the_start_of_a_disk() {
     let masked = one_file(1024, &mut BlueFs::new(CostWeights::EQUAL));
     let plain = one_file(1024, &mut Coda::new(vec![None, None]));
-    assert!(plain.delays[0] > Span::millis(800), "{}", plain.delays[0]);
     assert!(
-        masked.delays.iter().all(|delay| *delay < Span::millis(50)),
+        plain.delays[0] > TimeSpan::from_millis(800),
+        "{}",
+        plain.delays[0]
+    );
+    assert!(
+        masked
+            .delays
+            .iter()
+            .all(|delay| *delay < TimeSpan::from_millis(50)),
         "{}",
         masked.delay_at(1000)
     );
@@ -294,7 +307,7 @@ fn the_budget_holds_whatever_is_asked() {
     world.devices.truncate(1);
     world.devices[0].budget = Some(BudgetLimits {
         burst: 3,
-        each: Span::hours(1),
+        each: TimeSpan::from_hours(1),
     });
     let trace = MachineTrace::new(
         (0..100)
@@ -304,7 +317,7 @@ fn the_budget_holds_whatever_is_asked() {
     );
     for mut policy in policies(1) {
         let report = run(&world, &trace, policy.as_mut());
-        let most = 3 + report.elapsed.get() / Span::hours(1).get();
+        let most = 3 + report.elapsed.get() / TimeSpan::from_hours(1).get();
         assert!(
             report.devices[0].cycles <= most,
             "{}: {} stops",
@@ -352,7 +365,7 @@ proptest! {
     #[test]
     fn every_policy_is_accounted_repeatable_and_within_limits(trace in traces(3, 60), open in any::<bool>()) {
         let mut world = laptop(if open { ReplayPace::Open } else { ReplayPace::Closed });
-        world.devices[1].budget = Some(BudgetLimits { burst: 2, each: Span::hours(2) });
+        world.devices[1].budget = Some(BudgetLimits { burst: 2, each: TimeSpan::from_hours(2) });
         let reads = trace.events().iter().filter(|event| matches!(event.action, EventAction::Read { .. })).count();
         for (mut one, mut two) in policies(3).into_iter().zip(policies(3)) {
             let report = run(&world, &trace, one.as_mut());
@@ -366,8 +379,8 @@ proptest! {
                 prop_assert!(device.ledger.total_time() >= report.elapsed, "{} {}", device.name, report.policy);
             }
             prop_assert_eq!(sum, report.total_energy());
-            prop_assert!(report.floor <= report.total_energy() + Energy::microjoules(3));
-            let budget = 2 + report.elapsed.get() / Span::hours(2).get();
+            prop_assert!(report.floor <= report.total_energy() + Energy::from_microjoules(3));
+            let budget = 2 + report.elapsed.get() / TimeSpan::from_hours(2).get();
             prop_assert!(report.devices[1].cycles <= budget);
         }
     }
@@ -378,7 +391,7 @@ proptest! {
         world.devices.truncate(1);
         let mut times = times;
         times.sort_unstable();
-        let starts = |millis: &u64| run(&world, &trace, &mut FixedTimeout::new(vec![Some(Span::millis(*millis))])).total_starts();
+        let starts = |millis: &u64| run(&world, &trace, &mut FixedTimeout::new(vec![Some(TimeSpan::from_millis(*millis))])).total_starts();
         let starts: Vec<_> = times.iter().map(starts).collect();
         prop_assert!(starts.windows(2).all(|pair| pair[0] >= pair[1]), "{times:?}: {starts:?}");
     }

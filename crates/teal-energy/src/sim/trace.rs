@@ -1,49 +1,50 @@
-//! What happens to a machine: reads with the devices that hold the data, writes with the devices
-//! that want it, signals.
+//! The events of a machine: reads with the devices that hold the data, writes with the devices that
+//! want it, signals.
 //!
 //! # Guarantees
 //! 1. Events are in the order of their times; the trace ends no earlier than its last event.
-//! 2. Who holds what does not depend on the policy: [`Contents`] works it out beforehand, by the
-//!    longest that a change may wait. So every policy, and the bound, is given the same reads.
+//! 2. The devices that hold an object do not depend on the policy: [`CopyTracker`] works them out
+//!    beforehand, by the longest that a change may wait. So every policy, and the bound, is given
+//!    the same reads.
 
 use crate::device::{DeviceId, DeviceModel, DeviceSet};
 use crate::policy::MachineSignal;
 use std::collections::BTreeMap;
 use teal_types::Time;
 
-/// One thing that happens.
+/// One action of the outside world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventAction {
-    /// Somebody reads and waits.
+    /// A program reads and waits.
     Read {
         /// The object.
         object: u64,
-        /// Where in it.
+        /// The offset in it.
         offset: u64,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
-        /// Devices that hold it; none: it is in memory.
+        /// The devices that hold it; none if it is in memory.
         copies: DeviceSet,
     },
-    /// Somebody writes, and does not wait: the change goes to the queues of these devices.
+    /// A program writes, and does not wait: the change goes to the queues of these devices.
     Write {
         /// The object.
         object: u64,
-        /// How much has to be written of it.
+        /// The number of bytes of it that have to be written.
         bytes: u64,
-        /// Where it has to go.
+        /// The devices it has to go to.
         sinks: DeviceSet,
     },
     /// Anything else.
     Signal(MachineSignal),
 }
 
-/// When what happens.
+/// An action and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineEvent {
-    /// When.
+    /// The time.
     pub at: Time,
-    /// What.
+    /// The action.
     pub action: EventAction,
 }
 
@@ -62,24 +63,24 @@ impl MachineTrace {
         Self { events, end }
     }
 
-    /// The events, in order.
+    /// Returns the events in the order of their times.
     pub fn events(&self) -> &[MachineEvent] {
         &self.events
     }
 
-    /// When it ends.
+    /// Returns the time at which it ends.
     pub fn end(&self) -> Time {
         self.end
     }
 }
 
-/// Works out who holds what while a trace is made.
+/// Works out which devices hold which objects while a trace is made.
 #[derive(Debug, Clone)]
 pub struct CopyTracker {
     sinks: Vec<(DeviceId, Option<crate::device::QueueLimits>)>,
     initial: DeviceSet,
     keepers: DeviceSet,
-    /// By object: each device from when on.
+    /// By object: the devices that hold it, each with the time from which on it does.
     copies: BTreeMap<u64, Vec<(DeviceId, Time)>>,
 }
 
@@ -116,7 +117,7 @@ impl CopyTracker {
         }
     }
 
-    /// Returns what a read of an object becomes: the read, and copies to the keepers that lack it.
+    /// Returns the events of a read of an object: the read, and copies to the keepers that lack it.
     pub fn read_events(
         &mut self,
         at: Time,
@@ -138,12 +139,14 @@ impl CopyTracker {
             .copies
             .entry(object)
             .or_insert_with(|| self.initial.iter().map(|id| (id, Time::ZERO)).collect());
+        // Content that is read elsewhere is copied to the keepers that lack it.
         let lacking = self
             .keepers
             .iter()
             .filter(|id| !known.iter().any(|(has, _)| has == id));
         let lacking: DeviceSet = lacking.collect();
         if !lacking.is_empty() && !copies.is_empty() {
+            // A keeper can serve the object when its burst must have been written at the latest.
             let ages = self.sinks.iter().filter(|(id, _)| lacking.contains(*id));
             known.extend(ages.filter_map(|(id, queue)| Some((*id, at + (*queue)?.age))));
             events.push(MachineEvent {
@@ -158,7 +161,7 @@ impl CopyTracker {
         events
     }
 
-    /// Returns what a write of an object becomes. Until a device must have it, it is read
+    /// Returns the event of a write of an object. Until a device must have it, it is read
     /// elsewhere, at first from memory.
     pub fn write_event(&mut self, at: Time, object: u64, bytes: u64) -> MachineEvent {
         let queues = self

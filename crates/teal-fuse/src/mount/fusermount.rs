@@ -1,11 +1,14 @@
 //! Mounting as a user, through the set-user-id program `fusermount3`.
 //!
 //! # How
-//! 1. It opens the device and mounts, then hands the descriptor over a socket (`_FUSE_COMMFD`). The
-//!    socket is its standard input, so that no descriptor must be inherited by number.
-//! 2. What went wrong it only says in words; those are searched for what callers tell apart.
+//! 1. The program opens the device and mounts, then hands the descriptor over a socket
+//!    (`_FUSE_COMMFD`). The socket is its standard input, so that no descriptor must be inherited
+//!    by number.
+//! 2. The program reports failures in words only; those are searched for the cases that callers
+//!    tell apart.
 
-use super::{FuseMountOptions, MountError, SUBTYPE, UnmountError, UnmountMode};
+use super::error::{MountError, UnmountError};
+use super::options::{FuseMountOptions, SUBTYPE, UnmountMode};
 use crate::transport::DevFuse;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -24,11 +27,13 @@ pub(super) fn mount_as_user(
     point: &Path,
     options: &FuseMountOptions,
 ) -> Result<DevFuse, MountError> {
+    // Asked first, since the program's message for this differs between versions.
     if !std::fs::metadata(crate::transport::DEV_FUSE)
         .is_ok_and(|device| device.file_type().is_char_device())
     {
         return Err(MountError::NoDevice);
     }
+    // The program refuses it too, in words that are searched less surely.
     if options.block_device {
         let message = "fuseblk needs root".to_owned();
         return Err(MountError::Denied {
@@ -47,13 +52,14 @@ pub(super) fn mount_as_user(
         None,
     )
     .map_err(|errno| system(errno.into()))?;
-    // The command keeps its end open, so it must go before the answer is awaited; the output holds
-    // none.
+    // The command keeps its end of the socket open, so it must be dropped before the answer is
+    // awaited; `output` holds none.
     let output = Command::new(PROGRAM)
         .arg("-o")
         .arg(option_argument(options))
         .arg("--")
         .arg(point)
+        // Messages are searched below, so they must not be translated.
         .env("_FUSE_COMMFD", "0")
         .env("LC_ALL", "C")
         .stdin(Stdio::from(theirs))
@@ -78,6 +84,7 @@ pub(super) fn mount_as_user(
 }
 
 pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), UnmountError> {
+    // Lazily: out of the tree now, and gone when its last file is closed.
     let lazy: &[&str] = if how == UnmountMode::Detach {
         &["-z"]
     } else {
@@ -99,6 +106,7 @@ pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), Unmo
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    // The program has one exit code for all failures; only its words tell.
     if message.contains("busy") {
         return Err(UnmountError::Busy {
             point: point.to_owned(),
@@ -107,15 +115,19 @@ pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), Unmo
     Err(system(io::Error::other(message)))
 }
 
-/// The argument of `-o`. In the source, commas and backslashes are escaped.
+/// Returns the argument of `-o`. In the source, commas and backslashes are escaped, so that it
+/// cannot smuggle in options.
 fn option_argument(options: &FuseMountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let general = options.general_flags().map(|(_, name)| name.to_owned());
     let mut words = vec![format!("fsname={source}"), format!("subtype={SUBTYPE}")];
-    words.extend(general.chain(options.fuse_options()));
+    for (_, name) in options.general_flags() {
+        words.push(name.to_owned());
+    }
+    words.extend(options.fuse_options());
     words.join(",")
 }
 
+/// Sorts out the message of a failed mount.
 fn refusal_error(point: &Path, message: String) -> MountError {
     let point = point.to_owned();
     let says = |word| message.to_ascii_lowercase().contains(word);
@@ -130,9 +142,11 @@ fn refusal_error(point: &Path, message: String) -> MountError {
     }
 }
 
+/// Receives the descriptor of the mount; `None` if the program ended without sending one.
 fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    // A descriptor travels with at least one byte.
     let mut byte = [0];
     rustix::io::retry_on_intr(|| {
         recvmsg(

@@ -1,6 +1,7 @@
 //! What is refused before anything is mounted, and what is handed to the kernel.
 
 use super::*;
+use rustix::mount::MountFlags;
 
 #[test]
 fn what_cannot_be_mounted_on_is_told_apart() {

@@ -28,7 +28,7 @@ pub struct DirBuffer {
 }
 
 impl DirBuffer {
-    /// A buffer for the `size` of the request, at most [`InitConfig::MAX_WRITE`].
+    /// Makes a buffer for the `size` of the request, at most [`InitConfig::MAX_WRITE`].
     pub fn new(size: u32) -> Self {
         let limit = size.min(InitConfig::MAX_WRITE) as usize;
         Self {
@@ -37,16 +37,16 @@ impl DirBuffer {
         }
     }
 
-    /// Appends an entry for `READDIR`. `cookie` is where a listing goes on behind it. Returns
-    /// whether the buffer is full, and the entry not in it.
+    /// Appends an entry for `READDIR`. `cookie` is the position behind it, from which a listing
+    /// goes on. Returns whether the buffer is full, and the entry not in it.
     #[must_use]
     pub fn push(&mut self, object: ObjectNo, cookie: u64, kind: FileType, name: &[u8]) -> bool {
         self.append_entry(&[], object, cookie, kind, name)
     }
 
-    /// Appends an entry for `READDIRPLUS`; `None` for `.`, `..` and what the kernel shall look up
-    /// itself. Each `Some` that was appended counts one lookup, except `.` and `..`. Returns as
-    /// [`DirBuffer::push`].
+    /// Appends an entry for `READDIRPLUS`; `None` for `.`, `..` and names that the kernel shall
+    /// look up itself. Each `Some` that was appended counts one lookup, except `.` and `..`.
+    /// Returns as [`DirBuffer::push`].
     #[must_use]
     pub fn push_plus(
         &mut self,
@@ -69,6 +69,8 @@ impl DirBuffer {
         &self.bytes
     }
 
+    /// Appends one entry, padded to eight bytes as the kernel reads it. Returns whether it did not
+    /// fit.
     fn append_entry(
         &mut self,
         before: &[u8],
@@ -77,11 +79,15 @@ impl DirBuffer {
         kind: FileType,
         name: &[u8],
     ) -> bool {
-        let end = (self.bytes.len() + before.len() + size_of::<DirentHead>() + name.len())
-            .next_multiple_of(8);
+        let start = self.bytes.len();
+        debug_assert!(start.is_multiple_of(8), "entries are padded");
+        let unpadded = before.len() + size_of::<DirentHead>() + name.len();
+        let end = (start + unpadded).next_multiple_of(8);
+        // A name beyond 32 bits does not exist; it counts as one that does not fit.
         let Ok(namelen) = u32::try_from(name.len()) else {
             return true;
         };
+        // The kernel asks again from the last cookie, with an empty buffer.
         if end > self.limit {
             return true;
         }
@@ -95,6 +101,7 @@ impl DirBuffer {
         self.bytes.extend_from_slice(head.as_bytes());
         self.bytes.extend_from_slice(name);
         self.bytes.resize(end, 0);
+        debug_assert!(self.bytes.len() <= self.limit);
         false
     }
 }

@@ -3,7 +3,7 @@
 use super::DecodeError;
 use zerocopy::FromBytes;
 
-/// What is left of a body.
+/// Reads a body from its front.
 #[derive(Debug)]
 pub(super) struct BodyReader<'a> {
     opcode: u32,
@@ -15,14 +15,14 @@ impl<'a> BodyReader<'a> {
         Self { opcode, left }
     }
 
-    /// The next struct.
+    /// Takes the next struct.
     pub(super) fn take_struct<T: FromBytes>(&mut self) -> Result<T, DecodeError> {
         let (value, left) = T::read_from_prefix(self.left).map_err(|_| self.too_short())?;
         self.left = left;
         Ok(value)
     }
 
-    /// The next `length` bytes.
+    /// Takes the next `length` bytes.
     pub(super) fn take_bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let (bytes, left) = self
             .left
@@ -32,21 +32,19 @@ impl<'a> BodyReader<'a> {
         Ok(bytes)
     }
 
-    /// The next string that ends in NUL, without it. May be empty.
+    /// Takes the next string that ends in NUL, and returns it without that. It may be empty.
     pub(super) fn take_text(&mut self) -> Result<&'a [u8], DecodeError> {
-        let end = self
-            .left
-            .iter()
-            .position(|&b| b == 0)
-            .ok_or(DecodeError::Name {
-                opcode: self.opcode,
-            })?;
-        let text = self.take_bytes(end)?;
+        let unterminated = DecodeError::Name {
+            opcode: self.opcode,
+        };
+        let end = self.left.iter().position(|&byte| byte == 0);
+        let text = self.take_bytes(end.ok_or(unterminated)?)?;
+        // The NUL itself.
         self.left = &self.left[1..];
         Ok(text)
     }
 
-    /// The next string that ends in NUL and is not empty.
+    /// Takes the next string that ends in NUL and is not empty.
     pub(super) fn take_name(&mut self) -> Result<&'a [u8], DecodeError> {
         let name = self.take_text()?;
         if name.is_empty() {
@@ -58,15 +56,16 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// The last `length` bytes; more or fewer are an error.
+    /// Takes all that is left, which must be `length` bytes.
     pub(super) fn take_data(&mut self, length: u32) -> Result<&'a [u8], DecodeError> {
+        // Data is last in a request: more bytes would belong to nothing.
         if usize::try_from(length) != Ok(self.left.len()) {
             return Err(self.too_short());
         }
         Ok(std::mem::take(&mut self.left))
     }
 
-    /// The error of an undefined value in `field`.
+    /// Returns the error of an undefined value in `field`.
     pub(super) fn undefined_value(&self, field: &'static str) -> DecodeError {
         DecodeError::Value {
             opcode: self.opcode,

@@ -1,5 +1,5 @@
-//! From an operation code and a body to an [`Operation`]. A body longer than its operation needs is
-//! accepted: newer kernels append fields.
+//! From an operation code and a body to a [`FuseOperation`]. A body longer than its operation
+//! needs is accepted: newer kernels append fields.
 
 use super::operation::{
     FileLock, FixedRecords, ForgetRecord, InitRequest, IoctlRequest, LockKind, LockRequest,
@@ -20,6 +20,8 @@ type Decoded<'a> = Result<FuseOperation<'a>, DecodeError>;
 impl<'a> FuseOperation<'a> {
     pub(super) fn decode(header: &RequestHeader, body: &'a [u8], flags: InitFlags) -> Decoded<'a> {
         let b = &mut BodyReader::new(header.opcode, body);
+        // In the order of the codes. Fields are read in the order in which they lie in the body,
+        // which is the order in which Rust evaluates the initialisers below.
         Ok(match header.opcode {
             FUSE_LOOKUP => Self::Lookup {
                 name: b.take_name()?,
@@ -43,6 +45,7 @@ impl<'a> FuseOperation<'a> {
             FUSE_RMDIR => Self::Rmdir {
                 name: b.take_name()?,
             },
+            // The older form is the newer one without flags.
             FUSE_RENAME => decode_rename(b.take_struct::<abi::fuse_rename_in>()?.newdir, 0, b)?,
             FUSE_RENAME2 => b
                 .take_struct::<abi::fuse_rename2_in>()
@@ -101,11 +104,13 @@ impl<'a> FuseOperation<'a> {
             FUSE_DESTROY => Self::Destroy,
             FUSE_SYNCFS => Self::Syncfs,
             FUSE_TMPFILE => decode_tmpfile(b)?,
+            // The others are seldom sent; a function of their own keeps this one on a screen.
             _ => return decode_rare(header.opcode, b),
         })
     }
 }
 
+/// Decodes the operations that are seldom sent.
 fn decode_rare<'a>(opcode: u32, b: &mut BodyReader<'a>) -> Decoded<'a> {
     Ok(match opcode {
         FUSE_BMAP => {
@@ -142,6 +147,7 @@ fn decode_rare<'a>(opcode: u32, b: &mut BodyReader<'a>) -> Decoded<'a> {
             )?))
         }
         FUSE_STATX => decode_statx(b)?,
+        // Of a newer kernel: the handler answers `ENOSYS`, and the kernel stops sending it.
         unknown => FuseOperation::Unknown(unknown),
     })
 }
@@ -150,16 +156,20 @@ fn open_flags(raw: u32) -> OFlags {
     OFlags::from_bits_retain(raw)
 }
 
-/// The low 12 bits of a mode: what permissions are.
+/// Returns the permissions of a mode: its low 12 bits.
 fn permission_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-fn take_records<'a, T>(b: &mut BodyReader<'a>, count: u32) -> Result<&'a [u8], DecodeError> {
+/// Takes `count` records of the size of `T`.
+fn take_records<'a, T>(body: &mut BodyReader<'a>, count: u32) -> Result<&'a [u8], DecodeError> {
     let length = usize::try_from(count)
         .ok()
-        .and_then(|n| n.checked_mul(size_of::<T>()));
-    b.take_bytes(length.ok_or_else(|| b.undefined_value("count"))?)
+        .and_then(|count| count.checked_mul(size_of::<T>()));
+    match length {
+        Some(length) => body.take_bytes(length),
+        None => Err(body.undefined_value("count")),
+    }
 }
 
 fn decode_forgets<'a>(
@@ -179,6 +189,7 @@ fn decode_getattr<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
 fn decode_setattr(b: &mut BodyReader<'_>) -> Result<SetattrRequest, DecodeError> {
     let r: abi::fuse_setattr_in = b.take_struct()?;
     let has = |bit| r.valid & bit != 0;
+    // Two bits for each time: one sets it, the other sets it to the present time.
     let time = |set, now, secs: u64, nanos| {
         has(set).then(|| {
             if has(now) {
@@ -204,6 +215,7 @@ fn decode_setattr(b: &mut BodyReader<'_>) -> Result<SetattrRequest, DecodeError>
 
 fn decode_mknod<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
     let r: abi::fuse_mknod_in = b.take_struct()?;
+    // The type is in the upper four bits of the mode.
     let kind = u8::try_from(r.mode >> 12)
         .ok()
         .and_then(FileType::from_code)
@@ -329,6 +341,7 @@ fn decode_flush<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
 fn decode_setxattr<'a>(b: &mut BodyReader<'a>, negotiated: InitFlags) -> Decoded<'a> {
     let [size, flags]: [u32; 2] = b.take_struct()?;
     let extended = negotiated.contains(InitFlags::SETXATTR_EXT);
+    // The struct grew by two words when the long form was negotiated.
     let [more, _padding]: [u32; 2] = if extended { b.take_struct()? } else { [0; 2] };
     Ok(FuseOperation::Setxattr {
         name: b.take_name()?,
@@ -347,6 +360,7 @@ fn decode_init(b: &mut BodyReader<'_>) -> Result<InitRequest, DecodeError> {
     } else {
         [0; 2]
     };
+    // The high word follows only if a bit of the low one says so.
     let extended = u64::from(low) & InitFlags::INIT_EXT.bits() != 0;
     let high: u32 = if extended { b.take_struct()? } else { 0 };
     Ok(InitRequest {
@@ -359,6 +373,7 @@ fn decode_init(b: &mut BodyReader<'_>) -> Result<InitRequest, DecodeError> {
 
 fn decode_readdir<'a>(b: &mut BodyReader<'a>, plus: bool) -> Decoded<'a> {
     let r: abi::fuse_read_in = b.take_struct()?;
+    // Both forms of the request have the layout of a read: its offset is the cookie.
     let (handle, cookie, size) = (Handle::new(r.fh), r.offset, r.size);
     Ok(if plus {
         FuseOperation::Readdirplus {
@@ -377,6 +392,7 @@ fn decode_readdir<'a>(b: &mut BodyReader<'a>, plus: bool) -> Decoded<'a> {
 
 fn decode_lock(b: &mut BodyReader<'_>) -> Result<LockRequest, DecodeError> {
     let r: abi::fuse_lk_in = b.take_struct()?;
+    // `F_RDLCK`, `F_WRLCK` and `F_UNLCK`.
     let kind = match r.lk.type_ {
         0 => LockKind::Read,
         1 => LockKind::Write,

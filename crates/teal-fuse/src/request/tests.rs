@@ -374,7 +374,7 @@ fn locks_of_both_kinds_differ() {
         lk_flags: flags,
         padding: 0,
     };
-    let request = "LockRequest { handle: Handle(1), owner: LockOwner(2), lock: Lock { start: 3, end: 4, kind: Write, pid: 5 }, \
+    let request = "LockRequest { handle: Handle(1), owner: LockOwner(2), lock: FileLock { start: 3, end: 4, kind: Write, pid: 5 }, \
                    flock: ";
     assert_eq!(
         shown(FUSE_GETLK, &[lock(0).as_bytes()]),
@@ -444,7 +444,7 @@ fn operations_of_the_connection_and_of_devices() {
     };
     assert_eq!(
         shown(FUSE_IOCTL, &[ioctl.as_bytes(), b"a"]),
-        "Ioctl(Ioctl { handle: Handle(1), flags: 2, command: 3, argument: 4, input: [97], output_size: 5 })"
+        "Ioctl(IoctlRequest { handle: Handle(1), flags: 2, command: 3, argument: 4, input: [97], output_size: 5 })"
     );
     let poll = abi::fuse_poll_in {
         fh: 1,

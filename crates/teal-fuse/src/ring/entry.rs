@@ -1,9 +1,10 @@
-//! One entry of a queue as its worker and the [`Reply`](crate::Reply) to its request share it.
+//! One entry of a queue, as its worker shares it with the [`ReplySender`](crate::ReplySender) of
+//! its request.
 
 use super::entry_memory::{EntryMemory, HEADERS_MAX};
 use crate::abi::fuse_out_header;
 use crate::transport::MessageSink;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ const STAGED_KEPT: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerStage {
-    /// Nothing was asked yet, or what was asked is answered and on its way.
+    /// No request has come yet, or the last one is answered and the answer on its way.
     Idle,
     /// The request with this number waits for its answer.
     Asked(u64),
-    /// The answer is there: its payload of so many bytes is in the area, or staged.
+    /// The answer is there: its payload of so many bytes is in the memory, or staged.
     Answered {
         header: fuse_out_header,
         payload: usize,
         is_staged: bool,
     },
-    /// The connection has ended: nobody waits for answers any more.
+    /// The connection has ended, and no answer is waited for any more.
     Ended,
 }
 
@@ -34,10 +35,19 @@ struct EntryAnswer {
     staged: Vec<u8>,
 }
 
-/// An entry: its memory, and how far its request has come.
+/// A moment at which the worker's readiness for other requests changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnswerWait {
+    /// The worker begins to wait for an answer from another thread.
+    Begins,
+    /// The wait is over.
+    Ends,
+}
+
+/// An entry: its memory, and the progress of its request.
 ///
-/// The lock `answer` is taken before `area`, or `area` is only tried; the worker alone waits for
-/// `area`, and holds it without `answer` while a handler reads a payload from it.
+/// The lock `answer` is taken before `memory`, or `memory` is only tried; the worker alone waits
+/// for `memory`, and holds it without `answer` while a handler reads a payload from it.
 #[derive(Debug)]
 pub(super) struct RingEntry {
     memory: Arc<Mutex<EntryMemory>>,
@@ -59,40 +69,33 @@ impl RingEntry {
         }
     }
 
-    /// The memory, for the kernel.
+    /// Returns the memory, for the kernel.
     pub(super) fn memory(&self) -> Arc<Mutex<EntryMemory>> {
         Arc::clone(&self.memory)
     }
 
-    /// Shows the request that has come to `serve`, and waits until it is answered; the number to
-    /// commit, or `None` when the connection has ended. Where `serve` says that nobody will answer,
-    /// `EIO` goes out. If the answer is not there when `serve` returns, `waits` is told before the
-    /// wait and after it.
+    /// Shows the request that has come to `serve`, and waits until it is answered. Returns the
+    /// number to commit, or `None` when the connection has ended. If `serve` returns false, which
+    /// means that there will be no answer, `EIO` goes out. If the answer is not there when `serve`
+    /// returns, `on_wait` is called before the wait and after it.
     pub(super) fn serve_request(
         &self,
         serve: impl FnOnce(&[u8]) -> bool,
-        waits: impl Fn(bool),
+        on_wait: impl Fn(AnswerWait),
     ) -> Option<u64> {
-        let mut area = self.memory.lock();
-        let id = area.commit_id();
+        let memory = self.memory.lock();
+        let id = memory.commit_id();
         {
             let mut answer = self.answer.lock();
+            // The end may have come while the request was on its way.
             if answer.stage == AnswerStage::Ended {
                 return None;
             }
             answer.stage = AnswerStage::Asked(id);
         }
-        let is_taken = if area.has_payload() {
-            let is_taken = serve(area.request_message());
-            drop(area);
-            is_taken
-        } else {
-            // The headers alone: the area is free for the answer.
-            let (headers, length): ([u8; HEADERS_MAX], usize) = area.request_headers();
-            drop(area);
-            serve(&headers[..length])
-        };
+        let is_taken = Self::show_request(memory, serve);
         if !is_taken {
+            // Without an answer, the entry would be lost and its caller wait for ever.
             let refusal = fuse_out_header {
                 len: 16,
                 error: -Errno::IO.raw_os_error(),
@@ -100,17 +103,34 @@ impl RingEntry {
             };
             let _ = self.send(&[IoSlice::new(refusal.as_bytes())]);
         }
-        if self.answer.lock().stage == AnswerStage::Asked(id) {
-            waits(true);
-            let is_answered = self.wait_for_answer();
-            waits(false);
-            return is_answered.then_some(id);
+        let is_answered_already = self.answer.lock().stage != AnswerStage::Asked(id);
+        if is_answered_already {
+            return self.wait_for_answer().then_some(id);
         }
-        self.wait_for_answer().then_some(id)
+        on_wait(AnswerWait::Begins);
+        let is_answered = self.wait_for_answer();
+        on_wait(AnswerWait::Ends);
+        is_answered.then_some(id)
     }
 
-    /// Waits for the answer and puts it where the kernel finds it; false when the connection has
-    /// ended.
+    /// Shows the request in the memory to `serve`, and returns its result.
+    fn show_request(
+        mut memory: MutexGuard<'_, EntryMemory>,
+        serve: impl FnOnce(&[u8]) -> bool,
+    ) -> bool {
+        if memory.has_payload() {
+            // The handler reads the payload in place, so the memory stays locked, and the answer is
+            // staged.
+            return serve(memory.request_message());
+        }
+        // Headers alone are a copy: the memory is free for the answer.
+        let (headers, length): ([u8; HEADERS_MAX], usize) = memory.request_headers();
+        drop(memory);
+        serve(&headers[..length])
+    }
+
+    /// Waits for the answer and puts it into the memory for the kernel; false when the connection
+    /// has ended.
     fn wait_for_answer(&self) -> bool {
         let mut answer = self.answer.lock();
         loop {
@@ -120,14 +140,16 @@ impl RingEntry {
                     payload,
                     is_staged,
                 } => {
-                    let mut area = self.memory.lock();
+                    let mut memory = self.memory.lock();
                     if is_staged {
-                        area.write_payload(&[IoSlice::new(&answer.staged)]);
+                        debug_assert_eq!(answer.staged.len(), payload);
+                        memory.write_payload(&[IoSlice::new(&answer.staged)]);
+                        // A large buffer is not kept for each of up to 128 entries.
                         if answer.staged.capacity() > STAGED_KEPT {
                             answer.staged = Vec::new();
                         }
                     }
-                    area.write_header(&header, payload);
+                    memory.write_header(&header, payload);
                     answer.stage = AnswerStage::Idle;
                     return true;
                 }
@@ -137,7 +159,7 @@ impl RingEntry {
         }
     }
 
-    /// The connection has ended: whoever waits for an answer stops.
+    /// Notes that the connection has ended, and wakes the worker if it waits for an answer.
     pub(super) fn mark_ended(&self) {
         self.answer.lock().stage = AnswerStage::Ended;
         self.changed.notify_all();
@@ -156,18 +178,21 @@ impl MessageSink for RingEntry {
         match answer.stage {
             AnswerStage::Asked(unique) if unique == header.unique => {}
             AnswerStage::Ended => return Err(Errno::NODEV),
+            // Answered before, or another request by now.
             _ => return Err(Errno::NOENT),
         }
+        // Never waits for the memory under the lock of the answer: a handler that answers from
+        // within holds the memory itself.
         let is_staged = match self.memory.try_lock() {
-            Some(mut area) => {
-                area.write_payload(pieces);
+            Some(mut memory) => {
+                memory.write_payload(pieces);
                 false
             }
             None => {
                 answer.staged.clear();
-                pieces
-                    .iter()
-                    .for_each(|piece| answer.staged.extend_from_slice(piece));
+                for piece in pieces {
+                    answer.staged.extend_from_slice(piece);
+                }
                 true
             }
         };

@@ -1,12 +1,12 @@
-//! How many threads serve: as many as wanted, and more while these are held up.
+//! The number of threads that serve: as many as wanted, and more while these are held up.
 //!
 //! # Guarantees
 //! 1. *Never all held up*: while every worker is in a request, and none has ended one for
-//!    [`PATIENCE`], one more is called, up to [`CREW_MAX`]. Whoever waits for a server, a disk or a
-//!    lock keeps only what needs the same from being served.
-//! 2. *Idle is idle*: while a worker is free nobody wakes up.
-//! 3. *Back to the wanted number*: a worker that was called, and finds more free than are wanted
-//!    when it has served, leaves.
+//!    [`STUCK_AFTER`], one more is started, up to [`WORKERS_MAX`]. A request that waits for a
+//!    server, a disk or a lock holds up only requests that need the same.
+//! 2. *Idle is idle*: while a worker is free, no thread wakes up.
+//! 3. *Back to the wanted number*: an extra worker that finds more free workers than are wanted,
+//!    after it has served a request, ends.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -14,26 +14,35 @@ use std::time::Duration;
 
 /// The most workers.
 pub(super) const WORKERS_MAX: usize = 64;
-/// Long for a request that only needs a processor.
+/// A long time for a request that only needs a processor.
 const STUCK_AFTER: Duration = Duration::from_millis(10);
 
-/// Who serves a session, in numbers.
+/// The numbers of workers of a session.
+/// The kind of a worker, which decides when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkerKind {
+    /// Serves until the mount is gone.
+    Permanent,
+    /// Was started while all others were held up, and ends when there are too many.
+    Extra,
+}
+
 #[derive(Debug)]
 pub(super) struct WorkerPool {
     wanted: usize,
     workers: AtomicUsize,
-    /// In a request.
+    /// The number of workers that are in a request.
     busy: AtomicUsize,
-    /// Requests that have ended.
+    /// The number of requests that have ended.
     finished: AtomicU64,
-    /// Whether whoever calls more workers has been woken, and has not found a free one since.
+    /// True if the watching thread has been woken, and has not found a free worker since.
     is_watcher_woken: AtomicBool,
     is_over: Mutex<bool>,
     changed: Condvar,
 }
 
 impl WorkerPool {
-    /// A crew of `all`, of which `wanted` are to be free to serve.
+    /// Makes a pool without workers, of which `wanted` are to be free to serve.
     pub(super) fn new(wanted: usize) -> Self {
         Self {
             wanted,
@@ -46,60 +55,72 @@ impl WorkerPool {
         }
     }
 
-    /// One more serves.
+    /// Counts one more worker.
     pub(super) fn add_worker(&self) {
         self.workers.fetch_add(1, SeqCst);
     }
 
-    /// One less does.
+    /// Counts one worker less.
     pub(super) fn remove_worker(&self) {
-        self.workers.fetch_sub(1, SeqCst);
+        let before = self.workers.fetch_sub(1, SeqCst);
+        debug_assert!(before > 0, "a worker left that was never counted");
     }
 
-    /// A worker has a request.
+    /// Notes that a worker has a request, and wakes the watching thread if it was the last free
+    /// one.
     pub(super) fn begin_request(&self) {
         let busy = self.busy.fetch_add(1, SeqCst) + 1;
         if busy >= self.workers.load(SeqCst) && !self.is_watcher_woken.swap(true, SeqCst) {
+            // The lock makes the watching thread either see the flag or be asleep already: a
+            // notification between the two would be lost.
             let _is_over = self.is_over.lock();
             self.changed.notify_one();
         }
     }
 
-    /// It has served it; whether there are more free workers than wanted.
+    /// Notes that a worker has served its request. Returns whether there are more free workers than
+    /// wanted.
     pub(super) fn end_request(&self) -> bool {
         self.finished.fetch_add(1, SeqCst);
-        let busy = self.busy.fetch_sub(1, SeqCst) - 1;
-        self.workers.load(SeqCst) > busy + self.wanted
+        let before = self.busy.fetch_sub(1, SeqCst);
+        debug_assert!(before > 0, "a request ended that never began");
+        self.workers.load(SeqCst) > before - 1 + self.wanted
     }
 
-    /// The mount is gone.
+    /// Notes that the mount is gone, which ends the watching thread.
     pub(super) fn mark_over(&self) {
+        // Under the lock, as above.
         *self.is_over.lock() = true;
         self.changed.notify_one();
     }
 
-    /// Calls `more` workers whenever all are held up, until the mount is gone. `more` says whether
-    /// one could be had.
-    pub(super) fn grow_when_stuck(&self, mut more: impl FnMut() -> bool) {
+    /// Starts a worker through `start_worker`, which returns whether one could be had, whenever all
+    /// are held up; returns when the mount is gone.
+    pub(super) fn grow_when_stuck(&self, mut start_worker: impl FnMut() -> bool) {
         let mut is_over = self.is_over.lock();
-        let mut done = None;
+        // The count of ended requests at the last look, if all workers were busy then.
+        let mut finished_before = None;
         while !*is_over {
+            // Sleeps without a time-out while a worker is free.
             if !self.is_watcher_woken.load(SeqCst) {
                 self.changed.wait(&mut is_over);
-                done = None;
+                finished_before = None;
                 continue;
             }
-            // Whoever takes the last free worker from here on wakes this again.
+            // A request that takes the last free worker from here on wakes this thread again.
             self.is_watcher_woken.store(false, SeqCst);
             if self.busy.load(SeqCst) < self.workers.load(SeqCst) {
                 continue;
             }
             self.is_watcher_woken.store(true, SeqCst);
-            let now = self.finished.load(SeqCst);
-            if done == Some(now) && self.workers.load(SeqCst) < WORKERS_MAX && more() {
+            // All are busy, and stuck if no request has ended since the last look.
+            let finished = self.finished.load(SeqCst);
+            let is_stuck = finished_before == Some(finished);
+            if is_stuck && self.workers.load(SeqCst) < WORKERS_MAX && start_worker() {
                 self.add_worker();
             }
-            done = Some(now);
+            finished_before = Some(finished);
+            // Looks again after the time in which a request that only needs a processor has ended.
             self.changed.wait_for(&mut is_over, STUCK_AFTER);
         }
     }

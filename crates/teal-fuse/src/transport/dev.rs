@@ -1,6 +1,6 @@
 //! The device `/dev/fuse`.
 
-use super::{MessageSink, Transport};
+use super::channel::{MessageSink, Transport};
 use crate::ioctl;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Where the device lives.
+/// The path of the device.
 pub(crate) const DEV_FUSE: &str = "/dev/fuse";
 
 /// An open `/dev/fuse` that belongs to one mount.
@@ -56,6 +56,8 @@ impl Transport for DevFuse {
     }
 
     fn open_channel(&self) -> Result<Arc<dyn Transport>, Errno> {
+        // A fresh descriptor belongs to no mount until it is attached to the connection of this
+        // one.
         let clone = Self::open()?;
         ioctl::attach_channel(clone.as_fd(), self.as_fd())?;
         Ok(Arc::new(clone))

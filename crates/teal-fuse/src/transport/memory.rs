@@ -1,6 +1,6 @@
-//! A connection in memory: tests play the kernel without one.
+//! A connection in memory: tests take the part of the kernel, without one.
 
-use super::{MessageSink, Transport};
+use super::channel::{MessageSink, Transport};
 use crate::abi::opcode::FUSE_INIT;
 use crate::abi::{
     FUSE_KERNEL_MINOR_VERSION, FUSE_KERNEL_VERSION, fuse_in_header, fuse_init_in, fuse_out_header,
@@ -41,18 +41,18 @@ pub struct MemoryTransport(Arc<MemoryChannel>);
 #[derive(Debug)]
 pub struct MemoryKernel(Arc<MemoryChannel>);
 
-/// What the server sent.
+/// A message of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerMessage {
     /// The request it answers; 0 for a notification.
     pub unique: u64,
     /// A negative errno or 0 in a reply; the positive code of a notification.
     pub error: i32,
-    /// What follows the header.
+    /// The bytes behind the header.
     pub body: Vec<u8>,
 }
 
-/// Two ends of a new connection.
+/// Makes a connection and returns its two ends.
 pub fn memory_pair() -> (MemoryTransport, MemoryKernel) {
     let shared = Arc::new(MemoryChannel::default());
     (MemoryTransport(Arc::clone(&shared)), MemoryKernel(shared))
@@ -119,6 +119,7 @@ impl MemoryKernel {
         let mut wire = self.0.wire.lock();
         loop {
             if let Some(bytes) = wire.messages.pop_front() {
+                // Checked when the message was sent.
                 let (header, body) = fuse_out_header::read_from_prefix(&bytes).ok()?;
                 return Some(ServerMessage {
                     unique: header.unique,
@@ -144,15 +145,16 @@ impl MessageSink for MemoryTransport {
     /// Fails with `EINVAL` when the length in the header is not that of the message, as the kernel
     /// does.
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
-        let message = parts
-            .iter()
-            .flat_map(|part| part.iter().copied())
-            .collect::<Vec<_>>();
+        let mut message = Vec::new();
+        for part in parts {
+            message.extend_from_slice(part);
+        }
         let (header, _) = fuse_out_header::read_from_prefix(&message).map_err(|_| Errno::INVAL)?;
         if usize::try_from(header.len) != Ok(message.len()) {
             return Err(Errno::INVAL);
         }
         let mut wire = self.0.wire.lock();
+        // A test that does not read its messages fails here instead of taking all memory.
         if wire.messages.len() == QUEUE_LIMIT {
             return Err(Errno::NOBUFS);
         }
@@ -167,6 +169,7 @@ impl Transport for MemoryTransport {
         let mut wire = self.0.wire.lock();
         loop {
             if let Some(request) = wire.requests.pop_front() {
+                // As the kernel does, which drops a request that the buffer cannot hold.
                 let room = buffer.get_mut(..request.len()).ok_or(Errno::IO)?;
                 room.copy_from_slice(&request);
                 return Ok(Some(request.len()));

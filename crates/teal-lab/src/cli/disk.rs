@@ -1,4 +1,4 @@
-//! The command line of `teal lab disk`.
+//! Defines the command line of `teal lab disk`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) enum DiskCommand {
     Idle {
         /// The disk
         name: String,
-        /// How long
+        /// Seconds that pass
         seconds: f64,
     },
     /// Send the disk to its lowest state; the next request wakes it
@@ -66,14 +66,14 @@ pub(crate) struct DiskStartArgs {
     /// Answer when the modelled drive would; otherwise at once, and time is virtual
     #[arg(long)]
     pub(crate) real_time: bool,
-    /// How to call it
+    /// Name of the disk
     pub(crate) name: String,
     /// Tell the parent on standard output once it is there
     #[arg(long, hide = true)]
     pub(crate) tell: bool,
 }
 
-/// A switch.
+/// Switches something on or off.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum OnOff {
     On,
@@ -82,7 +82,7 @@ pub(crate) enum OnOff {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiskModelArgs {
-    /// What is modelled: a shipped profile's name, or a file
+    /// Modelled disk: a shipped profile's name, or a file
     #[arg(long)]
     pub(crate) profile: String,
     /// Its size, such as 500M; at most what the profile holds

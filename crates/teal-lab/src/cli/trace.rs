@@ -1,4 +1,4 @@
-//! The command line of `teal lab trace`.
+//! Defines the command line of `teal lab trace`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -46,11 +46,11 @@ pub(crate) struct ImportArgs {
     /// The trace, a new file
     #[arg(long)]
     pub(crate) out: PathBuf,
-    /// Of blktrace: where requests begin
+    /// Point at which requests of blktrace begin
     #[arg(long, value_enum, default_value_t = RequestBegin::Issue)]
     pub(crate) at: RequestBegin,
-    /// Of oracle-general: objects are places on a device, in units of so many bytes [default: they
-    /// are files]
+    /// Bytes of a place for oracle-general: objects are places on a device, in units of this size
+    /// [default: they are files]
     #[arg(long, value_parser = parse_size)]
     pub(crate) unit: Option<u64>,
     /// A word on where it comes from, for the header [default: format and names of the input]
@@ -58,10 +58,10 @@ pub(crate) struct ImportArgs {
     pub(crate) source: Option<String>,
 }
 
-/// Formats that can be read.
+/// Names the formats that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ImportFormat {
-    /// What `trace show` prints
+    /// The text that `trace show` prints
     Text,
     /// The kernel's block trace, as blktrace writes it
     Blktrace,
@@ -72,11 +72,11 @@ pub(crate) enum ImportFormat {
     OracleGeneral,
 }
 
-/// Where a request of a block trace begins.
+/// Names the point at which a request of a block trace begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RequestBegin {
-    /// Where the driver gets it
+    /// The driver gets it
     Issue,
-    /// Where the file system asks for it
+    /// The file system asks for it
     Queue,
 }

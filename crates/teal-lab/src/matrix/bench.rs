@@ -1,4 +1,4 @@
-//! A matrix on its bench: what its names stand for, what it needs, and its blocks of runs.
+//! Runs a matrix: resolves its names, checks its needs, and runs its blocks.
 
 use super::{room, scripts, versions};
 use anyhow::{Context, Result, bail};
@@ -18,17 +18,17 @@ use teal_study::matrix::{CellRun, Matrix, MatrixCell, MatrixFindings, is_settled
 use teal_study::wml::WorkloadScript;
 use teal_study::workload::{WorkloadOptions, plan_script};
 
-/// Without it a directory of results is none.
+/// Marks a directory of results.
 pub(super) const MARK: &str = "runs.jsonl";
-/// Cells that came to nothing.
+/// File of the cells that failed.
 pub(super) const FAILED: &str = "failed.jsonl";
 
-/// A matrix with what its names stand for.
+/// Holds a matrix, and everything that its names stand for.
 pub(super) struct MatrixBench {
     pub(super) matrix: Matrix,
-    /// By workload.
+    /// Script of each workload.
     pub(super) scripts: Vec<WorkloadScript>,
-    /// The same, as text.
+    /// Text of each script.
     pub(super) sources: Vec<ScriptSources>,
     pub(super) results: PathBuf,
     pub(super) ended: Arc<AtomicBool>,
@@ -49,9 +49,10 @@ impl MatrixBench {
         })
     }
 
-    /// Before the first run: the guest is looked into, if one is needed, and what runs are made
-    /// with from now on is kept.
+    /// Prepares the first run: looks into the guest, if one is needed, and keeps a description of
+    /// everything that runs are made with from now on.
     pub(super) fn prepare_runs(&self, runs: &[CellRun]) -> Result<()> {
+        // Kernels must not be mixed: their requests and clocks differ.
         for (at, system) in self.matrix.systems.iter().enumerate() {
             let was = runs
                 .iter()
@@ -71,6 +72,7 @@ impl MatrixBench {
         }
         scripts::keep_scripts(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
         let guest = self.guest_kernel()?;
+        // An interrupted look into the guest tells nothing worth keeping.
         if self.ended.load(Ordering::Relaxed) {
             Ok(())
         } else {
@@ -78,7 +80,7 @@ impl MatrixBench {
         }
     }
 
-    /// Ends with the run that is on its way when the program is told to end.
+    /// Ends after the run in progress when the program is told to end.
     pub(super) fn end_on_signals(&self) -> Result<()> {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&self.ended)).context("signals")?;
@@ -86,9 +88,10 @@ impl MatrixBench {
         Ok(())
     }
 
-    /// Checks whether everything is there that it takes; and, if the device is to be touched,
-    /// whether what is on it may go.
+    /// Checks that all needs are met; and, if the device is to be touched, that its content may be
+    /// lost.
     pub(super) fn check_all(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
+        // Each script is planned with its variables, so that faults are found now.
         for at in 0..self.scripts.len() {
             plan_script(&self.scripts[at], self.run_options(at, 0, Path::new("/"))?)
                 .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
@@ -97,6 +100,7 @@ impl MatrixBench {
             self.check_system(at)
                 .with_context(|| format!("system {}", system.name))?;
         }
+        // A dry run may be made while the meter is in use.
         if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
             PowerMeter::open(of)?;
         }
@@ -112,6 +116,7 @@ impl MatrixBench {
         }
         if let Some(path) = &self.matrix.device.path {
             testbed::check_device(Path::new(path))?;
+            // The user repeats the device's name, so that a typing error costs no data.
             if touches && erase != Some(Path::new(path)) {
                 bail!("everything on {path} will be lost: say --erase {path} if that is meant");
             }
@@ -126,8 +131,13 @@ impl MatrixBench {
         block: u32,
         dir: &Path,
     ) -> Result<WorkloadOptions> {
+        debug_assert!(
+            workload < self.matrix.workloads.len(),
+            "the matrix has this workload"
+        );
         let runs = &self.matrix.runs;
         let of = &self.matrix.workloads[workload];
+        // Variables may be written with or without the dollar sign.
         let pair = |set: &String| {
             let (name, value) = set
                 .split_once('=')
@@ -144,7 +154,7 @@ impl MatrixBench {
         })
     }
 
-    /// The run of a cell in a block, if it is there.
+    /// Returns the run of a cell in a block, if it exists.
     pub(super) fn find_run<'a>(
         &self,
         runs: &'a [CellRun],
@@ -156,7 +166,7 @@ impl MatrixBench {
             .find(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
     }
 
-    /// Runs a cell and keeps the run; `None` if that was interrupted.
+    /// Runs a cell and keeps the run; returns `None` if it was interrupted.
     pub(super) fn run_and_keep(
         &self,
         kept: &mut File,
@@ -170,6 +180,7 @@ impl MatrixBench {
         else {
             return Ok(None);
         };
+        // The line is synced: a run may have taken hours.
         let line = serde_json::to_string(&run)?;
         writeln!(kept, "{line}")
             .and_then(|()| kept.sync_data())
@@ -177,10 +188,10 @@ impl MatrixBench {
         Ok(Some(run))
     }
 
-    /// Blocks until their intervals are narrow enough, or there are enough.
+    /// Runs blocks until their intervals are narrow enough, or there are enough.
     pub(super) fn run_blocks(&self, runs: &mut Vec<CellRun>) -> Result<()> {
         let mut file = self.runs_file()?;
-        // Whatever failed before is tried again, and what fails now is not.
+        // Cells that failed before are tried again, and those that fail now are not.
         let _ = std::fs::remove_file(self.results.join(FAILED));
         let mut failed = BTreeSet::new();
         for block in 0..self.matrix.runs.most {
@@ -191,6 +202,7 @@ impl MatrixBench {
                     &self.unresolved_failures(runs)?,
                 ))
             };
+            // One block less is not enough to judge by.
             if block >= self.matrix.runs.least && is_settled(&self.matrix, &findings()?) {
                 say!(
                     "every interval is within {:.1} % of its mean",
@@ -198,6 +210,7 @@ impl MatrixBench {
                 );
                 return Ok(());
             }
+            // A resumed block runs only the cells that it lacks.
             let is_open = |cell: &MatrixCell| {
                 !failed.contains(cell) && self.find_run(runs, block, *cell).is_none()
             };
@@ -214,6 +227,7 @@ impl MatrixBench {
                 let run = match self.run_and_keep(&mut file, *cell, block) {
                     Ok(Some(run)) => run,
                     Ok(None) => return Ok(()),
+                    // A cell that fails ends no other, and is not tried again by this command.
                     Err(error) => {
                         say!(
                             "block {block}, {} of {}: failed: {error:#}",
@@ -234,6 +248,7 @@ impl MatrixBench {
                 runs.push(run);
             }
             if !cells.is_empty() {
+                // The report follows each block, so that it can be read while the runs go on.
                 self.write_report(runs)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Runs of a matrix's cells: on this machine's kernel or in a guest, as their file system asks.
+//! Runs a matrix's cells: on this machine's kernel or in a guest, as their file system asks.
 
 use super::bench::MatrixBench;
 use anyhow::{Context, Result, bail};
@@ -10,9 +10,11 @@ use teal_study::matrix::{CellRun, FileSystemSetup, KernelPlace, MatrixCell};
 use teal_study::workload::plan_script;
 
 impl MatrixBench {
-    /// Runs a cell; returns `None` if that was interrupted.
+    /// Runs a cell; returns `None` if it was interrupted.
     pub(super) fn measure_cell(&self, cell: MatrixCell, block: u32) -> Result<Option<CellRun>> {
+        // Read before the run adds its own load.
         let load_before = cell::load_average();
+        // The kernel is named only for guests: runs on this machine share its one.
         let (kernel, figures, device) = if self.in_guest(cell.system) {
             let job = self.guest_job(cell, block)?;
             let Some((kernel, figures, device)) = guest::run_cell(&job, &self.ended)? else {
@@ -42,10 +44,11 @@ impl MatrixBench {
         }))
     }
 
-    /// Returns what is run of a cell in a block, with the directory as it is called where it runs.
+    /// Returns the task of a cell in a block, with the directory as it is called where it runs.
     fn cell_task(&self, cell: MatrixCell, block: u32, dir: &Path) -> Result<CellTask> {
         let runs = &self.matrix.runs;
         let options = self.run_options(cell.workload, block, dir)?;
+        // The limit is for the caches: the threads' own memory comes on top.
         let held_by_threads =
             plan_script(&self.scripts[cell.workload], options.clone())?.memory_bytes();
         let [_, _, scheduler] = self.matrix.cell_names(cell);
@@ -67,6 +70,7 @@ impl MatrixBench {
         let task = self.cell_task(cell, block, Path::new(guest::MOUNT_DIR))?;
         let held_by_threads =
             plan_script(&self.scripts[cell.workload], task.options.clone())?.memory_bytes();
+        // The guest's memory bounds its caches, as a limit does here.
         let memory = held_by_threads.saturating_add(self.matrix.runs.memory.unwrap_or(0));
         let task = GuestTask::Run(Box::new(task));
         Ok(self.new_guest_job(self.matrix.runs.seconds, memory, task))
@@ -77,13 +81,15 @@ impl MatrixBench {
         guest::kernel_place(&self.matrix.systems[system]) == KernelPlace::Guest
     }
 
-    /// Checks whether a file system can be made where it runs.
+    /// Checks that a file system can be made where it runs.
     pub(super) fn check_system(&self, system: usize) -> Result<()> {
         let of = &self.matrix.systems[system];
         let kind = of.kind;
+        // The place comes from the setup, or from what this kernel has.
         let lacks = || format!("this kernel has no {}: it needs a guest", kind.name());
         match (of.place, self.in_guest(system)) {
             (Some(_), true) => guest::check_guest(kind),
+            // A guest has modelled disks only, so a real device needs this kernel.
             (None, true) if self.matrix.device.path.is_some() => {
                 bail!(
                     "{}, and a guest has modelled disks only; say device.profile and size",
@@ -113,8 +119,8 @@ impl MatrixBench {
         }
     }
 
-    /// The kernel of guests, if a file system runs in one; schedulers that it lacks are refused.
-    /// `None`, too, if that was interrupted.
+    /// Returns the kernel of guests, if a file system runs in one, and refuses schedulers that it
+    /// lacks. Returns `None` after an interruption too.
     pub(super) fn guest_kernel(&self) -> Result<Option<String>> {
         let Some(first) = (0..self.matrix.systems.len()).find(|system| self.in_guest(*system))
         else {
@@ -125,6 +131,7 @@ impl MatrixBench {
         else {
             return Ok(None);
         };
+        // Schedulers are those of the guest's kernel, not of this one.
         let GuestFeatures { schedulers } =
             serde_json::from_value(outcome.answer).context("the guest's answer")?;
         let wanted = &self.matrix.schedulers.names;

@@ -1,4 +1,4 @@
-//! The report of a matrix, and its runs for people.
+//! Writes the report of a matrix, and describes its runs for people.
 
 use super::bench::MatrixBench;
 use super::versions;
@@ -10,17 +10,19 @@ use teal_study::matrix::{
 };
 
 impl MatrixBench {
-    /// Makes the report anew.
+    /// Writes the report anew.
     pub(super) fn write_report(&self, runs: &[CellRun]) -> Result<()> {
         let findings = MatrixFindings::from_runs_and_failures(
             &self.matrix,
             runs,
             &self.unresolved_failures(runs)?,
         );
+        // Joules need their source beside them: a model or a meter.
         let meter = match (&self.matrix.device.profile, &self.matrix.meter) {
             (Some(profile), _) => {
                 format!(
-                    "modelled by {profile} from the requests that reached the device, in virtual time"
+                    "modelled by {profile} from the requests that reached the device, in virtual \
+                     time"
                 )
             }
             (None, Some(meter)) => format!("measured by {}", meter.name()),
@@ -31,6 +33,7 @@ impl MatrixBench {
             .file_name()
             .map_or("Matrix".into(), |name| name.to_string_lossy());
         let machine = versions::version_lines(&self.results)?;
+        // The commands in the report must work as they are.
         let erase = self
             .matrix
             .device
@@ -68,19 +71,20 @@ impl MatrixBench {
         Ok(())
     }
 
-    /// A run, for people.
+    /// Describes a run for people.
     pub(super) fn run_line(&self, run: &CellRun) -> String {
         let workload = self
             .matrix
             .workloads
             .iter()
             .find(|of| of.name == run.workload);
+        // A run that did less than was asked for says so.
         let short = run.describe_shortfall(workload.and_then(|of| of.operations));
         format_run(run) + &short.map_or(String::new(), |short| format!("; {short}"))
     }
 }
 
-/// A run, for people.
+/// Describes a run for people, without its shortfall.
 fn format_run(run: &CellRun) -> String {
     let spent = run.total_use();
     let joules = if spent.joules > 0.0 {
@@ -88,11 +92,13 @@ fn format_run(run: &CellRun) -> String {
     } else {
         String::new()
     };
+    // A rate before the steady state depends on the length of the run.
     let steady = if run.steady_from.is_some() {
         ""
     } else {
         " (not steady)"
     };
+    // The clock of a guest does not tell the rate, but the device's time does.
     let rate = match (&run.guest, run.rate_of_device()) {
         (Some(_), Some(rate)) => format!("in a guest, {rate:.1} ops/s of the device"),
         _ => format!("{:.1} ops/s{steady}", run.rate),

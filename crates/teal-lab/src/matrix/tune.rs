@@ -1,13 +1,13 @@
-//! `teal lab tune`: searches for the file system, options and scheduler that are best for a
+//! Implements `teal lab tune`: searches for the best file system, options and scheduler for a
 //! workload on a device.
 //!
-//! The directory of results is that of a matrix (`matrix.toml`: the candidates; `runs.jsonl`), and
-//! `tune.md`: what was found.
+//! The directory of results is that of a matrix (`matrix.toml` has the candidates, `runs.jsonl` the
+//! runs), and `tune.md` has the result.
 //!
 //! # Guarantees
-//! 1. What cannot be made or mounted here is left out, and said.
+//! 1. A candidate that cannot be made or mounted here is left out, and named.
 //! 2. The same command goes on where it was interrupted.
-//! 3. Combinations of the candidates' options are candidates, too, and measured when they are
+//! 3. Combinations of the candidates' options are candidates too. They are measured when they are
 //!    likely to be the best.
 
 mod advice;
@@ -16,7 +16,7 @@ mod replay;
 
 use super::bench::{MARK, MatrixBench};
 use super::{scripts, versions};
-use crate::cli::{AimArg, TuneArgs as Args};
+use crate::cli::{AimArg, TuneArgs};
 use advice::NOTHING;
 use anyhow::{Context, Result, bail};
 use candidates::candidate_matrix;
@@ -30,29 +30,29 @@ use teal_command::say::say;
 use teal_env::{Clock as _, SystemClock};
 use teal_rig::ownership::{self, ResultsOwnership};
 use teal_study::matrix::tune::{
-    self as search, MeasureAnswer, RunFigures, SearchLimits, SearchResult, TuneCandidate,
-    search_best,
+    MeasureAnswer, RunFigures, SearchLimits, SearchResult, TuneCandidate, TuneGoal, search_best,
 };
 use teal_study::matrix::{
     CellRun, FileSystemSetup, Matrix, RunRules, combine_options, pair_features,
 };
 
-fn to_goal(of: AimArg) -> search::TuneGoal {
+fn to_goal(of: AimArg) -> TuneGoal {
     match of {
-        AimArg::Rate => search::TuneGoal::Rate,
-        AimArg::Joule => search::TuneGoal::Joule,
-        AimArg::Both => search::TuneGoal::Both,
+        AimArg::Rate => TuneGoal::Rate,
+        AimArg::Joule => TuneGoal::Joule,
+        AimArg::Both => TuneGoal::Both,
     }
 }
 
 /// Runs the command.
-pub(crate) fn run_tune(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_tune(args: &TuneArgs) -> Result<ExitCode> {
     if let Some(dir) = &args.replay {
         return replay_searches(dir, args);
     }
     let (Some(name), Some(kept)) = (&args.workload, &args.kept) else {
         bail!("say --workload, --device and --results");
     };
+    // The budget covers everything, checks included.
     let began = SystemClock.monotonic_time();
     let results = paths::absolute_path(&kept.results)?;
     ownership::check_directory(&results, MARK)?;
@@ -69,13 +69,16 @@ pub(crate) fn run_tune(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     bench.end_on_signals()?;
+    // A report needs the runs of an earlier command.
     if kept.only_report && !bench.results.join(MARK).exists() {
         bail!("{} has no runs to report on", bench.results.display());
     }
+    // The search cannot measure a candidate that cannot be mounted.
     bench.drop_unavailable()?;
     if bench.ended.load(Ordering::Relaxed) {
         bail!("interrupted before the first run; the same command begins anew");
     }
+    // Combinations come last, so that the places of single file systems stay.
     let single = bench.matrix.systems.len();
     bench
         .matrix
@@ -87,14 +90,7 @@ pub(crate) fn run_tune(args: &Args) -> Result<ExitCode> {
         bench.prepare_runs(&runs)?;
     }
     let found = bench.search_candidates(args, began, single, &mut runs)?;
-    let report = bench.format_advice(&found);
-    if found.best.is_some() {
-        report.lines().for_each(|line| say!("{line}"));
-    }
-    let machine = versions::version_lines(&bench.results)?.join("; ");
-    let page = format!("# Tuning\n\n{machine}.\n\n```text\n{report}```\n");
-    let path = bench.results.join("tune.md");
-    std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+    bench.report_advice(&found)?;
     if bench.ended.load(Ordering::Relaxed) {
         bail!(
             "interrupted after {} runs; the same command goes on",
@@ -108,9 +104,10 @@ pub(crate) fn run_tune(args: &Args) -> Result<ExitCode> {
 }
 
 impl MatrixBench {
-    /// Leaves out what cannot be made or mounted here. What earlier runs of this search have left
-    /// out, too.
+    /// Leaves out file systems that cannot be made or mounted here, and those that earlier runs of
+    /// this search have left out.
     fn drop_unavailable(&mut self) -> Result<()> {
+        // The kept matrix makes a resumed search try the same candidates.
         if let Ok(text) = std::fs::read_to_string(self.results.join("matrix.toml"))
             && let Ok(kept) = Matrix::parse(&text)
         {
@@ -136,10 +133,22 @@ impl MatrixBench {
         Ok(())
     }
 
-    /// `single`: so many file systems are no combinations.
+    /// Prints the advice, and writes it into the report.
+    fn report_advice(&self, found: &SearchResult) -> Result<()> {
+        let report = self.format_advice(found);
+        if found.best.is_some() {
+            report.lines().for_each(|line| say!("{line}"));
+        }
+        let machine = versions::version_lines(&self.results)?.join("; ");
+        let page = format!("# Tuning\n\n{machine}.\n\n```text\n{report}```\n");
+        let path = self.results.join("tune.md");
+        std::fs::write(&path, page).with_context(|| path.display().to_string())
+    }
+
+    /// Searches; the first `single` file systems are no combinations.
     fn search_candidates(
         &self,
-        args: &Args,
+        args: &TuneArgs,
         began: Duration,
         single: usize,
         runs: &mut Vec<CellRun>,
@@ -147,9 +156,10 @@ impl MatrixBench {
         let only_report = args.kept.as_ref().is_some_and(|kept| kept.only_report);
         let cells = self.matrix.cells();
         let candidates = self.list_candidates(single);
+        debug_assert_eq!(candidates.len(), cells.len(), "each cell is a candidate");
         let mut is_tried = vec![false; self.matrix.systems.len()];
         let (clock, mut file) = (SystemClock, self.runs_file()?);
-        // The longest so far, trial included; what was run before has had its time.
+        // The longest run so far, with its preparation. Earlier commands have had their own budget.
         let RunRules { seconds, .. } = self.matrix.runs;
         let mut longest = Duration::from_secs(if args.operations.is_none() {
             seconds
@@ -157,15 +167,18 @@ impl MatrixBench {
             0
         });
         let mut measure = |at: usize, block: u32| -> Result<MeasureAnswer> {
+            // Kept runs are replayed to the search, which then goes on where it was.
             if let Some(run) = self.find_run(runs, block, cells[at]) {
                 is_tried[cells[at].system] = true;
                 return Ok(MeasureAnswer::Run(run_figures(run)));
             }
             let spent = clock.monotonic_time().saturating_sub(began);
+            // A run that would exceed the budget is not begun.
             if only_report || self.ended.load(Ordering::Relaxed) || spent + longest > args.budget {
                 return Ok(MeasureAnswer::Stop);
             }
             let system = &self.matrix.systems[cells[at].system];
+            // A combination is tried before its first run, because many are impossible.
             let is_known = std::mem::replace(&mut is_tried[cells[at].system], true);
             if candidates[at].is_proposal
                 && !is_known
@@ -202,7 +215,7 @@ impl MatrixBench {
         )
     }
 
-    /// Returns what may be measured, in the order of the cells.
+    /// Returns the candidates in the order of the cells.
     fn list_candidates(&self, single: usize) -> Vec<TuneCandidate> {
         let Matrix {
             systems,
@@ -223,7 +236,8 @@ impl MatrixBench {
     }
 }
 
-/// Returns what a run of a cell counts by: a modelled disk's own time, the clock on a real device.
+/// Returns the figures that a run counts by: in a modelled disk's own time, or on the clock of a
+/// real device.
 fn run_figures(run: &CellRun) -> RunFigures {
     RunFigures {
         rate: run.rate_to_compare().unwrap_or(0.0),

@@ -1,9 +1,9 @@
-//! What made the results: kernels, this program, and the programs that make file systems.
+//! Records the makers of results: kernels, this program, and the programs that make file systems.
 //!
 //! # Form
-//! `versions.json` in the directory of results: a list of [`Versions`]. One is added whenever runs
-//! begin and it is another one than the last, so that results which were gone on with elsewhere say
-//! so.
+//! `versions.json` in the directory of results is a list of [`ToolVersions`]. An entry is added
+//! whenever runs begin with other versions than the last, so that results which were continued
+//! elsewhere say so.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -15,21 +15,22 @@ use teal_study::matrix::{FileSystemKind, Matrix};
 
 const FILE: &str = "versions.json";
 
-/// On what runs were made, and with what.
+/// Names the kernels and programs that made runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToolVersions {
-    /// Kernel and processors of this machine, and this program.
+    /// Kernel and processors of this machine, and version of this program.
     machine: String,
-    /// The kernel of guests, if there were any.
+    /// Kernel of guests, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     guest: Option<String>,
-    /// By kind, what its mkfs says of itself.
+    /// Version of each kind's mkfs, in its own words.
     mkfs: BTreeMap<String, String>,
 }
 
 impl ToolVersions {
-    /// Of here and now.
+    /// Describes this machine and its programs.
     fn of_this_machine(matrix: &Matrix, guest: Option<String>) -> Self {
+        // Teal has no mkfs of its own name; its version is that of this program.
         let kinds = matrix
             .systems
             .iter()
@@ -45,7 +46,7 @@ impl ToolVersions {
         }
     }
 
-    /// For people.
+    /// Returns lines for people.
     fn to_lines(&self) -> Vec<String> {
         let guest = self.guest.iter().map(|kernel| format!("guests: {kernel}"));
         let mkfs = self
@@ -60,7 +61,7 @@ impl ToolVersions {
     }
 }
 
-/// Returns what it was run on.
+/// Returns a line on this machine.
 fn machine_line() -> String {
     let uname = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -72,9 +73,10 @@ fn machine_line() -> String {
     )
 }
 
-/// The first line that a program says of its version: some say it on standard error, and one has no
-/// such option and says it first of all.
+/// Returns the first line of a program's version. Some programs print it on standard error, and one
+/// has no such option and prints it first of all.
 fn mkfs_version(kind: FileSystemKind) -> Option<String> {
+    debug_assert!(!kind.is_ours(), "teal has the version of this program");
     let program = find_program(&format!("mkfs.{}", kind.name()))?;
     let said = Command::new(program)
         .arg("-V")
@@ -98,10 +100,11 @@ fn read_versions(results: &Path) -> Result<Vec<ToolVersions>> {
     }
 }
 
-/// Keeps what runs are made with from now on.
+/// Keeps the versions of the programs that runs are made with from now on.
 pub(super) fn keep_versions(results: &Path, matrix: &Matrix, guest: Option<String>) -> Result<()> {
     let mut all = read_versions(results)?;
     let here = ToolVersions::of_this_machine(matrix, guest);
+    // Only a change is worth an entry.
     if all.last() != Some(&here) {
         all.push(here);
         let path = results.join(FILE);
@@ -111,7 +114,8 @@ pub(super) fn keep_versions(results: &Path, matrix: &Matrix, guest: Option<Strin
     Ok(())
 }
 
-/// Returns what the runs there were made with; of results that do not say it, what is here.
+/// Returns the versions that made the runs there; of results that do not say it, those of this
+/// machine.
 pub(crate) fn version_lines(results: &Path) -> Result<Vec<String>> {
     let all = read_versions(results)?;
     Ok(if all.is_empty() {

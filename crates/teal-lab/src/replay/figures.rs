@@ -1,13 +1,13 @@
-//! The figures of a replay, for people and for programs.
+//! Formats the figures of a replay, for people and for programs.
 
 use serde_json::{Value, json};
 use teal_energy::device::DeviceModel;
 use teal_energy::sim::{DeviceReport, SimulationReport};
 use teal_study::replay::{EnergyBound, PolicyRun, PreparedReplay};
-use teal_types::{Energy, Span};
+use teal_types::{Energy, TimeSpan};
 
-/// Stops that the budget allowed in a time.
-fn allowed_stops(device: &DeviceModel, elapsed: Span) -> Option<u64> {
+/// Returns the stops that the budget allowed in a time.
+fn allowed_stops(device: &DeviceModel, elapsed: TimeSpan) -> Option<u64> {
     let limits = device.budget?;
     Some(u64::from(limits.burst) + elapsed.get() / limits.each.get().max(1))
 }
@@ -20,7 +20,7 @@ fn format_percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Returns what lies above the floor, against what does with the bound.
+/// Returns the energy above the floor, to be compared with that of the bound.
 fn energy_above(energy: Energy, floor: Energy) -> u64 {
     energy.get().saturating_sub(floor.get())
 }
@@ -32,7 +32,7 @@ fn least_energy(bound: &EnergyBound) -> Option<Energy> {
     }
 }
 
-/// Returns what to print for people.
+/// Returns the lines for people.
 pub(super) fn replay_lines(
     scene: &PreparedReplay,
     runs: &[PolicyRun],
@@ -52,11 +52,16 @@ pub(super) fn replay_lines(
             taken.reads,
             taken.from_memory,
             taken.changes,
-            Span::nanos(scene.trace.end().get())
+            TimeSpan::from_nanos(scene.trace.end().get())
         ),
     ];
+    // The reader must know which parts of the machine cost nothing here.
     if scene.machine.base.is_none() {
-        out.push("base       no machine is among the profiles: waiting costs nothing but the devices' own".into());
+        out.push(
+            "base       no machine is among the profiles: waiting costs nothing but the \
+                  devices' own"
+                .into(),
+        );
     }
     for part in &scene.machine.parts {
         out.extend(
@@ -65,6 +70,7 @@ pub(super) fn replay_lines(
                 .map(|what| format!("assumed    {}: {what}", part.label)),
         );
     }
+    // Events that the trace lacks are missing in all figures.
     if taken.dropped > 0 {
         out.push(format!(
             "missing    {} events came too fast to be recorded",
@@ -80,10 +86,14 @@ pub(super) fn replay_lines(
     out.push(String::new());
     out.extend(policy_table(runs, bound));
     out.push(String::new());
+    // The bound comes behind the table, because its ratios refer to it.
     out.push(match bound {
-        EnergyBound::Exact(least) => format!("bound      {least}: the least that any policy could have spent, exactly"),
+        EnergyBound::Exact(least) => {
+            format!("bound      {least}: the least that any policy could have spent, exactly")
+        }
         EnergyBound::Proven { least, feasible } => format!(
-            "bound      {least}: no policy spends less; a schedule with foresight spends {feasible}, {} more",
+            "bound      {least}: no policy spends less; a schedule with foresight spends \
+             {feasible}, {} more",
             format_percent(feasible.get().saturating_sub(least.get()), least.get())
         ),
         EnergyBound::No(why) => format!("bound      none: {why}"),
@@ -112,8 +122,9 @@ fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
         "refused"
     )];
     for PolicyRun { policy, report } in runs {
-        let above_floor = Energy::microjoules(energy_above(report.total_energy(), report.floor));
-        // In all, and of what lies above the floor.
+        let above_floor =
+            Energy::from_microjoules(energy_above(report.total_energy(), report.floor));
+        // The ratio is given for all energy, and for that above the floor.
         let ratio = least_energy(bound).map_or("-".into(), |least| {
             let over = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
             let (all, rest) = (
@@ -122,6 +133,7 @@ fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
             );
             format!("{all:.2}, {rest:.2}")
         });
+        // Parts are in thousandths.
         let [p50, p90, p99, max] =
             [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
         let added = format!(
@@ -129,11 +141,13 @@ fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
             report.added,
             format_percent(report.added.get(), report.elapsed.get())
         );
-        let cold: Span = report.cold.iter().copied().sum();
+        let cold: TimeSpan = report.cold.iter().copied().sum();
         let cold = format!("{} in {cold}", report.cold.len());
+        // Stops beyond the budget are refused, and the device stays on.
         let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
         out.push(format!(
-            "{policy:<18} {:>10} {:>11} {ratio:>12} {p50:>9} {p90:>9} {p99:>9} {max:>9} {added:>16} {cold:>17} {:>7} {refused:>7}",
+            "{policy:<18} {:>10} {:>11} {ratio:>12} {p50:>9} {p90:>9} {p99:>9} {max:>9} \
+             {added:>16} {cold:>17} {:>7} {refused:>7}",
             report.total_energy().to_string(),
             above_floor.to_string(),
             report.total_starts()
@@ -154,6 +168,7 @@ fn device_lines(scene: &PreparedReplay, run: &PolicyRun) -> Vec<String> {
         report.elapsed
     )];
     for (part, device) in scene.machine.parts.iter().zip(&report.devices) {
+        // A device with a budget may stop only so often in its life.
         let budget = match allowed_stops(&part.device, report.elapsed) {
             Some(allowed) => format!(
                 "{} of {allowed} stops used, {} refused",
@@ -169,9 +184,10 @@ fn device_lines(scene: &PreparedReplay, run: &PolicyRun) -> Vec<String> {
             device.starts,
             describe_bursts(device)
         ));
+        // States without time are left out.
         for (name, entry) in device
             .named_uses()
-            .filter(|(_, entry)| entry.time > Span::ZERO)
+            .filter(|(_, entry)| entry.time > TimeSpan::ZERO)
         {
             let (time, energy) = (entry.time.to_string(), entry.energy().to_string());
             out.push(format!(
@@ -199,7 +215,7 @@ fn describe_bursts(device: &DeviceReport) -> String {
     format!("; bursts: {}", each.join(", "))
 }
 
-/// The same for programs; microjoules and nanoseconds.
+/// Returns the figures for programs; units are microjoules and nanoseconds.
 pub(super) fn replay_json(
     scene: &PreparedReplay,
     runs: &[PolicyRun],
@@ -207,10 +223,12 @@ pub(super) fn replay_json(
     is_complete: bool,
 ) -> Value {
     let taken = &scene.totals;
+    let parts = scene.machine.parts.iter();
+    let assumed: Vec<_> = parts.flat_map(|part| part.assumed.clone()).collect();
     json!({
         "machine": scene.machine.name,
         "modelled_by": scene.machine.profile_names(),
-        "assumed": scene.machine.parts.iter().flat_map(|part| part.assumed.clone()).collect::<Vec<_>>(),
+        "assumed": assumed,
         "trace": {
             "complete": is_complete,
             "events": taken.events,
@@ -243,11 +261,21 @@ fn run_json(scene: &PreparedReplay, PolicyRun { policy, report }: &PolicyRun) ->
         .iter()
         .zip(&report.devices)
         .map(|(part, device)| {
-            let uses: Vec<_> = device.named_uses().map(|(name, entry)| {
-            json!({ "name": name, "count": entry.count, "ns": entry.time.get(), "uj": entry.energy().get() })
-        }).collect();
-            let flushes: serde_json::Map<_, _> =
-                device.flushes.iter().map(|(why, count)| (format!("{why:?}").to_lowercase(), json!(count))).collect();
+            // Programs get all states, and people those with time.
+            let uses = device.named_uses().map(|(name, entry)| {
+                json!({
+                    "name": name,
+                    "count": entry.count,
+                    "ns": entry.time.get(),
+                    "uj": entry.energy().get(),
+                })
+            });
+            let uses: Vec<_> = uses.collect();
+            let flushes = device.flushes.iter().map(|(trigger, count)| {
+                let name = format!("{trigger:?}").to_lowercase();
+                (name, json!(count))
+            });
+            let flushes: serde_json::Map<_, _> = flushes.collect();
             json!({
                 "name": part.label,
                 "modelled_by": part.device.name,
@@ -263,6 +291,7 @@ fn run_json(scene: &PreparedReplay, PolicyRun { policy, report }: &PolicyRun) ->
             })
         })
         .collect();
+    let cold_time = report.cold.iter().copied().sum::<TimeSpan>();
     json!({
         "policy": policy,
         "uj": report.total_energy().get(),
@@ -271,7 +300,7 @@ fn run_json(scene: &PreparedReplay, PolicyRun { policy, report }: &PolicyRun) ->
         "elapsed_ns": report.elapsed.get(),
         "delay": delay_json(report),
         "added_ns": report.added.get(),
-        "cold_sole": { "reads": report.cold.len(), "ns": report.cold.iter().copied().sum::<Span>().get() },
+        "cold_sole": { "reads": report.cold.len(), "ns": cold_time.get() },
         "starts": report.total_starts(),
         "devices": devices,
     })

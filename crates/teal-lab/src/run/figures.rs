@@ -1,11 +1,11 @@
-//! The figures of a workload: for people, as Filebench prints them, for programs.
+//! Formats the figures of a workload: for people, as Filebench prints them, and for programs.
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use teal_study::workload::{LatencyFigures, RunOutcome, WorkloadPlan, preview_filesets};
 
 const MIB: f64 = 1_048_576.0;
-/// Shares whose percentiles are shown.
+/// Shares of the percentiles that are shown.
 const SHARES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999)];
 
 fn to_millis(nanos: f64) -> f64 {
@@ -16,15 +16,17 @@ fn per_second(count: u64, nanos: u64) -> f64 {
     count as f64 * 1e9 / (nanos as f64).max(1.0)
 }
 
-/// Returns what to print at the end.
+/// Returns the lines at the end of a run.
 pub(super) fn outcome_lines(outcome: &RunOutcome, plan: &WorkloadPlan) -> Vec<String> {
     let mut out = outcome_table(outcome, plan.options.strict);
+    // The script asks for histograms with its own command.
     if plan.lathist {
         for line in &outcome.lines {
             let powers = line.figures.log2_histogram().map(|n| n.to_string());
             out.push(format!("{:<20} [ {} ]", line.name, powers.join(" ")));
         }
     }
+    // Scaled figures must not be taken for those of the whole workload.
     if plan.options.scale != 1.0 {
         let sets = preview_filesets(plan);
         let sets = sets.iter().map(|set| {
@@ -48,7 +50,7 @@ pub(super) fn outcome_lines(outcome: &RunOutcome, plan: &WorkloadPlan) -> Vec<St
     out
 }
 
-/// A line for each flowop, and the summary.
+/// Returns a line for each flowop, and the summary.
 pub(super) fn outcome_table(outcome: &RunOutcome, strict: bool) -> Vec<String> {
     if strict {
         filebench_table(outcome)
@@ -58,6 +60,7 @@ pub(super) fn outcome_table(outcome: &RunOutcome, strict: bool) -> Vec<String> {
 }
 
 fn teal_table(outcome: &RunOutcome) -> Vec<String> {
+    // The first column is as wide as the longest name.
     let wide = outcome
         .lines
         .iter()
@@ -98,6 +101,7 @@ fn teal_table(outcome: &RunOutcome) -> Vec<String> {
         per_second(summary.writes, outcome.nanos),
     );
     out.push(format!("reads {reads:.1}/s, writes {writes:.1}/s"));
+    // Openings take time, but are no operations of the script.
     if summary.all.opens > 0 {
         out.push(format!(
             "{} files were opened because nobody had; these are not in the counts",
@@ -113,7 +117,7 @@ fn teal_table(outcome: &RunOutcome) -> Vec<String> {
     out
 }
 
-/// Filebench 1.5's lines, which others read by program; in its order, the last first.
+/// Returns Filebench 1.5's lines, which other programs parse, in its order: the last first.
 fn filebench_table(outcome: &RunOutcome) -> Vec<String> {
     let at = outcome.at as f64 / 1e9;
     let mut out = vec![format!("{at:.3}: Per-Operation Breakdown")];
@@ -159,7 +163,7 @@ fn figures_json(figures: &LatencyFigures, nanos: u64) -> Value {
     })
 }
 
-/// Everything; times in nanoseconds.
+/// Returns everything for programs; times are in nanoseconds.
 pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &WorkloadPlan) -> Value {
     let summary = outcome.summary();
     let mut all = figures_json(&summary.all, outcome.nanos);
@@ -172,8 +176,29 @@ pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &Workload
         flowop
     });
     let sets = preview_filesets(plan).into_iter().map(|set| {
-        json!({ "name": set.name, "files": set.files, "files_asked": set.files_asked, "bytes": set.bytes,
-            "directories": set.dirs, "mean_depth": set.depth, "prealloc_percent": set.prealloc })
+        json!({
+            "name": set.name,
+            "files": set.files,
+            "files_asked": set.files_asked,
+            "bytes": set.bytes,
+            "directories": set.dirs,
+            "mean_depth": set.depth,
+            "prealloc_percent": set.prealloc,
+        })
+    });
+    let variables = plan.options.set.iter();
+    let variables: Vec<_> = variables
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let seconds = outcome.seconds.iter().map(|second| {
+        json!({
+            "at": second.at,
+            "operations": second.operations,
+            "reads": second.reads,
+            "writes": second.writes,
+            "bytes": second.bytes,
+            "nanos": second.nanos,
+        })
     });
     json!({
         "version": 1,
@@ -181,7 +206,7 @@ pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &Workload
         "dir": plan.options.dir,
         "scale": plan.options.scale,
         "seed": plan.options.seed,
-        "set": plan.options.set.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        "set": variables,
         "strict_filebench": plan.options.strict,
         "nanos": outcome.nanos,
         "threads": outcome.threads,
@@ -190,12 +215,11 @@ pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &Workload
         "filesets": sets.collect::<Vec<_>>(),
         "summary": all,
         "flowops": flowops.collect::<Vec<_>>(),
-        "seconds": outcome.seconds.iter().map(|second| json!({ "at": second.at, "operations": second.operations,
-            "reads": second.reads, "writes": second.writes, "bytes": second.bytes, "nanos": second.nanos })).collect::<Vec<_>>(),
+        "seconds": seconds.collect::<Vec<_>>(),
     })
 }
 
-/// A row for each second.
+/// Returns a row for each second.
 pub(super) fn seconds_csv(outcome: &RunOutcome) -> String {
     let mut out = "second,operations,reads,writes,bytes,mean_ns\n".to_owned();
     for second in &outcome.seconds {

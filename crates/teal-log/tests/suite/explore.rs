@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape};
-use teal_log::{CheckOptions, MkfsOptions, Severity, Space, Store};
+use teal_log::{CheckOptions, MkfsOptions, Severity, SpaceStatus, Store};
 use teal_testkit::{
     CrashImage, CrashPolicy, CrashWalk, DiskEvent, DiskTrace, RecordingDisk, Rng, SeededEntropy,
     SimClock,
@@ -116,7 +116,7 @@ const ASIDE_FOR_BATCH: u64 = 10 * 2 * 4096;
 /// Compares what a store said of its space when it had looked at no object, against what it says
 /// now that it has looked at all: it promised no more than there is, and not much less: `redone`
 /// batches wait to be looked at.
-fn sums_held(first: &Space, now: &Space, redone: u64) -> Result<(), String> {
+fn sums_held(first: &SpaceStatus, now: &SpaceStatus, redone: u64) -> Result<(), String> {
     // Pages that the first life had taken into memory without need, and what is set aside until all
     // is known: two pages for each change.
     let (pages, aside) = (64 << 10, (256 << 10).max(redone * ASIDE_FOR_BATCH));

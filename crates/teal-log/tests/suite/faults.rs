@@ -6,7 +6,7 @@ use crate::oracle::{Content, Model};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use teal_env::Disk;
-use teal_log::{CheckOptions, OpenError, Store, StoreError};
+use teal_log::{CheckOptions, Store, StoreError, StoreOpenError};
 use teal_testkit::{DiskCall, FaultDisk, FaultDuration, Rng};
 use teal_types::Sector;
 
@@ -36,7 +36,7 @@ fn on_faults(
 
 /// What a store that met a fault must still do: say so, refuse writing, go on reading.
 fn assert_poisoned(life: &mut Life, name: &str) {
-    let before = life.store.counts().writes;
+    let before = life.store.counter_values().writes;
     assert!(
         matches!(life.store.commit(), Err(StoreError::Poisoned)),
         "{name}: a commit after the failure promises something"
@@ -46,7 +46,7 @@ fn assert_poisoned(life: &mut Life, name: &str) {
         "{name}"
     );
     assert_eq!(
-        life.store.counts().writes,
+        life.store.counter_values().writes,
         before,
         "{name}: it goes on writing"
     );
@@ -263,7 +263,8 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
             let store = match open(&disk, &life.clock) {
                 Ok(store) => store,
                 Err(
-                    e @ (OpenError::Lost { .. } | OpenError::Store(StoreError::Corrupt { .. })),
+                    e @ (StoreOpenError::Lost { .. }
+                    | StoreOpenError::Store(StoreError::Corrupt { .. })),
                 ) => {
                     refused += 1;
                     assert!(!e.to_string().is_empty());

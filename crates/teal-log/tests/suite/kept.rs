@@ -5,8 +5,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Problem, SetAttr, Severity, Store,
-    StoreError,
+    AttributeChanges, CheckOptions, CheckProblem, Cost, MkfsOptions, NewObject, OpenOptions,
+    Severity, Store, StoreError,
 };
 use teal_testkit::RecordingDisk;
 use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
@@ -18,7 +18,7 @@ const SHAPE: DiskShape = DiskShape {
     rotational: false,
     sparse: false,
 };
-const PLAIN: SetAttr = SetAttr {
+const PLAIN: AttributeChanges = AttributeChanges {
     perm: None,
     uid: None,
     gid: None,
@@ -74,7 +74,7 @@ fn change(store: &Store, no: ObjectNo) {
     let op = store.begin(Cost::write(0)).unwrap();
     op.lock(&[no]).unwrap().set_attr(
         no,
-        SetAttr {
+        AttributeChanges {
             perm: Some(0o600),
             ..PLAIN
         },
@@ -92,7 +92,7 @@ fn sectors_of(disk: &RecordingDisk, tag: u8) -> Vec<Sector> {
         .collect()
 }
 
-fn problems(store: &Store) -> Vec<Problem> {
+fn problems(store: &Store) -> Vec<CheckProblem> {
     store
         .check(CheckOptions { verify_data: true }, &mut |_| {})
         .problems
@@ -153,7 +153,7 @@ fn what_cannot_be_brought_up_to_date_waits_through_checkpoints_and_stops_nothing
                 matches!(store.attr(no), Err(StoreError::Io { .. })),
                 "life {life}: {no}"
             );
-            let of = |p: &Problem| p.object == Some(no) && p.severity == Severity::Damage;
+            let of = |p: &CheckProblem| p.object == Some(no) && p.severity == Severity::Damage;
             assert!(
                 problems(&store).iter().any(of),
                 "life {life}: check names {no}"
@@ -193,7 +193,7 @@ fn heal(disk: &RecordingDisk, sectors: &[Sector], whole: &[u8]) {
         disk.write_at(
             *at,
             &[IoSlice::new(
-                &whole[at.byte() as usize..][..SECTOR as usize],
+                &whole[at.byte_offset() as usize..][..SECTOR as usize],
             )],
         )
         .unwrap();
@@ -255,8 +255,8 @@ fn share(store: &Store, from: ObjectNo, to: ObjectNo, len: u64) {
     let mut done = 0;
     while done < len {
         let (source, target) = ((from, done), (to, done));
-        let sharing = store.sharing(source, target, len - done).unwrap();
-        let cost = sharing.cost.and(Cost::write(0).with_head(4096));
+        let sharing = store.plan_share(source, target, len - done).unwrap();
+        let cost = sharing.cost.and_also(Cost::write(0).with_head(4096));
         let op = store.begin(cost).unwrap();
         let mut locked = op.lock(&[from, to]).unwrap();
         let step = locked.share(source, target, len - done, &sharing);

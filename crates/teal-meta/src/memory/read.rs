@@ -1,6 +1,6 @@
-//! What a transaction reads.
+//! The reads of a transaction in memory.
 
-use super::{MemoryTables, MemoryTransaction, first_name};
+use super::{MemoryTables, MemoryTransaction, PartKey, first_name, parts_of};
 use crate::error::Result;
 use crate::meta::ReadTransaction;
 use crate::row::{
@@ -11,9 +11,11 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo,
+};
 
-/// Before the first commit.
+/// The position before the first commit.
 const ZERO: CommitSeq = CommitSeq::new(0);
 
 fn next(object: ObjectNo) -> ObjectNo {
@@ -52,7 +54,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         Ok(ours.map(|((_, object), _)| *object).take(limit).collect())
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         Ok(self
             .state
             .borrow()
@@ -68,7 +70,8 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>> {
         let name = after.cloned().unwrap_or_else(first_name);
-        let first = (self.volume, Link { dir, name });
+        let first = (self.volume, HardLink { dir, name });
+        // Without `after` the shortest name itself belongs to the list.
         let first = if after.is_some() {
             Excluded(first)
         } else {
@@ -82,13 +85,13 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .collect())
     }
 
-    fn links_of(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
         let state = self.state.borrow();
         let first = (
             self.volume,
             (
                 of,
-                Link {
+                HardLink {
                     dir: ObjectNo::new(0),
                     name: first_name(),
                 },
@@ -114,6 +117,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
     }
 
     fn extents(&self, of: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>> {
+        // An extent that covers the beginning starts at most one length before it.
         let first = range.start.saturating_sub(crate::EXTENT_MAX);
         let rows = self
             .state
@@ -160,7 +164,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let range = (self.volume, (link.clone(), ZERO))..=(self.volume, (link.clone(), at));
@@ -170,8 +174,8 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .next_back())
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
-        let none = Link {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
+        let none = HardLink {
             dir: ObjectNo::new(0),
             name: first_name(),
         };
@@ -183,7 +187,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         let ours = rows.take_while(|((volume, (object, seq, _)), ())| {
             *volume == self.volume && *object == of && *seq <= at
         });
-        let mut links: Vec<Link> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
+        let mut links: Vec<HardLink> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
         links.sort_unstable();
         links.dedup();
         Ok(links)
@@ -229,6 +233,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         let range =
             (self.volume, (of, Vec::new(), ZERO))..(self.volume, (next(of), Vec::new(), ZERO));
         let rows = self.state.borrow().past_xattrs.range(range);
+        // Rows of one name come in the order of commits, so that later ones replace earlier ones.
         let newest: BTreeMap<Vec<u8>, (CommitSeq, Option<Vec<u8>>)> = rows
             .filter(|((_, (_, _, seq)), _)| *seq <= at)
             .map(|((_, (_, name, seq)), value)| (name.clone(), (*seq, value.clone())))
@@ -297,6 +302,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()> {
         let last = ObjectNo::new(u64::MAX);
+        // An empty range with excluded bounds would panic.
         if after < to {
             let range = (
                 Excluded((self.volume, (after, last))),
@@ -308,53 +314,51 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
         Ok(())
     }
 
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>> {
         Ok(self
             .state
             .borrow()
             .batches
-            .get(&(self.volume, (replica, incarnation, counter)))
+            .get(&(self.volume, batch))
             .copied())
     }
 
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
-        let range = (self.volume, (replica, incarnation, 0))
-            ..=(self.volume, (replica, incarnation, u64::MAX));
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo> {
+        let first = author.batch(BatchNo::NONE);
+        let last = author.batch(BatchNo::new(u64::MAX));
+        let range = (self.volume, first)..=(self.volume, last);
+        // Counters grow with commits: the last row within the history is the highest.
         let mut rows = self.state.borrow().batches.range(range).rev();
         Ok(rows
             .find(|(_, row)| row.seq <= to)
-            .map_or(0, |((_, (_, _, counter)), _)| *counter))
+            .map_or(BatchNo::NONE, |((_, batch), _)| batch.batch))
     }
 
-    fn staged_parts(&self, replica: u32) -> Result<Vec<StagedPart>> {
-        let range = (self.volume, (replica, 0, 0, 0))
-            ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
-        let rows = self.state.borrow().staged.range(range);
-        let part = |(_, incarnation, batch, part), bytes: &Vec<u8>| StagedPart {
-            incarnation,
-            batch,
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
+        let rows = self
+            .state
+            .borrow()
+            .staged
+            .range(parts_of(self.volume, replica));
+        let part = |(batch, part): PartKey, bytes: &Vec<u8>| StagedPart {
+            incarnation: batch.incarnation,
+            batch: batch.batch,
             part,
             len: bytes.len() as u64,
         };
         Ok(rows.map(|((_, key), bytes)| part(*key, bytes)).collect())
     }
 
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>> {
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>> {
         Ok(self
             .state
             .borrow()
             .staged
-            .get(&(self.volume, (replica, incarnation, batch, part)))
+            .get(&(self.volume, (batch, part)))
             .cloned())
     }
 
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>> {
         Ok(self
             .state
             .borrow()
@@ -363,12 +367,12 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .cloned())
     }
 
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>> {
         let rows = self
             .state
             .borrow()
             .replicas
-            .range((self.volume, 0)..=(self.volume, u32::MAX));
+            .range((self.volume, ReplicaNo::new(0))..=(self.volume, ReplicaNo::new(u32::MAX)));
         Ok(rows
             .map(|((_, replica), row)| (*replica, row.clone()))
             .collect())
@@ -383,7 +387,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .copied())
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<u32>> {
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
         Ok(self
             .state
             .borrow()
@@ -406,6 +410,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             Excluded((self.volume, after)),
             Included((self.volume, u64::MAX)),
         );
+        // A range that excludes the greatest key at its beginning would panic.
         let rows = (after < u64::MAX).then(|| self.state.borrow().conflicts.range(range));
         Ok(rows
             .into_iter()

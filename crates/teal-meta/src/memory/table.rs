@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
-/// Rows by key, and how to take back what has happened since the last durable transaction, oldest
-/// first.
+/// Rows by key, and an undo log of the changes since the last durable transaction, oldest first.
 #[derive(Debug, Clone)]
 pub(super) struct UndoTable<K, V> {
     rows: BTreeMap<K, V>,
     undo: Vec<(K, Option<V>)>,
-    /// Where the running transaction begins in it.
+    /// The place in `undo` at which the running transaction begins.
     transaction_start: usize,
 }
 
@@ -41,6 +40,7 @@ impl<K: Ord + Clone, V: Clone> UndoTable<K, V> {
             Some(row) => self.rows.insert(key.clone(), row),
             None => self.rows.remove(&key),
         };
+        // The old row is kept until the transaction is durable.
         self.undo.push((key, old));
     }
 
@@ -52,6 +52,12 @@ impl<K: Ord + Clone, V: Clone> UndoTable<K, V> {
     }
     /// Takes back the running transaction.
     pub(super) fn roll_back(&mut self) {
+        // The newest change is undone first, so that the oldest row remains.
+        debug_assert!(
+            self.transaction_start <= self.undo.len(),
+            "the log only grows within a \
+            transaction"
+        );
         for (key, old) in self.undo.drain(self.transaction_start..).rev() {
             match old {
                 Some(old) => self.rows.insert(key, old),

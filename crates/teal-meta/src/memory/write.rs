@@ -1,13 +1,13 @@
-//! What a transaction changes.
+//! The changes of a transaction in memory.
 
-use super::{MemoryTables, MemoryTransaction};
+use super::{MemoryTables, MemoryTransaction, parts_of};
 use crate::error::Result;
 use crate::meta::{ReadTransaction as _, WriteTransaction};
 use crate::row::{
     BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
-use teal_types::{CommitSeq, Link, ObjectNo};
+use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
 
 impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -31,8 +31,9 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
         Ok(())
     }
 
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()> {
         let key = (self.volume, link.clone());
+        // The index by object follows the entries.
         if let Some(old) = self.state.entries.get(&key).copied() {
             self.state
                 .links
@@ -69,6 +70,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     }
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
+        // Keys begin with the object: everything up to the next one belongs to it.
         let next = ObjectNo::new(object.get() + 1);
         let extents = self
             .state
@@ -105,7 +107,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
 
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()> {
@@ -175,47 +177,31 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
         Ok(())
     }
 
-    fn add_batch(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        counter: u64,
-        row: &BatchRow,
-    ) -> Result<()> {
+    fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()> {
+        self.state.batches.set_row((self.volume, batch), Some(*row));
+        Ok(())
+    }
+
+    fn stage_part(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
         self.state
-            .batches
-            .set_row((self.volume, (replica, incarnation, counter)), Some(*row));
+            .staged
+            .set_row((self.volume, (batch, part)), Some(bytes.to_vec()));
         Ok(())
     }
 
-    fn stage_part(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-        bytes: &[u8],
-    ) -> Result<()> {
-        self.state.staged.set_row(
-            (self.volume, (replica, incarnation, batch, part)),
-            Some(bytes.to_vec()),
-        );
-        Ok(())
-    }
-
-    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()> {
-        let range = (self.volume, (replica, 0, 0, 0))
-            ..=(self.volume, (replica, u32::MAX, u64::MAX, u32::MAX));
+    fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
+        let range = parts_of(self.volume, batch.replica);
         let parts = self.state.staged.range(range).map(|(key, _)| *key);
+        // Parts of other incarnations can never be committed any more.
         let old: Vec<_> = parts
-            .filter(|(_, (_, life, of, _))| *life != incarnation || *of <= batch)
+            .filter(|(_, (of, _))| of.incarnation != batch.incarnation || of.batch <= batch.batch)
             .collect();
         old.into_iter()
             .for_each(|key| self.state.staged.set_row(key, None));
         Ok(())
     }
 
-    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()> {
+    fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()> {
         self.state
             .replicas
             .set_row((self.volume, replica), Some(row.clone()));
@@ -227,7 +213,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
         Ok(())
     }
 
-    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()> {
+    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()> {
         self.state
             .leases
             .set_row((self.volume, lease), Some(replica));

@@ -8,7 +8,7 @@
 //! commit is the one of the data.
 
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, CommitSeq, FileType, Timestamp};
+use teal_types::{CommitSeq, FileType, ReplicatedAttributes, Timestamp};
 
 use crate::row::{ObjectRow, Ranges};
 
@@ -18,7 +18,7 @@ const APPENDED: u8 = 0x80;
 pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
     let mut out = Vec::with_capacity(99 + row.target.len());
     let is_appended = row.rewritten_seq != row.data_seq;
-    let Attributes {
+    let ReplicatedAttributes {
         perm,
         uid,
         gid,
@@ -27,6 +27,7 @@ pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
         ctime,
         btime,
     } = row.attributes;
+    // The bit is free, since codes of types are below 16.
     out.push(row.kind.code() | if is_appended { APPENDED } else { 0 });
     out.extend(perm.to_le_bytes());
     [uid, gid, rdev]
@@ -47,6 +48,10 @@ pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
     if is_appended {
         out.extend(row.rewritten_seq.get().to_le_bytes());
     }
+    debug_assert!(
+        out.len() == if is_appended { 99 } else { 91 },
+        "the fixed part has its length"
+    );
     out.extend(&row.target);
     out
 }
@@ -76,11 +81,12 @@ impl StateReader<'_> {
 }
 
 pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
+    // The bytes come from a disk: every missing one ends the decoding.
     let mut from = StateReader(bytes);
     let [code] = from.take()?;
     let mut row = ObjectRow {
         kind: FileType::from_code(code & !APPENDED)?,
-        attributes: Attributes {
+        attributes: ReplicatedAttributes {
             perm: u16::from_le_bytes(from.take()?),
             uid: from.take_u32()?,
             gid: from.take_u32()?,
@@ -97,6 +103,7 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
         xattr_seq: from.take_seq()?,
         target: Vec::new(),
     };
+    // Without the bit the content was last written as a whole.
     row.rewritten_seq = if code & APPENDED != 0 {
         from.take_seq()?
     } else {
@@ -115,6 +122,7 @@ pub(super) fn encode_ranges(ranges: &Ranges) -> Option<Vec<u8>> {
 
 /// Bytes that are no ranges mean: anywhere.
 pub(super) fn decode_ranges(bytes: Option<&[u8]>) -> Ranges {
+    // Damaged ranges mean any range: too much is told rather than too little.
     let bytes = bytes.filter(|bytes| bytes.len() % 16 == 0)?;
     let mut from = StateReader(bytes);
     std::iter::from_fn(|| Some((from.take_u64()?, from.take_u64()?)))
@@ -153,7 +161,7 @@ mod tests {
     fn the_bytes_of_a_state_are_pinned() {
         let row = ObjectRow {
             kind: FileType::Symlink,
-            attributes: Attributes {
+            attributes: ReplicatedAttributes {
                 perm: 0o777,
                 uid: 1,
                 gid: 2,

@@ -1,4 +1,4 @@
-//! What SQLite says, sorted by what can be done about it.
+//! Sorts the errors of SQLite by the way out of them.
 
 use crate::MetaError;
 use rusqlite::ErrorCode;
@@ -22,11 +22,13 @@ impl DatabaseName {
             FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType,
         };
         let file = self.0.clone();
+        // A value of the wrong type is damage, too: no version of this crate wrote it.
         let is_nonsense = matches!(
             error,
             FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
         );
         let (code, source) = (error.sqlite_error_code(), Box::new(error));
+        // Each variant is a way out for the caller, so that unknown codes become plain errors.
         match code {
             Some(ErrorCode::DiskFull) => MetaError::NoSpace { file, source },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Marks a database as ours: "teal".
 const APPLICATION: i32 = 0x7465_616c;
-/// What makes each version of the tables of the one before, beginning with nothing;
-/// `docs/format-meta.md` tells what they hold.
+/// The statements that make each version of the tables from the one before, beginning with nothing;
+/// `docs/format-meta.md` describes the tables.
 const SCHEMAS: [&str; 3] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
@@ -26,7 +26,7 @@ const SCHEMAS: [&str; 3] = [
     reason = "a few"
 )]
 const VERSION: i32 = SCHEMAS.len() as i32;
-/// How long a transaction waits for another process.
+/// The time that a transaction waits for another process.
 const BUSY: Duration = Duration::from_secs(5);
 /// Prepared statements kept for each connection: more than there are.
 const STATEMENTS: usize = 128;
@@ -55,14 +55,17 @@ pub(super) fn open_writer(path: &Path, names: &DatabaseName) -> Result<Connectio
             what,
         })
     };
+    // An empty database may become ours; one with tables of another program must not be touched.
     if tables > 0 && application != APPLICATION {
         return foreign("is the database of another program; name another file".into());
     }
+    // A newer program may have tables that this one would break.
     if version > VERSION {
         return foreign(format!(
             "has format {version} and this program knows {VERSION}: update the program"
         ));
     }
+    // Readers do not wait for the writer with a write-ahead log.
     sorted(connection.pragma_update(None, "journal_mode", "WAL"))?;
     sorted(connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES))?;
     if version < VERSION {
@@ -71,11 +74,12 @@ pub(super) fn open_writer(path: &Path, names: &DatabaseName) -> Result<Connectio
     Ok(connection)
 }
 
-/// Makes the tables of the newest version of those that are there, if any.
+/// Brings the tables up to the newest version, from those that are there, if any.
 fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // All steps are one transaction: a crash leaves the old version, whole.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Asked again: another process may have been faster.
+    // The version is read again under the lock: another process may have been faster.
     let version: usize = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for schema in SCHEMAS.iter().skip(version) {
         transaction.execute_batch(schema)?;
@@ -105,6 +109,8 @@ fn connect(path: &Path, flags: OpenFlags, names: &DatabaseName) -> Result<Connec
     connection
         .busy_timeout(BUSY)
         .map_err(|error| names.classify_error(error))?;
+    // The cache must be larger than the number of statements, or it would prepare some of them
+    // again and again.
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

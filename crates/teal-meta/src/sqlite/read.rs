@@ -1,7 +1,11 @@
-//! What a transaction reads: one prepared statement each.
+//! The reads of a transaction: one prepared statement each.
 
 use super::SqliteTransaction;
-use super::codec::{decode_ranges, decode_state, kind_from_code};
+use super::codec::decode_ranges;
+use super::column::{
+    batch_key, column_batch, column_chunk, column_name, column_object, column_seq, column_state,
+    column_state_if_any, column_time, conflict_row, replica_row, sql_integer, sql_limit,
+};
 use crate::EXTENT_MAX;
 use crate::error::Result;
 use crate::meta::ReadTransaction;
@@ -9,113 +13,34 @@ use crate::row::{
     BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
     PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
-use rusqlite::types::{FromSqlError, Type};
-use rusqlite::{OptionalExtension as _, Params, Row, params};
+use rusqlite::{Row, params};
 use std::ops::Range;
-use teal_types::{ChunkId, CommitSeq, Link, Name, ObjectNo, Stamp, Timestamp};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo,
+    ServerIncarnation,
+};
 
 /// The newest snapshot of a directory at or before a commit, its names, and what has changed since.
-const SNAPSHOT: &str = "SELECT seq FROM snapshots WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
+const SNAPSHOT: &str = "SELECT seq FROM snapshots \
+    WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
 const SNAPSHOT_NAMES: &str =
     "SELECT name, object FROM snapshot_names WHERE volume = ?1 AND dir = ?2 AND seq = ?3";
 const CHANGED_NAMES: &str = "SELECT name, object FROM past_entries INDEXED BY past_names
     WHERE volume = ?1 AND dir = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq";
 
-/// A number as SQLite keeps it.
-pub(super) fn sql_integer(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn sql_limit(rows: usize) -> i64 {
-    i64::try_from(rows).unwrap_or(i64::MAX)
-}
-
-fn invalid_value(at: usize, what: &'static str) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(
-        at,
-        Type::Blob,
-        Box::new(FromSqlError::Other(what.into())),
-    )
-}
-
-fn column_seq(row: &Row<'_>, at: usize) -> rusqlite::Result<CommitSeq> {
-    row.get(at).map(CommitSeq::new)
-}
-
-fn column_object(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectNo> {
-    row.get(at).map(ObjectNo::new)
-}
-
-fn column_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
-    Ok(Timestamp::new(row.get(at)?, row.get(at + 1)?))
-}
-
-fn column_name(row: &Row<'_>, at: usize) -> rusqlite::Result<Name> {
-    Name::new(row.get_ref(at)?.as_blob()?).map_err(|_| invalid_value(at, "a name that is none"))
-}
-
-fn column_state(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectRow> {
-    decode_state(row.get_ref(at)?.as_blob()?)
-        .ok_or_else(|| invalid_value(at, "the state of an object that is none"))
-}
-
-fn column_state_if_any(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ObjectRow>> {
-    if row.get_ref(at)?.as_blob_or_null()?.is_none() {
-        Ok(None)
-    } else {
-        column_state(row, at).map(Some)
-    }
-}
-
-fn column_chunk(row: &Row<'_>, at: usize) -> rusqlite::Result<ChunkId> {
-    row.get(at).map(ChunkId::new)
-}
-
-impl SqliteTransaction<'_> {
-    fn select_rows<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        shape: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>> {
-        let rows = || {
-            self.connection
-                .prepare_cached(sql)?
-                .query_map(params, shape)?
-                .collect()
-        };
-        let rows: rusqlite::Result<Vec<T>> = rows();
-        rows.map_err(|error| self.names.classify_error(error))
-    }
-
-    fn select_row<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        shape: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>> {
-        let row = || {
-            self.connection
-                .prepare_cached(sql)?
-                .query_row(params, shape)
-                .optional()
-        };
-        row().map_err(|error| self.names.classify_error(error))
-    }
-}
-
 impl ReadTransaction for SqliteTransaction<'_> {
     fn volume(&self) -> Result<Option<VolumeRow>> {
-        let sql = "SELECT label, incarnation, head, digest, secs, nanos, next_replica, next_conflict, own_next, own_end
+        let sql = "SELECT label, incarnation, head, digest, secs, nanos, next_replica, \
+            next_conflict, own_next, own_end
             FROM volumes WHERE volume = ?1";
         self.select_row(sql, [self.volume], |row| {
             Ok(VolumeRow {
                 label: row.get(0)?,
-                incarnation: row.get(1)?,
+                incarnation: ServerIncarnation::new(row.get(1)?),
                 head: column_seq(row, 2)?,
                 digest: row.get(3)?,
                 time: column_time(row, 4)?,
-                next_replica: row.get(6)?,
+                next_replica: ReplicaNo::new(row.get(6)?),
                 next_conflict: row.get(7)?,
                 own_next: row.get(8)?,
                 own_end: row.get(9)?,
@@ -145,7 +70,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         let sql = "SELECT object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3";
         let params = params![
             self.volume,
@@ -166,7 +91,9 @@ impl ReadTransaction for SqliteTransaction<'_> {
         after: Option<&Name>,
         rows: usize,
     ) -> Result<Vec<(Name, EntryRow)>> {
-        let sql = "SELECT name, object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+        let sql = "SELECT name, object, seq FROM entries \
+            WHERE volume = ?1 AND dir = ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+        // The empty name is before every name.
         let after = after.map_or(&[][..], Name::as_bytes);
         self.select_rows(
             sql,
@@ -183,11 +110,12 @@ impl ReadTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn links_of(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
-        let sql = "SELECT dir, name, seq FROM entries INDEXED BY links WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
+        let sql = "SELECT dir, name, seq FROM entries INDEXED BY links \
+            WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
         self.select_rows(sql, params![self.volume, sql_integer(of.get())], |row| {
             Ok((
-                Link {
+                HardLink {
                     dir: column_object(row, 0)?,
                     name: column_name(row, 1)?,
                 },
@@ -212,7 +140,8 @@ impl ReadTransaction for SqliteTransaction<'_> {
 
     fn extents(&self, of: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>> {
         let sql = "SELECT offset, len, chunk, start FROM extents
-            WHERE volume = ?1 AND object = ?2 AND offset > ?3 AND offset < ?4 AND offset + len > ?5 ORDER BY offset";
+            WHERE volume = ?1 AND object = ?2 AND offset > ?3 AND offset < ?4 AND offset + len > ?5
+            ORDER BY offset";
         // Nothing longer than an extent covers the beginning of the range.
         let first = sql_integer(range.start).saturating_sub(sql_integer(EXTENT_MAX));
         let params = params![
@@ -237,7 +166,8 @@ impl ReadTransaction for SqliteTransaction<'_> {
         of: ObjectNo,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectRow>)>> {
-        let sql = "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
+        let sql = "SELECT seq, state FROM past_objects \
+            WHERE volume = ?1 AND object = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
         let params = params![self.volume, sql_integer(of.get()), sql_integer(at.get())];
         self.select_row(sql, params, |row| {
             Ok((column_seq(row, 0)?, column_state_if_any(row, 1)?))
@@ -250,7 +180,8 @@ impl ReadTransaction for SqliteTransaction<'_> {
         after: CommitSeq,
         rows: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>> {
-        let sql = "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
+        let sql = "SELECT seq, state FROM past_objects \
+            WHERE volume = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
         let params = params![
             self.volume,
             sql_integer(of.get()),
@@ -264,7 +195,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let sql = "SELECT seq, object FROM past_entries
@@ -283,12 +214,13 @@ impl ReadTransaction for SqliteTransaction<'_> {
         })
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
         let sql = "SELECT DISTINCT dir, name FROM past_entries INDEXED BY past_links
-            WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3 ORDER BY dir, name";
+            WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3
+            ORDER BY dir, name";
         let params = params![self.volume, sql_integer(of.get()), sql_integer(at.get())];
         self.select_rows(sql, params, |row| {
-            Ok(Link {
+            Ok(HardLink {
                 dir: column_object(row, 0)?,
                 name: column_name(row, 1)?,
             })
@@ -297,6 +229,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
 
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames> {
         let (dir, at) = (sql_integer(dir.get()), sql_integer(at.get()));
+        // Without a snapshot all changes since the beginning are read.
         let since = self
             .select_row(SNAPSHOT, params![self.volume, dir, at], |row| {
                 row.get::<_, i64>(0)
@@ -348,8 +281,10 @@ impl ReadTransaction for SqliteTransaction<'_> {
             sql_integer(range.end),
             sql_integer(at.get()),
         );
-        let sql = "SELECT seq, offset, len, chunk, start FROM past_extents WHERE volume = ?1 AND object = ?2
+        let sql = "SELECT seq, offset, len, chunk, start FROM past_extents \
+            WHERE volume = ?1 AND object = ?2
             AND offset > ?3 AND offset < ?4 AND offset + len > ?5 AND seq <= ?6";
+        // Chunks have a greatest length, holes have none: these are in a table of their own.
         let first = start.saturating_sub(sql_integer(EXTENT_MAX));
         let mut found = self.select_rows(
             sql,
@@ -376,6 +311,7 @@ impl ReadTransaction for SqliteTransaction<'_> {
                 })
             })?,
         );
+        // Both tables together in the order of commits.
         found.sort_unstable_by_key(|extent| (extent.seq, extent.offset));
         Ok(found)
     }
@@ -386,7 +322,9 @@ impl ReadTransaction for SqliteTransaction<'_> {
         rows: usize,
     ) -> Result<Vec<(PastPlace, ChunkId)>> {
         let sql = "SELECT object, offset, seq, chunk FROM past_extents
-            WHERE volume = ?1 AND (object, offset, seq) > (?2, ?3, ?4) ORDER BY object, offset, seq LIMIT ?5";
+            WHERE volume = ?1 AND (object, offset, seq) > (?2, ?3, ?4)
+            ORDER BY object, offset, seq LIMIT ?5";
+        // Row values compare from left to right; -1 is before every key.
         let (of, offset, at) = after.map_or((-1, -1, -1), |after| {
             (
                 sql_integer(after.object.get()),
@@ -409,15 +347,11 @@ impl ReadTransaction for SqliteTransaction<'_> {
     }
 
     fn commit(&self, of: CommitSeq) -> Result<Option<CommitRow>> {
-        let sql = "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits WHERE volume = ?1 AND seq = ?2";
+        let sql = "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits \
+            WHERE volume = ?1 AND seq = ?2";
         self.select_row(sql, params![self.volume, sql_integer(of.get())], |row| {
-            let stamp = Stamp {
-                replica: row.get(0)?,
-                incarnation: row.get(1)?,
-                counter: row.get(2)?,
-            };
             Ok(CommitRow {
-                stamp,
+                batch: column_batch(row, 0)?,
                 time: column_time(row, 3)?,
                 digest: row.get(5)?,
             })
@@ -430,7 +364,9 @@ impl ReadTransaction for SqliteTransaction<'_> {
         to: CommitSeq,
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()> {
-        let sql = "SELECT seq, object, ranges FROM changes WHERE volume = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq, object";
+        let sql = "SELECT seq, object, ranges FROM changes \
+            WHERE volume = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq, object";
+        // Rows are handed on one by one: history may be long.
         let mut visited = || -> rusqlite::Result<()> {
             let mut select = self.connection.prepare_cached(sql)?;
             let mut rows = select.query(params![
@@ -450,9 +386,11 @@ impl ReadTransaction for SqliteTransaction<'_> {
         visited().map_err(|error| self.names.classify_error(error))
     }
 
-    fn batch(&self, replica: u32, incarnation: u32, counter: u64) -> Result<Option<BatchRow>> {
-        let sql = "SELECT digest, seq FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
-        let params = params![self.volume, replica, incarnation, sql_integer(counter)];
+    fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>> {
+        let sql = "SELECT digest, seq FROM batches \
+            WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
+        let (replica, incarnation, no) = batch_key(batch);
+        let params = params![self.volume, replica, incarnation, no];
         self.select_row(sql, params, |row| {
             Ok(BatchRow {
                 digest: row.get(0)?,
@@ -461,53 +399,50 @@ impl ReadTransaction for SqliteTransaction<'_> {
         })
     }
 
-    fn last_batch(&self, replica: u32, incarnation: u32, to: CommitSeq) -> Result<u64> {
-        let sql = "SELECT counter FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND seq <= ?4
+    fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo> {
+        let sql = "SELECT counter FROM batches \
+            WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND seq <= ?4
             ORDER BY counter DESC LIMIT 1";
+        let (replica, incarnation) = (author.replica.get(), author.incarnation.get());
         let params = params![self.volume, replica, incarnation, sql_integer(to.get())];
-        Ok(self.select_row(sql, params, |row| row.get(0))?.unwrap_or(0))
+        let found = self.select_row(sql, params, |row| row.get(0).map(BatchNo::new))?;
+        Ok(found.unwrap_or(BatchNo::NONE))
     }
 
-    fn staged_parts(&self, replica: u32) -> Result<Vec<StagedPart>> {
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
         let sql =
             "SELECT incarnation, batch, part, len FROM staged WHERE volume = ?1 AND replica = ?2
             ORDER BY incarnation, batch, part";
-        self.select_rows(sql, params![self.volume, replica], |row| {
+        self.select_rows(sql, params![self.volume, replica.get()], |row| {
             Ok(StagedPart {
-                incarnation: row.get(0)?,
-                batch: row.get(1)?,
+                incarnation: Incarnation::new(row.get(0)?),
+                batch: BatchNo::new(row.get(1)?),
                 part: row.get(2)?,
                 len: row.get(3)?,
             })
         })
     }
 
-    fn staged_part(
-        &self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-    ) -> Result<Option<Vec<u8>>> {
+    fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>> {
         let sql = "SELECT bytes FROM staged
             WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND batch = ?4 AND part = ?5";
-        self.select_row(
-            sql,
-            params![self.volume, replica, incarnation, sql_integer(batch), part],
-            |row| row.get(0),
-        )
+        let (replica, incarnation, no) = batch_key(batch);
+        let params = params![self.volume, replica, incarnation, no, part];
+        self.select_row(sql, params, |row| row.get(0))
     }
 
-    fn replica(&self, replica: u32) -> Result<Option<ReplicaRow>> {
-        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
+    fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>> {
+        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, \
+            secs, nanos FROM replicas
             WHERE volume = ?1 AND replica = ?2";
         Ok(self
-            .select_row(sql, params![self.volume, replica], replica_row)?
+            .select_row(sql, params![self.volume, replica.get()], replica_row)?
             .map(|(_, row)| row))
     }
 
-    fn replicas(&self) -> Result<Vec<(u32, ReplicaRow)>> {
-        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
+    fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>> {
+        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, \
+            secs, nanos FROM replicas
             WHERE volume = ?1 ORDER BY replica";
         self.select_rows(sql, [self.volume], replica_row)
     }
@@ -523,13 +458,16 @@ impl ReadTransaction for SqliteTransaction<'_> {
         self.select_row(sql, params![self.volume, hash], shape)
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<u32>> {
+    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
         let sql = "SELECT replica FROM leases WHERE volume = ?1 AND lease = ?2";
-        self.select_row(sql, params![self.volume, lease], |row| row.get(0))
+        self.select_row(sql, params![self.volume, lease], |row| {
+            row.get(0).map(ReplicaNo::new)
+        })
     }
 
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>> {
-        let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost FROM conflicts WHERE volume = ?1 AND id = ?2";
+        let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost \
+            FROM conflicts WHERE volume = ?1 AND id = ?2";
         Ok(self
             .select_row(sql, params![self.volume, sql_integer(id)], conflict_row)?
             .map(|(_, row)| row))
@@ -544,33 +482,6 @@ impl ReadTransaction for SqliteTransaction<'_> {
             conflict_row,
         )
     }
-}
-
-fn replica_row(row: &Row<'_>) -> rusqlite::Result<(u32, ReplicaRow)> {
-    let replica = ReplicaRow {
-        device: row.get(1)?,
-        incarnation: row.get(2)?,
-        last_batch: row.get(3)?,
-        position: column_seq(row, 4)?,
-        is_revoked: row.get(5)?,
-        is_local: row.get(6)?,
-        seen: column_time(row, 7)?,
-    };
-    Ok((row.get(0)?, replica))
-}
-
-fn conflict_row(row: &Row<'_>) -> rusqlite::Result<(u64, ConflictRow)> {
-    let conflict = ConflictRow {
-        kind: kind_from_code(row.get(1)?)
-            .ok_or_else(|| invalid_value(1, "a kind of conflict that is none"))?,
-        seq: column_seq(row, 2)?,
-        time: column_time(row, 3)?,
-        device: row.get(5)?,
-        object: column_object(row, 6)?,
-        copy: row.get::<_, Option<u64>>(7)?.map(ObjectNo::new),
-        lost: row.get(8)?,
-    };
-    Ok((row.get(0)?, conflict))
 }
 
 #[cfg(test)]

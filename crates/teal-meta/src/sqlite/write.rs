@@ -1,25 +1,16 @@
-//! What a transaction changes: one prepared statement each.
+//! The changes of a transaction: one prepared statement each.
 
 use super::SqliteTransaction;
 use super::codec::{encode_ranges, encode_state, kind_code};
-use super::read::sql_integer;
+use super::column::{batch_key, sql_integer};
 use crate::error::Result;
 use crate::meta::WriteTransaction;
 use crate::row::{
     BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
-use rusqlite::{Params, params};
-use teal_types::{CommitSeq, Link, ObjectNo};
-
-impl SqliteTransaction<'_> {
-    fn run(&self, sql: &str, params: impl Params) -> Result<()> {
-        let run = || self.connection.prepare_cached(sql)?.execute(params);
-        run()
-            .map(drop)
-            .map_err(|error| self.names.classify_error(error))
-    }
-}
+use rusqlite::params;
+use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
 
 impl WriteTransaction for SqliteTransaction<'_> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -30,12 +21,12 @@ impl WriteTransaction for SqliteTransaction<'_> {
             params![
                 self.volume,
                 row.label,
-                row.incarnation,
+                row.incarnation.get(),
                 sql_integer(row.head.get()),
                 row.digest,
                 row.time.secs,
                 row.time.nanos,
-                row.next_replica,
+                row.next_replica.get(),
                 sql_integer(row.next_conflict),
                 sql_integer(row.own_next),
                 sql_integer(row.own_end)
@@ -64,7 +55,7 @@ impl WriteTransaction for SqliteTransaction<'_> {
         }
     }
 
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()> {
         let (dir, name) = (sql_integer(link.dir.get()), link.name.as_bytes());
         match row {
             Some(row) => self.run(
@@ -162,7 +153,7 @@ impl WriteTransaction for SqliteTransaction<'_> {
 
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()> {
@@ -180,7 +171,8 @@ impl WriteTransaction for SqliteTransaction<'_> {
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
         let params = (self.volume, sql_integer(dir.get()), sql_integer(seq.get()));
         self.run("INSERT INTO snapshots VALUES(?1, ?2, ?3)", params)?;
-        let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object FROM entries WHERE volume = ?1 AND dir = ?2";
+        let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object \
+            FROM entries WHERE volume = ?1 AND dir = ?2";
         self.run(sql, params)
     }
 
@@ -232,18 +224,19 @@ impl WriteTransaction for SqliteTransaction<'_> {
 
     fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()> {
         let CommitRow {
-            stamp,
+            batch,
             time,
             digest,
         } = row;
+        let (replica, incarnation, no) = batch_key(*batch);
         self.run(
             "INSERT INTO commits VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 self.volume,
                 sql_integer(seq.get()),
-                stamp.replica,
-                stamp.incarnation,
-                sql_integer(stamp.counter),
+                replica,
+                incarnation,
+                no,
                 time.secs,
                 time.nanos,
                 digest
@@ -263,41 +256,30 @@ impl WriteTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn add_batch(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        counter: u64,
-        row: &BatchRow,
-    ) -> Result<()> {
+    fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()> {
+        let (replica, incarnation, no) = batch_key(batch);
         self.run(
             "INSERT INTO batches VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 self.volume,
                 replica,
                 incarnation,
-                sql_integer(counter),
+                no,
                 row.digest,
                 sql_integer(row.seq.get())
             ],
         )
     }
 
-    fn stage_part(
-        &mut self,
-        replica: u32,
-        incarnation: u32,
-        batch: u64,
-        part: u32,
-        bytes: &[u8],
-    ) -> Result<()> {
+    fn stage_part(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
+        let (replica, incarnation, no) = batch_key(batch);
         self.run(
             "INSERT OR REPLACE INTO staged VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
                 self.volume,
                 replica,
                 incarnation,
-                sql_integer(batch),
+                no,
                 part,
                 sql_integer(bytes.len() as u64),
                 bytes
@@ -305,22 +287,24 @@ impl WriteTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn drop_staged(&mut self, replica: u32, incarnation: u32, batch: u64) -> Result<()> {
+    fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
+        let (replica, incarnation, no) = batch_key(batch);
         self.run(
-            "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR batch <= ?4)",
-            params![self.volume, replica, incarnation, sql_integer(batch)],
+            "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR \
+                batch <= ?4)",
+            params![self.volume, replica, incarnation, no],
         )
     }
 
-    fn put_replica(&mut self, replica: u32, row: &ReplicaRow) -> Result<()> {
+    fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()> {
         self.run(
             "INSERT OR REPLACE INTO replicas VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 self.volume,
-                replica,
+                replica.get(),
                 row.device,
-                row.incarnation,
-                sql_integer(row.last_batch),
+                row.incarnation.get(),
+                sql_integer(row.last_batch.get()),
                 sql_integer(row.position.get()),
                 row.is_revoked,
                 row.is_local,
@@ -343,10 +327,10 @@ impl WriteTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn put_lease(&mut self, lease: u32, replica: u32) -> Result<()> {
+    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()> {
         self.run(
             "INSERT INTO leases VALUES(?1, ?2, ?3)",
-            params![self.volume, lease, replica],
+            params![self.volume, lease, replica.get()],
         )
     }
 

@@ -27,7 +27,8 @@ use tonic::client::{Grpc, GrpcService};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// Bytes of one answer, and of all answers, that the server may send before anybody has read them.
+/// Bytes of one answer, and of all answers, that the server may send before the program has read
+/// them.
 const WINDOWS: (u32, u32) = (2 << 20, 8 << 20);
 
 /// HTTP wants one; which server it is is certain by then.
@@ -38,11 +39,11 @@ pub(crate) struct ClientConnection {
     sender: SendRequest<Body>,
     watch: Arc<ConnectionWatch>,
     address: String,
-    /// The end of the certificate that was shown.
+    /// Returns the end of the certificate that was shown.
     expires: Timestamp,
 }
 
-/// What came over a connection.
+/// A record of what came over a connection.
 #[derive(Default)]
 struct ConnectionWatch {
     bytes: AtomicU64,
@@ -50,7 +51,7 @@ struct ConnectionWatch {
     tls: OnceLock<rustls::Error>,
 }
 
-/// What the server made of a request, and its word on renewing.
+/// The server's answer to a request, and its word on renewing.
 pub(crate) struct UnaryAnswer<A> {
     pub(crate) result: Result<A, NetError>,
     pub(crate) is_due: bool,
@@ -71,6 +72,7 @@ impl ClientConnection {
         expires: Timestamp,
         options: &ChannelOptions,
     ) -> Result<Self, NetError> {
+        // The whole of TCP, TLS and HTTP/2 has to fit into the time.
         let within = options.connect_timeout;
         let made = timeout(within, Self::establish(address, config, expires, options)).await;
         made.unwrap_or_else(|_| {
@@ -99,6 +101,7 @@ impl ClientConnection {
         if let Err(error) = set_tcp_user_timeout(&tcp, unacknowledged) {
             log::debug!("a dead line will be noticed late: {error}");
         }
+        // The name proves nothing, but TLS wants one.
         let name =
             ServerName::try_from(SERVER_NAME).map_err(|e| NetError::Protocol(e.to_string()))?;
         let tls = TlsConnector::from(Arc::new(config))
@@ -113,6 +116,8 @@ impl ClientConnection {
             inner: tls,
             watch: watch.clone(),
         });
+        // The windows hold a whole answer, so that a large one does not wait for acknowledgements
+        // on a long way.
         let made = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(WINDOWS.0)
@@ -147,7 +152,7 @@ impl ClientConnection {
         self.watch.bytes.load(Ordering::Relaxed)
     }
 
-    /// The end of the certificate that was shown.
+    /// Returns the end of the certificate that was shown.
     pub(crate) fn certificate_end(&self) -> Timestamp {
         self.expires
     }
@@ -163,6 +168,7 @@ impl ClientConnection {
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
+        // An answer that is too large is refused while it arrives, before it takes memory.
         let mut grpc = Grpc::with_origin(
             RequestSender(self.sender.clone()),
             http::Uri::from_static(ORIGIN),
@@ -180,7 +186,7 @@ impl ClientConnection {
                     is_due,
                 })
             }
-            // What the server says has no cause here.
+            // A status that the server has sent has no cause on this machine.
             Err(status) if status.source().is_none() => {
                 let is_due = status.metadata().contains_key(wire::RENEW_HEADER);
                 Ok(UnaryAnswer {
@@ -193,9 +199,11 @@ impl ClientConnection {
     }
 
     fn connection_loss(&self, status: &Status) -> ConnectionLoss {
+        // A status without a cause came over the wire.
         let Some(cause) = status.source() else {
             return ConnectionLoss::Sent(self.error_of_status(status));
         };
+        // A failure of TLS explains more than the failure of HTTP that follows it.
         let error = match self.watch.tls.get() {
             Some(error) => explain_tls_error(&self.address, error),
             None => unreachable_error(&self.address, with_causes(cause)),
@@ -229,7 +237,7 @@ fn unreachable_error(address: &str, why: String) -> NetError {
     }
 }
 
-/// An error with its causes.
+/// Returns the words of an error and of its causes.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -252,7 +260,8 @@ fn explain_tls_error(address: &str, error: &rustls::Error) -> NetError {
     use AlertDescription as Alert;
     match error {
         rustls::Error::InvalidCertificate(_) => NetError::Certificate(format!(
-            "what answers at {address} is not the expected server: its certificate leads to another fingerprint ({error})"
+            "what answers at {address} is not the expected server: its certificate leads to \
+             another fingerprint ({error})"
         )),
         rustls::Error::AlertReceived(
             Alert::UnknownCA
@@ -265,7 +274,8 @@ fn explain_tls_error(address: &str, error: &rustls::Error) -> NetError {
             | Alert::DecryptError
             | Alert::AccessDenied,
         ) => NetError::Certificate(format!(
-            "the server at {address} does not accept this machine's certificate, which it has not signed: enrol this \
+            "the server at {address} does not accept this machine's certificate, which it has not \
+             signed: enrol this \
              machine again ({error})"
         )),
         rustls::Error::InvalidMessage(_) => NetError::Protocol(format!(
@@ -293,6 +303,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         match &polled {
             Poll::Ready(Ok(())) => {
+                debug_assert!(buf.filled().len() >= before, "reading only adds bytes");
                 self.watch
                     .bytes
                     .fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
@@ -335,7 +346,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     }
 }
 
-/// Whether a request that failed had left this machine.
+/// Says if a request that failed had left this machine.
 #[derive(Debug, thiserror::Error)]
 enum SendError {
     #[error("the connection was closed")]
@@ -359,6 +370,7 @@ impl GrpcService<Body> for RequestSender {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let answer = self.0.try_send_request(request);
         Box::pin(async move {
+            // hyper gives the request back if it has not sent any part of it.
             answer
                 .await
                 .map_err(|mut failed| match failed.take_message() {

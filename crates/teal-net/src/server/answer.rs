@@ -1,11 +1,11 @@
-//! The three methods: who may call them, within which limits, and in which words the others are
+//! The three methods of the server, their limits, and the words in which requests beyond them are
 //! refused.
 //!
 //! # Guarantees
 //! 1. A request takes its place under the limits before its body is read, and keeps it until the
-//!    service has returned, whether or not anybody still waits for the answer.
-//! 2. Who asks is who the certificate of the connection names. It is judged at every request, by
-//!    the clock of that moment.
+//!    service has returned, even if the client does not wait for the answer any more.
+//! 2. A peer is the one that the certificate of the connection names. The certificate is judged at
+//!    every request, by the clock of that moment.
 
 use super::quotas::ConnectionQuota;
 use super::shared::{ServerOrder, ServerShared};
@@ -62,13 +62,14 @@ impl ServerSession {
         orders: watch::Receiver<ServerOrder>,
     ) -> Self {
         let visitor = visitor.map(|(peer, validity)| {
-            let seat = shared
-                .quotas
-                .take_quota(peer, shared.clock.monotonic_time());
+            // Taken once for the whole connection; the reason why there is none is told at each
+            // request.
+            let now = shared.clock.monotonic_time();
+            let quota = shared.quotas.take_quota(peer, now);
             CertifiedVisitor {
                 peer,
                 validity,
-                quota: seat,
+                quota,
             }
         });
         Self {
@@ -91,7 +92,8 @@ impl ServerSession {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// The peer, if its certificate is good enough, and whether it is time to renew it.
+    /// Returns the peer, if its certificate is good enough for the request, and the age of the
+    /// certificate.
     fn check_certificate(
         &self,
         renewing: bool,
@@ -99,33 +101,40 @@ impl ServerSession {
         let visitor = self.visitor.as_ref();
         let visitor = visitor
             .ok_or_else(|| Status::unauthenticated("this needs a certificate: enrol first"))?;
+        // The certificate is judged by the clock of this moment, because a connection may last for
+        // months.
         let now = self.shared.identity.current_seconds(&*self.shared.clock);
         let standing = visitor.validity.age_at(now);
         let (ended, today) = (date_text(visitor.validity.expires), date_text(now));
         match standing {
             CertificateAge::Expired if !renewing => {
                 let words = format!(
-                    "this machine's certificate ended on {ended} and is to be renewed (the server's clock says {today})"
+                    "this machine's certificate ended on {ended} and is to be renewed (the \
+                     server's clock says {today})"
                 );
                 Err(mark_renewal_due(Status::unauthenticated(words)))
             }
             // Renewing will be refused too, in these words.
             CertificateAge::Gone => Err(mark_renewal_due(Status::unauthenticated(format!(
-                "this machine's certificate ended on {ended}, too long ago to be renewed by the server's clock, which says \
-                 {today}: if that is wrong, set the server's clock; otherwise enrol this machine again"
+                "this machine's certificate ended on {ended}, too long ago to be renewed by the \
+                 server's clock, which says \
+                 {today}: if that is wrong, set the server's clock; otherwise enrol this machine \
+                 again"
             )))),
             _ => Ok((visitor, standing)),
         }
     }
 
-    /// A place for one request of `visitor`; may wait for it.
+    /// Returns the permits for one request of `visitor`; may wait for them.
     async fn acquire_permits(&self, visitor: &CertifiedVisitor) -> Result<RequestPermits, Status> {
-        let seat = visitor
+        // There is no quota if the machine had too many connections when it made this one.
+        let quota = visitor
             .quota
             .as_ref()
             .map_err(|why| Status::resource_exhausted(why.as_str()))?;
         let shared = &self.shared;
-        let pace = seat
+        // The rate comes first: waiting for it occupies no permit of the others.
+        let delay = quota
             .rate_delay(shared.clock.monotonic_time())
             .ok_or_else(|| {
                 let rate = shared.limits.requests_per_second;
@@ -133,11 +142,14 @@ impl ServerSession {
                     "more than {rate} requests per second of this machine"
                 ))
             })?;
-        if !pace.is_zero() {
-            sleep(pace).await;
+        debug_assert!(delay <= WAIT, "a longer wait is a refusal");
+        if !delay.is_zero() {
+            sleep(delay).await;
         }
         let busy = || Status::resource_exhausted("too many requests are in progress");
-        let of_the_peer = seat
+        // The peer's own permit comes first, so that one machine's requests wait for each other,
+        // and not for a permit of all machines.
+        let of_the_peer = quota
             .request_permits()
             .acquire_owned()
             .await
@@ -180,6 +192,8 @@ impl ServerSession {
         let within = self.shared.limits.arrival;
         match timeout(within, answering.as_mut()).await {
             Ok(answer) => Ok(answer),
+            // The request had arrived, so the time that is over was that of arriving: the answer
+            // may take longer.
             Err(_) if arrived.load(Ordering::Relaxed) => Ok(answering.await),
             Err(_) => Err(Status::deadline_exceeded(format!(
                 "the request did not arrive within {within:?}"
@@ -191,15 +205,16 @@ impl ServerSession {
         &self,
         request: http::Request<Incoming>,
     ) -> Result<http::Response<Body>, Status> {
+        // The certificate and the limits are judged before the body is read.
         let (visitor, standing) = self.check_certificate(false)?;
         let ticket = self.acquire_permits(visitor).await?;
         let limit = self.shared.limits.message_bytes + wire::PAYLOAD_OVERHEAD;
         let (service, peer) = (self.shared.service.clone(), visitor.peer);
         let method = move |asked: Payload| async move {
             let answer = run_blocking(ticket, move || {
-                service
-                    .check_peer(peer)
-                    .map_err(|words| refusal_status(&words))?;
+                // Asked at every request, so that a peer that was shut out is refused at once.
+                let allowed = service.check_peer(peer);
+                allowed.map_err(|words| refusal_status(&words))?;
                 Ok(service.call(peer, &asked.bytes))
             });
             let answer = answer.await.map_err(|status| {
@@ -251,6 +266,8 @@ impl ServerSession {
         let shared = self.shared.clone();
         let pace = shared.enrolments.lock().take(shared.clock.monotonic_time());
         let busy = || Status::resource_exhausted("too many machines enrol at the same time");
+        // Enrolments are paced for all machines together, because the ones that guess tokens have
+        // no name.
         sleep(pace.ok_or_else(busy)?).await;
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
@@ -289,6 +306,7 @@ pub(super) fn answer_request(
 ) -> AnswerFuture {
     session.heard.store(true, Ordering::Relaxed);
     Box::pin(async move {
+        // Read once: a request that begins before the order ends in peace.
         let stopping = *session.orders.borrow() != ServerOrder::Serve;
         let answered = match request.uri().path() {
             _ if stopping => Err(Status::unavailable("the server is stopping")),
@@ -312,6 +330,7 @@ where
     T: Send + 'static,
     R: Send + 'static,
 {
+    // The permits belong to the work: they come back when it ends, even if the client has gone.
     let done = tokio::task::spawn_blocking(move || {
         let done = work();
         drop(ticket);
@@ -330,6 +349,7 @@ fn certify_peer(
     peer: CertifiedPeer,
     public_key: &[u8],
 ) -> Result<CertifiedKey, Status> {
+    debug_assert_eq!(public_key.len(), KEY_BYTES, "`check_key` has looked at it");
     let made = shared.identity.certify_key(
         peer,
         public_key,
@@ -342,7 +362,7 @@ fn certify_peer(
     Ok(CertifiedKey {
         certificate: certificate.to_vec().into(),
         volume: peer.volume,
-        replica: peer.replica,
+        replica: peer.replica.get(),
         issued: validity.issued,
         expires: validity.expires,
     })
@@ -369,7 +389,7 @@ fn mark_renewal_due(mut status: Status) -> Status {
     status
 }
 
-/// What a method makes of its request, on its way.
+/// The future of a method's answer.
 type MethodFuture<A> = Pin<Box<dyn Future<Output = Result<Response<A>, Status>> + Send>>;
 
 /// A function as tonic wants it; called once.

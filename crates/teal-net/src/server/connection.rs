@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
-/// Bytes that one request may send before anybody has read them.
+/// Bytes that one request may send before the server has read them.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Bytes that all requests of a connection may send before anybody has read them.
+/// Bytes that all requests of a connection may send before the server has read them.
 const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Bytes of a request's headers.
 const HEADERS_MAX: u32 = 16 << 10;
@@ -27,12 +27,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes that are passed over in that time.
 const FAREWELL_BYTES: u64 = 64 << 10;
 
-/// What is known of the other side once its time for it is over.
+/// The server's knowledge of a peer when the time for its first request is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PeerAttention {
     /// Nothing yet.
     Unheard,
-    /// A stranger who has asked for something.
+    /// A peer without a certificate has asked for something.
     Enrolling,
     /// A machine that has asked for something.
     Known,
@@ -59,6 +59,7 @@ pub(super) async fn serve_connection(
         }
         _ = orders.changed() => return,
     };
+    // The place is for the handshake only.
     drop(place);
     match shaken {
         Err(_) => log::debug!("a connection is closed: no handshake in time"),
@@ -84,6 +85,7 @@ async fn speak_http2(
     tls: TlsStream<TcpStream>,
     mut orders: watch::Receiver<ServerOrder>,
 ) {
+    // A client without a certificate may enrol, so this is no error.
     let certificate = tls
         .get_ref()
         .1
@@ -91,7 +93,7 @@ async fn speak_http2(
         .and_then(|chain| chain.first());
     let visitor = certificate.and_then(|certificate| shared.identity.recognise_peer(certificate));
     let session = Arc::new(ServerSession::new(shared.clone(), visitor, orders.clone()));
-    // Who has no seat stays among the strangers, with their time.
+    // A peer without a quota stays among the strangers, and has only their time.
     let place = (!session.has_quota()).then(|| shared.strangers.take_place());
     let limits = &shared.limits;
     let serve = service_fn({
@@ -101,6 +103,7 @@ async fn speak_http2(
             async move { Ok::<_, Infallible>(answering.await) }
         }
     });
+    // The transport itself refuses more requests at a time than a machine's quota allows.
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -129,6 +132,7 @@ async fn speak_http2(
                 return;
             }
             _ = orders.changed(), if going => {
+                // Told once; the connection then ends when its last answer is out.
                 going = false;
                 connection.as_mut().graceful_shutdown();
             }
@@ -137,13 +141,14 @@ async fn speak_http2(
                 return;
             }
             () = patience.as_mut(), if attention != PeerAttention::Known => {
-                attention = match attention {
-                    PeerAttention::Unheard if session.was_heard() && place.is_none() => PeerAttention::Known,
-                    PeerAttention::Unheard if session.was_heard() => PeerAttention::Enrolling,
-                    _ => {
-                        log::debug!("a connection is closed: nothing sensible came in time");
-                        return;
-                    }
+                let has_asked = attention == PeerAttention::Unheard && session.was_heard();
+                if !has_asked {
+                    log::debug!("a connection is closed: nothing sensible came in time");
+                    return;
+                }
+                attention = match place {
+                    None => PeerAttention::Known,
+                    Some(_) => PeerAttention::Enrolling,
                 };
                 // Enrolling may take thrice as long as everything before.
                 patience.as_mut().reset(tokio::time::Instant::now() + limits.patience * 2);

@@ -1,9 +1,9 @@
-//! What each enrolled machine uses of the server: its connections, its requests in progress, its
-//! requests per second.
+//! Quotas: the connections, the requests in progress and the requests per second that each enrolled
+//! machine uses of the server.
 //!
 //! # Guarantees
 //! 1. One machine's limits do not depend on how it divides its requests among connections.
-//! 2. A machine that is gone and has rested is forgotten: reconnecting gives nobody more than
+//! 2. A machine that is gone and has rested is forgotten: reconnecting gives a machine no more than
 //!    waiting would.
 
 use crate::limits::{TokenBucket, TransportLimits};
@@ -24,7 +24,7 @@ pub(super) struct ConnectionQuotas {
     quotas: Mutex<HashMap<CertifiedPeer, Arc<PeerQuota>>>,
 }
 
-/// What one machine uses, and may use.
+/// The use that one machine makes of the server, and its limits.
 struct PeerQuota {
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
@@ -56,6 +56,8 @@ impl ConnectionQuotas {
         peer: CertifiedPeer,
         now: Duration,
     ) -> Result<ConnectionQuota, String> {
+        // One lock for the look-up and the entry, so that two connections cannot exceed the quota
+        // together.
         let mut quotas = self.quotas.lock();
         // A connection and a request in progress hold the quota too, so the count says that the
         // machine is gone.
@@ -67,6 +69,8 @@ impl ConnectionQuotas {
                 rate: Mutex::new(TokenBucket::new(self.requests_per_second)),
             })
         });
+        // Tried before the place among all: a machine with too many connections takes nothing from
+        // others.
         let one_of_the_peer = quota.connections.clone().try_acquire_owned();
         let one_of_the_peer = one_of_the_peer
             .map_err(|_| format!("this machine has {} connections already", self.per_peer))?;
@@ -96,11 +100,15 @@ impl ConnectionQuota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use teal_types::ReplicaNo;
 
     const NOW: Duration = Duration::from_secs(100);
 
     fn peer(replica: u32) -> CertifiedPeer {
-        CertifiedPeer { volume: 1, replica }
+        CertifiedPeer {
+            volume: 1,
+            replica: ReplicaNo::new(replica),
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a program gives a server to answer with, and what the server's connections share.
+//! The interface by which a program answers requests, and the state that the server's connections
+//! share.
 
 use super::places::StrangerPlaces;
 use super::quotas::ConnectionQuotas;
@@ -24,7 +25,7 @@ pub trait PeerService: Send + Sync + 'static {
     /// peer it is from now on.
     ///
     /// # Errors
-    /// Returns words for the person who typed the token: it is wrong, used, or too old.
+    /// Returns words for the person that typed the token: it is wrong, used, or too old.
     fn enrol(&self, token: &str, device: &str) -> Result<CertifiedPeer, String>;
 
     /// Refuses a peer that may not speak any more; called at every request.
@@ -44,7 +45,7 @@ pub(super) struct ServerShared {
     pub(super) quotas: ConnectionQuotas,
     /// Connections in the handshake, of machines and strangers.
     pub(super) handshakes: Arc<StrangerPlaces>,
-    /// Connections after the handshake of those who have shown no certificate.
+    /// Connections after the handshake that have shown no certificate.
     pub(super) strangers: Arc<StrangerPlaces>,
     /// Requests in progress.
     pub(super) requests: Arc<Semaphore>,
@@ -52,7 +53,7 @@ pub(super) struct ServerShared {
     pub(super) enrolments: Mutex<TokenBucket>,
 }
 
-/// The order that [`Listening`](super::Listening) gives to its tasks.
+/// The order that [`ListeningServer`](super::ListeningServer) gives to its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerOrder {
     Serve,

@@ -10,7 +10,7 @@ struct Way {
     address: SocketAddr,
     is_silent: Arc<AtomicBool>,
     connections: Arc<AtomicUsize>,
-    /// That were sent, in both directions together.
+    /// The bytes that were sent, in both directions together.
     bytes: Arc<AtomicUsize>,
 }
 
@@ -190,8 +190,8 @@ fn the_place_of_a_machine_that_went_silent_is_given_back() {
     way.set_silent(true);
     let (start, mut moved) = (SystemClock.monotonic_time(), false);
     while !moved && SystemClock.monotonic_time() - start < LONG {
-        // Who found no place is closed as a stranger after a while, and asks again on a new
-        // connection.
+        // A connection without a place is closed as a stranger after a while, and the client asks
+        // again on a new connection.
         moved = world.channel(&identity).call(b"moved", LONG).is_ok();
     }
     assert!(moved);
@@ -212,7 +212,7 @@ fn an_idle_channel_sends_nothing() {
     );
     let other = world.channel(&world.enrolled(2));
     channel.call(b"hi", LONG).unwrap();
-    // What belongs to that call is sent in the first of these times; nothing is in the second.
+    // The bytes of that call are sent in the first of these times; nothing is sent in the second.
     words!(other.call(WAIT, keep_alive * 3), Unreachable);
     let sent = way.bytes.load(Ordering::SeqCst);
     words!(other.call(WAIT, keep_alive * 3), Unreachable);

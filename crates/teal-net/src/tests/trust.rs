@@ -1,4 +1,4 @@
-//! Who is believed to be who.
+//! The proof of identities on both sides.
 
 use super::*;
 use crate::fingerprint::Fingerprint;
@@ -17,11 +17,11 @@ fn a_machine_that_enrols_is_served_as_who_its_certificate_says() {
         (
             CertifiedPeer {
                 volume: 3,
-                replica: 1
+                replica: ReplicaNo::new(1)
             },
             CertifiedPeer {
                 volume: 3,
-                replica: 2
+                replica: ReplicaNo::new(2)
             }
         )
     );
@@ -151,7 +151,7 @@ fn a_server_of_another_fingerprint_gets_no_token() {
         "t",
         CertifiedPeer {
             volume: 1,
-            replica: 1,
+            replica: ReplicaNo::new(1),
         },
     );
     let (address, wrong) = (
@@ -208,7 +208,7 @@ fn a_wrong_token_and_a_used_one_are_refused_in_the_service_s_words() {
         "once",
         CertifiedPeer {
             volume: 1,
-            replica: 1,
+            replica: ReplicaNo::new(1),
         },
     );
     assert!(

@@ -82,7 +82,7 @@ fn compare(seed: u64) -> Result<(), String> {
     );
     println!(
         "seed {seed}: {} bytes shared since the last opening",
-        target.volume.client.store().counts().bytes_shared
+        target.volume.client.store().counter_values().bytes_shared
     );
     Ok(())
 }

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_posix::{
-    FallocateMode, FileSystem, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags,
-    XattrMode,
+    FallocateMode, FileSystem, FsError, RenameMode, SeekTarget, SetAttrRequest, TimeChange,
+    WriteFlags, XattrMode,
 };
 use teal_testkit::model::{RenameKind as Renaming, XattrFlag as Setting};
 use teal_testkit::ops::{FsOp, OpTarget};
@@ -268,7 +268,7 @@ impl ClientTarget {
         }
         at = 0;
         loop {
-            match self.client().seek(no, at, Seek::Data) {
+            match self.client().seek(no, at, SeekTarget::Data) {
                 Ok(data) => at = data / BLOCK * BLOCK,
                 Err(FsError::BehindEnd) => break,
                 Err(e) => panic!("seeking in {no}: {e}"),

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Disk, MemDisk};
-use teal_log::{CheckOptions, Counts, MkfsOptions, OpenOptions, Space, Store};
+use teal_log::{CheckOptions, Counts, MkfsOptions, OpenOptions, SpaceStatus, Store};
 use teal_posix::{Caller, FileSystem, FileSystemOptions, FsError, WriteFlags};
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{BLOCK, ObjectNo};
@@ -141,7 +141,7 @@ impl Run {
         assert!(report.is_clean(), "{:?}: {:#?}", self.load, report.problems);
     }
 
-    pub(crate) fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> SpaceStatus {
         self.client.store().space()
     }
 
@@ -270,14 +270,14 @@ impl Run {
 
     /// Writes this many bytes, and says what that took.
     pub(crate) fn spend(&mut self, bytes: u64) -> Spent {
-        let (from, before) = (self.written, self.client.store().counts());
+        let (from, before) = (self.written, self.client.store().counter_values());
         while self.written < from + bytes {
             self.change()
                 .unwrap_or_else(|e| panic!("{e}: {:?}", self.space()));
         }
         Spent {
             user: self.written - from,
-            counts: self.client.store().counts().since(&before),
+            counts: self.client.store().counter_values().since(&before),
         }
     }
 }

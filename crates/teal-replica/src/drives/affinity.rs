@@ -11,18 +11,18 @@
 //!    fetched, too.
 
 use super::super::{Replica, SyncError, unexpected};
-use super::attached::Attached;
-use super::heirs::Heirs;
+use super::attached::AttachedDrive;
+use super::damage::skip_damaged;
 use super::refused::DriveRefused;
-use super::skip::skip;
+use super::successions::AffinitySuccessions;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_device::HeldContent;
 use teal_log::{Store, StoreError};
-use teal_proto::{Got, REPLY_BYTES, Reply, Request, Want};
-use teal_types::{FileType, ObjectNo, Version};
+use teal_proto::{ClientRequest, ContentAnswer, REPLY_BYTES, ServerReply, WantedRange};
+use teal_types::{FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// What has changed elsewhere is on the drive again after this time.
@@ -33,7 +33,7 @@ const SHARE: u64 = 85;
 
 /// Something with affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Affinity {
+pub struct AffineObject {
     /// Where it is, as far as that is known here.
     pub path: String,
     /// Bytes of it on the drive, as it is here.
@@ -78,10 +78,10 @@ pub(super) fn tree_below(
 }
 
 impl Replica {
-    fn drive_called(&self, name: &str) -> Result<Arc<Attached>, DriveRefused> {
+    fn find_attached(&self, name: &str) -> Result<Arc<AttachedDrive>, DriveRefused> {
         let found = self
             .drive_set()
-            .all()
+            .attached_drives()
             .into_iter()
             .find(|drive| drive.name == name);
         found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))
@@ -94,7 +94,11 @@ impl Replica {
         lists: bool,
     ) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
         tree_below(self.store(), no, |dir| {
-            if lists { self.listed(dir) } else { Ok(()) }
+            if lists {
+                self.ensure_listed(dir)
+            } else {
+                Ok(())
+            }
         })
     }
 
@@ -109,7 +113,7 @@ impl Replica {
         drive: &str,
         sticky: bool,
     ) -> Result<(u64, u64), DriveRefused> {
-        let attached = self.drive_called(drive)?;
+        let attached = self.find_attached(drive)?;
         let objects = self.subtree(no, true)?;
         let new: BTreeSet<ObjectNo> = objects.iter().map(|(no, ..)| *no).collect();
         let files = || {
@@ -119,7 +123,7 @@ impl Replica {
         };
         let bytes: u64 = files().map(|(_, _, size)| size).sum();
         let others: u64 = self
-            .affine(&attached)?
+            .objects_with_affinity(&attached)?
             .into_iter()
             .filter(|no| !new.contains(no))
             .map(|no| self.size_of(no))
@@ -152,10 +156,10 @@ impl Replica {
     /// # Errors
     /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as [`add_affinity`](Self::add_affinity).
     pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
-        let attached = self.drive_called(drive)?;
+        let attached = self.find_attached(drive)?;
         let objects = self.subtree(no, true)?;
         let _marking = attached.hold_marks();
-        self.adopt(&attached)?;
+        self.apply_successions(&attached)?;
         if let Some(above) = self.sticky_above(&attached, no)? {
             let (path, above) = (self.store().path_of(no), self.store().path_of(above));
             return Err(DriveRefused::Inherited {
@@ -168,7 +172,7 @@ impl Replica {
         for (no, ..) in objects {
             if attached.drive.held_object(no)?.affinity {
                 attached.drive.set_affinity(no, false, false)?;
-                attached.falls_short(no, 0);
+                attached.set_unplaced(no, 0);
                 had_some = true;
             }
         }
@@ -184,7 +188,7 @@ impl Replica {
     /// The highest directory because of which an object has affinity.
     fn sticky_above(
         &self,
-        attached: &Attached,
+        attached: &AttachedDrive,
         no: ObjectNo,
     ) -> Result<Option<ObjectNo>, StoreError> {
         let (mut top, mut at) = (None, Some(no));
@@ -203,21 +207,21 @@ impl Replica {
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`], or what the drive met.
-    pub fn affinities(&self, drive: &str) -> Result<Vec<Affinity>, DriveRefused> {
-        let attached = self.drive_called(drive)?;
+    pub fn list_affinities(&self, drive: &str) -> Result<Vec<AffineObject>, DriveRefused> {
+        let attached = self.find_attached(drive)?;
         {
             let _marking = attached.hold_marks();
-            self.adopt(&attached)?;
+            self.apply_successions(&attached)?;
         }
         let mut found = Vec::new();
-        for no in self.affine(&attached)? {
+        for no in self.objects_with_affinity(&attached)? {
             let held = attached.drive.held_object(no)?;
-            let Some((bytes, size)) = self.of_which_there(&attached, no, held.content.as_ref())?
+            let Some((bytes, size)) = self.bytes_on_drive(&attached, no, held.content.as_ref())?
             else {
                 continue;
             };
-            let is_short = attached.is_short_of(no);
-            found.push(Affinity {
+            let is_short = attached.is_unplaced(no);
+            found.push(AffineObject {
                 path: self.store().path_of(no),
                 bytes,
                 size,
@@ -231,17 +235,19 @@ impl Replica {
 
     /// Returns how many bytes of an object are on a drive, as it is here, and of how many; `None`:
     /// it was removed here.
-    fn of_which_there(
+    fn bytes_on_drive(
         &self,
-        attached: &Attached,
+        attached: &AttachedDrive,
         no: ObjectNo,
         content: Option<&HeldContent>,
     ) -> Result<Option<(u64, u64)>, FsError> {
-        let there = content.map_or(0, |content| content.present.len());
-        let note = self.note(no)?;
+        let there = content.map_or(0, |content| content.present.byte_count());
+        let note = self.note_of(no)?;
         let parts = [
             Some(&note.dirty),
-            note.in_flight.as_ref().map(|in_flight| &in_flight.part),
+            note.in_flight
+                .as_ref()
+                .map(|in_flight| &in_flight.components),
         ];
         let mut parts = parts.into_iter().flatten();
         let size = match self.store().attr(no) {
@@ -261,15 +267,18 @@ impl Replica {
         let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
         let is_behind =
-            attached.drive.label().position < self.seen() && attached.queue.contains(no);
+            attached.drive.label().position < self.position() && attached.queue.contains(no);
         let is_stale = is_changed || is_older || is_behind || content.size != size;
         Ok(Some((if is_stale { 0 } else { there }, size)))
     }
 
     /// Tells the drive what has happened to what has affinity to it; under `marking`. What has it
     /// since.
-    pub(super) fn adopt(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
-        let Heirs { successors, ended } = attached.take_heirs();
+    pub(super) fn apply_successions(
+        &self,
+        attached: &AttachedDrive,
+    ) -> Result<Vec<ObjectNo>, StoreError> {
+        let AffinitySuccessions { successors, ended } = attached.take_heirs();
         let (drive, mut new) = (&attached.drive, Vec::new());
         for (old, heir) in successors {
             let held = drive.held_object(old)?;
@@ -278,14 +287,14 @@ impl Replica {
                 new.push(heir);
                 if !self.is_named(old)? {
                     drive.set_affinity(old, false, false)?;
-                    attached.falls_short(old, 0);
+                    attached.set_unplaced(old, 0);
                 }
             }
         }
         for no in ended {
             if drive.held_object(no)?.affinity && !self.is_named(no)? {
-                skip(drive.remove_object(no))?;
-                attached.falls_short(no, 0);
+                skip_damaged(drive.remove_object(no))?;
+                attached.set_unplaced(no, 0);
             }
         }
         Ok(new)
@@ -298,7 +307,7 @@ impl Replica {
         }
     }
 
-    fn affine(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
+    fn objects_with_affinity(&self, attached: &AttachedDrive) -> Result<Vec<ObjectNo>, StoreError> {
         let mut found = Vec::new();
         attached.drive.visit_affine_objects(&mut |no| {
             found.push(no);
@@ -310,9 +319,9 @@ impl Replica {
     /// Has a drive get what has affinity and is not all on it: it was pulled out before that was
     /// copied. Of a drive with more objects than are known ([`HAS_MAX`](super::HAS_MAX)) only what
     /// found no room: looking at all of them would take long.
-    pub(super) fn want_incomplete(&self, attached: &Attached) -> Result<(), StoreError> {
+    pub(super) fn want_incomplete(&self, attached: &AttachedDrive) -> Result<(), StoreError> {
         let now = self.monotonic();
-        let short = attached.short_again(true);
+        let short = attached.unplaced_to_retry(true);
         short
             .into_iter()
             .for_each(|no| attached.queue.add(no, 0, now));
@@ -321,7 +330,7 @@ impl Replica {
             let held = attached.drive.held_object(no)?;
             let is_whole = held
                 .content
-                .is_some_and(|content| content.present.len() == content.size);
+                .is_some_and(|content| content.present.byte_count() == content.size);
             let has_content = || {
                 self.store()
                     .attr(no)
@@ -344,10 +353,10 @@ impl Replica {
 
     /// Returns whether an object has affinity, or lies where everything has: then it has it from
     /// now on.
-    pub(super) fn inherits(
+    pub(super) fn inherits_affinity(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
     ) -> Result<bool, StoreError> {
         if !attached.has_affinity() {
             return Ok(false);
@@ -369,24 +378,25 @@ impl Replica {
 
     /// Brings content of what has affinity from the server to the drive; how far it came from
     /// `from`.
-    pub(super) fn refetch(
+    pub(super) fn refetch_to_drive(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
         (from, to): (u64, u64),
     ) -> Result<Option<u64>, SyncError> {
         let (object, data_seq) = (version.object, version.data_seq);
         let len = (to - from).min(REPLY_BYTES as u64);
-        let want = Want {
+        let want = WantedRange {
             object,
             data_seq,
             offset: from,
             len,
         };
-        let Reply::Data(got) = self.ask(&Request::Read { wants: vec![want] })? else {
+        let ServerReply::Data(got) = self.ask_server(&ClientRequest::Read { wants: vec![want] })?
+        else {
             return Err(unexpected("to a read").into());
         };
-        let Some(Got::Is { len, pieces }) = got.into_iter().next() else {
+        let Some(ContentAnswer::Is { len, pieces }) = got.into_iter().next() else {
             return Ok(None);
         };
         let end = from + len.min(to - from);

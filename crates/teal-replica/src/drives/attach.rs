@@ -13,10 +13,10 @@
 //!    is on it is of the history that the notes here mean. The server hears of it when it is there
 //!    again.
 
-use super::super::{Identity, Replica, SyncError, unexpected};
-use super::attached::{Attached, DriveFacts};
+use super::super::{Replica, ReplicaIdentity, SyncError, unexpected};
+use super::attached::{AttachedDrive, DriveFacts};
 use super::cursor;
-use super::label::sign;
+use super::label::sign_label;
 use super::refused::DriveRefused;
 use crate::seeded::{Bug, bug};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use teal_device::{Drive, DriveLabel, UpstreamError};
 use teal_energy::Profile;
 use teal_env::{Disk, Entropy};
-use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
+use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, RefusalCode, ServerReply};
 use teal_volume::FsError;
 
 /// What a person says of a new drive.
@@ -50,20 +50,24 @@ pub struct KnownDrive {
 /// The drives that a client has had, by their numbers.
 pub type KnownDrives = BTreeMap<u32, KnownDrive>;
 
-fn nonce(entropy: &dyn Entropy) -> u64 {
+fn random_nonce(entropy: &dyn Entropy) -> u64 {
     let mut bytes = [0; 8];
     entropy.fill(&mut bytes);
     u64::from_le_bytes(bytes)
 }
 
 /// Tells the server of the attachment that is begun on the drive, and writes down that it knows.
-fn tell(replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote, DriveRefused> {
+fn announce_attachment(
+    replica: &Replica,
+    drive: &Drive,
+    nonces: [u64; 2],
+) -> Result<DeviceNote, DriveRefused> {
     let DriveLabel {
         device,
         begun_nonce: next,
         ..
     } = drive.label();
-    let ask = DeviceAsk::Attach {
+    let ask = DeviceRequest::Attach {
         device,
         nonces,
         next,
@@ -78,15 +82,18 @@ fn tell(replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote
             note.name
         );
     }
-    sign(replica, drive, |label| label.nonce = next)?;
+    sign_label(replica, drive, |label| label.nonce = next)?;
     Ok(note)
 }
 
 impl Replica {
-    pub(super) fn ask_devices(&self, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
+    pub(super) fn ask_devices(&self, ask: DeviceRequest) -> Result<Vec<DeviceNote>, DriveRefused> {
         self.connect()?;
-        match self.ask(&Request::Devices(ask)).map_err(SyncError::from)? {
-            Reply::Devices(notes) => Ok(notes),
+        match self
+            .ask_server(&ClientRequest::Devices(ask))
+            .map_err(SyncError::from)?
+        {
+            ServerReply::Devices(notes) => Ok(notes),
             _ => Err(SyncError::from(unexpected("to a question about drives")).into()),
         }
     }
@@ -96,9 +103,9 @@ impl Replica {
     /// # Errors
     /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
     pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
-        let notes = self.ask_devices(DeviceAsk::List)?;
+        let notes = self.ask_devices(DeviceRequest::List)?;
         let ours = self.identity().replica;
-        self.drive_set().compare(ours, &notes);
+        self.drive_set().compare_with_server(ours, &notes);
         Ok(notes)
     }
 
@@ -114,13 +121,16 @@ impl Replica {
         new: &NewDrive,
         entropy: &dyn Entropy,
     ) -> Result<(), DriveRefused> {
-        let (bytes, nonce) = (disk.shape().sectors * teal_types::SECTOR, nonce(entropy));
+        let (bytes, nonce) = (
+            disk.shape().sectors * teal_types::SECTOR,
+            random_nonce(entropy),
+        );
         let NewDrive {
             name,
             portable,
             profile,
         } = new.clone();
-        let add = DeviceAsk::Add {
+        let add = DeviceRequest::Add {
             name,
             bytes,
             portable,
@@ -134,7 +144,7 @@ impl Replica {
         let made = self.make_drive(disk, &note, nonce, entropy);
         let attached = made.and_then(|drive| self.use_drive(drive, place, &note, false));
         if attached.is_err() {
-            let _ = self.ask_devices(DeviceAsk::Remove {
+            let _ = self.ask_devices(DeviceRequest::Remove {
                 device: note.device,
             });
         }
@@ -148,7 +158,7 @@ impl Replica {
         nonce: u64,
         entropy: &dyn Entropy,
     ) -> Result<Drive, DriveRefused> {
-        let Identity {
+        let ReplicaIdentity {
             volume,
             server,
             seen,
@@ -165,7 +175,9 @@ impl Replica {
             begun_nonce: nonce,
             ..DriveLabel::default()
         };
-        label.proof = self.proof(&label.signed_bytes()).map_err(SyncError::from)?;
+        label.proof = self
+            .label_proof(&label.signed_bytes())
+            .map_err(SyncError::from)?;
         Ok(Drive::create(
             disk,
             Arc::clone(self.clock()),
@@ -216,7 +228,7 @@ impl Replica {
             Err(e) => return Err(e.into()),
         };
         let label = drive.label();
-        let Identity {
+        let ReplicaIdentity {
             volume: ours,
             server,
             ..
@@ -227,12 +239,16 @@ impl Replica {
                 ours,
             });
         }
-        if self.proof(&label.signed_bytes()).map_err(SyncError::from)? != label.proof {
+        if self
+            .label_proof(&label.signed_bytes())
+            .map_err(SyncError::from)?
+            != label.proof
+        {
             return Err(DriveRefused::Forged);
         }
         if let Some(other) = self
             .drive_set()
-            .all()
+            .attached_drives()
             .iter()
             .find(|other| other.device == label.device)
         {
@@ -243,7 +259,7 @@ impl Replica {
         }
         let known = known.get(&label.device);
         if let Some(why) = &away
-            && (label.server_incarnation != server || !self.has_seen(&label, known))
+            && (label.server_incarnation != server || !self.has_own_history(&label, known))
         {
             return Err(DriveRefused::Elsewhere {
                 name: drive.name().to_owned(),
@@ -253,9 +269,9 @@ impl Replica {
         if label.nonce != label.begun_nonce && away.is_none() {
             // Nobody knows whether the server has heard of the last one: it has, before another is
             // begun.
-            sign(self, &drive, |label| label.is_clean = false)?;
+            sign_label(self, &drive, |label| label.is_clean = false)?;
             drive.sync()?;
-            tell(self, &drive, [label.nonce, label.begun_nonce])?;
+            announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
         }
         let is_gone_on_with =
             away.is_some() && known.is_some_and(|known| known.nonce == label.begun_nonce);
@@ -264,18 +280,18 @@ impl Replica {
             if is_gone_on_with {
                 label.begun_nonce
             } else {
-                nonce(entropy)
+                random_nonce(entropy)
             },
         );
         if bug(Bug::DriveToldTooEarly) && away.is_none() {
-            tell(self, &drive, [label.nonce, label.begun_nonce])?;
+            announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
         }
-        sign(self, &drive, |label| {
+        sign_label(self, &drive, |label| {
             (label.begun_nonce, label.is_clean) = (next, false)
         })?;
         drive.sync()?;
         let note = match away {
-            None => tell(self, &drive, [label.nonce, label.begun_nonce])?,
+            None => announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?,
             Some(_) => DeviceNote {
                 device: label.device,
                 name: drive.name().to_owned(),
@@ -290,7 +306,7 @@ impl Replica {
     }
 
     /// Returns whether the history that a drive has seen is this replica's own.
-    fn has_seen(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
+    fn has_own_history(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
         let identity = self.identity();
         let is_ours =
             known.is_some_and(|known| [label.nonce, label.begun_nonce].contains(&known.nonce));
@@ -302,12 +318,12 @@ impl Replica {
     }
 
     /// The server hears of an attachment that was made while it was away.
-    pub(super) fn tell_attached(&self, attached: &Attached) -> Result<(), SyncError> {
+    pub(super) fn announce_late(&self, attached: &AttachedDrive) -> Result<(), SyncError> {
         if !attached.is_untold() {
             return Ok(());
         }
         let label = attached.drive.label();
-        match tell(self, &attached.drive, [label.nonce, label.begun_nonce]) {
+        match announce_attachment(self, &attached.drive, [label.nonce, label.begun_nonce]) {
             Ok(_) => {
                 attached.set_told();
                 Ok(())
@@ -340,7 +356,7 @@ impl Replica {
             is_untold,
         };
         let now = self.monotonic();
-        let attached = Arc::new(Attached::new(facts, drive, profile.as_ref(), now)?);
+        let attached = Arc::new(AttachedDrive::new(facts, drive, profile.as_ref(), now)?);
         self.drive_set().attach(Arc::clone(&attached))?;
         let begun = self.begin_cursor(&attached);
         if begun.is_err() {
@@ -349,14 +365,14 @@ impl Replica {
         begun
     }
 
-    fn begin_cursor(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+    fn begin_cursor(self: &Arc<Self>, attached: &Arc<AttachedDrive>) -> Result<(), DriveRefused> {
         let advanced = {
             let _flushing = attached.hold_burst();
-            attached.warm()?;
+            attached.load_known_objects()?;
             if attached.is_untold() {
                 Ok(Vec::new())
             } else {
-                self.advance(attached)
+                self.apply_history(attached)
                     .and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
             }
         };

@@ -1,10 +1,10 @@
 //! One drive that is attached: what is known of it, and what waits for it.
 
-use super::choice::Meter;
-use super::heirs::Heirs;
+use super::choice::LatencyModel;
 use super::queue::{BurstQueue, QUEUE_MAX};
-use super::rest::Rest;
-use super::short::Short;
+use super::sleep::SleepTracker;
+use super::successions::AffinitySuccessions;
+use super::unplaced::UnplacedFiles;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::io;
@@ -18,7 +18,7 @@ use teal_energy::policy::choice::{CostWeights, WeightedCost};
 use teal_env::Clock;
 use teal_log::StoreError;
 use teal_types::ObjectNo;
-use teal_volume::{Rank, RankedMutex, RankedMutexGuard};
+use teal_volume::{LockRank, RankedMutex, RankedMutexGuard};
 
 /// Of a drive with at most so many objects it is known from the beginning which they are.
 const HAS_MAX: usize = 16 << 10;
@@ -39,7 +39,7 @@ pub(super) struct DriveFacts {
 /// A drive that is attached. What never changes can be read by the files of this folder; what does
 /// change is private, and changed by methods.
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub(crate) struct AttachedDrive {
     pub(super) device: u32,
     pub(super) name: String,
     /// Where it is, for people.
@@ -48,10 +48,10 @@ pub(crate) struct Attached {
     pub(super) drive: Arc<Drive>,
     pub(super) reader: DriveWorker,
     pub(super) queue: BurstQueue,
-    pub(super) counters: Counters,
-    meter: Mutex<Meter>,
+    pub(super) counters: DriveCounters,
+    meter: Mutex<LatencyModel>,
     /// `None`: it never sleeps.
-    rest: Mutex<Option<Rest>>,
+    rest: Mutex<Option<SleepTracker>>,
     flushing: RankedMutex<()>,
     marking: RankedMutex<()>,
     /// Monotonic time at which the last burst began.
@@ -64,13 +64,13 @@ pub(crate) struct Attached {
     is_untold: AtomicBool,
     /// All objects of which something is on it, and perhaps others; `None`: they are too many.
     has: Mutex<Option<HashSet<ObjectNo>>>,
-    heirs: Mutex<Heirs>,
-    short: Mutex<Short>,
+    heirs: Mutex<AffinitySuccessions>,
+    short: Mutex<UnplacedFiles>,
 }
 
 /// What has passed between a drive and this client.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct DriveCounters {
     pub(super) reads: AtomicU64,
     pub(super) read_bytes: AtomicU64,
     /// Times it did not answer in time.
@@ -90,7 +90,7 @@ pub(super) struct Counters {
     pub(super) full: AtomicU64,
 }
 
-impl Attached {
+impl AttachedDrive {
     /// Returns a drive that begins to be used `now`.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Attached {
         now: Duration,
     ) -> io::Result<Self> {
         let has_affinity = drive.label().has_affinity;
-        let rest = profile.and_then(|profile| Rest::of(profile, now));
+        let rest = profile.and_then(|profile| SleepTracker::for_profile(profile, now));
         Ok(Self {
             device: facts.device,
             name: facts.name,
@@ -111,11 +111,11 @@ impl Attached {
             drive: Arc::new(drive),
             reader: DriveWorker::new("teal-drive")?,
             queue: BurstQueue::default(),
-            counters: Counters::default(),
-            meter: Mutex::new(Meter::local(profile)),
+            counters: DriveCounters::default(),
+            meter: Mutex::new(LatencyModel::local(profile)),
             rest: Mutex::new(rest),
-            flushing: RankedMutex::new(Rank::DriveBurst, ()),
-            marking: RankedMutex::new(Rank::DriveMarks, ()),
+            flushing: RankedMutex::new(LockRank::DriveBurst, ()),
+            marking: RankedMutex::new(LockRank::DriveMarks, ()),
             last_burst: Mutex::new(now),
             has_affinity: AtomicBool::new(has_affinity),
             is_checked: AtomicBool::new(facts.is_untold),
@@ -173,7 +173,7 @@ impl Attached {
     /// Notes that a burst begins.
     pub(super) fn burst_begins(&self, now: Duration) {
         *self.last_burst.lock() = now;
-        self.uses(now);
+        self.note_use(now);
     }
 
     /// Returns the monotonic time at which the last burst began.
@@ -182,17 +182,17 @@ impl Attached {
     }
 
     /// Locks the meter of what reading from it costs.
-    pub(super) fn meter(&self) -> MutexGuard<'_, Meter> {
+    pub(super) fn meter(&self) -> MutexGuard<'_, LatencyModel> {
         self.meter.lock()
     }
 
     /// Locks the list of what found no room on it.
-    pub(super) fn short(&self) -> MutexGuard<'_, Short> {
+    pub(super) fn short(&self) -> MutexGuard<'_, UnplacedFiles> {
         self.short.lock()
     }
 
     /// Notes what has happened to what may have affinity, until the drive is told.
-    pub(super) fn inform(&self, note: impl Fn(&mut Heirs)) {
+    pub(super) fn inform(&self, note: impl Fn(&mut AffinitySuccessions)) {
         let mut heirs = self.heirs.lock();
         if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
             note(&mut heirs);
@@ -200,7 +200,7 @@ impl Attached {
     }
 
     /// Takes what has happened to what may have affinity, to tell the drive.
-    pub(super) fn take_heirs(&self) -> Heirs {
+    pub(super) fn take_heirs(&self) -> AffinitySuccessions {
         std::mem::take(&mut *self.heirs.lock())
     }
 
@@ -218,7 +218,7 @@ impl Attached {
     }
 
     /// Learns what is on it, if that is not too much; under `flushing`: nothing comes meanwhile.
-    pub(super) fn warm(&self) -> Result<(), StoreError> {
+    pub(super) fn load_known_objects(&self) -> Result<(), StoreError> {
         let mut found = HashSet::new();
         self.drive.visit_objects(&mut |no| {
             found.insert(no);
@@ -233,7 +233,7 @@ impl Attached {
     }
 
     /// Something of an object has come to it.
-    pub(super) fn has_now(&self, no: ObjectNo) {
+    pub(super) fn add_known_object(&self, no: ObjectNo) {
         let mut has = self.has.lock();
         if let Some(found) = &mut *has {
             found.insert(no);
@@ -250,8 +250,11 @@ impl Attached {
             .is_some_and(|rest| rest.is_asleep(now))
     }
 
-    pub(super) fn uses(&self, now: Duration) {
-        self.rest.lock().iter_mut().for_each(|rest| rest.uses(now));
+    pub(super) fn note_use(&self, now: Duration) {
+        self.rest
+            .lock()
+            .iter_mut()
+            .for_each(|rest| rest.note_use(now));
     }
 
     /// Returns whether it is written to: a burst is under way, or its log writes for another
@@ -261,7 +264,7 @@ impl Attached {
     }
 
     /// Returns what it costs as it is now.
-    pub(super) fn metered(&self) -> Meter {
+    pub(super) fn current_latency(&self) -> LatencyModel {
         let mut meter = self.meter.lock().clone();
         meter.is_busy = self.is_busy();
         meter
@@ -269,7 +272,7 @@ impl Attached {
 
     /// Something else serves at this cost what it would have at another, were it awake: it is woken
     /// if that pays. Nobody waits for it.
-    pub(super) fn sleeps(
+    pub(super) fn note_passed_over(
         self: &Arc<Self>,
         (served, bytes): (WeightedCost, u64),
         weights: CostWeights,
@@ -277,20 +280,20 @@ impl Attached {
     ) {
         self.counters.asleep.fetch_add(1, Ordering::Relaxed);
         let (ideal, now) = (
-            self.meter.lock().cost(bytes, weights),
+            self.meter.lock().read_cost(bytes, weights),
             clock.monotonic_time(),
         );
         if self
             .rest
             .lock()
             .as_mut()
-            .is_some_and(|rest| rest.loses((served, ideal), weights, now))
+            .is_some_and(|rest| rest.count_loss((served, ideal), weights, now))
         {
             self.counters.woken.fetch_add(1, Ordering::Relaxed);
             let (this, clock) = (Arc::clone(self), Arc::clone(clock));
             self.reader.run_with_deadline(Duration::ZERO, move || {
                 if this.drive.read_uncached().is_ok() {
-                    this.uses(clock.monotonic_time());
+                    this.note_use(clock.monotonic_time());
                 }
             });
         }

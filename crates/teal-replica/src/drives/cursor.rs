@@ -9,19 +9,19 @@
 //! 3. What cannot be copied now is not forgotten, while it waits for a source; what waits is
 //!    bounded.
 
-use super::super::{Note, Replica, SyncError, unexpected};
+use super::super::{ObjectNote, Replica, SyncError, unexpected};
 use super::affinity::REFETCH;
-use super::attached::Attached;
+use super::attached::AttachedDrive;
+use super::damage::skip_damaged;
 use super::queue::Waiting;
-use super::skip::skip;
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use teal_device::{DataPiece, DriveLabel};
 use teal_log::{DiskRequest, StoreError};
-use teal_proto::{Change, Reply, Request, WANTS_MAX};
-use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
+use teal_proto::{ClientRequest, PulledObject, ServerReply, WANTS_MAX};
+use teal_types::{ByteRanges, CommitSeq, FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// Content is copied in such pieces.
@@ -29,21 +29,21 @@ const STEP: u64 = 1 << 20;
 /// After a burst that failed.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl Attached {
+impl AttachedDrive {
     /// Returns what the drive does not have of content.
-    fn lacks(&self, version: &Version) -> Result<Ranges, StoreError> {
+    fn missing_ranges(&self, version: &ObjectVersion) -> Result<ByteRanges, StoreError> {
         let held = self.drive.held_object(version.object)?.content;
         let held = held
             .filter(|content| content.data_seq == version.data_seq)
             .map(|content| content.present);
-        let mut whole = Ranges::default();
+        let mut whole = ByteRanges::default();
         whole.add(0, version.size);
-        Ok(whole.without(&held.unwrap_or_default()))
+        Ok(whole.difference(&held.unwrap_or_default()))
     }
 }
 
 /// Flushes a drive when that is due, until it is gone.
-pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
+pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<AttachedDrive>) {
     if let Some(replica) = replica.upgrade()
         && let Err(e) = replica.want_incomplete(attached)
     {
@@ -67,7 +67,7 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
         if attached.has_affinity() {
             let last = attached.last_burst();
             let refetch = (last + REFETCH).saturating_sub(replica.monotonic());
-            let is_behind = attached.drive.label().position < replica.seen();
+            let is_behind = attached.drive.label().position < replica.position();
             let refetch = if is_behind || !refetch.is_zero() {
                 refetch
             } else {
@@ -78,7 +78,7 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
         }
-        wait = match replica.burst(attached) {
+        wait = match replica.run_burst(attached) {
             Ok(()) => attached.queue.due_in(replica.monotonic(), age),
             Err(e) => {
                 log::debug!("a burst to {}: {e}", attached.name);
@@ -95,17 +95,17 @@ impl Replica {
     /// # Errors
     /// [`FsError::Unreachable`], or what the store met.
     pub fn flush_drives(&self) -> Result<(), teal_volume::FsError> {
-        for attached in self.drive_set().all() {
-            self.burst(&attached)?;
+        for attached in self.drive_set().attached_drives() {
+            self.run_burst(&attached)?;
         }
         Ok(())
     }
 
     /// One burst: commits, copies, durable.
-    pub(super) fn burst(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
+    pub(super) fn run_burst(&self, attached: &Arc<AttachedDrive>) -> Result<(), SyncError> {
         let _flushing = attached.hold_burst();
         if let Err(e) = attached.drive.check_present() {
-            self.lose(attached, &e.to_string());
+            self.drop_lost_drive(attached, &e.to_string());
             return Err(StoreError::Io {
                 doing: DiskRequest::Find,
                 at: 0,
@@ -114,9 +114,9 @@ impl Replica {
             .into());
         }
         let taken = attached.queue.take();
-        let done = self.burst_of(attached, &taken);
+        let done = self.run_burst_of(attached, &taken);
         if let Err(SyncError::Fs(FsError::Io(e))) = &done {
-            self.lose_if(attached, e);
+            self.drop_if_failed(attached, e);
         }
         attached
             .queue
@@ -124,27 +124,31 @@ impl Replica {
         done
     }
 
-    fn burst_of(&self, attached: &Arc<Attached>, taken: &Waiting) -> Result<(), SyncError> {
-        self.tell_attached(attached)?;
-        self.is_still_here(attached)?;
+    fn run_burst_of(
+        &self,
+        attached: &Arc<AttachedDrive>,
+        taken: &Waiting,
+    ) -> Result<(), SyncError> {
+        self.announce_late(attached)?;
+        self.check_still_attached(attached)?;
         let drive = &attached.drive;
         attached.burst_begins(self.monotonic());
         for (no, data_seq, spoiled) in &taken.spoiled {
-            skip(drive.drop_damaged(*no, *data_seq, spoiled))?;
+            skip_damaged(drive.drop_damaged(*no, *data_seq, spoiled))?;
         }
         let mut objects = taken.objects.clone();
         {
             let _marking = attached.hold_marks();
-            objects.extend(self.adopt(attached)?);
+            objects.extend(self.apply_successions(attached)?);
         }
-        objects.extend(attached.short_again(false));
-        objects.extend(self.advance(attached)?);
+        objects.extend(attached.unplaced_to_retry(false));
+        objects.extend(self.apply_history(attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
         attached.queue.set_ahead(objects.len());
         for objects in objects.chunks(WANTS_MAX) {
             let (seen, versions) = {
-                let _applying = self.apply()?;
-                (self.seen(), self.look_at(objects)?)
+                let _applying = self.lock_applying()?;
+                (self.position(), self.versions_at_server(objects)?)
             };
             let (now, position) = (self.monotonic(), drive.label().position);
             for (no, version) in objects.iter().zip(versions) {
@@ -154,10 +158,10 @@ impl Replica {
                     return Ok(());
                 }
                 let Some(version) = version else {
-                    attached.falls_short(*no, 0);
+                    attached.set_unplaced(*no, 0);
                     continue;
                 };
-                let is_affine = self.inherits(attached, &version)?;
+                let is_affine = self.inherits_affinity(attached, &version)?;
                 if version.data_seq > position {
                     // It has come since. What is not newer than the position is the newest as of
                     // it.
@@ -168,14 +172,17 @@ impl Replica {
             }
         }
         drive.sync()?;
-        attached.says_short();
+        attached.report_unplaced();
         attached.counters.bursts.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Takes in what was committed since the drive's position; what of it is to be on the drive.
-    pub(super) fn advance(&self, attached: &Attached) -> Result<Vec<ObjectNo>, SyncError> {
-        self.tell_attached(attached)?;
+    pub(super) fn apply_history(
+        &self,
+        attached: &AttachedDrive,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
+        self.announce_late(attached)?;
         let DriveLabel {
             position: since,
             digest,
@@ -184,7 +191,7 @@ impl Replica {
         let (mut after, mut wanted) = (None, Vec::new());
         loop {
             let incarnation = self.identity().incarnation;
-            let request = Request::Pull {
+            let request = ClientRequest::Pull {
                 incarnation,
                 since,
                 digest,
@@ -192,7 +199,7 @@ impl Replica {
                 after,
                 wait_ms: 0,
             };
-            let Reply::Pulled(pulled) = self.ask(&request)? else {
+            let ServerReply::Pulled(pulled) = self.ask_server(&request)? else {
                 return Err(unexpected("to a pull").into());
             };
             attached.set_checked(true);
@@ -207,20 +214,22 @@ impl Replica {
             }
             for change in pulled.changes {
                 match change {
-                    Change::Is { version, ranges } => {
+                    PulledObject::Is { version, ranges } => {
                         if version.kind == FileType::File && !bug(Bug::DriveMissesNews) {
                             let state = (version.data_seq, version.size);
-                            skip(attached.drive.apply_change(
+                            skip_damaged(attached.drive.apply_change(
                                 version.object,
                                 state,
                                 ranges.as_deref(),
                             ))?;
                         }
-                        if self.inherits(attached, &version)? {
+                        if self.inherits_affinity(attached, &version)? {
                             wanted.push(version.object);
                         }
                     }
-                    Change::Gone { object } => skip(attached.drive.remove_object(object))?,
+                    PulledObject::Gone { object } => {
+                        skip_damaged(attached.drive.remove_object(object))?
+                    }
                 }
             }
             match pulled.more {
@@ -244,18 +253,18 @@ impl Replica {
     /// Changes what a drive says of itself, with the proof that this client knows the volume.
     pub(super) fn relabel(
         &self,
-        attached: &Attached,
+        attached: &AttachedDrive,
         change: impl FnOnce(&mut DriveLabel),
     ) -> Result<(), SyncError> {
-        super::label::sign(self, &attached.drive, change)
+        super::label::sign_label(self, &attached.drive, change)
     }
 
     /// Copies what is here of an object, as the server has it, where the drive does not have it;
     /// and what is not here, if it is always to be there.
     fn copy_to(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
         (seen, is_affine): (CommitSeq, bool),
     ) -> Result<(), SyncError> {
         let copied = self.copy_parts(attached, version, (seen, is_affine));
@@ -265,25 +274,25 @@ impl Replica {
                 // A part of it may be there.
                 self.drive_set().set_may_have(attached, version.object);
                 if is_affine {
-                    attached.lacks(version)?.len()
+                    attached.missing_ranges(version)?.byte_count()
                 } else {
                     0
                 }
             }
             copied => copied.map(|()| 0)?,
         };
-        attached.falls_short(version.object, lacks);
+        attached.set_unplaced(version.object, lacks);
         Ok(())
     }
 
     fn copy_parts(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
         (mut seen, is_affine): (CommitSeq, bool),
     ) -> Result<(), SyncError> {
         let (no, drive) = (version.object, &attached.drive);
-        'ranges: for (from, to) in attached.lacks(version)?.iter() {
+        'ranges: for (from, to) in attached.missing_ranges(version)?.iter() {
             let mut at = from;
             while at < to {
                 let stop = (at / STEP + 1).saturating_mul(STEP).min(to);
@@ -315,11 +324,15 @@ impl Replica {
     }
 
     /// Has what is not here fetched to the drive.
-    fn copy_rest(&self, attached: &Attached, version: &Version) -> Result<(), SyncError> {
-        for (from, to) in attached.lacks(version)?.iter() {
+    fn copy_rest(
+        &self,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
+    ) -> Result<(), SyncError> {
+        for (from, to) in attached.missing_ranges(version)?.iter() {
             let mut at = from;
             while at < to {
-                match self.refetch(attached, version, (at, to))? {
+                match self.refetch_to_drive(attached, version, (at, to))? {
                     Some(end) => at = end,
                     None => return Ok(()),
                 }
@@ -336,22 +349,22 @@ impl Replica {
     )]
     fn as_committed(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         seen: &mut CommitSeq,
         (from, to): (u64, u64),
     ) -> Result<Option<Vec<((u64, u64), Vec<DataPiece>)>>, SyncError> {
         let no = version.object;
         // The position stays, and with it what the note means.
-        let _applying = self.apply()?;
-        if self.seen() != *seen {
-            let now = self.look_at(&[no])?.pop().flatten();
+        let _applying = self.lock_applying()?;
+        if self.position() != *seen {
+            let now = self.versions_at_server(&[no])?.pop().flatten();
             if now.is_none_or(|now| now.data_seq != version.data_seq) {
                 return Ok(None);
             }
-            *seen = self.seen();
+            *seen = self.position();
         }
-        let _here = self.content_lock(no).read();
-        let note = self.note(no)?;
+        let _here = self.residency_lock(no).read();
+        let note = self.note_of(no)?;
         let attr = match self.store().attr(no) {
             Err(StoreError::NotFound(_)) => return Ok(None),
             attr => attr?,
@@ -361,10 +374,10 @@ impl Replica {
         if !is_servers(&note, version.data_seq) || !is_as_there || version.data_seq > *seen {
             return Ok(None);
         }
-        let mut here = Ranges::default();
+        let mut here = ByteRanges::default();
         here.add(from, to);
         let mut parts = Vec::new();
-        for (from, to) in here.without(&note.absent).iter() {
+        for (from, to) in here.difference(&note.absent).iter() {
             let (mut at, mut pieces) = (from, Vec::new());
             while let Some(data) = self.store().seek(no, at, false)?.filter(|data| *data < to) {
                 at = self
@@ -380,7 +393,7 @@ impl Replica {
 }
 
 /// Returns whether what is here of content is of this commit, as far as the note tells.
-fn is_servers(note: &Note, data_seq: CommitSeq) -> bool {
+fn is_servers(note: &ObjectNote, data_seq: CommitSeq) -> bool {
     (!note.is_ours() || bug(Bug::DriveGetsPending))
         && !note.needs_look
         && (note.absent.is_empty() || note.data_seq == data_seq)

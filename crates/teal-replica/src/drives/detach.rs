@@ -11,12 +11,12 @@
 //! 4. What is left behind is said, with the reason; the drive is let go all the same.
 
 use super::super::{Replica, SyncError};
-use super::attached::Attached;
+use super::attached::AttachedDrive;
 use super::refused::DriveRefused;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_device::DriveWorker;
-use teal_proto::{DeviceAsk, Request};
+use teal_proto::{ClientRequest, DeviceRequest};
 use teal_volume::FsError;
 
 /// Unmounting waits no longer for a drive.
@@ -35,10 +35,10 @@ impl Replica {
     pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let found = self
             .drive_set()
-            .all()
+            .attached_drives()
             .into_iter()
             .find(|drive| drive.name == name || drive.place == name);
-        let refused = || match self.drive_set().superseded_words(name) {
+        let refused = || match self.drive_set().superseded_reason(name) {
             Some(words) => DriveRefused::Superseded(words),
             None => DriveRefused::NotAttached(name.to_owned()),
         };
@@ -62,7 +62,7 @@ impl Replica {
     ///
     /// # Errors
     /// Why something is left behind, for people.
-    fn bring_up_to_date(&self, attached: &Arc<Attached>) -> Result<(), String> {
+    fn bring_up_to_date(&self, attached: &Arc<AttachedDrive>) -> Result<(), String> {
         let sent = self.flush_upstream();
         let left = |e: FsError| {
             let why = match e {
@@ -86,13 +86,13 @@ impl Replica {
         }
         self.want_incomplete(attached).map_err(|e| e.to_string())?;
         for _ in 0..BURSTS {
-            self.burst(attached).map_err(|e| e.to_string())?;
+            self.run_burst(attached).map_err(|e| e.to_string())?;
             if attached.queue.is_empty() {
                 break;
             }
         }
         sent.map_err(left)?;
-        match attached.short_of() {
+        match attached.count_unplaced() {
             (0, _) => Ok(()),
             (1, bytes) => Err(format!(
                 "it is full, and one file with affinity ({bytes} bytes of it) is not on it"
@@ -104,7 +104,7 @@ impl Replica {
     }
 
     /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].
-    fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+    fn end_soon(self: &Arc<Self>, attached: &Arc<AttachedDrive>) -> Result<(), DriveRefused> {
         let (replica, drive) = (Arc::clone(self), Arc::clone(attached));
         let end = move || replica.end_drive(&drive);
         let ended = DriveWorker::new("teal-detach")?.run_with_deadline(GOODBYE, end);
@@ -120,16 +120,16 @@ impl Replica {
     }
 
     /// Nobody reads from it any more; it is said to be clean, and closed.
-    fn end_drive(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
+    fn end_drive(&self, attached: &Arc<AttachedDrive>) -> Result<(), SyncError> {
         self.drive_set().let_go(attached);
         let _flushing = attached.hold_burst();
         self.relabel(attached, |label| label.is_clean = true)?;
         attached.drive.close()?;
-        let detach = Request::Devices(DeviceAsk::Detach {
+        let detach = ClientRequest::Devices(DeviceRequest::Detach {
             device: attached.device,
         });
         if self.state().is_there()
-            && let Err(e) = self.call(&detach, TELLING)
+            && let Err(e) = self.call_server(&detach, TELLING)
         {
             log::debug!(
                 "the server does not hear that {} is detached: {e}",
@@ -141,7 +141,7 @@ impl Replica {
 
     /// Detaches all drives, as fast as they can; for the end of a mount.
     pub fn end_drives(self: &Arc<Self>) {
-        for attached in self.drive_set().all() {
+        for attached in self.drive_set().attached_drives() {
             if let Err(e) = self.end_soon(&attached) {
                 log::warn!("{e}");
             }
@@ -154,7 +154,7 @@ impl Replica {
     /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
     pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
         let note = self
-            .ask_devices(DeviceAsk::List)?
+            .ask_devices(DeviceRequest::List)?
             .into_iter()
             .find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
@@ -162,7 +162,7 @@ impl Replica {
             Err(DriveRefused::NotAttached(_) | DriveRefused::Superseded(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),
         }
-        self.ask_devices(DeviceAsk::Remove {
+        self.ask_devices(DeviceRequest::Remove {
             device: note.device,
         })
         .map(|_| note.device)

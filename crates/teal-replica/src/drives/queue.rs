@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use teal_types::{CommitSeq, ObjectNo, Ranges};
+use teal_types::{ByteRanges, CommitSeq, ObjectNo};
 
 /// So many objects wait at most: what is one more is on the drive when it is read again.
 pub(super) const QUEUE_MAX: usize = 1 << 16;
@@ -24,7 +24,7 @@ pub(super) struct Waiting {
     bytes: u64,
     since: Option<Duration>,
     /// Damaged content that is to be given up.
-    pub(super) spoiled: Vec<(ObjectNo, CommitSeq, Ranges)>,
+    pub(super) spoiled: Vec<(ObjectNo, CommitSeq, ByteRanges)>,
 }
 
 impl Waiting {
@@ -59,7 +59,7 @@ impl BurstQueue {
         &self,
         no: ObjectNo,
         data_seq: CommitSeq,
-        spoiled: &Ranges,
+        spoiled: &ByteRanges,
         now: Duration,
     ) {
         let mut waiting = self.waiting.lock();
@@ -180,7 +180,7 @@ mod tests {
     fn what_a_burst_that_fails_had_taken_waits_again() {
         let (queue, now) = (BurstQueue::default(), Duration::ZERO);
         queue.add(no(7), 1, now);
-        queue.add_spoiled(no(8), CommitSeq::new(1), &Ranges::default(), now);
+        queue.add_spoiled(no(8), CommitSeq::new(1), &ByteRanges::default(), now);
         let taken = queue.take();
         assert!(
             queue.is_empty() && queue.len().0 == 2,

@@ -9,18 +9,19 @@
 //! 2. Nothing is lost by that: what is on a drive the server has.
 
 use super::super::{Replica, SyncError, unexpected};
-use super::attached::Attached;
-use super::set::Drives;
+use super::attached::AttachedDrive;
+use super::attached_drives::AttachedDrives;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_device::UpstreamError;
-use teal_proto::{DeviceAsk, DeviceNote, Reply, Request};
+use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, ServerReply};
+use teal_types::ReplicaNo;
 
 /// Drives that others have attached since.
 #[derive(Debug, Default)]
-pub(super) struct Superseded {
+pub(super) struct SupersededDrives {
     /// By their numbers, until they are attached here again: their names, and what is said of them.
     known: BTreeMap<u32, (String, String)>,
     /// Where they were, until somebody asks.
@@ -29,20 +30,20 @@ pub(super) struct Superseded {
     asked: Option<Duration>,
 }
 
-impl Superseded {
+impl SupersededDrives {
     /// Notes that a drive is attached here again.
-    pub(super) fn is_ours_again(&mut self, device: u32) {
+    pub(super) fn forget_superseded(&mut self, device: u32) {
         self.known.remove(&device);
     }
 }
 
-impl Drives {
+impl AttachedDrives {
     /// Stops using a drive, if by these notes of the server it is another machine's now: what is
     /// said then. Nothing is being written to it.
     fn leave_if_superseded(
         &self,
-        ours: u32,
-        attached: &Arc<Attached>,
+        ours: ReplicaNo,
+        attached: &Arc<AttachedDrive>,
         notes: &[DeviceNote],
     ) -> Option<String> {
         let note = notes.iter().find(|note| note.device == attached.device)?;
@@ -54,7 +55,7 @@ impl Drives {
             // The server has not heard of what is here.
             return None;
         }
-        let Attached {
+        let AttachedDrive {
             name,
             place,
             device,
@@ -76,8 +77,8 @@ impl Drives {
     }
 
     /// What the server says of all drives.
-    pub(super) fn compare(&self, ours: u32, notes: &[DeviceNote]) {
-        for attached in self.all() {
+    pub(super) fn compare_with_server(&self, ours: ReplicaNo, notes: &[DeviceNote]) {
+        for attached in self.attached_drives() {
             // A burst under way has looked itself.
             if let Some(_flushing) = attached.try_hold_burst() {
                 self.leave_if_superseded(ours, &attached, notes);
@@ -86,7 +87,7 @@ impl Drives {
     }
 
     /// Returns what is said of a drive of this name that others have attached since.
-    pub(super) fn superseded_words(&self, name: &str) -> Option<String> {
+    pub(super) fn superseded_reason(&self, name: &str) -> Option<String> {
         let superseded = self.superseded();
         superseded
             .known
@@ -98,8 +99,13 @@ impl Drives {
 
 impl Replica {
     /// Asks the server whether a drive is still this machine's; under its `flushing`.
-    pub(super) fn is_still_here(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        let Reply::Devices(notes) = self.ask(&Request::Devices(DeviceAsk::List))? else {
+    pub(super) fn check_still_attached(
+        &self,
+        attached: &Arc<AttachedDrive>,
+    ) -> Result<(), SyncError> {
+        let ServerReply::Devices(notes) =
+            self.ask_server(&ClientRequest::Devices(DeviceRequest::List))?
+        else {
             return Err(unexpected("to a question about drives").into());
         };
         let ours = self.identity().replica;
@@ -111,7 +117,7 @@ impl Replica {
 
     /// With the news, and not much more often than those are renewed: whether the drives are still
     /// this machine's.
-    pub(in super::super) fn look_after_drives(&self) {
+    pub(in super::super) fn check_drives_with_news(&self) {
         if self.drive_set().is_empty() {
             return;
         }

@@ -1,7 +1,7 @@
 //! The choice among sources, as reads and answers come in.
 
-use super::attached::{Attached, DriveFacts};
-use super::set::{Drives, Source};
+use super::attached::{AttachedDrive, DriveFacts};
+use super::attached_drives::{AttachedDrives, ContentSource};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use teal_device::{Drive, DriveLabel};
 use teal_energy::Profile;
 use teal_env::Clock;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
-use teal_proto::Got;
-use teal_proto::{Reply, Request, encode_reply};
+use teal_proto::ContentAnswer;
+use teal_proto::{ClientRequest, ServerReply, encode_reply};
 use teal_types::{BLOCK, CommitSeq, ObjectNo};
-use teal_types::{SECTOR, Span};
+use teal_types::{SECTOR, TimeSpan};
 
 const NO: ObjectNo = ObjectNo::new(70);
 const SEQ: CommitSeq = CommitSeq::new(3);
 
 /// A drive in memory, of a profile.
-fn drive(profile: Option<&Profile>) -> Arc<Attached> {
+fn drive(profile: Option<&Profile>) -> Arc<AttachedDrive> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let disk = Arc::new(MemDisk::new((16 << 20) / SECTOR));
     let drive = Drive::create(
@@ -36,47 +36,47 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         profile: String::new(),
         is_untold: false,
     };
-    let attached = Attached::new(facts, drive, profile, Duration::ZERO).unwrap();
+    let attached = AttachedDrive::new(facts, drive, profile, Duration::ZERO).unwrap();
     attached.set_checked(true);
     Arc::new(attached)
 }
 
-fn with(drive: &Arc<Attached>) -> Drives {
-    let drives = Drives::default();
+fn with(drive: &Arc<AttachedDrive>) -> AttachedDrives {
+    let drives = AttachedDrives::default();
     drives.attach(Arc::clone(drive)).unwrap();
     drives
 }
 
 /// The server has sent a block.
-fn answers(drives: &Drives, millis: u64) {
-    let data = teal_proto::Data {
+fn answers(drives: &AttachedDrives, millis: u64) {
+    let data = teal_proto::ReplyPiece {
         offset: 0,
         bytes: serde_bytes::ByteBuf::from(vec![1; 4096]),
     };
-    let reply = Reply::Data(vec![Got::Is {
+    let reply = ServerReply::Data(vec![ContentAnswer::Is {
         len: 4096,
         pieces: vec![data],
     }]);
     let is_busy = drives.is_sending();
-    drives.answered(
-        &Request::Read { wants: Vec::new() },
+    drives.note_answer(
+        &ClientRequest::Read { wants: Vec::new() },
         &reply,
         (Duration::from_millis(millis), is_busy),
     );
 }
 
 /// Returns whether the drive comes first.
-fn is_drive_first(drives: &Drives) -> bool {
+fn is_drive_first(drives: &AttachedDrives) -> bool {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let order = drives.order((NO, SEQ), BLOCK, true, (&clock, true));
-    matches!(order.first(), Some(Source::Drive(_)))
+    let order = drives.ordered_sources((NO, SEQ), BLOCK, true, (&clock, true));
+    matches!(order.first(), Some(ContentSource::Drive(_)))
 }
 
 #[test]
 fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses() {
     let usb = drive(None);
     let drives = with(&usb);
-    (0..8).for_each(|_| usb.meter().measured(BLOCK, Span::millis(20)));
+    (0..8).for_each(|_| usb.meter().note_read(BLOCK, TimeSpan::from_millis(20)));
     for _ in 0..50 {
         answers(&drives, 2);
     }
@@ -91,12 +91,12 @@ fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses()
     let mut back = 0;
     loop {
         if is_drive_first(&drives) {
-            usb.meter().measured(BLOCK, Span::millis(20));
-            drives.server_waits(Span::millis(20));
+            usb.meter().note_read(BLOCK, TimeSpan::from_millis(20));
+            drives.server_waits(TimeSpan::from_millis(20));
         } else {
             answers(&drives, 2);
             back += 1;
-            if drives.server_metered().predict(BLOCK) < Some(Span::millis(20)) {
+            if drives.server_latency().predict_time(BLOCK) < Some(TimeSpan::from_millis(20)) {
                 break;
             }
         }
@@ -110,7 +110,7 @@ fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     let disk = Profile::find_shipped("hitachi-travelstar-5k320").unwrap();
     let usb = drive(Some(&disk));
     let drives = with(&usb);
-    usb.uses(SystemClock.monotonic_time());
+    usb.note_use(SystemClock.monotonic_time());
     answers(&drives, 60);
     assert!(is_drive_first(&drives), "it is awake, and faster");
     usb.sleep_long_ago();
@@ -130,15 +130,15 @@ fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     // Without another, it is asked whatever it does.
     usb.sleep_long_ago();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let alone = drives.order((NO, SEQ), BLOCK, false, (&clock, true));
-    assert!(matches!(alone[..], [Source::Drive(_)]));
+    let alone = drives.ordered_sources((NO, SEQ), BLOCK, false, (&clock, true));
+    assert!(matches!(alone[..], [ContentSource::Drive(_)]));
 }
 
 #[test]
 fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.meter().measured(BLOCK, Span::millis(1));
+    usb.meter().note_read(BLOCK, TimeSpan::from_millis(1));
     answers(&drives, 200);
     assert!(is_drive_first(&drives));
     let (go, gone) = std::sync::mpsc::channel::<()>();
@@ -164,12 +164,12 @@ fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
 fn a_burst_under_way_is_anticipated() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.meter().measured(BLOCK, Span::millis(10));
+    usb.meter().note_read(BLOCK, TimeSpan::from_millis(10));
     answers(&drives, 15);
     assert!(is_drive_first(&drives));
     let burst = usb.hold_burst();
     assert!(!is_drive_first(&drives), "it would wait behind it");
-    usb.meter().measured_busy(BLOCK, Span::millis(11));
+    usb.meter().note_busy_read(BLOCK, TimeSpan::from_millis(11));
     assert!(is_drive_first(&drives), "it was measured");
     drop(burst);
     assert!(is_drive_first(&drives));
@@ -179,22 +179,22 @@ fn a_burst_under_way_is_anticipated() {
 fn a_batch_on_its_way_to_the_server_is_anticipated() {
     let usb = drive(None);
     let drives = with(&usb);
-    (0..8).for_each(|_| usb.meter().measured(BLOCK, Span::millis(15)));
+    (0..8).for_each(|_| usb.meter().note_read(BLOCK, TimeSpan::from_millis(15)));
     answers(&drives, 10);
     assert!(!is_drive_first(&drives));
-    let batch = drives.sends();
+    let batch = drives.begin_sending();
     assert!(is_drive_first(&drives), "content would come behind it");
-    let quiet = drives.server_metered().predict(BLOCK);
-    drives.answered(
-        &Request::Have { chunks: Vec::new() },
-        &Reply::Done,
+    let quiet = drives.server_latency().predict_time(BLOCK);
+    drives.note_answer(
+        &ClientRequest::Have { chunks: Vec::new() },
+        &ServerReply::Done,
         (Duration::from_secs(1), true),
     );
     answers(&drives, 11);
     assert!(!is_drive_first(&drives), "it was measured");
     drop(batch);
     assert_eq!(
-        drives.server_metered().predict(BLOCK),
+        drives.server_latency().predict_time(BLOCK),
         quiet,
         "that tells nothing of how it is otherwise"
     );
@@ -205,34 +205,34 @@ fn a_batch_on_its_way_to_the_server_is_anticipated() {
 fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.meter().measured(BLOCK, Span::millis(2));
-    let answered = |reply: &Reply, millis| {
-        let request = Request::List {
+    usb.meter().note_read(BLOCK, TimeSpan::from_millis(2));
+    let answered = |reply: &ServerReply, millis| {
+        let request = ClientRequest::List {
             dirs: Vec::new(),
             ahead: 0,
         };
-        drives.answered(
+        drives.note_answer(
             &request,
             reply,
             (Duration::from_millis(millis), drives.is_sending()),
         );
     };
-    let listing = |no: u64| teal_proto::Listing {
+    let listing = |no: u64| teal_proto::DirectoryListing {
         dir: ObjectNo::new(no),
         entries: None,
         more: false,
     };
-    let few = Reply::Listings {
+    let few = ServerReply::Listings {
         head: SEQ,
         dirs: vec![listing(70)],
     };
-    let many = Reply::Listings {
+    let many = ServerReply::Listings {
         head: SEQ,
         dirs: (1 << 20..(1 << 20) + 20_000).map(listing).collect(),
     };
     let blocks = encode_reply(&many).unwrap().len() as u64 / BLOCK;
     assert!(blocks > 10, "{blocks}");
-    answered(&Reply::Done, 1);
+    answered(&ServerReply::Done, 1);
     answered(&few, 1);
     assert!(
         !is_drive_first(&drives) && drives.is_server_unknown(),
@@ -246,7 +246,7 @@ fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
     answered(&many, 1 + (blocks + 1) / 10);
     assert!(!is_drive_first(&drives), "it was the server's work");
     assert!(
-        !Drives::default().is_server_unknown(),
+        !AttachedDrives::default().is_server_unknown(),
         "who has no drives asks the server for all"
     );
 }

@@ -1,5 +1,5 @@
-//! Counting on this machine: what a modelled disk or the kernel says of the device, and what a
-//! meter measures.
+//! Counts on this machine: reads the device's figures from a modelled disk or the kernel, and
+//! joules from a meter.
 
 use super::{CellCounter, CellTask, WorkloadFigures, run_on_testbed};
 use crate::meter::{self, MeterWatch, PowerMeter};
@@ -10,28 +10,28 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_study::matrix::{DeviceUse, MeterSettings, READINGS_MIN};
 
-/// Points of a run's power over time that are kept.
+/// Limits the points of a run's power over time that are kept.
 const POINTS: usize = 200;
-/// How often an end is looked for while the idle power is measured.
+/// Time after which an end is looked for while the idle power is measured.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What the device of a run did, and what that took.
+/// Holds the work of a run's device, and its cost.
 #[derive(Debug)]
 pub struct DeviceFigures {
-    /// What says the joules.
+    /// Source of the joules.
     pub meter: teal_study::matrix::EnergySource,
-    /// From the first operation to the last.
+    /// Work from the first operation to the last.
     pub run: DeviceUse,
-    /// From then on until nothing was left to be written.
+    /// Work from then on until nothing was left to be written.
     pub drain: DeviceUse,
     /// Seconds since the first operation, and the mean watts around them.
     pub power: Vec<[f64; 2]>,
 }
 
-/// Runs a cell on this machine's kernel; returns `None` if that was interrupted.
+/// Runs a cell on this machine's kernel; returns `None` if it was interrupted.
 ///
 /// # Errors
-/// The cell cannot be run, or the meter fails.
+/// Returns an error if the cell cannot be run, or the meter fails.
 pub fn run_here(
     task: &CellTask,
     testbed: &Testbed,
@@ -71,24 +71,24 @@ pub fn run_here(
     )))
 }
 
-/// A meter that is being read.
+/// Holds a meter that is being read.
 struct MeterReading {
     watch: MeterWatch,
-    /// When reading began, in seconds.
+    /// Time at which reading began, in seconds.
     since: f64,
-    /// When the workload began.
+    /// Time at which the workload began.
     began: f64,
 }
 
 struct HostCounter<'a> {
     meter: Option<PowerMeter>,
-    /// Seconds before the run in which the idle power is measured; 0: it is not.
+    /// Seconds before the run in which the idle power is measured; with 0 it is not.
     idle_seconds: u64,
     ended: &'a AtomicBool,
     watch: Option<MeterReading>,
-    /// What the device had done when the run began.
+    /// Work of the device before the run.
     from: DeviceUse,
-    /// When the last operation ended, in seconds.
+    /// Time at which the last operation ended, in seconds.
     last_operation: f64,
     run: DeviceUse,
     drain: DeviceUse,
@@ -97,6 +97,7 @@ struct HostCounter<'a> {
 
 impl CellCounter for HostCounter<'_> {
     fn begin_count(&mut self, testbed: &Testbed) -> Result<()> {
+        // The meter is read during the idle time too, so that its mean can be taken off.
         if let Some(meter) = &self.meter {
             let (watch, since) = (meter.start_watch()?, meter::now_seconds());
             let clock = SystemClock;
@@ -115,6 +116,7 @@ impl CellCounter for HostCounter<'_> {
     }
 
     fn end_operations(&mut self, testbed: &Testbed) -> Result<()> {
+        // The time is taken first: asking the device takes some.
         self.last_operation = meter::now_seconds();
         self.run = testbed.device_use()?.since(&self.from);
         Ok(())
@@ -128,8 +130,8 @@ impl CellCounter for HostCounter<'_> {
 }
 
 impl HostCounter<'_> {
-    /// Adds the joules of the meter, if there is one, to the run and the drain, which has ended
-    /// now; and the power of that time, thinned.
+    /// Adds the meter's joules, if there is one, to the run and to the drain, which has ended now;
+    /// keeps the power of that time, thinned.
     fn add_measured_joules(&mut self) -> Result<()> {
         let (Some(meter), Some(reading)) = (&self.meter, self.watch.take()) else {
             return Ok(());
@@ -140,14 +142,20 @@ impl HostCounter<'_> {
             began,
         } = reading;
         let drained = meter::now_seconds();
+        debug_assert!(
+            since <= began && began <= drained,
+            "times of a run are in order"
+        );
         let power = watch.finish(meter)?;
         let too_few = |from: f64, to: f64| {
             let read = power.count_between(from, to);
             format!(
-                "the meter was read {read} times in {:.1} s, and {READINGS_MIN} readings are needed: say a smaller meter.every_ms, or a longer runs.seconds",
+                "the meter was read {read} times in {:.1} s, and {READINGS_MIN} readings are \
+                 needed: say a smaller meter.every_ms, or a longer runs.seconds",
                 to - from
             )
         };
+        // The idle power belongs to the machine, not to the run.
         let idle_watts = if self.idle_seconds > 0 {
             power
                 .mean_watts(since, began)
@@ -161,7 +169,12 @@ impl HostCounter<'_> {
                 .map(|joules| joules - idle_watts * (to - began))
         };
         let ended = self.last_operation;
+        debug_assert!(
+            ended >= began,
+            "the last operation ends after the beginning"
+        );
         self.run.joules = net_joules(ended).with_context(|| too_few(began, ended))?;
+        // The drain is a difference, so both together are exact.
         let all = net_joules(drained).with_context(|| too_few(began, drained))?;
         self.drain.joules = all - self.run.joules;
         self.power.extend(thin_readings(power.readings(), began));
@@ -172,6 +185,10 @@ impl HostCounter<'_> {
 /// Returns seconds since `began` and watts of at most [`POINTS`] means of neighbouring readings.
 fn thin_readings(readings: &[(f64, f64)], began: f64) -> Vec<[f64; 2]> {
     let of_run: Vec<_> = readings.iter().filter(|(at, _)| *at >= began).collect();
+    debug_assert!(
+        readings.windows(2).all(|pair| pair[0].0 <= pair[1].0),
+        "readings are in the order of their times"
+    );
     let every = of_run.len().div_ceil(POINTS).max(1);
     let mean = |some: &[&(f64, f64)]| {
         let many = some.len() as f64;

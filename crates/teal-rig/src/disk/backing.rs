@@ -1,4 +1,4 @@
-//! The bytes of a modelled disk: kept in a file, or gone with it.
+//! Holds the bytes of a modelled disk, in a file that stays or in a temporary one.
 
 use anyhow::{Context, Result};
 use std::io::{self, IoSlice};
@@ -7,21 +7,25 @@ use teal_command::paths;
 use teal_env::{Disk, DiskShape, FileDisk, OpenMode};
 use teal_types::Sector;
 
-/// Holds the bytes. What the drive takes is modelled, so the host's page cache may serve.
+/// Holds the bytes. The drive's time is modelled, so the host's page cache may serve.
 #[derive(Debug)]
 pub(crate) enum DiskBacking {
-    /// In a file that stays; a sync of the disk is one of the file.
+    /// The bytes are in a file that stays; a sync of the disk is one of the file.
     Kept(FileDisk),
-    /// In a file without a name: nothing of it outlives the process, so there is nothing to sync.
+    /// The bytes are in a file without a name. They do not outlive the process, so there is nothing
+    /// to sync.
     Scratch(FileDisk),
 }
 
 impl DiskBacking {
-    /// The file `image` of `bytes`, made if missing; without one, a file without a name.
+    /// Opens the file `image` of `bytes`, and makes it if it is missing; without `image` it makes a
+    /// file without a name.
     pub(crate) fn open(image: Option<&Path>, name: &str, bytes: u64) -> Result<Self> {
         let Some(image) = image else {
             let path = paths::disk_image(&format!("{name}-{}", std::process::id()))?;
             let disk = FileDisk::open(&path, OpenMode::Create(bytes))?.without_direct_io();
+            // Removed at once: the file goes with its last descriptor, even if the process is
+            // killed.
             std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
             return Ok(Self::Scratch(disk));
         };

@@ -1,12 +1,13 @@
-//! The process behind a modelled disk: the model, its file system, and the loop device over it.
+//! Runs the process behind a modelled disk: the model, its file system, and the loop device over
+//! it.
 //!
 //! # How it ends
-//! 1. `teal lab disk stop`: refused while something is mounted from the device; then the device
+//! 1. `teal lab disk stop` is refused while something is mounted from the device. Then the device
 //!    goes, its last data is written, and the file system goes with it.
-//! 2. SIGTERM and SIGINT: the same, but requests to the device are served until it is closed. The
+//! 2. SIGTERM and SIGINT do the same, but requests to the device are served until it is closed. The
 //!    second signal ends at once.
-//! 3. Killed: the mount and, if it is in use, the device stay behind, dead; the next `start` or
-//!    `stop` of the name clears them away.
+//! 3. A killed process leaves the mount and, if it is in use, the device behind, dead. The next
+//!    `start` or `stop` of the name clears them away.
 
 use super::backing::DiskBacking;
 use super::report::{DiskReport, RequestSums};
@@ -27,17 +28,17 @@ use teal_emulator::{
 };
 use teal_env::{Clock as _, SystemClock};
 use teal_fuse::{FuseMountOptions, FuseSession, LoopDevice, UnmountHandle, UnmountMode};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 /// Bytes of a sector as the kernel sees it.
 const LOGICAL: u32 = 512;
-/// The largest request. With at most 128 segments it fits one FUSE request of 256 pages, however
+/// Largest request in KiB. With at most 128 segments it fits one FUSE request of 256 pages, however
 /// they are aligned.
 const LARGEST_KB: &str = "512";
 
 struct DiskDaemon {
     disk: EmulatedDisk<DiskBacking>,
-    /// What does not change.
+    /// Constant part of the report.
     report: DiskReport,
     unmounter: UnmountHandle,
     device: Mutex<Option<LoopDevice>>,
@@ -66,10 +67,11 @@ fn start_session(
     setup: &EmulationSetup,
     dir: &Path,
 ) -> Result<(DiskDaemon, FuseSession)> {
-    // Requests of the device must not wait for memory that only their being served would free.
+    // Requests of the device must not wait for memory that only their service would free.
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         log::warn!("under memory pressure, requests may wait for each other: {error}");
     }
+    // In virtual time requests are answered at once, and only the clock goes on.
     let pace = if args.real_time {
         EmulationPace::real_time(Arc::new(SystemClock))
     } else {
@@ -99,6 +101,7 @@ fn start_session(
         source: format!("disk-{}", args.name),
         ..FuseMountOptions::default()
     };
+    // The unmounter is taken here, because the session is lent to its thread later.
     let session = FuseSession::mount(
         dir,
         &options,
@@ -122,6 +125,7 @@ fn start_session(
 fn run_session(daemon: &Arc<DiskDaemon>, session: &FuseSession) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
     let for_signals = Arc::clone(daemon);
+    // Signals are taken by a thread of their own, so that closing the device can go on.
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || signals.forever().for_each(|_| for_signals.on_signal()))?;
@@ -130,7 +134,7 @@ fn run_session(daemon: &Arc<DiskDaemon>, session: &FuseSession) -> Result<()> {
         let served = std::thread::Builder::new()
             .name("requests".to_owned())
             .spawn_scoped(scope, serve)?;
-        // Served from here on: the kernel opens the file for the device.
+        // The disk is served from here on: the kernel opens the file for the device.
         let attached = daemon.attach_device();
         if attached.is_err() {
             daemon.take_down();
@@ -138,6 +142,7 @@ fn run_session(daemon: &Arc<DiskDaemon>, session: &FuseSession) -> Result<()> {
         let ended = served
             .join()
             .map_err(|_| anyhow::anyhow!("the thread that serves requests panicked"))?;
+        // The log is written after the last request, whatever the outcome.
         daemon.disk.flush_log();
         attached.and(ended.context("serving the disk"))
     })
@@ -146,6 +151,7 @@ fn run_session(daemon: &Arc<DiskDaemon>, session: &FuseSession) -> Result<()> {
 impl DiskDaemon {
     /// Makes the device, sets it up as the drive it stands for, and tells the parent.
     fn attach_device(&self) -> Result<()> {
+        // Direct requests reach the disk without a second page cache.
         let device =
             LoopDevice::attach_file_direct(&self.unmounter.mount_point().join("disk.img"), LOGICAL)
                 .context("no loop device over the modelled disk")?;
@@ -154,7 +160,7 @@ impl DiskDaemon {
             ("max_sectors_kb", LARGEST_KB),
             ("rotational", "1"),
             ("discard_max_bytes", "0"),
-            // Without a cache there is nothing to flush, and the kernel knows.
+            // Without a cache the kernel need not flush, and knows it.
             (
                 "write_cache",
                 if has_cache {
@@ -176,13 +182,14 @@ impl DiskDaemon {
         writeln!(out, "{READY} {}", path.display())
             .and_then(|()| out.flush())
             .context("the parent does not listen")?;
+        // A session of its own: Ctrl-C in the starter's terminal is not for the disk.
         let _ = rustix::process::setsid();
         Ok(())
     }
 
-    /// Takes the device and the mount away, as soon as they are not used any more.
+    /// Takes the device and the mount away, as soon as they are unused.
     fn take_down(&self) {
-        // Closing the device writes what is dirty: that is served meanwhile, by another thread.
+        // Closing the device writes its dirty data, which another thread serves meanwhile.
         drop(
             self.device
                 .lock()
@@ -195,6 +202,7 @@ impl DiskDaemon {
     }
 
     fn on_signal(&self) {
+        // A second signal means that the first one takes too long.
         if self.is_ending.swap(true, Ordering::AcqRel) {
             log::warn!("ending at once");
             std::process::exit(1);
@@ -205,6 +213,7 @@ impl DiskDaemon {
 
 impl ImageOwner for DiskDaemon {
     fn stat_text(&self) -> Vec<u8> {
+        // Only sums and state change; the rest was filled in at the start.
         let mut report = self.report.clone();
         report.device = self.path.get().cloned().unwrap_or_default();
         report.fill_in(&self.disk.snapshot(), self.disk.model());
@@ -216,15 +225,16 @@ impl ImageOwner for DiskDaemon {
         match word {
             "mark" => self.disk.set_mark(rest),
             "sleep" => {
+                // The command returns when the disk is at rest.
                 let ticket = self.disk.put_to_sleep();
                 self.disk.wait_for(ticket);
             }
-            "idle" => self
-                .disk
-                .pass_idle_time(Span::nanos(rest.parse().map_err(|_| Errno::INVAL)?)),
+            "idle" => self.disk.pass_idle_time(TimeSpan::from_nanos(
+                rest.parse().map_err(|_| Errno::INVAL)?,
+            )),
             "stop" => {
                 let path = self.path.get().ok_or(Errno::AGAIN)?;
-                // What is mounted holds the device exclusively.
+                // A mount holds the device exclusively, so an exclusive open finds it.
                 rustix::fs::open(
                     path,
                     OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,

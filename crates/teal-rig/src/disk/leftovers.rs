@@ -1,7 +1,7 @@
-//! What a killed disk leaves behind, and taking it away.
+//! Clears away the leftovers of a killed disk.
 //!
 //! # Guarantees
-//! 1. Only devices over this disk's own file are touched, and only what is mounted from them.
+//! 1. Only devices over this disk's own file are touched, and only mounts of them.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -11,6 +11,7 @@ use teal_fuse::LoopDevice;
 /// Takes away the file systems on the disk's device, the device, and the mount, in this order. None
 /// of them has a disk any more.
 pub(super) fn clear_leftovers(dir: &Path) -> Result<()> {
+    // A device holds the file of the dead mount open, and a mount holds the device.
     for device in LoopDevice::find_over(&dir.join("disk.img")) {
         for point in mounted_from(&device)? {
             log::warn!(
@@ -31,7 +32,7 @@ pub(super) fn clear_leftovers(dir: &Path) -> Result<()> {
     }
 }
 
-/// The mount points of a device in this namespace, the newest first.
+/// Returns the mount points of a device in this namespace, the newest first.
 pub(super) fn mounted_from(device: &Path) -> Result<Vec<std::path::PathBuf>> {
     let found = mount_table::list_mounts()?
         .into_iter()

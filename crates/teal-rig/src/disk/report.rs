@@ -1,4 +1,4 @@
-//! What a modelled disk says of itself: JSON in its file `stat`, lines for people.
+//! Reports the state of a modelled disk: JSON in its file `stat`, lines for people.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -8,17 +8,17 @@ use teal_command::size::human_size;
 use teal_emulator::{DiskSnapshot, DriveAccount, EnergySeries, RestState};
 use teal_energy::ledger::{EnergyUse, WorkPhase};
 use teal_energy::power::PowerModel;
-use teal_types::{Energy, SECTOR, Span, Time};
+use teal_types::{Energy, SECTOR, Time, TimeSpan};
 
-/// What a disk says of itself.
+/// Holds the report of a disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DiskReport {
     pub(crate) name: String,
     pub(crate) pid: i32,
     pub(crate) device: PathBuf,
-    /// The joules are modelled by this profile, not measured.
+    /// Profile that models the joules; they are not measured.
     pub(crate) modelled_by: String,
-    /// Figures that no source stands behind.
+    /// Figures that no source supports.
     pub(crate) assumed: Vec<String>,
     pub(crate) bytes: u64,
     pub(crate) write_cache_bytes: u64,
@@ -31,11 +31,11 @@ pub struct DiskReport {
     pub(crate) log_error: Option<String>,
     pub(crate) total: RequestSums,
     pub(crate) mark: Option<String>,
-    /// The whole time, if no mark has been set.
+    /// Sums since the mark, or since the start if no mark has been set.
     pub(crate) since_mark: RequestSums,
 }
 
-/// Requests and joules of a time.
+/// Sums up requests and joules of a time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RequestSums {
     pub(crate) elapsed_ns: u64,
@@ -48,23 +48,23 @@ pub struct RequestSums {
     pub(crate) seeks: u64,
     pub(crate) wakes: u64,
     pub(crate) microjoules: u64,
-    /// By what it was used for; they sum up to `microjoules`.
+    /// Energy by its use; the parts sum up to `microjoules`.
     pub(crate) uses: Vec<TimeUse>,
-    /// Over time, where that is kept: since the mark.
+    /// Energy over time since the mark, where that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) power: Option<PowerBins>,
 }
 
-/// Joules by bins of the disk's time.
+/// Holds joules by bins of the disk's time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PowerBins {
-    /// How wide a bin is; the last ends with the time that has passed.
+    /// Width of a bin; the last bin ends with the time that has passed.
     pub(crate) bin_ns: u64,
-    /// They sum up to those of all uses.
+    /// Joules of each bin; they sum up to those of all uses.
     pub(crate) microjoules: Vec<u64>,
 }
 
-/// One use.
+/// Holds the cost of one use.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TimeUse {
     pub(crate) name: String,
@@ -80,19 +80,21 @@ impl RequestSums {
         model: &PowerModel,
     ) -> Self {
         let (requests, uses) = later.since(earlier);
+        // A seek is work of the arm, so it is counted among the uses of energy.
         let seeks = uses
             .iter()
             .find(|(used, ..)| *used == EnergyUse::Work(WorkPhase::Seek))
             .map_or(0, |(_, count, ..)| *count);
-        let usage = |(used, count, time, energy): (EnergyUse, u64, Span, Energy)| TimeUse {
+        let usage = |(used, count, time, energy): (EnergyUse, u64, TimeSpan, Energy)| TimeUse {
             name: used.describe_use(|state| model.state_name(state)),
             count,
             ns: time.get(),
             microjoules: energy.get(),
         };
+        // Uses without time are of states that the disk was never in.
         let uses: Vec<_> = uses
             .into_iter()
-            .filter(|(_, _, time, _)| *time > Span::ZERO)
+            .filter(|(_, _, time, _)| *time > TimeSpan::ZERO)
             .map(usage)
             .collect();
         Self {
@@ -111,9 +113,10 @@ impl RequestSums {
         }
     }
 
-    /// With the same joules over time.
+    /// Adds the same joules over time.
     pub(crate) fn with_power(mut self, series: &EnergySeries) -> Self {
-        let bins = series.bins(Energy::microjoules(self.microjoules));
+        // The bins are scaled so that they sum up to the same joules.
+        let bins = series.bins(Energy::from_microjoules(self.microjoules));
         let microjoules = bins.into_iter().map(Energy::get).collect();
         self.power = Some(PowerBins {
             bin_ns: series.width().get(),
@@ -122,7 +125,7 @@ impl RequestSums {
         self
     }
 
-    /// Seconds to the middle of each bin, and the mean watts in it.
+    /// Returns seconds to the middle of each bin, and the mean watts in it.
     pub(crate) fn watts_over_time(&self) -> Vec<[f64; 2]> {
         let Some(PowerBins {
             bin_ns,
@@ -131,6 +134,7 @@ impl RequestSums {
         else {
             return Vec::new();
         };
+        // The last bin ends with the elapsed time, not with its width.
         let edge = |bin: usize| (bin as u64 * bin_ns).min(self.elapsed_ns) as f64 / 1e9;
         let bins = microjoules
             .iter()
@@ -154,10 +158,11 @@ impl RequestSums {
         );
         say!("  seeks     {}; woken {} times", self.seeks, self.wakes);
         let (energy, time) = (
-            Energy::microjoules(self.microjoules),
-            Span::nanos(self.elapsed_ns),
+            Energy::from_microjoules(self.microjoules),
+            TimeSpan::from_nanos(self.elapsed_ns),
         );
         say!("  energy    {energy} in {time}, modelled by {profile}");
+        // A single bin says no more than the mean.
         let watts = self.watts_over_time();
         if let (Some(PowerBins { bin_ns, .. }), true) = (&self.power, watts.len() > 1) {
             let (low, high) = watts
@@ -167,13 +172,13 @@ impl RequestSums {
                 });
             say!(
                 "  power     {low:.3} to {high:.3} W, means of {}",
-                Span::nanos(*bin_ns)
+                TimeSpan::from_nanos(*bin_ns)
             );
         }
         for used in &self.uses {
             let (energy, time) = (
-                Energy::microjoules(used.microjoules).to_string(),
-                Span::nanos(used.ns).to_string(),
+                Energy::from_microjoules(used.microjoules).to_string(),
+                TimeSpan::from_nanos(used.ns).to_string(),
             );
             say!(
                 "    {:<18} {:>8} x {time:>11} {energy:>12}",
@@ -185,7 +190,7 @@ impl RequestSums {
 }
 
 impl DiskReport {
-    /// Fills in what changes.
+    /// Fills in the part that changes.
     pub(crate) fn fill_in(&mut self, now: &DiskSnapshot, model: &PowerModel) {
         self.state = match now.power {
             RestState::Ready => "ready",
@@ -205,10 +210,10 @@ impl DiskReport {
             .with_power(&now.series);
     }
 
-    /// Asks the disk that is mounted there.
+    /// Reads the report of the disk that is mounted there.
     ///
     /// # Errors
-    /// Its process is gone, or there never was one.
+    /// Returns an error if its process is gone, or there never was one.
     pub fn read(dir: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;

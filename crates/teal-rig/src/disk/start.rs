@@ -1,4 +1,4 @@
-//! Starting a modelled disk: checks, then a process of its own whose start is waited for.
+//! Starts a modelled disk: makes checks, then starts a process of its own and waits for it.
 
 use super::model::{DiskModel, WriteCache};
 use super::{daemon, leftovers, mount_point};
@@ -10,32 +10,34 @@ use teal_command::say::say;
 use teal_command::{READY, fuse_is_there, paths, program};
 use teal_energy::Profile;
 
-/// What is to be started.
+/// Describes the start of a disk.
 #[derive(Debug)]
 pub struct DiskStart {
-    /// The disk.
+    /// Disk that is started.
     pub model: DiskModel,
-    /// Answers when the modelled drive would; otherwise at once, and time is virtual.
+    /// Is true when it answers at the time of the modelled drive. Otherwise it answers at once, and
+    /// time is virtual.
     pub real_time: bool,
-    /// What it is called.
+    /// Name of the disk.
     pub name: String,
-    /// This is the disk's own process: it serves, and tells its parent on standard output once it
-    /// does.
+    /// Is true in the disk's own process: it serves, and tells its parent on standard output once
+    /// it does.
     pub is_daemon: bool,
 }
 
-/// Starts a disk and prints its block device; or, in its own process, serves it until it is
-/// stopped.
+/// Starts a disk and prints its block device; in its own process, serves it until it is stopped.
 ///
 /// # Errors
-/// Why there can be no such disk here.
+/// Returns the reason why there can be no such disk here.
 pub fn start_disk(mut args: DiskStart) -> Result<ExitCode> {
+    // Validated before anything is made.
     let setup = args.model.build_setup()?;
     let dir = mount_point(&args.name)?;
     for path in [&mut args.model.log, &mut args.model.image]
         .into_iter()
         .flatten()
     {
+        // The disk's process has another working directory.
         *path = paths::absolute_path(path)?;
     }
     if args.is_daemon {
@@ -46,14 +48,17 @@ pub fn start_disk(mut args: DiskStart) -> Result<ExitCode> {
     }
     if !fuse_is_there() {
         bail!(
-            "/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` or allow the device"
+            "/dev/fuse is missing: this kernel or container has no FUSE; load the module `fuse` \
+             or allow the device"
         );
     }
     if !Path::new("/dev/loop-control").exists() {
         bail!(
-            "/dev/loop-control is missing: this kernel or container has no loop devices; load the module `loop`"
+            "/dev/loop-control is missing: this kernel or container has no loop devices; load the \
+             module `loop`"
         );
     }
+    // A killed disk of that name must not stand in the way.
     if teal_fuse::is_dead(&dir) || dir.exists() && !dir.join("stat").exists() {
         leftovers::clear_leftovers(&dir)?;
     }
@@ -73,27 +78,18 @@ pub fn start_disk(mut args: DiskStart) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the process that serves, and gives the device it prints.
-fn spawn_daemon(args: &DiskStart, dir: &Path) -> Result<String> {
-    let log = paths::log_file(dir)?;
-    let errors = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&log)
-        .with_context(|| log.display().to_string())?;
+/// Returns the command of the process that serves, with the options of the disk.
+fn daemon_command(args: &DiskStart) -> Result<Command> {
     let mut command = Command::new(program::current_program()?);
     command
         .args(["disk", "start", "--tell", "--profile"])
         .arg(absolute_profile(&args.model.profile)?);
     command.args(["--size", &args.model.size.to_string()]);
-    command.args([
-        "--cache",
-        if matches!(args.model.cache, WriteCache::Off) {
-            "off"
-        } else {
-            "on"
-        },
-    ]);
+    let cache = match args.model.cache {
+        WriteCache::Off => "off",
+        _ => "on",
+    };
+    command.args(["--cache", cache]);
     if let Some(seconds) = args.model.spin_down {
         command.args(["--spin-down", &seconds.to_string()]);
     }
@@ -106,13 +102,28 @@ fn spawn_daemon(args: &DiskStart, dir: &Path) -> Result<String> {
         }
     }
     command.arg("--").arg(&args.name);
+    // A daemon with many threads would hold an arena of memory for each.
     command.env("MALLOC_ARENA_MAX", "2");
     command
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors);
-    let mut child = command.spawn().context("cannot start the disk's process")?;
+        .stdout(Stdio::piped());
+    Ok(command)
+}
+
+/// Starts the process that serves, and returns the device it prints.
+fn spawn_daemon(args: &DiskStart, dir: &Path) -> Result<String> {
+    let log = paths::log_file(dir)?;
+    let errors = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .with_context(|| log.display().to_string())?;
+    let mut child = daemon_command(args)?
+        .stderr(errors)
+        .spawn()
+        .context("cannot start the disk's process")?;
+    // The first line tells whether the disk is ready, or why it is not.
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
         BufReader::new(out)
@@ -123,6 +134,7 @@ fn spawn_daemon(args: &DiskStart, dir: &Path) -> Result<String> {
     if let Some(device) = said.strip_prefix(READY) {
         return Ok(device.trim().to_owned());
     }
+    // The process has ended, or is about to: its exit status adds nothing to its words.
     let _ = child.wait();
     if said.is_empty() {
         bail!(
@@ -133,7 +145,7 @@ fn spawn_daemon(args: &DiskStart, dir: &Path) -> Result<String> {
     bail!("{}", said.strip_prefix("teal: ").unwrap_or(said))
 }
 
-/// A name as it is; a file's path so that it can be found from elsewhere.
+/// Returns a shipped name as it is, and a file's path as an absolute one.
 fn absolute_profile(name: &str) -> Result<std::path::PathBuf> {
     if Profile::find_shipped(name).is_some() {
         Ok(name.into())

@@ -1,5 +1,5 @@
-//! The first program of a guest: it brings up what its task needs, does it, and switches the guest
-//! off.
+//! Runs the first program of a guest: it brings up what its task needs, does it, and switches the
+//! guest off.
 
 use super::host_line::HostLine;
 use super::job::{ADDRESSES, GuestFeatures, GuestTask, MODULES, MOUNT_DIR, PORTS, require_program};
@@ -15,27 +15,27 @@ use std::path::Path;
 use std::process::ExitCode;
 use teal_study::matrix::{CacheState, FileSystemKind};
 
-/// The disk as the guest has it.
+/// Path of the disk in the guest.
 const DISK: &str = "/dev/nbd0";
-/// As a modelled disk of the host is set up.
+/// Settings of the disk's queue, as on a modelled disk of the host.
 const QUEUE: [(&str, &str); 3] = [
     ("max_sectors_kb", "512"),
     ("rotational", "1"),
     ("scheduler", "none"),
 ];
-/// Where nothing of the host's is.
+/// Directory of a file system of its own, apart from the host's files.
 const PLACE: &str = "/run";
 
 /// Does the host's task as the first program of a guest, and switches the guest off.
 ///
 /// # Errors
-/// This is no guest.
+/// Returns an error if this is no guest.
 pub fn run_inside() -> Result<ExitCode> {
     if std::process::id() != 1 {
         bail!("this is the first program of a guest; say `teal lab matrix` or `phases`");
     }
     if let Err(error) = do_one_task() {
-        // Without the line to the host the console is all there is.
+        // Without the line to the host the console is the only way out.
         teal_command::say::print_error(&error);
     }
     rustix::system::reboot(RebootCommand::PowerOff).context("switching off")?;
@@ -43,6 +43,7 @@ pub fn run_inside() -> Result<ExitCode> {
 }
 
 fn do_one_task() -> Result<()> {
+    // A first program finds nothing mounted but its root.
     for (kind, at) in [("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", PLACE)] {
         rustix::mount::mount(kind, at, kind, MountFlags::empty(), None).context(at)?;
     }
@@ -56,6 +57,7 @@ fn do_one_task() -> Result<()> {
         command::run_program(&ip, args)?;
     }
     let mut line = HostLine::connect()?;
+    // A failure is an answer too: only without a line there is none.
     let told = match carry_out_task(&mut line) {
         Ok(answer) => format!("finished {}", json!([kernel_name(), answer])),
         Err(error) => format!("failed {error:#}").replace('\n', " "),
@@ -77,6 +79,7 @@ fn kernel_name() -> String {
 fn carry_out_task(line: &mut HostLine) -> Result<Value> {
     let task: GuestTask =
         serde_json::from_str(&line.send_word("task")?).context("the task cannot be understood")?;
+    // The kernel's modules depend on the file system.
     let kind = match &task {
         GuestTask::Phases(of) => Some(of.kind),
         GuestTask::Run(of) => Some(of.system.kind),
@@ -87,9 +90,10 @@ fn carry_out_task(line: &mut HostLine) -> Result<Value> {
         .into_iter()
         .chain(modules_for(kind))
         .try_for_each(load_module)?;
-    // From now on without a line on the console for each.
+    // From now on dropping caches prints no line on the console.
     std::fs::write("/proc/sys/vm/drop_caches", "4").context("/proc/sys/vm/drop_caches")?;
     let client = require_program("nbd-client", "nbd-client")?;
+    // Sectors of 512 bytes are those of a modelled disk on the host.
     let port = PORTS[0].to_string();
     command::run_program(&client, &["-b", "512", ADDRESSES[0], &port, DISK])?;
     for (setting, value) in QUEUE {
@@ -100,6 +104,7 @@ fn carry_out_task(line: &mut HostLine) -> Result<Value> {
     match task {
         GuestTask::Phases(of) => Ok(json!(runs::phases_inside(&of, testbed, line)?)),
         GuestTask::Run(of) => {
+            // The controller is mounted only if it is needed: it costs time in each allocation.
             if of.memory.is_some() {
                 limit_memory()?;
             }
@@ -131,15 +136,15 @@ fn load_module(module: &str) -> Result<()> {
     rustix::system::finit_module(file, c"", 0).with_context(|| path)
 }
 
-/// Loads the schedulers that are not part of the kernel. Where one is not there, the disk does not
-/// have it.
+/// Loads the schedulers that are not part of the kernel. Without them the disk lacks these
+/// schedulers.
 fn load_schedulers() {
     if let Err(error) = load_module("block/bfq") {
         log::debug!("{error:#}");
     }
 }
 
-/// Mounts what a limit on memory needs: the controller, where it is looked for.
+/// Mounts the memory controller at the place where it is looked for.
 fn limit_memory() -> Result<()> {
     let at = Path::new(PLACE).join("memory");
     std::fs::create_dir(&at).with_context(|| at.display().to_string())?;
@@ -147,7 +152,7 @@ fn limit_memory() -> Result<()> {
         .context("the memory controller")
 }
 
-/// Returns what the guest's kernel loads for a file system, in this order.
+/// Returns the modules that the guest's kernel loads for a file system, in this order.
 fn modules_for(kind: Option<FileSystemKind>) -> impl Iterator<Item = &'static str> {
     let these: &[&str] = match kind {
         Some(FileSystemKind::Nilfs2) => &["fs/nilfs2/nilfs2"],

@@ -1,5 +1,5 @@
-//! Runs in guests: what goes in, what is done there, what comes out. The steps are those of `cell`
-//! and `phases`; the host of the guest counts.
+//! Runs tasks in guests: sends them in, does them there, and takes their results out. The steps are
+//! those of `cell` and `phases`; the host of the guest counts.
 
 use super::host_line::HostLine;
 use super::job::{GuestJob, GuestTask, MOUNT_DIR};
@@ -25,7 +25,7 @@ impl CellCounter for HostLine {
     }
 }
 
-/// In the guest: runs a cell, and returns the figures of its workload. A guest is ended from
+/// Runs a cell in the guest, and returns the figures of its workload. A guest is ended from
 /// outside, never by itself.
 pub(super) fn cell_inside(
     task: &CellTask,
@@ -36,10 +36,10 @@ pub(super) fn cell_inside(
     figures.context("interrupted")
 }
 
-/// Has a guest run a cell; returns its kernel and the figures, or `None` if that was interrupted.
+/// Has a guest run a cell; returns its kernel and the figures, or `None` if it was interrupted.
 ///
 /// # Errors
-/// There can be no guest here, or the cell cannot be run in it.
+/// Returns an error if there can be no guest here, or the cell cannot be run in it.
 pub fn run_cell(
     job: &GuestJob,
     ended: &AtomicBool,
@@ -51,6 +51,8 @@ pub fn run_cell(
         bail!("the guest counted {} runs", outcome.counted.len())
     };
     let figures = serde_json::from_value(outcome.answer).context("the guest's answer")?;
+    // The host counted up to the last operation, and then up to the unmount: the drain is the
+    // difference.
     let run = DeviceUse::from(&counted.ran);
     let device = DeviceFigures {
         meter: EnergySource::Model(job.profile.clone()),
@@ -61,7 +63,7 @@ pub fn run_cell(
     Ok(Some((outcome.kernel, figures, device)))
 }
 
-/// Tells the host, and keeps how many operations each phase that counts had.
+/// Tells the host of each part, and keeps the number of operations of each phase that counts.
 struct GuestPhaseCounter<'a> {
     line: &'a mut HostLine,
     operations: Vec<u64>,
@@ -80,7 +82,7 @@ impl PhaseCounter for GuestPhaseCounter<'_> {
     }
 }
 
-/// In the guest: carries the phases out, and returns the operations of each that counts.
+/// Carries the phases out in the guest, and returns the number of operations of each that counts.
 pub(super) fn phases_inside(
     task: &PhasesTask,
     testbed: Testbed,
@@ -98,10 +100,11 @@ pub(super) fn phases_inside(
 }
 
 /// Has a guest measure phases, on a modelled disk of this profile and size; returns its kernel, and
-/// what came of the phases.
+/// the results of the phases.
 ///
 /// # Errors
-/// There can be no guest here, the phases cannot be carried out, or that was interrupted.
+/// Returns an error if there can be no guest here, the phases cannot be carried out, or they were
+/// interrupted.
 pub fn run_phases(
     (profile, size): (&str, u64),
     task: &PhasesTask,
@@ -119,6 +122,8 @@ pub fn run_phases(
     };
     let operations: Vec<u64> =
         serde_json::from_value(outcome.answer).context("the guest's answer")?;
+    // The host knows the requests, the guest the operations: both lists are in the order of the
+    // plan.
     let phases = phases::group_named(&task.group)?.phases_at_scale(task.scale);
     let phases: Vec<&WorkloadPhase> = phases.iter().filter(|phase| phase.counts).collect();
     if phases.len() != operations.len() || phases.len() != outcome.counted.len() {

@@ -1,4 +1,4 @@
-//! A file system on which phases are carried out, here or in a guest.
+//! Provides a file system on which phases are carried out, here or in a guest.
 
 use super::PhasesTask;
 use crate::testbed::{Testbed, TestbedMount};
@@ -13,16 +13,16 @@ use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_study::matrix::{CacheState, FileSystemKind, FileSystemSetup};
 use teal_study::phases::{PhaseEnvironment, PhaseError, PhaseGroup, WorkloadPhase, carry_out};
 
-/// Between two looks at the kernel's clock, whose ticks are milliseconds.
+/// Time between two looks at the kernel's clock, which ticks in milliseconds.
 const LOOK: Duration = Duration::from_micros(300);
 
-/// What counts requests and joules of phases.
+/// Counts requests and joules of phases.
 pub(crate) trait PhaseCounter {
-    /// From here on.
+    /// Starts counting.
     fn begin_phase(&mut self, testbed: &Testbed, phase: &WorkloadPhase) -> Result<()>;
-    /// After the last operation.
+    /// Notes that the last operation is done.
     fn end_operations(&mut self, testbed: &Testbed, phase: &WorkloadPhase) -> Result<()>;
-    /// After all was written.
+    /// Notes that all data is written.
     fn end_drain(
         &mut self,
         testbed: &Testbed,
@@ -31,16 +31,16 @@ pub(crate) trait PhaseCounter {
     ) -> Result<()>;
 }
 
-/// Whose page cache it is.
+/// Says how much of the page cache may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheScope {
-    /// Others', too: only what belongs to the file is dropped.
+    /// Others use it too: only the pages of the file are dropped.
     Shared,
-    /// A guest's own: all of it is dropped.
+    /// A guest has it alone: all of it is dropped.
     Own,
 }
 
-/// A file system with what counts its requests.
+/// Holds a file system and the counter of its requests.
 pub(crate) struct PhaseStage<'a, C> {
     /// Stands before its testbed, so that it is dropped first.
     mounted: Option<TestbedMount>,
@@ -53,7 +53,7 @@ pub(crate) struct PhaseStage<'a, C> {
 }
 
 impl<'a, C: PhaseCounter> PhaseStage<'a, C> {
-    /// A fresh file system on this testbed.
+    /// Makes a fresh file system on this testbed.
     pub(crate) fn new(
         of: &PhasesTask,
         testbed: Testbed,
@@ -66,12 +66,13 @@ impl<'a, C: PhaseCounter> PhaseStage<'a, C> {
             of.kind,
             FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4
         );
-        // Enough inodes for files of 8 KiB.
+        // Files of 8 KiB need this many inodes.
         let mkfs = if is_ext && of.group == PhaseGroup::Fragmented.name() {
             vec!["-i".into(), "8192".into()]
         } else {
             vec![]
         };
+        // Everything else is as mkfs and mount do it without options.
         let system = FileSystemSetup {
             name: of.kind.name().to_owned(),
             kind: of.kind,
@@ -116,7 +117,8 @@ impl<C: PhaseCounter> PhaseEnvironment for PhaseStage<'_, C> {
         if let Some(mounted) = self.mounted.take() {
             environment_error(mounted.finish())?;
         }
-        // What the drive has in its cache is not on the surface yet.
+        // The drive's cache still holds data that is not on the surface.
+        // The sync of the device has the drive flush its cache.
         let path = self.testbed.path();
         let device = OpenOptions::new()
             .write(true)
@@ -138,6 +140,7 @@ impl<C: PhaseCounter> PhaseEnvironment for PhaseStage<'_, C> {
     }
 
     fn drop_cached(&self, file: &File) -> Result<(), PhaseError> {
+        // On a shared machine other programs keep what they have cached.
         let done = match self.machine {
             CacheScope::Shared => rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
                 .context("dropping what is cached of a file"),
@@ -154,6 +157,7 @@ impl<C: PhaseCounter> PhaseEnvironment for PhaseStage<'_, C> {
             (now.tv_sec, now.tv_nsec)
         };
         let first = coarse();
+        // The coarse clock is the one that dates files.
         while coarse() == first {
             SystemClock.wait_until(SystemClock.monotonic_time() + LOOK);
         }

@@ -1,4 +1,4 @@
-//! What a modelled disk says of itself, as the lab keeps it.
+//! Converts the report of a modelled disk into the form of results.
 
 use crate::disk::{RequestSums, TimeUse};
 use teal_study::phases::{DiskTally, EnergyUsage, PhaseResult, WorkloadPhase};
@@ -25,14 +25,18 @@ impl From<RequestSums> for DiskTally {
     }
 }
 
-/// Returns what a phase came to: `ran` until its last operation, `all` until nothing was left to be
-/// written. The floor is not known here.
+/// Returns the result of a phase: `ran` are the sums until its last operation, `all` those until
+/// nothing was left to be written. The floor is not known here.
 pub(crate) fn phase_result(
     phase: &WorkloadPhase,
     operations: u64,
     ran: &RequestSums,
     all: RequestSums,
 ) -> PhaseResult {
+    debug_assert!(
+        all.microjoules >= ran.microjoules,
+        "the drain costs no negative energy"
+    );
     PhaseResult {
         phase: phase.name.clone(),
         operations,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use teal_chunk::ChunkStore;
 use teal_meta::{CommitRow, ConflictRow, EntryRow, ObjectRow, VolumeRow, WriteTransaction};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, Link, ObjectNo, Timestamp};
+use teal_types::{Author, CommitSeq, HardLink, ObjectNo, Timestamp};
 
 /// Later than any commit.
 pub(super) const END_OF_TIME: CommitSeq = CommitSeq::new(i64::MAX as u64);
@@ -32,8 +32,7 @@ pub(crate) struct BatchExecution<'a> {
     /// Content, of which merging appends looks at a little.
     pub(super) chunks: &'a ChunkStore,
     pub(super) volume: VolumeRow,
-    /// Its author: replica and incarnation.
-    pub(super) author: (u32, u32),
+    pub(super) author: Author,
     pub(super) device: String,
     /// The commit this becomes.
     pub(super) seq: CommitSeq,
@@ -43,24 +42,25 @@ pub(crate) struct BatchExecution<'a> {
     pub(super) draw: u32,
     pub(super) objects: HashMap<ObjectNo, LoadedObject>,
     /// Names that have been changed, and where they led before.
-    pub(super) entries: BTreeMap<Link, Option<ObjectNo>>,
+    pub(super) entries: BTreeMap<HardLink, Option<ObjectNo>>,
     /// Extended attributes that have been changed, with the values before.
     pub(super) xattrs: BTreeMap<(ObjectNo, Vec<u8>), Option<Vec<u8>>>,
-    /// Where content has changed.
+    /// The ranges in which content has changed.
     pub(super) changed_ranges: BTreeMap<ObjectNo, ChangedRanges>,
     /// Objects that count as changed, even if their rows are as before.
     pub(super) touched: BTreeSet<ObjectNo>,
-    /// Objects whose content may differ anywhere from what some replica has: they live again, or
-    /// lost a change.
+    /// Objects with content that may differ anywhere from that of some replica: they live again, or
+    /// have lost a change.
     pub(super) changed_anywhere: BTreeSet<ObjectNo>,
-    /// What the author of each object that the batch changes had seen of it: of its content, or of
-    /// the rest if that is all he changes.
+    /// The commit up to which the author had seen each object that the batch changes: its content,
+    /// or the rest of its state if only that changes.
     pub(super) author_seen: HashMap<ObjectNo, CommitSeq>,
     /// Which object takes the content that came too late for another.
     pub(super) conflict_copies: HashMap<ObjectNo, ObjectNo>,
-    /// Objects whose late content is what is there already.
+    /// Objects for which the late content equals the present one.
     pub(super) confirmed: BTreeSet<ObjectNo>,
-    /// Where what has changed lay, and lies at the end.
+    /// The objects that have changed, each with the directories in which it lay before and lies at
+    /// the end.
     pub(super) changed_places: BTreeSet<ChangedRow>,
     pub(super) conflicts: Vec<ConflictRow>,
     /// Directories that lie above others, at any distance; forgotten whenever a name goes.
@@ -87,7 +87,7 @@ impl BatchExecution<'_> {
         }))
     }
 
-    /// The object as it is now, if it lives.
+    /// Returns the object's present state, if it is live.
     pub(super) fn object(&mut self, object: ObjectNo) -> Outcome<Option<&mut ObjectRow>> {
         Ok(self.load_object(object)?.now.as_mut())
     }
@@ -112,9 +112,10 @@ impl BatchExecution<'_> {
         Ok(())
     }
 
-    /// Returns whether the author of the batch, who had applied history up to `base`, has not seen
-    /// a commit: what he has sent himself he has.
+    /// Returns whether the author of the batch, which had applied history up to `base`, has not
+    /// seen the commit. An author has seen its own commits.
     pub(super) fn is_unseen(&self, seq: CommitSeq, base: CommitSeq) -> Outcome<bool> {
+        // A batch knows its own commit.
         if seq <= base || seq == self.seq {
             return Ok(false);
         }
@@ -123,7 +124,7 @@ impl BatchExecution<'_> {
 
     /// Returns whether the author of this batch has sent the commit.
     pub(super) fn is_own_commit(&self, seq: CommitSeq) -> Outcome<bool> {
-        let sent_by = |commit: CommitRow| (commit.stamp.replica, commit.stamp.incarnation);
+        let sent_by = |commit: CommitRow| commit.batch.author();
         Ok(self.txn.commit(seq)?.map(sent_by) == Some(self.author))
     }
 
@@ -133,6 +134,7 @@ impl BatchExecution<'_> {
             return Ok(false);
         };
         let mut seqs = vec![row.attr_seq, row.data_seq];
+        // Extended attributes are looked through only if one of them is newer.
         if row.xattr_seq > base {
             seqs.extend(
                 self.txn
@@ -149,7 +151,12 @@ impl BatchExecution<'_> {
         Ok(false)
     }
 
-    fn set_entry(&mut self, link: &Link, object: Option<ObjectNo>, time: Timestamp) -> Outcome<()> {
+    fn set_entry(
+        &mut self,
+        link: &HardLink,
+        object: Option<ObjectNo>,
+        time: Timestamp,
+    ) -> Outcome<()> {
         let before = self.txn.entry(link)?.map(|entry| entry.object);
         self.entries.entry(link.clone()).or_insert(before);
         self.txn.put_entry(
@@ -160,6 +167,7 @@ impl BatchExecution<'_> {
             }),
         )?;
         let seq = self.seq;
+        // Both objects, the one that had the name and the one that gets it, have other names now.
         for object in before.into_iter().chain(object) {
             if let Some(row) = self.object(object)? {
                 row.link_seq = seq;
@@ -178,7 +186,7 @@ impl BatchExecution<'_> {
     /// Puts a name there; it leads nowhere yet.
     pub(super) fn add_name(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         object: ObjectNo,
         time: Timestamp,
     ) -> Outcome<()> {
@@ -186,13 +194,20 @@ impl BatchExecution<'_> {
     }
 
     /// Takes a name away. The object lives on.
-    pub(super) fn remove_name(&mut self, link: &Link, time: Timestamp) -> Outcome<()> {
+    pub(super) fn remove_name(&mut self, link: &HardLink, time: Timestamp) -> Outcome<()> {
+        // A remembered ancestor may have been found through this name.
         self.ancestors.clear();
         self.set_entry(link, None, time)
     }
 
-    /// The end of an object without names.
+    /// Removes an object that has no names.
     pub(super) fn remove_object(&mut self, object: ObjectNo) -> Outcome<()> {
+        // History keeps the content; only the live rows go.
+        debug_assert_ne!(
+            object,
+            ObjectNo::ROOT,
+            "the root has no name that could be removed"
+        );
         self.txn.drop_content(object)?;
         self.changed_ranges.remove(&object);
         self.xattrs.retain(|(of, _), _| *of != object);
@@ -200,12 +215,12 @@ impl BatchExecution<'_> {
     }
 
     /// Returns where a name leads now.
-    pub(super) fn object_named(&self, link: &Link) -> Outcome<Option<ObjectNo>> {
+    pub(super) fn object_named(&self, link: &HardLink) -> Outcome<Option<ObjectNo>> {
         Ok(self.txn.entry(link)?.map(|entry| entry.object))
     }
 
-    /// A conflict that people are shown. The object counts as changed, so that the author learns
-    /// how it is instead.
+    /// Notes a conflict that is shown to people. The object counts as changed, so that the author
+    /// learns its real state.
     pub(super) fn note_conflict(
         &mut self,
         kind: ConflictKind,

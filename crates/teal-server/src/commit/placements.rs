@@ -12,7 +12,7 @@ use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_proto::{ConflictKind, conflict_name};
 use teal_types::limits::LINKS_MAX;
-use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
+use teal_types::{CommitSeq, HardLink, ObjectNo, Op, Timestamp};
 
 impl BatchExecution<'_> {
     /// Carries out the placements of a batch. `found`: the moves that have taken their old name
@@ -22,6 +22,7 @@ impl BatchExecution<'_> {
         ops: &[Op],
         found: &HashSet<usize>,
     ) -> Outcome<()> {
+        // The order of the batch is kept, because a later name may lie below an earlier one.
         for (at, op) in ops.iter().enumerate() {
             match op {
                 Op::Place {
@@ -49,12 +50,13 @@ impl BatchExecution<'_> {
         Ok(())
     }
 
-    fn place_object(&mut self, object: ObjectNo, link: &Link, time: Timestamp) -> Outcome<()> {
+    fn place_object(&mut self, object: ObjectNo, link: &HardLink, time: Timestamp) -> Outcome<()> {
+        // The name is there already, which is all that was wanted.
         if self.object_named(link)? == Some(object) {
             return Ok(());
         }
         if !self.is_live(object)? {
-            let number = Link {
+            let number = HardLink {
                 dir: ObjectNo::ROOT,
                 name: number_name(object)?,
             };
@@ -69,6 +71,7 @@ impl BatchExecution<'_> {
         }
         let names = self.txn.links_of(object)?.len();
         let is_full = names >= LINKS_MAX && !bug(Bug::LimitsDiffer);
+        // A directory has one name, and other objects at most as many as a client can hold.
         if (self.is_dir(object)? && names > 0) || is_full {
             let lost = match is_full {
                 true => format!(
@@ -80,14 +83,15 @@ impl BatchExecution<'_> {
             self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
+        // The directory may have been removed meanwhile; then the name brings it back.
         let dir = self.live_directory(link.dir)?;
         if self.is_below(dir, object)? {
             let lost = format!("the name {}, which would be inside of itself", link.name);
             self.note_conflict(ConflictKind::Move, object, None, lost);
-            // It lives again, with what is in it: somewhere.
+            // The directory is live again with its entries, so it needs some place.
             return self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir: ObjectNo::ROOT,
                     name: link.name.clone(),
                 },
@@ -96,7 +100,7 @@ impl BatchExecution<'_> {
         }
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: link.name.clone(),
             },
@@ -104,14 +108,15 @@ impl BatchExecution<'_> {
         )
     }
 
-    /// A move whose old name was there.
+    /// Finishes a move that has found the old name in its place.
     fn finish_move(
         &mut self,
         object: ObjectNo,
-        from: &Link,
-        to: &Link,
+        from: &HardLink,
+        to: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
+        // The batch came twice, or another machine has made the same move.
         if self.object_named(to)? == Some(object) {
             return Ok(());
         }
@@ -123,6 +128,7 @@ impl BatchExecution<'_> {
             self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
+        // The target may have been removed meanwhile.
         let dir = self.live_directory(to.dir)?;
         if self.is_dir(object)? && self.is_below(dir, object)? {
             let lost = format!(
@@ -130,10 +136,11 @@ impl BatchExecution<'_> {
                 to.name
             );
             self.note_conflict(ConflictKind::Move, object, None, lost);
+            // The directory stays where it was.
             let dir = self.live_directory(from.dir)?;
             return self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir,
                     name: from.name.clone(),
                 },
@@ -142,7 +149,7 @@ impl BatchExecution<'_> {
         }
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: to.name.clone(),
             },
@@ -150,12 +157,12 @@ impl BatchExecution<'_> {
         )
     }
 
-    /// A move whose old name had gone before.
+    /// Carries out a move that comes too late: another commit has taken the old name away.
     fn late_move(
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        to: &Link,
+        to: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
         if !self.is_live(object)? || self.object_named(to)? == Some(object) {
@@ -165,6 +172,7 @@ impl BatchExecution<'_> {
         for (_, seq) in &links {
             has_moved |= self.is_unseen(*seq, base)?;
         }
+        // The first move wins.
         if has_moved || (self.is_dir(object)? && !links.is_empty()) {
             let lost = format!(
                 "the move to {}: it has been moved elsewhere meanwhile",
@@ -173,6 +181,8 @@ impl BatchExecution<'_> {
             self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
+        // The object is live and only its name is gone: the author's move counts more than the
+        // removal.
         let lost = format!(
             "the removal of a name, which was moved to {} meanwhile",
             to.name
@@ -181,7 +191,8 @@ impl BatchExecution<'_> {
         self.place_object(object, to, time)
     }
 
-    /// The directory, alive; another if it has never been there.
+    /// Returns the directory if it is live, revives it if it was removed, and returns another one
+    /// if it never existed.
     pub(super) fn live_directory(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
         if !self.is_live(dir)? {
             return self.revive_directory(dir);
@@ -209,6 +220,7 @@ impl BatchExecution<'_> {
         let mut at = dir;
         while at != ObjectNo::ROOT && at != object && seen.insert(at) {
             self.ancestor_steps += 1;
+            // A shortened way is used only where it cannot pass over `object`.
             let above = match self.ancestors.get(&at).filter(|_| is_highest) {
                 Some(above) => Some(*above),
                 None => self
@@ -235,7 +247,7 @@ impl BatchExecution<'_> {
     pub(super) fn put_name(
         &mut self,
         object: ObjectNo,
-        wanted: &Link,
+        wanted: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
         let is_inside = self.is_dir(object)? && self.is_below(wanted.dir, object)?;
@@ -244,11 +256,12 @@ impl BatchExecution<'_> {
         } else {
             wanted.dir
         };
-        let wanted = &Link {
+        let wanted = &HardLink {
             dir,
             name: wanted.name.clone(),
         };
         match self.object_named(wanted)? {
+            // The name is taken, and the first object keeps it.
             Some(other) if other != object => {
                 let link = self.free_name(wanted)?;
                 self.add_name(&link, object, time)?;
@@ -260,11 +273,12 @@ impl BatchExecution<'_> {
         }
     }
 
-    /// The first conflict name of `wanted` that nobody has.
-    pub(super) fn free_name(&self, wanted: &Link) -> Outcome<Link> {
+    /// Returns the first conflict name of `wanted` that is free.
+    pub(super) fn free_name(&self, wanted: &HardLink) -> Outcome<HardLink> {
+        // Some number is free, because a directory has fewer entries than there are numbers.
         for number in 1..=u32::MAX {
             let name = conflict_name(&wanted.name, &self.device, self.now, number);
-            let link = Link {
+            let link = HardLink {
                 dir: wanted.dir,
                 name,
             };

@@ -10,11 +10,11 @@ use crate::refusal::Outcome;
 use crate::seeded::{Bug, bug};
 use std::collections::{HashMap, HashSet};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
+use teal_types::{CommitSeq, HardLink, ObjectNo, Op, Timestamp};
 
 /// The removal of a directory, waiting for it to become empty.
 struct PendingRemoval<'a> {
-    link: &'a Link,
+    link: &'a HardLink,
     base: CommitSeq,
     time: Timestamp,
 }
@@ -50,6 +50,8 @@ impl BatchExecution<'_> {
                     link,
                     time,
                 } if self.object_named(link)? == Some(*object) => {
+                    // A directory may become empty only when the other removals of the batch are
+                    // done.
                     if self.is_dir(*object)? && !named.contains(object) {
                         dirs.insert(
                             *object,
@@ -67,6 +69,7 @@ impl BatchExecution<'_> {
                 Op::Move {
                     object, from, time, ..
                 } if self.object_named(from)? == Some(*object) => {
+                    // The object is placed when all old names are gone.
                     self.remove_name(from, *time)?;
                     found.insert(at);
                 }
@@ -81,10 +84,11 @@ impl BatchExecution<'_> {
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        link: &Link,
+        link: &HardLink,
         time: Timestamp,
         (named, is_kept): (&HashSet<ObjectNo>, bool),
     ) -> Outcome<()> {
+        // Only with its last name does the object itself go.
         let is_last = !named.contains(&object) && self.txn.links_of(object)?.len() == 1;
         if is_last && !bug(Bug::ChangedRemoved) && self.is_changed_since(object, base)? {
             let lost = format!(
@@ -95,8 +99,8 @@ impl BatchExecution<'_> {
             return Ok(());
         }
         if is_last && is_kept {
-            // Its author has changed it under another name, which somebody else has removed
-            // meanwhile.
+            // The author has changed the object under another name, which another replica has
+            // removed meanwhile.
             let lost = format!(
                 "the removal of {}, the last name by now of what its author has changed",
                 link.name
@@ -114,10 +118,13 @@ impl BatchExecution<'_> {
     /// Removes directories as they become empty: each is looked at again when one below it has
     /// gone.
     fn remove_dirs(&mut self, mut dirs: HashMap<ObjectNo, PendingRemoval<'_>>) -> Outcome<()> {
+        // The order does not depend on the hash map, so that a batch has the same result on every
+        // run.
         let mut order: Vec<ObjectNo> = dirs.keys().copied().collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
         let mut queue = order.clone();
         while let Some(dir) = queue.pop() {
+            // A directory with entries waits: removing another one may empty it.
             if !dirs.contains_key(&dir) || !self.txn.entries_after(dir, None, 1)?.is_empty() {
                 continue;
             }
@@ -125,6 +132,7 @@ impl BatchExecution<'_> {
                 continue;
             };
             self.carry_out_removal(dir, base, link, time, (&HashSet::new(), false))?;
+            // Its parent may be empty now.
             queue.push(link.dir);
         }
         for dir in order.into_iter().rev() {

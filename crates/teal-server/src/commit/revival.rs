@@ -21,13 +21,13 @@ use crate::rules::overlay::ContentOverlay;
 use std::collections::HashSet;
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
-use teal_types::{CommitSeq, FileType, Link, Name, ObjectNo};
+use teal_types::{CommitSeq, FileType, HardLink, Name, ObjectNo};
 
 /// The last moment of an object.
 struct LastState {
     row: ObjectRow,
     at: CommitSeq,
-    link: Option<Link>,
+    link: Option<HardLink>,
 }
 
 impl LastState {
@@ -47,6 +47,7 @@ impl BatchExecution<'_> {
             // Removed by this very batch: history does not know yet.
             Some(row) => (row, END_OF_TIME),
             None => {
+                // The last state is the one before the end.
                 let at = CommitSeq::new(seq.get().saturating_sub(1));
                 match self.txn.object_at(object, at)? {
                     Some((_, Some(row))) => (row, at),
@@ -54,6 +55,7 @@ impl BatchExecution<'_> {
                 }
             }
         };
+        // Looks for a name that led to the object at its end.
         let mut link = None;
         for name in self.txn.names_ever(object, at)? {
             if self
@@ -68,8 +70,9 @@ impl BatchExecution<'_> {
         Ok(Some(LastState { row, at, link }))
     }
 
-    /// The object lives again, without a name yet.
+    /// Makes the object live again in the given state, without a name yet.
     fn restore_object(&mut self, object: ObjectNo, last: &LastState) -> Outcome<()> {
+        // Row, content and extended attributes come from the same commit.
         let rows = self.txn.extents_at(object, 0..last.row.size, last.at)?;
         for extent in ContentOverlay::of_history(&rows, last.row.size).extents() {
             self.txn.put_extent(object, &extent)?;
@@ -80,18 +83,21 @@ impl BatchExecution<'_> {
                     .put_xattr(object, &name, Some(&XattrRow { value, seq }))?;
             }
         }
+        // A replica may hold other content of this object.
         self.changed_anywhere.insert(object);
         self.set_object(object, Some(last.row.clone()))
     }
 
-    /// The file that took the place of one that is gone: it lives, and has this name now.
-    fn find_successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
+    /// Returns the live file that took the place of a removed one, with its present name.
+    fn find_successor(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, HardLink)>> {
         let mut at = object;
+        // Bounded, because a damaged history might lead in a circle.
         for _ in 0..SUCCESSORS_MAX {
             let Some(next) = self.replaced_by(at)? else {
                 return Ok(None);
             };
             if self.is_live(next)? {
+                // A directory or a link in its place is no later state of a file.
                 let is_file = self
                     .object(next)?
                     .is_some_and(|row| row.kind == FileType::File);
@@ -111,6 +117,7 @@ impl BatchExecution<'_> {
     /// Returns what has had a name of an object since the very commit in which the object lost it
     /// and was gone.
     fn replaced_by(&mut self, object: ObjectNo) -> Outcome<Option<ObjectNo>> {
+        // Only an object that is gone was replaced.
         let Some((end, None)) = self.txn.object_at(object, END_OF_TIME)? else {
             return Ok(None);
         };
@@ -119,6 +126,7 @@ impl BatchExecution<'_> {
             let led_to = |at| -> Outcome<Option<ObjectNo>> {
                 Ok(self.txn.entry_at(&name, at)?.and_then(|(_, to)| to))
             };
+            // The name led to the object until its end, and leads to another one since.
             if led_to(before)? == Some(object)
                 && let Some(next) = led_to(end)?
             {
@@ -128,10 +136,10 @@ impl BatchExecution<'_> {
         Ok(None)
     }
 
-    /// An object that was replaced elsewhere and changed by the author of this batch lives again as
-    /// he has seen it, without a name yet. What replaced it; `None` if nothing did, or he has
-    /// changed nothing but its names.
-    fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, Link)>> {
+    /// Makes an object live again that was replaced elsewhere and changed by the author of this
+    /// batch. The object gets the state that the author has seen, and no name yet. Returns the
+    /// object that replaced it; `None` if there is none, or if the author has changed only names.
+    fn restore_replaced(&mut self, object: ObjectNo) -> Outcome<Option<(ObjectNo, HardLink)>> {
         let Some(seen) = self.author_seen.get(&object).copied() else {
             return Ok(None);
         };
@@ -183,8 +191,8 @@ impl BatchExecution<'_> {
         self.note_conflict(ConflictKind::Content, successor, Some(object), lost);
     }
 
-    /// An object about to get a name lives again. False if it has never been there; nothing can be
-    /// done then.
+    /// Makes an object live again that is about to get a name. Returns false if it never existed,
+    /// because nothing can be done then.
     pub(super) fn revive_for_name(&mut self, object: ObjectNo, name: &Name) -> Outcome<bool> {
         if let Some((successor, link)) = self.restore_replaced(object)? {
             self.note_replaced(object, (successor, &link.name));
@@ -209,10 +217,11 @@ impl BatchExecution<'_> {
         self.note_conflict(ConflictKind::Removal, object, None, lost);
     }
 
-    /// The directory lives again under its last name, and those above it; the root if it has never
-    /// been there.
+    /// Makes a directory and its missing ancestors live again under their last names. Returns the
+    /// directory, or the root if it never existed.
     pub(super) fn revive_directory(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
         let mut chain: Vec<(ObjectNo, LastState)> = Vec::new();
+        // Goes up to the first live directory; the set ends the walk in a damaged history.
         let mut seen = HashSet::new();
         let mut at = dir;
         while !self.is_dir(at)? {
@@ -221,6 +230,7 @@ impl BatchExecution<'_> {
             } else {
                 None
             };
+            // Only a directory can hold the name.
             let Some(last) = known.filter(|last| last.row.kind.is_dir()) else {
                 at = ObjectNo::ROOT;
                 break;
@@ -230,12 +240,13 @@ impl BatchExecution<'_> {
             at = parent;
         }
         let mut parent = at;
+        // Goes from the top down, because each directory is placed in the one above it.
         for (object, last) in chain.into_iter().rev() {
             self.restore_object(object, &last)?;
             let name = last.last_name(object)?;
             self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir: parent,
                     name: name.clone(),
                 },
@@ -250,9 +261,9 @@ impl BatchExecution<'_> {
         Ok(parent)
     }
 
-    /// Returns whether the object was removed, or saved over, by the author of this batch in an
-    /// earlier one. Large content may reach the server after a removal that followed it: it conflicts
-    /// with nobody, and the removal stands.
+    /// Returns whether the author of this batch has removed the object, or saved over it, in an
+    /// earlier batch. Large content may reach the server after a removal that followed it: that is
+    /// no conflict, and the removal stands.
     fn was_removed_by_author(&mut self, object: ObjectNo) -> Outcome<bool> {
         let Some((end, None)) = self.txn.object_at(object, END_OF_TIME)? else {
             return Ok(false);
@@ -260,12 +271,13 @@ impl BatchExecution<'_> {
         self.is_own_commit(end)
     }
 
-    /// An object whose state is about to change lives, again if it must. False if it does not: the
-    /// change is nothing then.
+    /// Makes sure that an object is live before its state changes. Returns false if it stays
+    /// removed, and the change is dropped.
     pub(super) fn revive_for_change(&mut self, object: ObjectNo, what: &str) -> Outcome<bool> {
         if self.is_live(object)? {
             return Ok(true);
         }
+        // The author itself wanted the object to go.
         if self.is_removed_here(object)? || self.was_removed_by_author(object)? {
             return Ok(false);
         }
@@ -281,13 +293,14 @@ impl BatchExecution<'_> {
         };
         self.restore_object(object, &last)?;
         let name = last.last_name(object)?;
+        // The directory that it was in may be gone, too.
         let dir = match &last.link {
             Some(link) => self.live_directory(link.dir)?,
             None => ObjectNo::ROOT,
         };
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: name.clone(),
             },

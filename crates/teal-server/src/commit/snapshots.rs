@@ -15,8 +15,8 @@
 //! 3. *Space is that of the changes*: a snapshot has fewer names than there were changes since the
 //!    one before it. A directory that only grows never gets one.
 //!
-//! What is counted for that, a [`Tally`](teal_meta::Tally) for each directory, is set once for each
-//! directory and commit.
+//! The numbers behind this rule, a [`NameTally`](teal_meta::NameTally) for each directory, are
+//! updated once for each directory and commit.
 
 use super::execution::BatchExecution;
 use crate::limits::SNAPSHOT_MIN;
@@ -24,7 +24,7 @@ use crate::refusal::Outcome;
 use std::collections::BTreeMap;
 use teal_types::ObjectNo;
 
-/// What a batch has done to the names of a directory.
+/// The changes that a batch makes to the names of a directory.
 #[derive(Debug, Default)]
 struct NameTurnover {
     come: u64,
@@ -33,12 +33,13 @@ struct NameTurnover {
 }
 
 impl BatchExecution<'_> {
-    /// History gets a row for each name that leads elsewhere than before the batch, and the
-    /// snapshots that are due.
+    /// Adds a row to history for each name that leads elsewhere than before the batch, and takes
+    /// the snapshots that are due.
     pub(super) fn remember_entries(&mut self) -> Outcome<()> {
         let mut dirs: BTreeMap<ObjectNo, NameTurnover> = BTreeMap::new();
         for (link, before) in std::mem::take(&mut self.entries) {
             let now = self.object_named(&link)?;
+            // A name that leads where it led before needs no row.
             if now == before {
                 continue;
             }
@@ -49,13 +50,19 @@ impl BatchExecution<'_> {
             turnover.changes += 1;
         }
         for (dir, turnover) in dirs {
+            // The numbers follow from the batch alone, without a scan of the directory.
             let mut tally = self.txn.name_tally(dir)?;
             tally.names = (tally.names + turnover.come).saturating_sub(turnover.gone);
             tally.changes += turnover.changes;
+            // Guarantee 1 wants a snapshot at this commit.
             if tally.changes > tally.names.max(SNAPSHOT_MIN) {
                 self.txn.remember_names(dir, self.seq)?;
                 tally.changes = 0;
             }
+            debug_assert!(
+                tally.changes <= tally.names.max(SNAPSHOT_MIN),
+                "guarantee 1"
+            );
             self.txn.put_tally(dir, tally)?;
         }
         Ok(())

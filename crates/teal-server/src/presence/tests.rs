@@ -9,7 +9,7 @@ const NOW: Duration = Duration::from_secs(100);
 fn peer(volume: u32, replica: u32) -> Peer {
     Peer {
         volume: VolumeId::new(volume),
-        replica,
+        replica: ReplicaNo::new(replica),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where content has changed: ranges that neither overlap nor touch.
+//! The ranges in which content has changed. They neither overlap nor touch.
 
 use std::collections::BTreeMap;
 use teal_proto::RANGES_MAX;
@@ -8,7 +8,7 @@ use teal_proto::RANGES_MAX;
 pub(crate) struct ChangedRanges(BTreeMap<u64, u64>);
 
 impl ChangedRanges {
-    /// One more; an empty one is nothing.
+    /// Adds a range; an empty one changes nothing.
     pub(crate) fn insert_range(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
@@ -23,13 +23,18 @@ impl ChangedRanges {
             (start, end) = (start.min(from), end.max(to));
         }
         self.0.insert(start, end);
+        debug_assert_eq!(
+            self.0.range(start..=end).count(),
+            1,
+            "ranges neither overlap nor touch"
+        );
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|(start, end)| (*start, *end))
     }
 
-    /// As (offset, length); `None` if there are too many.
+    /// Returns the ranges as (offset, length); `None` if there are too many for a message.
     pub(crate) fn bounded_list(&self) -> Option<Vec<(u64, u64)>> {
         (self.0.len() <= RANGES_MAX).then(|| {
             self.iter()

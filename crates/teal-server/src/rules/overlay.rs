@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use teal_meta::{ExtentRow, PastExtent};
-use teal_types::{ChunkId, ContentChange, Piece, Source};
+use teal_types::{ChunkId, ContentChange, ContentPiece, PieceSource};
 
-/// Where bytes come from.
+/// The chunk that a piece comes from, and the offset in it; `None` for zeros.
 pub(crate) type OverlaySource = Option<(ChunkId, u32)>;
 
 /// Pieces that do not overlap, by their beginning; what none covers is zeros.
@@ -21,14 +21,15 @@ fn advance_source(source: OverlaySource, by: u64) -> OverlaySource {
 }
 
 impl ContentOverlay {
-    /// The content after these rows of history, oldest first, cut to `size`.
+    /// Returns the content after these rows of history, oldest first, cut to `size`.
     pub(crate) fn of_history(rows: &[PastExtent], size: u64) -> Self {
-        let mut canvas = Self::default();
+        let mut overlay = Self::default();
         rows.iter().for_each(|row| {
-            canvas.cover_range(row.offset, row.offset.saturating_add(row.len), row.source)
+            // The size of the file may have been cut later than its rows were written.
+            overlay.cover_range(row.offset, row.offset.saturating_add(row.len), row.source)
         });
-        canvas.cover_range(size, u64::MAX, None);
-        canvas
+        overlay.cover_range(size, u64::MAX, None);
+        overlay
     }
 
     /// Puts a piece over what is there.
@@ -36,6 +37,7 @@ impl ContentOverlay {
         if start >= end {
             return;
         }
+        // Every piece below the new one goes, but for its parts outside.
         while let Some((&from, &(to, what))) = self.0.range(..end).next_back() {
             if to <= start {
                 break;
@@ -49,23 +51,29 @@ impl ContentOverlay {
                 break;
             }
         }
+        // Zeros need no piece.
         if source.is_some() {
             self.0.insert(start, (end, source));
         }
+        debug_assert!(
+            self.0.range(start..end).count() <= 1,
+            "pieces do not overlap"
+        );
     }
 
-    /// What an author did to it.
+    /// Applies an author's change.
     pub(crate) fn apply_change(&mut self, change: &ContentChange) {
+        // The cut and the size work like pieces of zeros.
         self.cover_range(change.cut, u64::MAX, None);
-        for Piece {
+        for ContentPiece {
             offset,
             len,
             source,
         } in &change.pieces
         {
             let source = match source {
-                Source::Chunk { id, offset } => Some((*id, *offset)),
-                Source::Hole => None,
+                PieceSource::Chunk { id, offset } => Some((*id, *offset)),
+                PieceSource::Hole => None,
             };
             self.cover_range(*offset, offset.saturating_add(*len), source);
         }
@@ -92,17 +100,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_canvas_shows_what_was_painted_last(strokes in prop::collection::vec((0_u64..50, 0_u64..20, 0_u8..4), 0..20)) {
-            let (mut canvas, mut plain) = (ContentOverlay::default(), [None; 80]);
+        fn an_overlay_shows_what_was_painted_last(strokes in prop::collection::vec((0_u64..50, 0_u64..20, 0_u8..4), 0..20)) {
+            let (mut overlay, mut plain) = (ContentOverlay::default(), [None; 80]);
             for (start, len, colour) in strokes {
                 let source = (colour > 0).then(|| (ChunkId::new([colour; 32]), u32::from(colour) * 100));
-                canvas.cover_range(start, start + len, source);
+                overlay.cover_range(start, start + len, source);
                 for at in 0..len {
                     plain[(start + at) as usize] = advance_source(source, at);
                 }
             }
             let mut shown = [None; 80];
-            for extent in canvas.extents() {
+            for extent in overlay.extents() {
                 for at in 0..extent.len {
                     let place = &mut shown[(extent.offset + at) as usize];
                     prop_assert!(place.is_none(), "two pieces at one place");

@@ -3,12 +3,12 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use teal_types::VolumeId;
+use teal_types::{ReplicaNo, VolumeId};
 
 fn peer(replica: u32) -> Peer {
     Peer {
         volume: VolumeId::new(1),
-        replica,
+        replica: ReplicaNo::new(replica),
     }
 }
 

@@ -1,14 +1,14 @@
-//! Who is admitted, what is kept, what is due.
+//! The admission of uploads, the chunks that are kept, and the times at which work is due.
 
 use super::*;
-use teal_types::VolumeId;
+use teal_types::{ReplicaNo, VolumeId};
 
 const NOW: Duration = Duration::from_secs(100_000);
 
 fn peer(replica: u32) -> Peer {
     Peer {
         volume: VolumeId::new(1),
-        replica,
+        replica: ReplicaNo::new(replica),
     }
 }
 
@@ -22,7 +22,7 @@ fn ids(of: &[(ChunkId, u64)]) -> Vec<ChunkId> {
     of.iter().map(|(chunk, _)| *chunk).collect()
 }
 
-/// One that has nothing to do from an earlier life.
+/// Returns a tracker that has nothing to do from an earlier run.
 fn begun() -> UploadTracker {
     let mut uploads = UploadTracker::new(Duration::ZERO);
     uploads.begin_collection(Duration::ZERO);

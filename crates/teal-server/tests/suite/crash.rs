@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use teal_meta::{
     CommitDurability, MemoryMeta, MetaError, MetaStore, ReadTransaction, WriteTransaction,
 };
-use teal_proto::{Reply, Told};
-use teal_types::{FileType, Op, VolumeId};
+use teal_proto::{HistoryVerdict, ServerReply};
+use teal_types::{BatchNo, FileType, Op, VolumeId};
 
-/// Metadata whose power goes after so many transactions: the last one happens, or does not, and is
-/// not answered.
+/// Metadata with a power that fails after so many transactions: the last one happens, or does not,
+/// and is not answered.
 struct Failing {
     memory: MemoryMeta,
     left: Arc<AtomicUsize>,
@@ -92,9 +92,9 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         left.store(steps, SeqCst);
         let mut answered = 0;
         for (n, ops) in (1..).zip(&all) {
-            match world.laptop.send(n, ops) {
-                Reply::Committed { .. } => answered = n,
-                Reply::Refused(_) => break,
+            match world.laptop.send(BatchNo::new(n), ops) {
+                ServerReply::Committed { .. } => answered = n,
+                ServerReply::Refused(_) => break,
                 other => panic!("{other:?}"),
             }
         }
@@ -105,21 +105,28 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
             ..world.stores.clone()
         };
         world.laptop.server = stores.open();
-        world.laptop.batch = 4;
-        assert_eq!(world.laptop.hello().told, Told::Known);
+        world.laptop.batch = BatchNo::new(4);
+        assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
         let pulled = world.laptop.ask_pull(world.laptop.base, None);
         assert!(
-            (answered..=answered + 1).contains(&pulled.acknowledged),
+            (answered..=answered + 1).contains(&pulled.acknowledged.get()),
             "{answered} answered, {pulled:?}"
         );
         let there = world.laptop.names(ROOT).len();
         assert_eq!(
-            there as u64, pulled.acknowledged,
+            there as u64,
+            pulled.acknowledged.get(),
             "all of a batch or nothing"
         );
         // The client sends everything again that is not acknowledged, and one that is.
-        for (n, ops) in (1..).zip(&all).filter(|(n, _)| *n >= pulled.acknowledged) {
-            assert!(matches!(world.laptop.send(n, ops), Reply::Committed { .. }));
+        for (n, ops) in (1..)
+            .zip(&all)
+            .filter(|(n, _)| *n >= pulled.acknowledged.get())
+        {
+            assert!(matches!(
+                world.laptop.send(BatchNo::new(n), ops),
+                ServerReply::Committed { .. }
+            ));
         }
         for n in 0..4 {
             let name = format!("file {n}");
@@ -149,5 +156,5 @@ fn an_enrolment_that_was_answered_survives() {
         server,
         ..world.laptop
     };
-    assert_eq!(laptop.hello().told, Told::Known);
+    assert_eq!(laptop.hello().verdict, HistoryVerdict::Known);
 }

@@ -1,11 +1,11 @@
-//! Who is who: batches known by their stamps, copied stores, restored servers, enrolment.
+//! Identities: batches known by their stamps, copied stores, restored servers, enrolment.
 
 use crate::fixture::{Device, ROOT, Stores, World, link, seq};
 use std::time::Duration;
-use teal_proto::{RefusalCode, Reply, Request, Told};
+use teal_proto::{ClientRequest, HistoryVerdict, RefusalCode, ServerReply};
 use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, Server, ServerOpenError};
 use teal_types::limits::BATCH_BYTES_MAX;
-use teal_types::{CommitSeq, LEASE};
+use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE};
 
 on_both! {
     the_same_batch_again_is_answered_as_before
@@ -27,11 +27,11 @@ fn the_same_batch_again_is_answered_as_before(mut world: World) {
         world.laptop.create(file, teal_types::FileType::File),
         world.laptop.place(file, link(ROOT, "a")),
     ];
-    let first = world.laptop.send(1, &ops);
+    let first = world.laptop.send(BatchNo::new(1), &ops);
     world.desk.file(ROOT, "b", b"1");
-    assert_eq!(world.laptop.send(1, &ops), first);
+    assert_eq!(world.laptop.send(BatchNo::new(1), &ops), first);
     assert_eq!(
-        world.laptop.ask_commit(1, &ops),
+        world.laptop.ask_commit(BatchNo::new(1), &ops),
         first,
         "without its parts too"
     );
@@ -40,18 +40,18 @@ fn the_same_batch_again_is_answered_as_before(mut world: World) {
 
 fn another_batch_of_the_same_number_is_a_clone(mut world: World) {
     world.laptop.file(ROOT, "a", b"1");
-    world.laptop.batch = 4;
+    world.laptop.batch = BatchNo::new(4);
     world.laptop.file(ROOT, "b", b"1");
     let ops = [world.laptop.xattr(ROOT, "user.x", Some("1"))];
-    for batch in [1, 5, 3] {
-        let Reply::Refused(refused) = world.laptop.send(batch, &ops) else {
+    for batch in [1, 5, 3].map(BatchNo::new) {
+        let ServerReply::Refused(refused) = world.laptop.send(batch, &ops) else {
             panic!("{batch}")
         };
         assert_eq!(refused.code, RefusalCode::Cloned, "{batch}");
     }
     assert!(matches!(
-        world.laptop.send(6, &ops),
-        Reply::Committed { .. }
+        world.laptop.send(BatchNo::new(6), &ops),
+        ServerReply::Committed { .. }
     ));
 }
 
@@ -59,36 +59,46 @@ fn a_life_that_is_over_is_a_clone(mut world: World) {
     world.laptop.file(ROOT, "a", b"1");
     let old = world.laptop.incarnation;
     world.laptop.incarnate();
+    let next = old.next().unwrap();
     assert_eq!(
         (world.laptop.incarnation, world.laptop.pull().acknowledged),
-        (old + 1, 0)
+        (next, BatchNo::NONE)
     );
-    let stage = |incarnation| Request::Stage {
+    let stage = |incarnation| ClientRequest::Stage {
         incarnation,
-        batch: 9,
+        batch: BatchNo::new(9),
         part: 0,
         ops: vec![],
     };
     assert_eq!(world.laptop.refusal(stage(old)), RefusalCode::Cloned);
-    assert_eq!(world.laptop.refusal(stage(old + 2)), RefusalCode::Cloned);
-    assert_eq!(world.laptop.refusal(stage(0)), RefusalCode::Cloned);
-    let commit = Request::Commit {
+    assert_eq!(
+        world.laptop.refusal(stage(next.next().unwrap())),
+        RefusalCode::Cloned
+    );
+    assert_eq!(
+        world.laptop.refusal(stage(Incarnation::NONE)),
+        RefusalCode::Cloned
+    );
+    let commit = ClientRequest::Commit {
         incarnation: old,
-        batch: 1,
+        batch: BatchNo::new(1),
         parts: 1,
         digest: [0; 32],
     };
     assert_eq!(world.laptop.refusal(commit), RefusalCode::Cloned);
     world.laptop.file(ROOT, "b", b"1");
-    assert_eq!(world.laptop.pull().acknowledged, 1);
+    assert_eq!(world.laptop.pull().acknowledged.get(), 1);
 }
 
 fn a_batch_needs_its_parts_and_its_digest(world: World) {
     let ops = [world.laptop.xattr(ROOT, "user.x", Some("1"))];
-    assert_eq!(world.laptop.stage(1, 1, &ops), Reply::Done);
-    let commit = |parts, digest| Request::Commit {
+    assert_eq!(
+        world.laptop.stage(BatchNo::new(1), 1, &ops),
+        ServerReply::Done
+    );
+    let commit = |parts, digest| ClientRequest::Commit {
         incarnation: world.laptop.incarnation,
-        batch: 1,
+        batch: BatchNo::new(1),
         parts,
         digest,
     };
@@ -96,7 +106,10 @@ fn a_batch_needs_its_parts_and_its_digest(world: World) {
         world.laptop.refusal(commit(2, [0; 32])),
         RefusalCode::NeedsParts
     );
-    assert_eq!(world.laptop.stage(1, 0, &ops), Reply::Done);
+    assert_eq!(
+        world.laptop.stage(BatchNo::new(1), 0, &ops),
+        ServerReply::Done
+    );
     assert_eq!(
         world.laptop.refusal(commit(2, [0; 32])),
         RefusalCode::NeedsParts
@@ -111,33 +124,39 @@ fn a_batch_needs_its_parts_and_its_digest(world: World) {
 fn parts_may_come_again_and_in_any_order(world: World) {
     let ops = |n: u8| [world.laptop.xattr(ROOT, &format!("user.{n}"), Some("1"))];
     for (part, n) in [(1, 9), (0, 0), (1, 1), (0, 0)] {
-        assert_eq!(world.laptop.stage(1, part, &ops(n)), Reply::Done);
+        assert_eq!(
+            world.laptop.stage(BatchNo::new(1), part, &ops(n)),
+            ServerReply::Done
+        );
     }
     let parts = [0, 1].map(|n| teal_proto::encode_ops(&ops(n)).unwrap());
     let digest = teal_proto::batch_digest(parts.iter().map(|part| &part[..]));
-    let commit = Request::Commit {
+    let commit = ClientRequest::Commit {
         incarnation: world.laptop.incarnation,
-        batch: 1,
+        batch: BatchNo::new(1),
         parts: 2,
         digest,
     };
-    assert!(matches!(world.laptop.ask(commit), Reply::Committed { .. }));
+    assert!(matches!(
+        world.laptop.ask(commit),
+        ServerReply::Committed { .. }
+    ));
     assert_eq!(world.laptop.look(ROOT).unwrap().xattrs.len(), 2);
 }
 
 fn hello_tells_a_copied_store(mut world: World) {
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     let old = (world.laptop.batch, world.laptop.base, world.laptop.digest);
     world.laptop.file(ROOT, "a", b"1");
     world.laptop.pull();
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     // Batches not sent yet are no reason.
-    world.laptop.batch += 5;
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    world.laptop.batch = BatchNo::new(world.laptop.batch.get() + 5);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     (world.laptop.batch, world.laptop.base, world.laptop.digest) = old;
-    assert_eq!(world.laptop.hello().told, Told::Incarnate);
-    world.laptop.incarnation += 1;
-    assert_eq!(world.laptop.hello().told, Told::Incarnate);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Incarnate);
+    world.laptop.incarnation = world.laptop.incarnation.next().unwrap();
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Incarnate);
 }
 
 fn every_life_has_a_lease_of_its_own(mut world: World) {
@@ -162,8 +181,8 @@ fn the_servers_own_replica_has_the_first_lease(mut world: World) {
         world.server.local_replica(world.volume, "server").unwrap(),
         peer
     );
-    (world.laptop.peer, world.laptop.incarnation) = (peer, 0);
-    assert_eq!(world.laptop.hello().told, Told::Incarnate);
+    (world.laptop.peer, world.laptop.incarnation) = (peer, Incarnation::NONE);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Incarnate);
     world.laptop.incarnate();
     world.laptop.next = 16;
     world.laptop.file(ROOT, "a", b"1");
@@ -185,7 +204,7 @@ fn an_empty_batch_is_acknowledged(mut world: World) {
     let pulled = world.laptop.pull();
     assert_eq!(
         (pulled.to, pulled.acknowledged, pulled.changes),
-        (at, 1, vec![])
+        (at, BatchNo::FIRST, vec![])
     );
 }
 
@@ -203,7 +222,10 @@ fn a_token_enrols_once_and_for_a_while(world: World) {
         Err(EnrolError::Device { .. })
     ));
     let peer = server.enrol(&format!(" {token}\n"), "phone").unwrap();
-    assert_eq!(server.welcome_enrolled(peer).unwrap().told, Told::Incarnate);
+    assert_eq!(
+        server.welcome_enrolled(peer).unwrap().verdict,
+        HistoryVerdict::Incarnate
+    );
     assert!(matches!(
         server.enrol(&token, "other"),
         Err(EnrolError::Used)
@@ -253,7 +275,7 @@ fn devices_are_shown_with_name_position_and_presence(mut world: World) {
         ]
     );
     assert!(world.laptop.pull().is_live);
-    world.desk.ask(Request::Bye);
+    world.desk.ask(ClientRequest::Bye);
     assert!(!world.laptop.pull().is_live);
     world.desk.pull();
     assert!(world.laptop.pull().is_live);
@@ -291,29 +313,35 @@ fn what_waits_for_its_commit_is_bounded() {
         .map(|n| world.laptop.xattr(ROOT, &format!("user.{n}"), Some(&value)))
         .collect();
     let parts = u32::try_from(BATCH_BYTES_MAX / (48 * (64 << 10)) + 1).unwrap();
-    let refused = (0..parts).find_map(|part| match world.laptop.stage(1, part, &ops) {
-        Reply::Done => None,
-        Reply::Refused(refused) => Some((part, refused.code)),
-        other => panic!("{other:?}"),
-    });
+    let refused =
+        (0..parts).find_map(
+            |part| match world.laptop.stage(BatchNo::new(1), part, &ops) {
+                ServerReply::Done => None,
+                ServerReply::Refused(refused) => Some((part, refused.code)),
+                other => panic!("{other:?}"),
+            },
+        );
     assert_eq!(refused, Some((parts - 1, RefusalCode::Busy)));
     assert_eq!(
-        world.laptop.stage(1, 0, &ops),
-        Reply::Done,
+        world.laptop.stage(BatchNo::new(1), 0, &ops),
+        ServerReply::Done,
         "in the place of the same part"
     );
     assert!(
-        matches!(world.laptop.send(2, &ops), Reply::Refused(_)),
+        matches!(
+            world.laptop.send(BatchNo::new(2), &ops),
+            ServerReply::Refused(_)
+        ),
         "no room for another batch"
     );
-    world.laptop.ask(Request::Incarnate);
+    world.laptop.ask(ClientRequest::Incarnate);
     let next = Device {
-        incarnation: world.laptop.incarnation + 1,
+        incarnation: world.laptop.incarnation.next().unwrap(),
         ..world.laptop
     };
     assert_eq!(
-        next.stage(1, 0, &ops),
-        Reply::Done,
+        next.stage(BatchNo::new(1), 0, &ops),
+        ServerReply::Done,
         "a new life starts without what the old one had staged"
     );
 }
@@ -324,15 +352,15 @@ fn history_is_given_and_taken_only_after_a_hello() {
     world.laptop.file(ROOT, "a", b"1");
     world.laptop.server = world.stores.open();
     let incarnation = world.laptop.incarnation;
-    let stage = Request::Stage {
+    let stage = ClientRequest::Stage {
         incarnation,
-        batch: 9,
+        batch: BatchNo::new(9),
         part: 0,
         ops: Vec::new(),
     };
-    let commit = Request::Commit {
+    let commit = ClientRequest::Commit {
         incarnation,
-        batch: 9,
+        batch: BatchNo::new(9),
         parts: 1,
         digest: [0; 32],
     };
@@ -343,7 +371,7 @@ fn history_is_given_and_taken_only_after_a_hello() {
     ] {
         assert_eq!(world.laptop.refusal(request), RefusalCode::Stopping);
     }
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     world.laptop.pull();
 }
 
@@ -358,10 +386,13 @@ fn a_pull_tells_each_life_which_batches_are_its_own() {
     world.laptop.incarnate();
     world.laptop.file(ROOT, "b", b"2");
     world.laptop.file(ROOT, "c", b"3");
-    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged, 2);
+    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged.get(), 2);
     // A copy of the store as it was at first sees that there is one batch more than it has made.
     world.laptop.incarnation = old;
-    assert_eq!(world.laptop.ask_pull(seq(1), None).acknowledged, before + 1);
+    assert_eq!(
+        world.laptop.ask_pull(seq(1), None).acknowledged,
+        before.next()
+    );
 }
 
 /// A server put back from a copy does not have what came after; it says so, and never that both
@@ -389,7 +420,10 @@ fn a_restored_server_tells_what_is_lost() {
     let server = stores.open();
     for device in [&mut world.laptop, &mut world.desk] {
         device.server = server.clone();
-        assert_eq!(device.hello().told, Told::Lost { common, digest });
+        assert_eq!(
+            device.hello().verdict,
+            HistoryVerdict::Lost { common, digest }
+        );
     }
     // Also when the new history has become as long as the old one.
     let mut fresh = Device::enrol(&server, &stores, world.volume, "fresh");
@@ -401,19 +435,25 @@ fn a_restored_server_tells_what_is_lost() {
             device.refusal(device.pull_from(seen, None)),
             RefusalCode::BadRequest
         );
-        assert_eq!(device.hello().told, Told::Lost { common, digest });
+        assert_eq!(
+            device.hello().verdict,
+            HistoryVerdict::Lost { common, digest }
+        );
         device.base = common;
         device.digest = [0; 32];
-        assert_eq!(device.hello().told, Told::Lost { common, digest });
+        assert_eq!(
+            device.hello().verdict,
+            HistoryVerdict::Lost { common, digest }
+        );
         device.base = CommitSeq::new(0);
         let welcome = device.hello();
         assert_eq!(
-            welcome.told,
-            Told::Incarnate,
+            welcome.verdict,
+            HistoryVerdict::Incarnate,
             "its store may be a copy that nobody knows of any more"
         );
         device.server_incarnation = welcome.server_incarnation;
-        assert_eq!(device.hello().told, Told::Known);
+        assert_eq!(device.hello().verdict, HistoryVerdict::Known);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The script, as text.
+//! Writes the script as text.
 
 use super::VisitStep;
 use super::sets::{TraceFileset, TraceFilesets};
@@ -8,16 +8,16 @@ use super::visits::ObservedTrace;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Slots of a thread that can be named.
+/// Limits the slots of a thread that can be named.
 const SLOTS: usize = 127;
 
-/// Threads of a role at most.
+/// Limits the threads of a role.
 const THREADS_MAX: u64 = 4096;
-/// Tokens of the smaller of what is given and taken: the parts of roles are right to one in so
-/// many.
+/// Tokens of the smaller of the two sides of a semaphore: the parts of roles are right to one in
+/// this number.
 const FINE: f64 = 1000.0;
 
-/// Writes everything down.
+/// Writes the whole script.
 pub(super) fn write_script(
     seen: &ObservedTrace,
     sets: &TraceFilesets,
@@ -32,22 +32,12 @@ pub(super) fn write_script(
     let shapes = || roles.iter().flat_map(|(_, shapes)| shapes);
     let kept: u64 = shapes().map(|shape| shape.count).sum();
     out.write_header(seen, about, kept);
-    for (role, (threads, shapes)) in roles.iter().enumerate() {
-        let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
-        if roles.len() > 1 {
-            let _ = writeln!(out.text, "# Threads of role {role}: {visits} visits");
-        }
-        let _ = writeln!(
-            out.text,
-            "set {}={}",
-            threads_of(role),
-            (*threads).clamp(1, THREADS_MAX)
-        );
-    }
+    out.write_thread_counts(roles);
     let _ = writeln!(
         out.text,
         "# Visits a second, as they were met; 0: as fast as it goes"
     );
+    // The rate of the recording, so that a replay is as busy as the original was.
     let rate = (kept as f64 / seen.length.as_secs_f64().max(0.001))
         .round()
         .max(1.0);
@@ -56,17 +46,19 @@ pub(super) fn write_script(
         "set $rate={rate}\nset $seconds={seconds}\n\neventgen rate=$rate\nset mode quit firstdone\n"
     );
     let used: BTreeSet<usize> = shapes().map(|shape| shape.set).collect();
+    // Only filesets that some shape uses are defined.
     for at in used {
         let random = shapes()
             .filter(|shape| shape.set == at)
             .flat_map(|shape| &shape.parts);
         let random = random
             .filter(|part| matches!(part.step, VisitStep::ReadRandom | VisitStep::WriteRandom));
-        // A place must have room for a call.
+        // A random place must have room for a whole call, so files have at least that size.
         let least = random.map(|part| part.sizes.largest()).max().unwrap_or(0);
         out.write_fileset(at, &sets.sets[at], least);
     }
     let mut calls = vec![String::new(); roles.len()];
+    // Shapes are numbered over all roles: flowops have one namespace.
     let of_roles = roles
         .iter()
         .enumerate()
@@ -75,6 +67,7 @@ pub(super) fn write_script(
         let calls = &mut calls[role];
         let [now, of_these] = shape.times.each_ref().map(|times| out.write_value(times));
         out.write_shape(at, shape, &sets.sets[shape.set]);
+        // A shape that occurs at most once in a round needs no second, rarer flowop around it.
         if of_these == "1" {
             let _ = writeln!(calls, "    flowop visit{at} name=v{at},iters={now}");
             continue;
@@ -85,7 +78,17 @@ pub(super) fn write_script(
         );
         let _ = writeln!(calls, "    flowop seldom{at} name=v{at},iters={now}");
     }
+    add_pacing(roles, &mut calls);
+    out.write_process(&calls);
+    out.text
+}
+
+/// Adds the calls by which the first role paces the others.
+fn add_pacing(roles: &[(u64, Vec<VisitShape>)], calls: &mut [String]) {
+    debug_assert_eq!(roles.len(), calls.len(), "each role has its calls");
     let (first, others) = calls.split_first_mut().expect("there is one role at least");
+    // The first role paces the others through one semaphore each: they keep their parts of the
+    // work, however fast each of them could be.
     for (role, calls) in (1..).zip(others) {
         let RolePacing {
             posted,
@@ -99,25 +102,9 @@ pub(super) fn write_script(
         *calls =
             format!("    flowop semblock name=turn{role},value={taken},highwater={ahead}\n{calls}");
     }
-    out.text
-        .push_str("define process name=recorded,instances=1 {\n");
-    for (role, calls) in calls.iter().enumerate() {
-        let name = if role == 0 {
-            "worker".to_owned()
-        } else {
-            format!("worker{role}")
-        };
-        let _ = writeln!(
-            out.text,
-            "  thread name={name},instances={} {{\n{calls}  }}",
-            threads_of(role)
-        );
-    }
-    let _ = writeln!(out.text, "}}\n\nrun $seconds");
-    out.text
 }
 
-/// The variable with the number of a role's threads.
+/// Returns the variable with the number of a role's threads.
 fn threads_of(role: usize) -> String {
     if role == 0 {
         "$threads".to_owned()
@@ -126,8 +113,9 @@ fn threads_of(role: usize) -> String {
     }
 }
 
-/// How the first role lets another go on: tokens that each of its rounds gives to each thread of
-/// the other, those that a round of the other takes, how many may be left.
+/// Paces another role by the first: the tokens that each round of the first gives to each thread of
+/// the other, the tokens that a round of the other takes, and the number of tokens that may be
+/// left.
 struct RolePacing {
     posted: u64,
     taken: u64,
@@ -139,7 +127,8 @@ impl RolePacing {
         (threads, first): &(u64, Vec<VisitShape>),
         (others, other): &(u64, Vec<VisitShape>),
     ) -> Self {
-        // The commonest shape is done once in a round.
+        // A round is one pass over the shapes of a role, and its commonest shape is done once in
+        // it.
         let rounds = |shapes: &[VisitShape]| {
             shapes
                 .iter()
@@ -148,12 +137,17 @@ impl RolePacing {
                 .unwrap_or(1)
                 .max(1) as f64
         };
+        // Rounds of the other role for each round of the first, by each thread.
         let each = rounds(other) / (rounds(first) * (*others).clamp(1, THREADS_MAX) as f64);
         let taken = (FINE / each.min(1.0)).ceil() as u64;
         let posted = ((taken as f64 * each).round() as u64).max(1);
         // Room for some rounds: with none the threads of a role would wait for each other, with
         // many the parts of the work would hold over long times only.
         let ahead = taken + posted * (1 + (*threads).clamp(1, THREADS_MAX) / 4);
+        debug_assert!(
+            taken > 0 && posted > 0,
+            "a role that takes or gives nothing would never be paced"
+        );
         Self {
             posted,
             taken,
@@ -168,6 +162,42 @@ struct ScriptWriter {
 }
 
 impl ScriptWriter {
+    /// Writes the number of threads of each role.
+    fn write_thread_counts(&mut self, roles: &[(u64, Vec<VisitShape>)]) {
+        // Numbers of threads are variables, so that a run can change them from the command line.
+        for (role, (threads, shapes)) in roles.iter().enumerate() {
+            let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
+            if roles.len() > 1 {
+                let _ = writeln!(self.text, "# Threads of role {role}: {visits} visits");
+            }
+            let _ = writeln!(
+                self.text,
+                "set {}={}",
+                threads_of(role),
+                (*threads).clamp(1, THREADS_MAX)
+            );
+        }
+    }
+
+    /// Writes the process with a thread of each role, and the run.
+    fn write_process(&mut self, calls: &[String]) {
+        self.text
+            .push_str("define process name=recorded,instances=1 {\n");
+        for (role, calls) in calls.iter().enumerate() {
+            let name = if role == 0 {
+                "worker".to_owned()
+            } else {
+                format!("worker{role}")
+            };
+            let _ = writeln!(
+                self.text,
+                "  thread name={name},instances={} {{\n{calls}  }}",
+                threads_of(role)
+            );
+        }
+        let _ = writeln!(self.text, "}}\n\nrun $seconds");
+    }
+
     fn write_header(&mut self, seen: &ObservedTrace, about: &str, kept: u64) {
         let _ = writeln!(
             self.text,
@@ -176,6 +206,7 @@ impl ScriptWriter {
         );
         let all = seen.visits.len();
         let _ = writeln!(
+            // The first lines say how faithful the script is, and what is missing in it.
             self.text,
             "# {kept} of {all} visits in {:.1} s, by {} threads at a time",
             seen.length.as_secs_f64(),
@@ -184,9 +215,11 @@ impl ScriptWriter {
         if !seen.tells_openings {
             let _ = writeln!(
                 self.text,
-                "# No opening was seen: they are made up, and what a page cache answered is not in it."
+                "# No opening was seen: they are made up, and what a page cache answered is not \
+                 in it."
             );
         }
+        // The user can judge by the counts whether the loss matters.
         if !seen.lost.is_empty() {
             let lost: Vec<_> = seen
                 .lost
@@ -201,10 +234,11 @@ impl ScriptWriter {
         }
     }
 
-    /// A value; what is no number is set as a variable before.
+    /// Writes a value. A value that is drawn becomes a variable, which is set before its use.
     fn write_value(&mut self, value: &SampledValue) -> String {
         match value {
             SampledValue::Fixed(value) => value.to_string(),
+            // The slots of a table are what Filebench's tabular variables draw from.
             SampledValue::Table(rows) => {
                 self.variables += 1;
                 let rows: Vec<_> = rows
@@ -225,10 +259,12 @@ impl ScriptWriter {
     fn write_fileset(&mut self, at: usize, set: &TraceFileset, least: u64) {
         let _ = writeln!(self.text, "# {}", set.about);
         let size = self.write_value(&SampledValue::from_sizes(&mut set.sizes.clone(), least));
+        // `prealloc` has whole percents only: the number of entries is corrected, so that the right
+        // number of files is there at first.
         let percent = (set.initial_files * 100 / set.entries).clamp(1, 100);
         let entries = set.initial_files * 100 / percent;
         let _ = writeln!(self.text, "set $files{at}={entries}");
-        // In one directory is what is fewer than its width.
+        // Filebench makes one directory for entries that are fewer than its width.
         let (width, gamma) = if set.flat {
             (1_000_000, ",dirgamma=0")
         } else {
@@ -236,16 +272,21 @@ impl ScriptWriter {
         };
         let _ = writeln!(
             self.text,
-            "define fileset name=set{at},path=$dir,entries=$files{at},size={size},dirwidth={width}{gamma},prealloc={percent}"
+            "define fileset \
+             name=set{at},path=$dir,entries=$files{at},size={size},\
+             dirwidth={width}{gamma},prealloc={percent}"
         );
+        // Directories that come and go live in a set of their own, half of them there at first.
         if set.leaf_dirs > 0 {
             let _ = writeln!(
                 self.text,
-                "define fileset name=dirs{at},path=$dir,entries=1,leafdirs={},dirwidth={},prealloc=50",
+                "define fileset \
+                 name=dirs{at},path=$dir,entries=1,leafdirs={},dirwidth={},prealloc=50",
                 set.leaf_dirs,
                 set.width.max(20)
             );
         }
+        // The variable is set beside the fileset, and drawn anew for each file that is opened.
         if let Some(pick) = &set.choice {
             let pick = self.write_value(pick);
             let _ = writeln!(self.text, "set $pick{at}={pick}");
@@ -254,6 +295,7 @@ impl ScriptWriter {
     }
 
     fn write_shape(&mut self, at: usize, shape: &VisitShape, set: &TraceFileset) {
+        // Values are written before the flowop, because drawn ones become variables there.
         let parts: Vec<[String; 2]> = shape
             .parts
             .iter()
@@ -272,6 +314,8 @@ impl ScriptWriter {
             format!("filesetname=set{files}")
         };
         // A file that is kept open has a slot of its own, by set.
+        // Kept slots are spread over the slots that can be named; slot 1 is for files that are
+        // opened and closed.
         let slot = if shape.opens {
             1
         } else {
@@ -285,6 +329,7 @@ impl ScriptWriter {
         {
             let _ = writeln!(self.text, "  flowop openfile name=open,{from},fd={slot}");
         }
+        // Steps follow in the order in which they were first seen in the visit.
         for (number, (ShapeStep { step, .. }, [times, size])) in
             shape.parts.iter().zip(&parts).enumerate()
         {
@@ -317,6 +362,7 @@ impl ScriptWriter {
                 VisitStep::MakeDir => format!("makedir name=makedir,filesetname=dirs{files}"),
                 VisitStep::RemoveDir => format!("removedir name=removedir,filesetname=dirs{files}"),
             };
+            // A file is created once in a visit, and one call is the default.
             let iters = if *step == VisitStep::Create || times == "1" {
                 String::new()
             } else {

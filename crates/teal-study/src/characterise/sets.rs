@@ -1,4 +1,5 @@
-//! Files to sets: below one directory, at random or not, or a single one that all turn to.
+//! Assigns files to sets: those below one directory, those used at random places, and single files
+//! that all threads use.
 
 use super::VisitStep;
 use super::survey::TreeSurvey;
@@ -6,17 +7,18 @@ use super::table::SampledValue;
 use super::visits::{FileVisit, ObservedTrace};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Directories at the top that have sets of their own; what is below others is one.
+/// Limits the directories at the top that have sets of their own; files below the others form one
+/// set.
 const TOPS_MAX: usize = 8;
-/// Single files that are sets of their own, how many times the visits of their neighbours they have
-/// at least, and which part of all.
+/// Limits the single files that are sets of their own. Such a file has at least this many times the
+/// visits of its neighbours, and this part of all visits.
 const HOT_MAX: usize = 4;
 const HOT_TIMES: u64 = 10;
 const HOT_PART: u64 = 50;
-/// Visits for each file that was visited, from which on it can be told how they are spread.
+/// Visits for each visited file from which on their distribution can be told.
 const TOLD_FROM: u64 = 4;
 
-/// Which files are a set.
+/// Identifies a set of files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct SetKey {
     top: Vec<u8>,
@@ -27,24 +29,24 @@ struct SetKey {
 /// A set.
 #[derive(Debug)]
 pub(super) struct TraceFileset {
-    /// What is in it, for people.
+    /// Describes the content of the set for people.
     pub(super) about: String,
-    /// There at the beginning.
+    /// Files that are there at the beginning.
     pub(super) initial_files: u64,
-    /// First, and those that come.
+    /// All files: those at the beginning and those that come.
     pub(super) entries: u64,
     pub(super) sizes: Vec<u64>,
-    /// Files in a directory.
+    /// Files in a directory on average.
     pub(super) width: u64,
-    /// All are in one.
+    /// Is true when all files lie in one directory.
     pub(super) flat: bool,
-    /// Which file is visited, where that is not even.
+    /// Draws the file to be visited, where visits are not even.
     pub(super) choice: Option<SampledValue>,
     /// Directories that come and go.
     pub(super) leaf_dirs: u64,
 }
 
-/// All sets.
+/// Holds all sets.
 #[derive(Debug)]
 pub(super) struct TraceFilesets {
     pub(super) sets: Vec<TraceFileset>,
@@ -52,13 +54,13 @@ pub(super) struct TraceFilesets {
 }
 
 impl TraceFilesets {
-    /// The set of a visit's file.
+    /// Returns the set of a visit's file.
     pub(super) fn set_of(&self, visit: &FileVisit) -> Option<usize> {
         self.set_by_object.get(&visit.object).copied()
     }
 }
 
-/// What visits make of a file.
+/// Counts the calls on a file by their kind.
 #[derive(Debug, Default, Clone, Copy)]
 struct FileUse {
     visits: u64,
@@ -88,18 +90,20 @@ fn count_uses(seen: &ObservedTrace) -> BTreeMap<u64, FileUse> {
     uses
 }
 
-/// By object: the set that it is in.
+/// Returns the set of each object.
 fn assign_keys(seen: &ObservedTrace, uses: &BTreeMap<u64, FileUse>) -> BTreeMap<u64, SetKey> {
     let mut by_top: BTreeMap<&[u8], [u64; 2]> = BTreeMap::new();
     let top = |object: &u64| seen.places.get(object).map_or(&b""[..], |top| top);
     for (object, used) in uses {
         let sums = by_top.entry(top(object)).or_default();
+        // Files and visits below each directory at the top.
         *sums = [sums[0] + 1, sums[1] + used.visits];
     }
     let mut tops: Vec<_> = by_top
         .iter()
         .map(|(top, [_, visits])| (*visits, *top))
         .collect();
+    // The directories with the most visits keep their names; the rest is one set.
     tops.sort_unstable_by(|a, b| b.cmp(a));
     let kept: BTreeSet<&[u8]> = tops.iter().take(TOPS_MAX).map(|(_, top)| *top).collect();
     let all = seen.visits.len() as u64;
@@ -107,6 +111,7 @@ fn assign_keys(seen: &ObservedTrace, uses: &BTreeMap<u64, FileUse>) -> BTreeMap<
         .iter()
         .map(|(object, used)| (used.visits, *object))
         .collect();
+    // A hot file needs neighbours to be compared with, and enough visits to matter at all.
     hot.retain(|(visits, object)| {
         let [objects, of_top] = by_top[top(object)];
         !seen.dirs.contains(object)
@@ -130,13 +135,18 @@ fn assign_keys(seen: &ObservedTrace, uses: &BTreeMap<u64, FileUse>) -> BTreeMap<
         };
         (*object, key)
     };
+    debug_assert!(
+        hot.len() <= HOT_MAX,
+        "more hot files than there may be sets of them"
+    );
     uses.iter().map(key).collect()
 }
 
-/// All files as sets.
+/// Groups all files into sets.
 pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFilesets {
     let uses = count_uses(seen);
     let keys = assign_keys(seen, &uses);
+    // Sets are numbered in the order of their keys, so that the script is repeatable.
     let mut numbers: BTreeMap<&SetKey, usize> = keys.values().map(|key| (key, 0)).collect();
     numbers
         .values_mut()
@@ -145,7 +155,8 @@ pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFil
     let mut members: Vec<Vec<u64>> = vec![Vec::new(); numbers.len()];
     keys.iter()
         .for_each(|(object, key)| members[numbers[key]].push(*object));
-    // What nobody turned to is beside what somebody did.
+    // Files of the survey that the trace did not touch join the set of their directory, if there is
+    // one: they make its tree as large as it was.
     for (object, (_, top)) in survey
         .files
         .iter()
@@ -158,6 +169,7 @@ pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFil
                 hot: None,
             })
         };
+        // Files without a visit are not in `keys`: nothing will ask for their set.
         if let Some(at) = of(false).or_else(|| of(true)) {
             members[*at].push(*object);
         }
@@ -166,6 +178,7 @@ pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFil
         .iter()
         .map(|(object, key)| (*object, numbers[key]))
         .collect();
+    // Each set knows how many files came and went, to leave room for them.
     let mut counts = vec![SetTurnover::default(); numbers.len()];
     seen.visits
         .iter()
@@ -179,7 +192,7 @@ pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFil
     }
 }
 
-/// Comings and goings.
+/// Counts files and directories that came and went.
 #[derive(Debug, Default, Clone, Copy)]
 struct SetTurnover {
     created: u64,
@@ -212,9 +225,10 @@ fn build_set(
         .copied()
         .filter(|object| !seen.made.contains(object))
         .collect();
-    // A directory that is listed is a member too; it has no size.
+    // A listed directory is a member too, but it has no size.
     let mut sizes: Vec<u64> = old.iter().filter_map(size).collect();
     let mut first = sizes.len() as u64;
+    // A set with no file at the beginning takes its sizes from the files that came.
     if sizes.is_empty() {
         sizes = members.iter().filter_map(size).collect();
     }
@@ -225,13 +239,16 @@ fn build_set(
     } = counts;
     let moves = created + deleted > 0;
     if moves {
-        // As many that a thread finds one, whatever the others have taken.
+        // Enough files for each thread to find one, however many the others have taken.
         first = first.max(2 * seen.threads);
     }
     let first = first.max(1);
+    // Room for the files that come: a quarter, ten for each thread, and twenty times the growth.
     let more = (first / 4)
         .max(10 * seen.threads)
         .max(20 * created.saturating_sub(deleted));
+    // The survey counted directories before the recording; without one the trace's parents stand
+    // in.
     let holders = match survey.holders.get(&key.top) {
         Some(holders) => *holders,
         None => members
@@ -241,6 +258,7 @@ fn build_set(
             .len() as u64,
     };
     let holders = holders.max(1);
+    // Names come from foreign programs: a line break would end the comment in the script.
     let name = String::from_utf8_lossy(&key.top).replace(['\n', '\r'], "?");
     let place = if name.is_empty() {
         "files at the top".to_owned()
@@ -252,6 +270,11 @@ fn build_set(
         (None, true) => format!("{place}, visited at random places"),
         (None, false) => place,
     };
+    debug_assert!(
+        first >= 1 && holders >= 1,
+        "a set has a file and a directory at least"
+    );
+    // A set without comings and goings needs no further entries.
     TraceFileset {
         about,
         initial_files: first,
@@ -268,8 +291,8 @@ fn build_set(
     }
 }
 
-/// Returns which of the files is visited, if few are much more often than others: their places by
-/// tenths of the visits.
+/// Returns the distribution of visits over the files, if some files are visited much more often
+/// than others. Its rows are the ranks that hold a tenth of the visits each.
 fn skewed_choice(files: &[u64], uses: &BTreeMap<u64, FileUse>) -> Option<SampledValue> {
     let mut visits: Vec<u64> = files
         .iter()
@@ -279,16 +302,19 @@ fn skewed_choice(files: &[u64], uses: &BTreeMap<u64, FileUse>) -> Option<Sampled
     let all: u64 = visits.iter().sum();
     let visited = visits.iter().filter(|visits| **visits > 0).count();
     let fifth: u64 = visits.iter().take(visited / 5).sum();
+    // Too few visits to tell, or visits that are nearly even.
     if all < TOLD_FROM * visited as u64 || (visited * 2 > files.len() && fifth * 5 < all * 2) {
         return None;
     }
     let (mut rows, mut from, mut sum) = (Vec::new(), 0, 0);
     for (rank, count) in visits.iter().enumerate() {
+        // A row ends where another tenth of all visits is reached.
         sum += count;
         while rows.len() < 10 && sum * 10 >= all * (rows.len() as u64 + 1) {
             rows.push([10, from, rank as u64 + 1]);
             from = (rank as u64 + 1).min(visited as u64 - 1);
         }
     }
+    debug_assert_eq!(rows.len(), 10, "each tenth of the visits has a row");
     Some(SampledValue::Table(rows))
 }

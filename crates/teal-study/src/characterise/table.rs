@@ -1,9 +1,9 @@
-//! Samples as a value of the language: a number, or a table of a hundred slots.
+//! Turns samples into a value of the language: a number, or a table of a hundred slots.
 //!
 //! # Guarantees
-//! 1. The mean of what is drawn is that of the samples, but for rounding.
+//! 1. The mean of the drawn values is that of the samples, but for rounding.
 
-/// A value of an attribute.
+/// Holds a value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SampledValue {
     /// Always this.
@@ -12,15 +12,15 @@ pub(super) enum SampledValue {
     Table(Vec<[u64; 3]>),
 }
 
-/// Rows of a table of sizes: the largest samples have rows of their own, as they hold most of the
-/// bytes.
+/// Percentiles that bound the rows of a table of sizes. The largest samples have rows of their own,
+/// as they hold most of the bytes.
 const CUTS: [usize; 9] = [0, 10, 25, 50, 75, 90, 95, 99, 100];
 
-/// By how much of itself a part may be wrong for want of a second table.
+/// Relative error of a probability that is accepted to save a second table.
 const PART_ERROR: f64 = 0.01;
 
 impl SampledValue {
-    /// Sizes, at least `least` each.
+    /// Returns the distribution of some sizes, each raised to at least `least`.
     pub(super) fn from_sizes(samples: &mut [u64], least: u64) -> Self {
         samples
             .iter_mut()
@@ -29,6 +29,7 @@ impl SampledValue {
         let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
             return Self::Fixed(least);
         };
+        // Equal samples need no table.
         if first == last {
             return Self::Fixed(*first);
         }
@@ -38,10 +39,16 @@ impl SampledValue {
             // Few samples: a row that holds none repeats the one that is there.
             let row = &samples[part(cut[0])..(count * cut[1] / 100).clamp(part(cut[0]) + 1, count)];
             let mean = row.iter().sum::<u64>() / row.len() as u64;
+            // A row is even about its mean, so that its mean is exact.
             let half = (mean - row[0]).min(row[row.len() - 1] - mean);
             [(cut[1] - cut[0]) as u64, mean - half, mean + half]
         });
         let rows: Vec<_> = rows.collect();
+        debug_assert_eq!(
+            rows.iter().map(|row| row[0]).sum::<u64>(),
+            100,
+            "the rows cover all samples"
+        );
         Self::Table(scale_rows(
             rows,
             samples.iter().sum::<u64>() as f64 / count as f64,
@@ -49,8 +56,9 @@ impl SampledValue {
         ))
     }
 
-    /// A whole number with this mean, drawn as the one below or above.
+    /// Returns a whole number with this mean, drawn as the one below or above.
     pub(super) fn with_mean(mean: f64) -> Self {
+        debug_assert!(mean >= 0.0, "a number of calls is not negative");
         let below = mean.floor();
         let percent = ((mean - below) * 100.0).round() as u64;
         let below = below as u64;
@@ -64,9 +72,13 @@ impl SampledValue {
         }
     }
 
-    /// At most once, with this mean: if what is drawn first says so, then the second is drawn. A
-    /// table alone tells whole percents only.
+    /// Returns two draws whose product has this probability: the second is made only if the first
+    /// says so. A table alone tells whole percents only.
     pub(super) fn with_probability(mean: f64) -> [Self; 2] {
+        debug_assert!(
+            mean > 0.0 && mean <= 1.0,
+            "a probability is above 0 and at most 1"
+        );
         let other = |one: u64| ((mean * 10_000.0 / one as f64).round() as u64).clamp(1, 100);
         let error = |one: u64| ((one * other(one)) as f64 / 10_000.0 / mean - 1.0).abs();
         // One table where that is near enough.
@@ -77,13 +89,14 @@ impl SampledValue {
                 error(*one)
             }
         };
+        // The best of a hundred splits of the probability into two factors of whole percents.
         let best = (1..=100)
             .min_by(|a, b| near(a).total_cmp(&near(b)))
             .expect("there are a hundred");
         [other(best), best].map(|percent| Self::with_mean(percent as f64 / 100.0))
     }
 
-    /// Returns what is drawn on average.
+    /// Returns the mean of the drawn values.
     #[cfg(test)]
     pub(super) fn mean(&self) -> f64 {
         match self {
@@ -92,7 +105,7 @@ impl SampledValue {
         }
     }
 
-    /// The largest that is drawn.
+    /// Returns the largest value that can be drawn.
     pub(super) fn largest(&self) -> u64 {
         match self {
             Self::Fixed(value) => *value,
@@ -107,7 +120,8 @@ fn table_mean(rows: &[[u64; 3]]) -> f64 {
         .sum()
 }
 
-/// Where rows hold unlike numbers of samples their mean is not quite that of all.
+/// Corrects the mean of the rows, because rows that hold different numbers of samples miss it
+/// slightly.
 fn scale_rows(rows: Vec<[u64; 3]>, wanted: f64, least: u64) -> Vec<[u64; 3]> {
     let factor = wanted / table_mean(&rows).max(1e-9);
     let by = |value: u64| ((value as f64 * factor).round() as u64).max(least);

@@ -1,28 +1,29 @@
-//! Two results of the same cells: what has changed from one to the other, and whether that is more
-//! than noise.
+//! Compares two results of the same cells: says what has changed from one to the other, and whether
+//! that is more than noise.
 //!
 //! # Guarantees
 //! 1. Cells are compared in pairs of the same block, on a log scale; a workload as the mean of its
 //!    cells, with one figure for each block, so that a sample is a block.
-//! 2. What only one of them has is named, and counts for nothing.
+//! 2. Cells that only one of them has are named, and count for nothing.
 
 use super::run::CellRun;
 use crate::statistics::PairedComparison;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has changed of one thing; ratios are the second by the first.
+/// Describes the change of one cell or workload; ratios are the second by the first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredChange {
     /// Workload; or workload, system, scheduler.
     pub names: Vec<String>,
-    /// Operations for each second: that the device worked, or on the clock where that is not known.
+    /// Operations for each second that the device worked, or on the clock where that time is not
+    /// known.
     pub rate: Option<PairedComparison>,
     /// Operations for each joule.
     pub per_joule: Option<PairedComparison>,
 }
 
 impl MeasuredChange {
-    /// Returns whether it is worse in one of both, with 95 %.
+    /// Returns whether it is worse in one of the two goals, with 95 %.
     pub fn is_worse(&self) -> bool {
         [self.rate, self.per_joule]
             .iter()
@@ -30,7 +31,7 @@ impl MeasuredChange {
             .any(|of| of.high < 1.0)
     }
 
-    /// Returns whether it is better in one of both, with 95 %.
+    /// Returns whether it is better in one of the two goals, with 95 %.
     pub fn is_better(&self) -> bool {
         [self.rate, self.per_joule]
             .iter()
@@ -39,7 +40,7 @@ impl MeasuredChange {
     }
 }
 
-/// All that has changed.
+/// Holds all changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixChanges {
     /// By workload.
@@ -54,6 +55,7 @@ type FiguresByCell = BTreeMap<[String; 3], BTreeMap<u32, [Option<f64>; 2]>>;
 
 fn figures_by_cell(runs: &[CellRun]) -> FiguresByCell {
     let mut all = FiguresByCell::new();
+    // One figure for each cell and block: a later run of the same block replaces an earlier one.
     for run in runs {
         let names = [
             run.workload.clone(),
@@ -67,11 +69,11 @@ fn figures_by_cell(runs: &[CellRun]) -> FiguresByCell {
     all
 }
 
-/// Returns what has changed from some runs to others.
+/// Returns the changes from some runs to others.
 pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
     let (before, after) = (figures_by_cell(before), figures_by_cell(after));
     let mut cells = Vec::new();
-    // By workload, goal and block: logarithms of ratios of the cells that both have.
+    // Logarithms of ratios of the cells that both have, by workload, goal and block.
     let mut logs: BTreeMap<&str, [BTreeMap<u32, Vec<f64>>; 2]> = BTreeMap::new();
     for (names, old) in &before {
         let Some(new) = after.get(names) else {
@@ -83,6 +85,7 @@ pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
             let Some(others) = new.get(block) else {
                 continue;
             };
+            // Only blocks in which both have a figure can be paired.
             for goal in 0..2 {
                 let (Some(a), Some(b)) = (others[goal], goals[goal]) else {
                     continue;
@@ -96,6 +99,7 @@ pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
                 }
             }
         }
+        // Goals are compared apart: rate and joules may disagree.
         let [rate, per_joule] = pairs
             .each_ref()
             .map(|pairs| PairedComparison::from_pairs(pairs));
@@ -107,7 +111,8 @@ pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
     }
     let workloads = logs.into_iter().map(|(workload, goals)| {
         let [rate, per_joule] = goals.map(|blocks| {
-            // A block that lacks some cells would compare others than the rest.
+            // A block that lacks some cells would compare others than the rest, so only the fullest
+            // blocks count.
             let most = blocks.values().map(Vec::len).max()?;
             let whole = blocks.values().filter(|logs| logs.len() == most);
             let means =
@@ -121,6 +126,7 @@ pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
         }
     });
     let workloads = workloads.collect();
+    // A cell without a partner is named, as it would be missed otherwise.
     let names = |of: &FiguresByCell| of.keys().cloned().collect::<BTreeSet<_>>();
     let alone = names(&before)
         .symmetric_difference(&names(&after))

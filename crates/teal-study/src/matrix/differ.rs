@@ -1,18 +1,19 @@
-//! What two matrices have different, and whether their figures can be compared all the same.
+//! Finds the differences of two matrices, and tells whether their figures can still be compared.
 //!
 //! # Guarantees
-//! 1. Whoever did other work is not comparable: another scale, other variables, another number of
-//!    operations, another length. Scripts are the caller's, who has their text.
-//! 2. Whoever did the same work elsewhere is: another device, another state. That is named.
+//! 1. Matrices that did other work are not comparable: another scale, other variables, another
+//!    number of operations, another length. The caller compares scripts, because it has their text.
+//! 2. Matrices that did the same work elsewhere, on another device or in another state, are
+//!    comparable. The difference is named.
 
 use super::file::{Matrix, MatrixDevice, MatrixWorkload, RunRules};
 
-/// What is different, as `what this and that`.
+/// Lists differences in words, as `name this and that`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MatrixDifferences {
-    /// Figures still mean something: that may be what is to be compared.
+    /// Differences that leave the figures comparable: they may be what is to be compared.
     pub remarks: Vec<String>,
-    /// They do not.
+    /// Differences that make the figures incomparable.
     pub reasons: Vec<String>,
 }
 
@@ -42,14 +43,15 @@ fn note_difference(list: &mut Vec<String>, what: &str, a: String, b: String) {
     }
 }
 
-/// Returns what two matrices have different. Workloads and file systems that only one of them has
-/// are not looked at.
+/// Returns the differences of two matrices. Workloads and file systems that only one of them has
+/// are ignored.
 pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
     let MatrixDifferences {
         mut remarks,
         mut reasons,
     } = MatrixDifferences::default();
     let (a, b): (&RunRules, &RunRules) = (&before.runs, &after.runs);
+    // Remarks come from all that may differ, reasons from all that must not.
     let list = &mut remarks;
     note_difference(
         list,
@@ -63,6 +65,7 @@ pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
         format_size(before.device.size),
         format_size(after.device.size),
     );
+    // The state of caches and files changes figures, but it may be what the user wants to compare.
     note_difference(
         list,
         "cache",
@@ -72,6 +75,7 @@ pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
     note_difference(list, "memory", format_size(a.memory), format_size(b.memory));
     note_difference(list, "aged", format_number(a.aged), format_number(b.aged));
     note_difference(list, "seed", a.seed.to_string(), b.seed.to_string());
+    // A file system under the same name may have other options.
     for system in &before.systems {
         if let Some(other) = after.systems.iter().find(|of| of.name == system.name)
             && (system.kind, &system.mkfs, &system.mount) != (other.kind, &other.mkfs, &other.mount)
@@ -79,6 +83,7 @@ pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
             remarks.push(format!("what {} is", system.name));
         }
     }
+    // From here on a difference makes the figures incomparable.
     let list = &mut reasons;
     note_difference(list, "scale", a.scale.to_string(), b.scale.to_string());
     for one in &before.workloads {
@@ -98,6 +103,7 @@ pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
             format_number(one.operations),
             format_number(other.operations),
         );
+        // Only runs that end by time depend on their length.
         if one.operations.is_none() && other.operations.is_none() {
             note_difference(
                 list,

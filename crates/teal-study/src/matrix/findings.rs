@@ -1,4 +1,4 @@
-//! Findings: all that a matrix's runs say, and what they do not.
+//! Finds everything that a matrix's runs tell, and what they cannot tell.
 
 use super::decide::{BestChoice, CellScore, Cemp, cemp_between, choose_best, pareto_front};
 use super::file::Matrix;
@@ -7,16 +7,16 @@ use super::run::{CellFailure, CellRun};
 use crate::statistics::{ConfidenceInterval, LinearTrend, median, pearson_correlation};
 use std::collections::BTreeMap;
 
-/// A cell's figures.
+/// Holds a cell's figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellRow {
-    /// Which.
+    /// Cell by its places in the matrix.
     pub cell: MatrixCell,
-    /// Its names: workload, system, scheduler.
+    /// Names of the cell: workload, system, scheduler.
     pub names: [String; 3],
-    /// Runs.
+    /// Number of runs.
     pub runs: usize,
-    /// Runs that were steady on the clock.
+    /// Number of runs that were steady on the clock.
     pub steady: usize,
     /// Operations a second on the clock, of the steady runs.
     pub rate: Option<ConfidenceInterval>,
@@ -24,67 +24,68 @@ pub struct CellRow {
     pub rate_of_device: Option<ConfidenceInterval>,
     /// Joules for each thousand operations, run and drain.
     pub joules_per_thousand: Option<ConfidenceInterval>,
-    /// The part of the joules that the drain took.
+    /// Part of the joules that the drain took.
     pub drained: f64,
     /// Watts while the device worked.
     pub watts: Option<f64>,
-    /// Performance in its three forms: operations a second that the device worked, MB/s of it, 1 by
-    /// the mean latency in seconds.
+    /// Performance in its three forms: operations for each second that the device worked, MB/s of
+    /// it, and the reciprocal of the mean latency in seconds.
     pub performance: [f64; 3],
-    /// AI in those forms: by the joules of a thousand operations.
+    /// AI in these forms: performance by the joules of a thousand operations.
     pub ai: [Option<f64>; 3],
-    /// The device was hardly needed.
+    /// Is true when the device was hardly needed.
     pub is_of_memory: bool,
     /// Seconds and watts of the first run that has them.
     pub power: Vec<[f64; 2]>,
-    /// The kernel of the guest it ran in. Nothing of it is told by the clock, then.
+    /// Kernel of the guest it ran in. The clock of a guest tells nothing.
     pub guest: Option<String>,
 }
 
-/// What is best for a workload.
+/// Says which cells are best for a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadVerdict {
-    /// Its name.
+    /// Name of the workload.
     pub workload: String,
-    /// By operations a second on the clock; `None`: not steady, or too few runs.
+    /// Best by operations a second on the clock; `None` if not steady, or too few runs.
     pub by_rate: Option<BestChoice>,
-    /// By operations for each second that the device worked.
+    /// Best by operations for each second that the device worked.
     pub by_device: Option<BestChoice>,
-    /// By operations for each joule.
+    /// Best by operations for each joule.
     pub by_joule: Option<BestChoice>,
-    /// Pearson's r of operations for each joule with operations for each second that the device
+    /// Pearson's r between operations for each joule and operations for each second that the device
     /// worked, over its cells.
     pub r: Option<f64>,
-    /// The lowest and the highest power of its cells, in watts.
+    /// Lowest and highest power of its cells, in watts.
     pub watts: Option<(f64, f64)>,
-    /// Cells that no other beats in both, by their places in [`Findings::rows`].
+    /// Pareto front: cells that no other beats in both goals, by their places in
+    /// [`MatrixFindings::rows`].
     pub front: Vec<usize>,
-    /// From the largest AI to the best performance, from the least power to the largest AI, from
-    /// the least power to the best performance.
+    /// Cemp from the largest AI to the best performance, from the least power to the largest AI,
+    /// and from the least power to the best performance.
     pub cemp: Option<[Cemp; 3]>,
-    /// How the machine drifted: operations a second on the clock of the first system, all
+    /// Drift of the machine: operations a second on the clock of the first system, over all
     /// schedulers, from the first block to the last.
     pub drift: Option<LinearTrend>,
 }
 
-/// Everything.
+/// Holds all findings of a matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixFindings {
-    /// By cell, in the order of the file; those without runs, too.
+    /// Figures of each cell in the order of the file, without runs too.
     pub rows: Vec<CellRow>,
-    /// By workload.
+    /// Conclusions for each workload.
     pub verdicts: Vec<WorkloadVerdict>,
-    /// Runs in all.
+    /// Number of all runs.
     pub runs: usize,
-    /// Blocks that have every cell.
+    /// Number of blocks that have every cell.
     pub blocks: u32,
-    /// Processes that wanted to run before runs began, by the load of the minute before: least,
-    /// median, most.
+    /// Least, median and largest number of processes that wanted to run before runs began, by the
+    /// load of the minute before.
     pub load: Option<[f64; 3]>,
-    /// Cells that came to nothing.
+    /// Cells that failed.
     pub failures: Vec<CellFailure>,
-    /// Runs that ended before as many operations as were asked for: one of each cell, with how many
-    /// of its runs did.
+    /// Runs that ended before the number of operations that was asked for: one of each cell, with
+    /// the number of its runs that did.
     pub short: Vec<String>,
 }
 
@@ -97,7 +98,7 @@ fn mean(of: impl Iterator<Item = f64> + Clone) -> f64 {
     }
 }
 
-/// The interval of several, or the figure of one without any.
+/// Returns the interval of several samples, or the figure of a single one with an unknown interval.
 fn interval_or_single(samples: &[f64]) -> Option<ConfidenceInterval> {
     ConfidenceInterval::from_samples(samples).or_else(|| {
         samples.first().map(|mean| ConfidenceInterval {
@@ -108,7 +109,7 @@ fn interval_or_single(samples: &[f64]) -> Option<ConfidenceInterval> {
     })
 }
 
-/// Of a run that was steady, and on the clock that the others have.
+/// Returns the rate of a run that was steady on a clock that all runs share.
 fn rate_on_the_clock(run: &CellRun) -> Option<f64> {
     run.steady_from
         .filter(|_| run.guest.is_none())
@@ -120,6 +121,7 @@ impl CellRow {
         let of = |what: &dyn Fn(&CellRun) -> Option<f64>| -> Vec<f64> {
             runs.iter().filter_map(|run| what(run)).collect()
         };
+        // The steady runs alone count on the clock, all runs by the device's time.
         let steady = of(&|run| run.steady_from.map(|_| run.rate));
         let guest = runs.iter().find_map(|run| run.guest.clone());
         let per_thousand = interval_or_single(&of(&|run| run.per_joule().map(|ops| 1000.0 / ops)));
@@ -131,7 +133,9 @@ impl CellRow {
         );
         let bytes = mean(runs.iter().map(|run| run.bytes as f64));
         let latency = mean(runs.iter().map(|run| run.latency_ms[0])) / 1e3;
+        // A cell without runs has zeros: no division may make an infinity of them.
         let by = |x: f64, y: f64| if y > 0.0 { x / y } else { 0.0 };
+        // Three forms of performance, as in the study.
         let performance = [
             rate_of_device.map_or(0.0, |rate| rate.mean),
             by(bytes / 1e6, busy),
@@ -140,6 +144,7 @@ impl CellRow {
         Self {
             cell,
             names: matrix.cell_names(cell).map(str::to_owned),
+            // One row holds the means of all runs of the cell.
             runs: runs.len(),
             steady: steady.len(),
             rate: interval_or_single(&of(&rate_on_the_clock)),
@@ -149,7 +154,7 @@ impl CellRow {
             watts: (busy > 0.0 && joules > 0.0).then(|| joules / busy),
             performance,
             ai: [0, 1, 2].map(|form| {
-                // The third is by the clock.
+                // The third form is latency, which the clock of a guest distorts.
                 let joules = per_thousand.filter(|_| form < 2 || guest.is_none())?;
                 Some(performance[form] / joules.mean)
             }),
@@ -166,25 +171,27 @@ impl CellRow {
 }
 
 impl MatrixFindings {
-    /// Returns what these runs of a matrix say, if no cell came to nothing.
+    /// Returns the findings of these runs of a matrix, if no cell failed.
     pub fn from_runs(matrix: &Matrix, runs: &[CellRun]) -> Self {
         Self::from_runs_and_failures(matrix, runs, &[])
     }
 
-    /// Returns what these runs of a matrix say. Runs of cells that the matrix does not have are
-    /// left out, and nobody waits for those that came to nothing.
+    /// Returns the findings of these runs of a matrix. Runs of cells that the matrix does not have
+    /// are left out, and failed cells are not waited for.
     pub fn from_runs_and_failures(
         matrix: &Matrix,
         runs: &[CellRun],
         failures: &[CellFailure],
     ) -> Self {
         let cells = matrix.cells();
+        // Every cell has an entry, so that those without runs are listed too.
         let mut by_cell: BTreeMap<MatrixCell, Vec<&CellRun>> =
             cells.iter().map(|cell| (*cell, Vec::new())).collect();
         let of_names: BTreeMap<[&str; 3], MatrixCell> = cells
             .iter()
             .map(|cell| (matrix.cell_names(*cell), *cell))
             .collect();
+        // Runs are matched by their names: the file may have been reordered since.
         for run in runs {
             let names = [
                 run.workload.as_str(),
@@ -195,6 +202,7 @@ impl MatrixFindings {
                 of.push(run);
             }
         }
+        // Rows and verdicts are drawn from the same runs.
         let rows: Vec<CellRow> = by_cell
             .iter()
             .map(|(cell, runs)| CellRow::from_runs(matrix, *cell, runs))
@@ -207,6 +215,7 @@ impl MatrixFindings {
                 .iter()
                 .any(|of| of.names == matrix.cell_names(*cell))
         };
+        // A block is whole when every cell that can still run has a run in it.
         let awaited: Vec<_> = by_cell
             .iter()
             .filter(|(cell, _)| !has_failed(cell))
@@ -221,11 +230,16 @@ impl MatrixFindings {
         let blocks = (0..matrix.runs.most)
             .take_while(|block| has(*block))
             .count() as u32;
+        // Interference is told by the load before runs.
         let mut loads: Vec<f64> = by_cell
             .values()
             .flatten()
             .map(|run| run.load_before)
             .collect();
+        debug_assert!(
+            loads.iter().all(|load| load.is_finite()),
+            "a load is a number"
+        );
         let middle = (!loads.is_empty()).then(|| median(&mut loads));
         let load = middle.map(|middle| [loads[0], middle, loads[loads.len() - 1]]);
         let short = by_cell
@@ -243,8 +257,8 @@ impl MatrixFindings {
         }
     }
 
-    /// The widest relative interval of what is compared by device, or of the rates where there is
-    /// none; `None` while a cell has fewer than two runs.
+    /// Returns the widest relative interval of the cells. It is that of joules, or of rates where
+    /// there are none; `None` while a cell has fewer than two runs.
     pub fn widest_interval(&self) -> Option<f64> {
         let relative = |row: &CellRow| {
             let of = row.joules_per_thousand.or(row.rate)?;
@@ -260,8 +274,8 @@ impl MatrixFindings {
     }
 }
 
-/// Of a cell with runs that were short of what was asked for: the first of them, and how many there
-/// are.
+/// Returns a line on a cell with runs that did too few operations: the first of these runs, and
+/// their number.
 fn describe_shortfall(matrix: &Matrix, cell: MatrixCell, runs: &[&CellRun]) -> Option<String> {
     let asked = matrix.workloads[cell.workload].operations;
     let all: Vec<String> = runs
@@ -277,8 +291,8 @@ fn describe_shortfall(matrix: &Matrix, cell: MatrixCell, runs: &[&CellRun]) -> O
     ))
 }
 
-/// Runs of a workload that did alike much: where some were short of what was asked for, those that
-/// did the most.
+/// Returns the runs of a workload that did the same amount of work: if some did less than was asked
+/// for, only those that did the most.
 fn comparable_runs<'a>(
     matrix: &Matrix,
     at: usize,
@@ -287,9 +301,11 @@ fn comparable_runs<'a>(
     let mine = by_cell.iter().filter(|(cell, _)| cell.workload == at);
     let mine: BTreeMap<MatrixCell, Vec<&CellRun>> =
         mine.map(|(cell, runs)| (*cell, runs.clone())).collect();
+    // Without a limit on operations all runs count, by their rate.
     if matrix.workloads[at].operations.is_none() {
         return mine;
     }
+    // Runs that stopped early did less, so their caches stayed warmer.
     let most = mine.values().flatten().map(|run| run.operations).max();
     let whole = |runs: Vec<&'a CellRun>| {
         runs.into_iter()
@@ -307,30 +323,14 @@ fn judge_workload(
     rows: &[CellRow],
     by_cell: &BTreeMap<MatrixCell, Vec<&CellRun>>,
 ) -> WorkloadVerdict {
+    // Only runs of the same amount of work can be ranked.
     let alike = comparable_runs(matrix, at, by_cell);
-    let scores = |what: &dyn Fn(&CellRun) -> Option<f64>| -> Vec<CellScore> {
-        alike
-            .iter()
-            .map(|(cell, runs)| {
-                let by_block: BTreeMap<u32, f64> = runs
-                    .iter()
-                    .filter_map(|run| Some((run.block, what(run)?)))
-                    .collect();
-                let samples: Vec<f64> = by_block.values().copied().collect();
-                let system = &matrix.systems[cell.system];
-                CellScore {
-                    names: matrix.cell_names(*cell).map(str::to_owned),
-                    is_default: system.mkfs.is_empty() && system.mount.is_empty(),
-                    by_block,
-                    mean: mean(samples.iter().copied()),
-                }
-            })
-            .collect()
-    };
+    let scores = |figure: CellFigure| score_cells(matrix, &alike, figure);
+    // The plane of both goals takes all cells that have both figures.
     let mine: Vec<usize> = (0..rows.len())
         .filter(|row| rows[*row].cell.workload == at)
         .collect();
-    // By place: operations a second and for each joule, where both are known.
+    // Operations a second and for each joule of each cell for which both are known.
     let both: Vec<(usize, f64, f64)> = mine
         .iter()
         .filter_map(|row| {
@@ -342,19 +342,12 @@ fn judge_workload(
         .iter()
         .map(|(_, rate, per_joule)| (*rate, *per_joule))
         .collect();
-    let watts = mine.iter().filter_map(|row| rows[*row].watts).fold(
-        None,
-        |range: Option<(f64, f64)>, watts| {
-            Some(range.map_or((watts, watts), |(low, high)| {
-                (low.min(watts), high.max(watts))
-            }))
-        },
-    );
+    let watts = watts_range(mine.iter().filter_map(|row| rows[*row].watts));
     WorkloadVerdict {
         workload: matrix.workloads[at].name.clone(),
-        by_rate: choose_best(&scores(&rate_on_the_clock)),
-        by_device: choose_best(&scores(&CellRun::rate_of_device)),
-        by_joule: choose_best(&scores(&CellRun::per_joule)),
+        by_rate: choose_best(&scores(rate_on_the_clock)),
+        by_device: choose_best(&scores(CellRun::rate_of_device)),
+        by_joule: choose_best(&scores(CellRun::per_joule)),
         r: pearson_correlation(&points),
         watts,
         front: pareto_front(&points)
@@ -366,9 +359,46 @@ fn judge_workload(
     }
 }
 
-/// The drift of the first system of a workload. Blocks that lack one of its cells would compare
-/// others than the rest.
+/// Gives one figure of a run.
+type CellFigure = fn(&CellRun) -> Option<f64>;
+
+/// Returns the scores of cells by a figure.
+fn score_cells(
+    matrix: &Matrix,
+    alike: &BTreeMap<MatrixCell, Vec<&CellRun>>,
+    figure: CellFigure,
+) -> Vec<CellScore> {
+    alike
+        .iter()
+        .map(|(cell, runs)| {
+            let by_block: BTreeMap<u32, f64> = runs
+                .iter()
+                .filter_map(|run| Some((run.block, figure(run)?)))
+                .collect();
+            let samples: Vec<f64> = by_block.values().copied().collect();
+            let system = &matrix.systems[cell.system];
+            CellScore {
+                names: matrix.cell_names(*cell).map(str::to_owned),
+                is_default: system.mkfs.is_empty() && system.mount.is_empty(),
+                by_block,
+                mean: mean(samples.iter().copied()),
+            }
+        })
+        .collect()
+}
+
+/// Returns the least and the largest of some powers.
+fn watts_range(all: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    all.fold(None, |range: Option<(f64, f64)>, watts| {
+        let (low, high) = range.unwrap_or((watts, watts));
+        Some((low.min(watts), high.max(watts)))
+    })
+}
+
+/// Returns the drift of the first system of a workload. Blocks that lack one of its cells are left
+/// out, because they would compare others than the rest.
 fn measure_drift(at: usize, by_cell: &BTreeMap<MatrixCell, Vec<&CellRun>>) -> Option<LinearTrend> {
+    // The first system is in every block, so it shows the machine's drift.
     let mine: Vec<_> = by_cell
         .iter()
         .filter(|(cell, _)| cell.workload == at && cell.system == 0)
@@ -384,6 +414,7 @@ fn measure_drift(at: usize, by_cell: &BTreeMap<MatrixCell, Vec<&CellRun>>) -> Op
             .or_default()
             .push((run.operations as f64 / run.seconds).ln());
     }
+    // The mean of logarithms is the geometric mean over the schedulers.
     let whole = blocks
         .into_iter()
         .filter(|(_, logs)| logs.len() == mine.len());
@@ -391,7 +422,7 @@ fn measure_drift(at: usize, by_cell: &BTreeMap<MatrixCell, Vec<&CellRun>>) -> Op
     LinearTrend::fit_points(&points.collect::<Vec<_>>())
 }
 
-/// Between the cells with the largest AI, the least power and the best performance.
+/// Returns Cemp between the cells with the largest AI, the least power and the best performance.
 fn cemp_triple(rows: &[&CellRow]) -> Option<[Cemp; 3]> {
     let largest = |of: &dyn Fn(&CellRow) -> Option<f64>| {
         let of_row = |row: &&CellRow| of(row).unwrap_or(f64::NEG_INFINITY);
@@ -400,6 +431,7 @@ fn cemp_triple(rows: &[&CellRow]) -> Option<[Cemp; 3]> {
             .max_by(|a, b| of_row(a).total_cmp(&of_row(b)))
     };
     let point = |row: &CellRow| Some((row.joules_per_thousand?.mean, row.performance[0]));
+    // AI is a ratio, power is to be small, performance is to be large.
     let a = point(largest(&|row| row.ai[0])?)?;
     let p = point(largest(&|row| row.watts.map(|watts| -watts))?)?;
     let h = point(largest(&|row| Some(row.performance[0]))?)?;

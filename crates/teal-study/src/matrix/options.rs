@@ -1,9 +1,9 @@
-//! What may be among the options of a file system: nothing that names a device or a file.
+//! Checks the options of a file system: none may name a device or a file.
 //!
-//! The device that a file system is made on is the matrix's, and mkfs and mount get it from the
-//! program. mkfs of some kinds takes more devices (Btrfs), or one for its journal (ext, JFS,
-//! ReiserFS, XFS), and mount finds some by its options: all of that would be written to, although
-//! nobody has said that what is on it may be lost.
+//! The matrix names the device, and mkfs and mount get it from the program. mkfs of some kinds
+//! takes further devices (Btrfs), or one for its journal (ext, JFS, ReiserFS, XFS), and mount finds
+//! some by its options. All of these would be written to, although the user has not allowed that
+//! their content is lost.
 //!
 //! # Guarantees
 //! 1. Every argument of mkfs that comes through is an option, or the value of one that is known to
@@ -13,7 +13,7 @@
 
 use super::system::{FileSystemKind, FileSystemSetup};
 
-/// What names a device or a file wherever it is in an option.
+/// Parts of an option that name a device or a file wherever they occur.
 const NAMING: &[&str] = &[
     "/",
     "device=",
@@ -27,7 +27,8 @@ const NAMING: &[&str] = &[
     "loop=",
 ];
 
-/// Of mkfs: one-letter options and words that take a value, and those that name a device.
+/// Describes the syntax of mkfs: one-letter options and words that take a value, and those that
+/// name a device.
 struct MkfsSyntax {
     valued: &'static str,
     words: &'static [&'static str],
@@ -35,6 +36,7 @@ struct MkfsSyntax {
 }
 
 fn mkfs_syntax(kind: FileSystemKind) -> MkfsSyntax {
+    // Each list follows the manual page of that mkfs.
     let (valued, words, naming): (_, &[&str], &[&str]) = match kind {
         FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4 => {
             ("bCdeEgGiIJlLmMNoOrRstTUz", &[], &["-d", "-l", "-z"])
@@ -77,7 +79,7 @@ fn mkfs_syntax(kind: FileSystemKind) -> MkfsSyntax {
     }
 }
 
-/// What an option is followed by.
+/// Says which argument may follow an option.
 enum NextArgument {
     /// Its value, in the next argument.
     Value,
@@ -86,9 +88,10 @@ enum NextArgument {
 }
 
 impl MkfsSyntax {
-    /// An argument that begins with `-`; an error says what is wrong with it.
+    /// Checks an argument that begins with `-`; an error says what is wrong with it.
     fn check_option(&self, arg: &str) -> Result<NextArgument, String> {
         let word = arg.split('=').next().unwrap_or(arg);
+        // A long option may be abbreviated, so any beginning of a forbidden one is refused.
         if arg.starts_with("--") {
             if arg == "--"
                 || self
@@ -104,7 +107,8 @@ impl MkfsSyntax {
                 NextArgument::Anything
             });
         }
-        // One letter after the other, until one takes the rest or the next argument.
+        // Letters are read one after the other, until one takes the rest of the argument or the
+        // next one.
         let mut letters = arg[1..].chars();
         while let Some(letter) = letters.next() {
             if self.naming.contains(&&*format!("-{letter}")) {
@@ -124,7 +128,8 @@ impl MkfsSyntax {
 
 fn names_a_device(arg: &str) -> String {
     format!(
-        "'{arg}' names a device or a file, and device.path or device.profile alone says where it is made; leave it out"
+        "'{arg}' names a device or a file, and device.path or device.profile alone says where it \
+         is made; leave it out"
     )
 }
 
@@ -133,17 +138,19 @@ fn is_naming(text: &str) -> bool {
 }
 
 impl FileSystemSetup {
-    /// Checks whether its options are options, and none names a device.
+    /// Checks that all options are options, and that none names a device.
     ///
     /// # Errors
-    /// What is wrong with which, and what to do.
+    /// Returns the wrong option, and what to do.
     pub(super) fn check_options(&self) -> Result<(), String> {
+        // `is_value` says that the argument is the value of the option before.
         let known = mkfs_syntax(self.kind);
         let mut is_value = false;
         for arg in &self.mkfs {
             if is_naming(arg) {
                 return Err(format!("mkfs: {}", names_a_device(arg)));
             }
+            // A value belongs to the option before it; anything else must begin with a dash.
             is_value = match (is_value, arg.strip_prefix('-')) {
                 (true, _) => false,
                 (false, Some(rest)) if !rest.is_empty() => {
@@ -156,11 +163,13 @@ impl FileSystemSetup {
                 }
                 (false, _) => {
                     return Err(format!(
-                        "mkfs: '{arg}' is no option, and would be taken for one more device; write a value and its option as one, as in -b4096"
+                        "mkfs: '{arg}' is no option, and would be taken for one more device; \
+                         write a value and its option as one, as in -b4096"
                     ));
                 }
             };
         }
+        // An option without its value would take the device for it.
         if is_value {
             return Err(format!(
                 "mkfs: '{}' lacks its value",

@@ -1,21 +1,21 @@
-//! Cells, and the order in which a block runs them.
+//! Lists cells, and orders them for a block.
 
 use super::file::Matrix;
 use crate::workload::RandomStream;
 
-/// One combination, by the places of its parts in the file.
+/// Names one combination, by the places of its parts in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MatrixCell {
-    /// Of the workload.
+    /// Place of the workload.
     pub workload: usize,
-    /// Of the file system.
+    /// Place of the file system.
     pub system: usize,
-    /// Of the scheduler.
+    /// Place of the scheduler.
     pub scheduler: usize,
 }
 
 impl Matrix {
-    /// All cells, in the order of the file.
+    /// Returns all cells, in the order of the file.
     pub fn cells(&self) -> Vec<MatrixCell> {
         let mut cells = Vec::new();
         for workload in 0..self.workloads.len() {
@@ -28,10 +28,14 @@ impl Matrix {
                 }));
             }
         }
+        debug_assert_eq!(
+            cells.len(),
+            self.workloads.len() * self.systems.len() * self.schedulers.names.len()
+        );
         cells
     }
 
-    /// The cells in the order in which this block runs them. (Fisher and Yates)
+    /// Returns the cells in the order in which this block runs them. (Fisher and Yates)
     pub fn cells_in_block(&self, block: u32) -> Vec<MatrixCell> {
         let mut cells = self.cells();
         let mut drawn = RandomStream::new(self.runs.seed, block.into());
@@ -41,12 +45,12 @@ impl Matrix {
         cells
     }
 
-    /// Returns what the workload draws from in this block: the same for all its cells.
+    /// Returns the seed of workloads in this block: it is the same for all its cells.
     pub fn block_seed(&self, block: u32) -> u64 {
         self.runs.seed.wrapping_add(u64::from(block))
     }
 
-    /// A cell's parts by name: workload, system, scheduler.
+    /// Returns the names of a cell's parts: workload, system, scheduler.
     pub fn cell_names(&self, cell: MatrixCell) -> [&str; 3] {
         [
             &self.workloads[cell.workload].name,

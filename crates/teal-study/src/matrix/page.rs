@@ -1,9 +1,9 @@
-//! Findings as one HTML page that needs nothing else: figures, plots, and what to type to have them
-//! again.
+//! Renders findings as one HTML page that needs nothing else: figures, plots, and the commands that
+//! make them again.
 //!
 //! # Guarantees
 //! 1. The page refers to nothing outside of it: no scripts, no fonts, no pictures.
-//! 2. Whatever comes from a matrix or a machine is escaped.
+//! 2. Every text that comes from a matrix or a machine is escaped.
 
 mod plot;
 
@@ -15,28 +15,34 @@ use super::show::{
 };
 use std::fmt::Write as _;
 
-/// What a page says besides findings.
+/// Holds what a page says besides findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageDetails {
     /// The page's title.
     pub title: String,
-    /// Kernel, processors, versions; a line each.
+    /// Kernel, processors and versions, a line each.
     pub machine: Vec<String>,
-    /// Where joules come from.
+    /// Source of the joules.
     pub meter: String,
     /// Commands that make these results again.
     pub commands: Vec<String>,
 }
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1c2024;background:#fff}\
-h1,h2,h3{line-height:1.2}table{border-collapse:collapse;font-size:13px}td,th{padding:.2rem .5rem;border-bottom:1px solid #d8dce0;text-align:left}\
-td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}pre{background:#f2f4f6;padding:.7rem;overflow-x:auto}\
-svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#1c2024}.grid{stroke:#d8dce0}.bar{fill:#8fb4d9}.bar.best{fill:#1f6fb2}\
-.dot{fill:#8fb4d9}.dot.front{fill:#c2410c}.line{fill:none;stroke:#c2410c;stroke-width:1.5}.whisker{stroke:#1c2024}\
-@media(prefers-color-scheme:dark){body{color:#e3e6e8;background:#16181b}svg text{fill:#e3e6e8}pre{background:#22262a}.grid,td,th{stroke:#3a4046;border-color:#3a4046}\
-.whisker{stroke:#e3e6e8}}";
+const STYLE: &str = "\
+body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;\
+color:#1c2024;background:#fff}\
+h1,h2,h3{line-height:1.2}table{border-collapse:collapse;font-size:13px}\
+td,th{padding:.2rem .5rem;border-bottom:1px solid #d8dce0;text-align:left}\
+td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}\
+pre{background:#f2f4f6;padding:.7rem;overflow-x:auto}svg{max-width:100%;height:auto}\
+svg text{font:12px system-ui,sans-serif;fill:#1c2024}.grid{stroke:#d8dce0}.bar{fill:#8fb4d9}\
+.bar.best{fill:#1f6fb2}.dot{fill:#8fb4d9}.dot.front{fill:#c2410c}\
+.line{fill:none;stroke:#c2410c;stroke-width:1.5}.whisker{stroke:#1c2024}\
+@media(prefers-color-scheme:dark){body{color:#e3e6e8;background:#16181b}\
+svg text{fill:#e3e6e8}pre{background:#22262a}\
+.grid,td,th{stroke:#3a4046;border-color:#3a4046}.whisker{stroke:#e3e6e8}}";
 
-/// As text of HTML.
+/// Escapes text for HTML.
 pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -44,17 +50,21 @@ pub(super) fn escape_html(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// The page.
+/// Renders the page.
 pub fn render_html(matrix: &Matrix, findings: &MatrixFindings, about: &PageDetails) -> String {
+    // Everything that comes from outside is escaped here.
     let title = escape_html(&about.title);
     let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\n\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{title}</title>\n\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
     );
+    // The machine's lines tell later readers what the figures are of.
     let machine: Vec<String> = about.machine.iter().map(|line| escape_html(line)).collect();
     let _ = writeln!(
         out,
-        "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).{}</p>",
+        "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. \
+         Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).{}</p>",
         machine.join("<br>"),
         findings.runs,
         findings.rows.len(),
@@ -67,9 +77,11 @@ pub fn render_html(matrix: &Matrix, findings: &MatrixFindings, about: &PageDetai
         let _ = writeln!(out, "<p>{}</p>", escape_html(&guests));
     }
     out.push_str("<h2>What to take</h2>\n");
+    // Each workload has its verdict, its plots and its power.
     for of in &findings.verdicts {
         render_workload(&mut out, matrix, findings, of);
     }
+    // Failures are told before the table, where they would be overlooked.
     let failed = describe_failures(findings);
     if !failed.is_empty() {
         let lines: Vec<String> = failed
@@ -92,6 +104,7 @@ pub fn render_html(matrix: &Matrix, findings: &MatrixFindings, about: &PageDetai
     }
     out.push_str("<h2>All cells</h2>\n");
     render_table(&mut out, findings);
+    // The commands and the matrix make the page reproducible.
     out.push_str("<h2>To have it again</h2>\n");
     let _ = writeln!(
         out,
@@ -112,6 +125,7 @@ fn render_workload(
     findings: &MatrixFindings,
     of: &WorkloadVerdict,
 ) {
+    // The words are those of the Markdown report, with HTML in place of its marks.
     let mut words = String::new();
     write_verdict(&mut words, findings, of, str::to_owned);
     let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escape_html(&of.workload));
@@ -127,6 +141,7 @@ fn render_workload(
         .collect();
     out.push_str(&plot::draw_scatter(&rows, &of.front));
     out.push_str(&plot::draw_bars(&rows, of));
+    // The power of the most frugal cell is the most telling one.
     if let Some(row) = rows.iter().map(|(_, row)| *row).find(|row| {
         of.by_joule
             .as_ref()
@@ -136,7 +151,7 @@ fn render_workload(
     }
 }
 
-/// `**word**` of Markdown.
+/// Turns `**word**` of Markdown into HTML.
 fn render_strong(text: &str) -> String {
     let mut parts = text.split("**");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -147,6 +162,7 @@ fn render_strong(text: &str) -> String {
 }
 
 fn render_table(out: &mut String, findings: &MatrixFindings) {
+    // A wide table scrolls by itself.
     out.push_str("<div class=\"wide\"><table><thead><tr>");
     for name in [
         "workload",
@@ -163,6 +179,7 @@ fn render_table(out: &mut String, findings: &MatrixFindings) {
         let _ = write!(out, "<th>{name}</th>");
     }
     out.push_str("</tr></thead><tbody>\n");
+    // One row for each cell, those without runs too.
     for row in &findings.rows {
         out.push_str("<tr>");
         for name in &row.names {

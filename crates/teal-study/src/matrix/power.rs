@@ -1,15 +1,15 @@
-//! Joules from what a meter says now and then.
+//! Computes joules from the readings of a meter.
 //!
 //! # Guarantees
 //! 1. Between two readings watts go straight from one to the other (trapezoid rule), and so do the
-//!    edges of what is asked for; a counter of joules may begin anew at its end.
-//! 2. Nothing is said of a time with fewer than [`LEAST`] readings, or of one that reaches beyond
-//!    the readings.
+//!    edges of the time that is asked for. A counter of joules may begin anew at its end.
+//! 2. Nothing is told of a time with fewer than [`READINGS_MIN`] readings, or of one that reaches
+//!    beyond the readings.
 
-/// Readings that a figure needs.
+/// Least number of readings for a figure.
 pub const READINGS_MIN: usize = 30;
 
-/// Readings of a meter: seconds, and watts or joules.
+/// Holds the readings of a meter.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PowerReadings {
     /// Seconds and watts.
@@ -17,18 +17,19 @@ pub struct PowerReadings {
 }
 
 impl PowerReadings {
-    /// Of a meter that tells watts. Readings come in their order.
+    /// Takes the readings of a meter that tells watts, in their order.
     pub fn of_watts(readings: Vec<(f64, f64)>) -> Self {
         Self { readings }
     }
 
-    /// Of a counter of joules that begins anew after `range`. The watts between two readings stand
-    /// at their middle.
+    /// Takes the readings of a counter of joules that begins anew after `range`. The watts between
+    /// two readings stand at their middle.
     pub fn of_counter(readings: &[(f64, f64)], range: f64) -> Self {
         let watts = readings.windows(2).filter_map(|pair| {
             let [(from, before), (to, after)] = pair else {
                 return None;
             };
+            // A smaller count shows that the counter has begun anew in between, once.
             let joules = if after < before {
                 after + range - before
             } else {
@@ -41,16 +42,22 @@ impl PowerReadings {
         }
     }
 
-    /// Seconds and watts.
+    /// Returns seconds and watts.
     pub fn readings(&self) -> &[(f64, f64)] {
         &self.readings
     }
 
-    /// Several meters that were read at the same times, together.
+    /// Returns the sum of several meters that were read at the same times.
     pub fn sum_of_meters(all: &[Self]) -> Self {
+        // The times of the first meter stand for all.
         let [first, more @ ..] = all else {
             return Self::default();
         };
+        debug_assert!(
+            more.iter()
+                .all(|other| other.readings.len() == first.readings.len()),
+            "the meters are read together"
+        );
         let at = |n: usize, watts: f64| {
             watts
                 + more
@@ -69,7 +76,7 @@ impl PowerReadings {
         }
     }
 
-    /// Readings from then to then.
+    /// Returns the number of readings in a time.
     pub fn count_between(&self, from: f64, to: f64) -> usize {
         self.readings
             .iter()
@@ -77,11 +84,13 @@ impl PowerReadings {
             .count()
     }
 
-    /// Joules from then to then; `None` where the readings do not reach or are too few.
+    /// Returns the joules of a time; `None` where the readings do not reach or are too few.
     pub fn joules_between(&self, from: f64, to: f64) -> Option<f64> {
+        debug_assert!(from <= to, "a time ends after its beginning");
         if self.count_between(from, to) < READINGS_MIN {
             return None;
         }
+        // The edges lie between readings, so their watts are interpolated.
         let (begin, end) = (self.watts_at(from)?, self.watts_at(to)?);
         let inner = self
             .readings
@@ -101,14 +110,14 @@ impl PowerReadings {
         )
     }
 
-    /// Mean watts from then to then.
+    /// Returns the mean watts of a time.
     pub fn mean_watts(&self, from: f64, to: f64) -> Option<f64> {
         self.joules_between(from, to)
             .map(|joules| joules / (to - from))
     }
 
-    /// Watts at a time, between the readings before and after it; up to one distance of readings
-    /// beyond the first and the last they are those.
+    /// Returns the watts at a time, between the readings before and after it. Up to one distance of
+    /// readings beyond the first and the last, their watts hold.
     fn watts_at(&self, time: f64) -> Option<f64> {
         let after = self.readings.partition_point(|(at, _)| *at < time);
         match (
@@ -126,7 +135,7 @@ impl PowerReadings {
         }
     }
 
-    /// The longest time between two readings.
+    /// Returns the longest time between two readings.
     fn longest_distance(&self) -> f64 {
         self.readings
             .windows(2)

@@ -1,4 +1,4 @@
-//! Findings in Markdown.
+//! Renders findings in Markdown.
 
 use super::decide::{BestChoice, Cemp};
 use super::file::Matrix;
@@ -8,7 +8,7 @@ use crate::statistics::{ConfidenceInterval, LinearTrend};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// As text of Markdown: what would be a mark is none.
+/// Escapes text for Markdown, so that no character is taken for a mark.
 pub fn escape_markdown(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -20,7 +20,7 @@ pub fn escape_markdown(text: &str) -> String {
     out
 }
 
-/// Returns whether a block more would tell more: no, when every interval is narrow enough.
+/// Returns whether the runs suffice: every interval is narrow enough.
 pub fn is_settled(matrix: &Matrix, findings: &MatrixFindings) -> bool {
     findings.blocks >= matrix.runs.least
         && findings
@@ -28,7 +28,7 @@ pub fn is_settled(matrix: &Matrix, findings: &MatrixFindings) -> bool {
             .is_some_and(|widest| widest <= matrix.runs.within)
 }
 
-/// A figure with what may be wrong with it.
+/// Formats a figure with its interval.
 pub(super) fn format_interval(of: Option<ConfidenceInterval>) -> String {
     match of {
         None => "–".into(),
@@ -41,7 +41,7 @@ pub(super) fn format_interval(of: Option<ConfidenceInterval>) -> String {
     }
 }
 
-/// Three digits that count.
+/// Formats a figure with about three significant digits.
 pub(super) fn format_short(x: f64) -> String {
     match x.abs() {
         of if of >= 1000.0 => format!("{x:.0}"),
@@ -52,13 +52,14 @@ pub(super) fn format_short(x: f64) -> String {
     }
 }
 
-/// Of runs that were short of what was asked for.
-pub(super) const SHORT: &str = "These runs did fewer operations than were asked for. They are not ranked with those that did more.";
+/// Explains the runs that were short of their operations.
+pub(super) const SHORT: &str = "These runs did fewer operations than were asked for. They are not \
+    ranked with those that did more.";
 
-/// Instead of a figure by the clock.
+/// Stands in place of a figure by the clock.
 const NO_CLOCK: &str = "in a guest: not ranked on the clock";
 
-/// Operations a second on the clock.
+/// Formats operations a second on the clock.
 pub(super) fn format_clock_rate(row: &CellRow) -> String {
     if row.guest.is_some() {
         NO_CLOCK.to_owned()
@@ -67,8 +68,9 @@ pub(super) fn format_clock_rate(row: &CellRow) -> String {
     }
 }
 
-/// Returns which file systems ran in a guest, and what that means for their figures.
+/// Returns a text on the file systems that ran in a guest, and on the meaning of their figures.
 pub(super) fn describe_guests(findings: &MatrixFindings) -> Option<String> {
+    // The kernels are named once, whatever the number of systems in them.
     let kernels: BTreeSet<&str> = findings
         .rows
         .iter()
@@ -80,18 +82,21 @@ pub(super) fn describe_guests(findings: &MatrixFindings) -> Option<String> {
         .filter(|row| row.guest.is_some())
         .map(|row| row.names[1].as_str())
         .collect();
+    // Without guests there is nothing to explain.
     let list = |of: BTreeSet<&str>| of.into_iter().collect::<Vec<_>>().join(", ");
     (!systems.is_empty()).then(|| {
         format!(
-            "In a guest ({}): {}. Joules and operations for each second that the device worked are of the same modelled disk as everywhere, and compare; but the requests are those \
-             of another kernel than this machine's. Operations a second and latencies on the clock of a guest do not compare, and are not ranked.",
+            "In a guest ({}): {}. Joules and operations for each second that the device worked \
+             are of the same modelled disk as everywhere, and compare; but the requests are those \
+             of another kernel than this machine's. Operations a second and latencies on the \
+             clock of a guest do not compare, and are not ranked.",
             list(kernels),
             list(systems)
         )
     })
 }
 
-/// How names are written.
+/// Writes a name for the target: Markdown or HTML.
 pub(super) type NameWriter = fn(&str) -> String;
 
 fn format_name(names: &[String; 3], write: NameWriter) -> String {
@@ -99,6 +104,7 @@ fn format_name(names: &[String; 3], write: NameWriter) -> String {
 }
 
 fn describe_choice(of: Option<&BestChoice>, without: &str, write: NameWriter) -> String {
+    // The text says what is missing when there is no choice.
     let Some(of) = of else {
         return without.to_owned();
     };
@@ -111,6 +117,7 @@ fn describe_choice(of: Option<&BestChoice>, without: &str, write: NameWriter) ->
             format_short(high)
         );
     }
+    // Ties are named with their intervals, so that the reader can choose among them.
     match &of.ties[..] {
         [] => text.push_str("; nothing else comes near"),
         ties => {
@@ -152,6 +159,7 @@ pub(super) fn write_verdict(
     write: NameWriter,
 ) {
     let _ = writeln!(out, "### {}\n", write(&of.workload));
+    // Cells without runs have nothing to say.
     let rows = || {
         findings
             .rows
@@ -159,6 +167,7 @@ pub(super) fn write_verdict(
             .filter(|row| row.names[0] == of.workload && row.runs > 0)
     };
     let guests = rows().filter(|row| row.guest.is_some()).count();
+    // Guests have no ranking by the clock, so the text depends on the number of rows in them.
     let clock = match guests {
         0 => describe_choice(of.by_rate.as_ref(), "not steady here: no ranking", write),
         all if all == rows().count() => NO_CLOCK.to_owned(),
@@ -169,11 +178,13 @@ pub(super) fn write_verdict(
     };
     let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";
+    // One phrase stands for both kinds of joules that are missing.
     let _ = writeln!(
         out,
         "- Operations for each second the device worked: {}",
         describe_choice(of.by_device.as_ref(), none, write)
     );
+    // A workload without runs must not claim that the device has no meter.
     let has_joules = rows().count() == 0 || rows().any(|row| row.joules_per_thousand.is_some());
     let none = if has_joules {
         none
@@ -185,6 +196,7 @@ pub(super) fn write_verdict(
         "- Operations for each joule: {}",
         describe_choice(of.by_joule.as_ref(), none, write)
     );
+    // The two goals agree as a rule, so it is worth a line when they do not.
     if let (Some(rate), Some(joule)) = (&of.by_device, &of.by_joule)
         && rate.best.names != joule.best.names
     {
@@ -208,15 +220,18 @@ pub(super) fn write_verdict(
             .collect();
         let _ = writeln!(out, "- Not beaten in both: {}", names.join("; "));
     }
+    // The indicators of the study, with both changes beside each.
     if let Some([ah, pa, ph]) = &of.cemp {
         let _ = writeln!(
             out,
-            "- Cemp: largest AI to best performance {}; least power to largest AI {}; least power to best performance {}",
+            "- Cemp: largest AI to best performance {}; least power to largest AI {}; least power \
+             to best performance {}",
             describe_cemp(ah),
             describe_cemp(pa),
             describe_cemp(ph)
         );
     }
+    // Drift is told even if none is seen: silence would be read as none.
     if let Some(drift) = of.drift {
         let LinearTrend {
             n,
@@ -231,7 +246,8 @@ pub(super) fn write_verdict(
         };
         let _ = writeln!(
             out,
-            "- Drift of {}, operations a second on the clock, from the first block to the last: {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
+            "- Drift of {}, operations a second on the clock, from the first block to the last: \
+             {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
             findings
                 .rows
                 .first()
@@ -241,36 +257,41 @@ pub(super) fn write_verdict(
     out.push('\n');
 }
 
-/// From what state file systems were run, and what else the machine did.
+/// Describes the state of file systems before runs, and the other work of the machine.
 pub(super) fn describe_circumstances(matrix: &Matrix, findings: &MatrixFindings) -> String {
     let mut out = String::new();
     if let Some(aged) = matrix.runs.aged {
         let _ = write!(
             out,
-            " File systems are aged: before each run they were filled with files of 4 to 60 KiB, of which {aged} %, drawn anew in each block, were left."
+            " File systems are aged: before each run they were filled with files of 4 to 60 KiB, \
+             of which {aged} %, drawn anew in each block, were left."
         );
     }
     if let Some([least, middle, most]) = findings.load {
         let _ = write!(
             out,
-            " Before runs {least:.1} to {most:.1} processes wanted to run, {middle:.1} in the median (load of a minute, what runs leave behind in it)."
+            " Before runs {least:.1} to {most:.1} processes wanted to run, {middle:.1} in the \
+             median (load of a minute, what runs leave behind in it)."
         );
     }
     out
 }
 
-/// Cells that came to nothing, and why; a line each.
+/// Lists failed cells with their reasons, a line each.
 pub(super) fn describe_failures(findings: &MatrixFindings) -> Vec<String> {
     let line =
         |of: &CellFailure| format!("{}, in block {}: {}", of.names.join(", "), of.block, of.why);
     findings.failures.iter().map(line).collect()
 }
 
-/// Everything, as a page: what is best for each workload, then the table of all cells.
+/// Renders everything as a page: the best cell of each workload, then the table of all cells.
 pub fn render_markdown(matrix: &Matrix, findings: &MatrixFindings, meter: &str) -> String {
+    // The first paragraph says how the figures are to be read.
     let mut out = format!(
-        "{} runs of {} cells, {} whole blocks. Energy: {meter}. ± is half of the 95 % interval of the mean (Student's t over runs); cells are compared in pairs of the same \
-         block, on a log scale; those whose interval holds 1 are not told from the best.{}\n\n## What to take\n\n",
+        "{} runs of {} cells, {} whole blocks. Energy: {meter}. ± is half of the 95 % interval of \
+         the mean (Student's t over runs); cells are compared in pairs of the same \
+         block, on a log scale; those whose interval holds 1 are not told from the best.{}\n\n## \
+         What to take\n\n",
         findings.runs,
         findings.rows.len(),
         findings.blocks,
@@ -280,6 +301,7 @@ pub fn render_markdown(matrix: &Matrix, findings: &MatrixFindings, meter: &str) 
         .verdicts
         .iter()
         .for_each(|of| write_verdict(&mut out, findings, of, escape_markdown));
+    // Failed cells are named before those that were merely short.
     let failed = describe_failures(findings);
     if !failed.is_empty() {
         out.push_str("## What failed\n\n");
@@ -295,8 +317,13 @@ pub fn render_markdown(matrix: &Matrix, findings: &MatrixFindings, meter: &str) 
         }
         out.push('\n');
     }
+    // One row for each cell, in the order of the file.
     out.push_str("## Cells\n\n");
-    out.push_str("| workload | file system | scheduler | runs (steady) | ops/s on the clock | ops/s of the device | J per 1,000 ops | of that in the drain | W | AI: ops/s, MB/s, 1/latency by J |\n");
+    out.push_str(
+        "| workload | file system | scheduler | runs (steady) | ops/s on the clock | \
+                  ops/s of the device | J per 1,000 ops | of that in the drain | W | AI: ops/s, \
+                  MB/s, 1/latency by J |\n",
+    );
     out.push_str("|---|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
     for row in &findings.rows {
         let ai = row
@@ -311,7 +338,8 @@ pub fn render_markdown(matrix: &Matrix, findings: &MatrixFindings, meter: &str) 
         let [workload, system, scheduler] = row.names.each_ref().map(|name| escape_markdown(name));
         let _ = writeln!(
             out,
-            "| {workload} | {system} | {scheduler} | {} ({}) | {} | {}{memory} | {} | {:.0} % | {} | {ai} |",
+            "| {workload} | {system} | {scheduler} | {} ({}) | {} | {}{memory} | {} | {:.0} % | \
+             {} | {ai} |",
             row.runs,
             row.steady,
             format_clock_rate(row),
@@ -321,6 +349,7 @@ pub fn render_markdown(matrix: &Matrix, findings: &MatrixFindings, meter: &str) 
             row.watts.map_or("–".into(), |watts| format!("{watts:.2}")),
         );
     }
+    // Conditions that limit the comparison stand below the table.
     if let Some(guests) = describe_guests(findings) {
         let _ = writeln!(out, "\n{guests}");
     }

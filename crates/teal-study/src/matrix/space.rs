@@ -1,15 +1,15 @@
-//! What `teal lab tune` chooses from: file systems with options that make a difference, and
+//! Lists the choices of `teal lab tune`: file systems with options that make a difference, and
 //! combinations of these options.
 //!
 //! # Guarantees
-//! 1. Whatever is not marked as a risk keeps what the file system promises without options; a
+//! 1. Options that are not marked as a risk keep what the file system promises without options. A
 //!    combination has the risks of its options.
-//! 2. No combination says two things of the same, or has options that are known to exclude each
+//! 2. No combination sets the same thing twice, or has options that are known to exclude each
 //!    other.
 
 use super::system::{FileSystemKind, FileSystemSetup};
 
-/// Options: of mkfs, of mount, and what is lost by them.
+/// Holds a kind, the options of mkfs and of mount, and what is lost by them.
 type OptionRow = (
     FileSystemKind,
     &'static [&'static str],
@@ -110,8 +110,8 @@ const OPTIONS: &[OptionRow] = &[
     (FileSystemKind::Teal, &[], "", None),
 ];
 
-/// Every file system of these kinds with its options; those at a risk, if they are wanted. The
-/// first is the first kind as it comes.
+/// Returns every file system of these kinds with its options, those at a risk if they are wanted.
+/// The first is the first kind without options.
 pub fn known_systems(kinds: &[FileSystemKind], risky: bool) -> Vec<FileSystemSetup> {
     let wanted = OPTIONS
         .iter()
@@ -131,10 +131,11 @@ pub fn known_systems(kinds: &[FileSystemKind], risky: bool) -> Vec<FileSystemSet
         .collect()
 }
 
-/// Returns what is lost by a file system's options, with a semicolon between; `None`: nothing that
-/// is known here.
+/// Returns the risks of a file system's options, with semicolons between; `None` if none is known
+/// here.
 pub fn risk_of(system: &FileSystemSetup) -> Option<String> {
     let mine = OptionSet::from_arguments(&system.mkfs, &system.mount);
+    // A row applies if the system has all of its options.
     let is_in = |(kind, mkfs, mount, _): &&OptionRow| {
         *kind == system.kind
             && OptionSet::from_arguments(mkfs, mount)
@@ -151,18 +152,18 @@ pub fn risk_of(system: &FileSystemSetup) -> Option<String> {
     (!risks.is_empty()).then(|| risks.join("; "))
 }
 
-/// Options that exclude each other, by how they begin: together they mean nothing, or cannot be
-/// had.
+/// Pairs of options that exclude each other, by their beginnings: together they mean nothing, or
+/// cannot be had.
 const EXCLUDED: &[[&str; 2]] = &[
     ["nodatacow", "compress="],
     ["-O ^has_journal", "data="],
     ["-O ^has_journal", "commit="],
     ["-O fast_commit", "data=journal"],
 ];
-/// Rows of options that are combined at most.
+/// Limits the rows of options that are combined.
 const COMBINED: usize = 3;
 
-/// Single options: of mkfs with its value (`-b 1024`), of mount (`data=journal`); sorted.
+/// Holds single options: of mkfs with its value (`-b 1024`), of mount (`data=journal`); sorted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct OptionSet(Vec<SystemOption>);
 
@@ -173,7 +174,7 @@ enum SystemOption {
 }
 
 impl SystemOption {
-    /// Returns what it says something of.
+    /// Returns the setting that it sets.
     fn subject(&self) -> &str {
         match self {
             Self::Mkfs(args) => &args[0],
@@ -201,6 +202,7 @@ impl SystemOption {
 impl OptionSet {
     fn from_arguments(mkfs: &[impl AsRef<str>], mount: &str) -> Self {
         let mut found: Vec<SystemOption> = Vec::new();
+        // An argument without a dash is the value of the option before it.
         for arg in mkfs.iter().map(AsRef::as_ref) {
             match found.last_mut() {
                 Some(SystemOption::Mkfs(args)) if !arg.starts_with('-') => {
@@ -220,8 +222,9 @@ impl OptionSet {
         Self(found)
     }
 
-    /// A file system with these, in all else as another.
+    /// Returns a file system with these options, otherwise like another.
     fn apply_to(self, like: &FileSystemSetup) -> FileSystemSetup {
+        // mkfs keeps the order of its options, mount's are joined by commas.
         let (mut mkfs, mut mount) = (Vec::new(), Vec::new());
         for choice in self.0 {
             match choice {
@@ -230,6 +233,7 @@ impl OptionSet {
             }
         }
         let mount = mount.join(",");
+        // The name is what the user would type.
         let name = [
             &[like.kind.name().to_owned()],
             &mkfs[..],
@@ -245,9 +249,10 @@ impl OptionSet {
         }
     }
 
-    /// All of both; `None`: they exclude each other.
+    /// Returns all options of both; `None` if they exclude each other.
     fn combined_with(&self, other: &Self) -> Option<Self> {
         let excluded = |a: &SystemOption| other.0.iter().any(|b| a.excludes(b) || b.excludes(a));
+        // Options that set the same thing differently cannot be combined.
         if self.0.iter().any(excluded) {
             return None;
         }
@@ -258,13 +263,14 @@ impl OptionSet {
     }
 }
 
-/// Combinations of the options that file systems of one kind have, of up to three of them, that are
-/// none of these themselves. In all else they are as the first of them.
+/// Returns new combinations of up to three of the options that file systems of one kind have. In
+/// all else they are like the first of them.
 pub fn combine_options(systems: &[FileSystemSetup]) -> Vec<FileSystemSetup> {
     let rows: Vec<(&FileSystemSetup, OptionSet)> = systems
         .iter()
         .map(|of| (of, OptionSet::from_arguments(&of.mkfs, &of.mount)))
         .collect();
+    // Each round extends the combinations of the last one by one more row.
     let (mut known, mut last) = (rows.clone(), rows.clone());
     for _ in 1..COMBINED {
         let mut larger = Vec::new();
@@ -291,13 +297,14 @@ pub fn combine_options(systems: &[FileSystemSetup]) -> Vec<FileSystemSetup> {
         .collect()
 }
 
-/// Returns what each pair of a file system and a scheduler consists of, as numbers that pairs
-/// share: the kind, each option of that kind, the scheduler, the kind under the scheduler.
+/// Returns the features of each pair of a file system and a scheduler, as numbers that pairs share:
+/// the kind, each option of that kind, the scheduler, and the kind under the scheduler.
 pub fn pair_features(pairs: &[(&FileSystemSetup, &str)]) -> Vec<Vec<u32>> {
     let mut known = std::collections::HashMap::new();
     let mut all = Vec::new();
     for (system, scheduler) in pairs {
         let kind = system.kind.name();
+        // An option counts for its kind only: the same letter means other things elsewhere.
         let options = OptionSet::from_arguments(&system.mkfs, &system.mount).0;
         let options = options
             .iter()
@@ -307,6 +314,7 @@ pub fn pair_features(pairs: &[(&FileSystemSetup, &str)]) -> Vec<Vec<u32>> {
             format!("under {scheduler}"),
             format!("{kind} under {scheduler}"),
         ];
+        // Numbers are given in the order of first use.
         let number = |name: String| {
             let next = known.len() as u32;
             *known.entry(name).or_insert(next)

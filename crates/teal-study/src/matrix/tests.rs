@@ -616,7 +616,10 @@ fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
         page.clone(),
     ] {
         assert!(
-            text.contains("Drift of ext4, operations a second on the clock, from the first block to the last: 0.75"),
+            text.contains(
+                "Drift of ext4, operations a second on the clock, from the first block \
+                           to the last: 0.75"
+            ),
             "{text}"
         );
         assert!(text.contains("the machine did not stay the same"), "{text}");

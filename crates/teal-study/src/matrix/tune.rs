@@ -1,22 +1,22 @@
-//! The search for the best candidate with few runs: screening, then a race, block by block.
+//! Searches for the best candidate with few runs: screening, then a race, block by block.
 //!
-//! A block measures every candidate that is left once, in an order of its own. After each block
+//! A block measures every remaining candidate once, in an order of its own. After each block
 //! - *screening* keeps the best third, while there are more than `MANY`, then the best two thirds,
 //!   down to `FEW`;
-//! - the *race* drops whoever another beats in every goal: in pairs of the same block, on a log
-//!   scale, with 95 %.
+//! - the *race* drops a candidate that another beats in every goal: in pairs of the same block, on
+//!   a log scale, with 95 %.
 //!
-//! Then, while few are left, *proposals* join the race: candidates that nobody has measured yet, of
-//! which a model (`surrogate`) says, from what their options have done elsewhere, that they may
+//! While few candidates are left, *proposals* join the race: candidates that have not been measured
+//! yet. A model (`surrogate`) predicts from the effects of their options elsewhere that they may
 //! well beat the best.
 //!
-//! One candidate is the *reference*, measured in every block whether it is still in the race or
-//! not: what the best gains is told against it, in the blocks of both.
+//! One candidate is the *reference*. It is measured in every block, in the race or not, and the
+//! gain of the best is told against it, in the blocks of both.
 //!
 //! # Guarantees
 //! 1. Pure: runs come from the caller. The same answers and the same seed lead the same way, so
 //!    that a search that was interrupted goes on where it was.
-//! 2. Whoever is dropped by the race is beaten in every goal, with 95 %.
+//! 2. A candidate dropped by the race is beaten in every goal, with 95 %.
 //! 3. There are no more runs than are allowed: a block is begun only if all of it may be run. A
 //!    block that the caller breaks off does not count.
 
@@ -30,30 +30,30 @@ use crate::workload::RandomStream;
 pub use replay::{RecordedWorkload, SearchTrial};
 use surrogate::{MeasuredCandidate, Surrogate};
 
-/// Candidates above which one run is enough to go.
+/// Number of candidates above which one run is enough to drop one.
 const MANY: usize = 24;
-/// Candidates that screening leaves.
+/// Number of candidates that screening leaves.
 const FEW: usize = 4;
-/// Proposals that join after a block, ...
+/// Number of proposals that join after a block.
 const JOIN: usize = 3;
-/// ..., in all, ...
+/// Number of proposals that join in all.
 const JOIN_MAX: u32 = 24;
-/// ... and by how much, as a logarithm, one must be able to beat the best: by its mean and one
+/// Least predicted advantage of a proposal over the best, as a logarithm, by its mean and one
 /// standard deviation.
 const WORTH: f64 = 0.01;
 
-/// What may be measured.
+/// Describes something that may be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuneCandidate {
-    /// What it consists of: numbers of features that others may have, too. Only proposals need
-    /// them, and those they are judged by.
+    /// Numbers of its features, which others may have too. Only proposals and the candidates they
+    /// are judged by need them.
     pub features: Vec<u32>,
-    /// It is measured only if it is likely to be the best.
+    /// Is true when it is measured only if it is likely to be the best.
     pub is_proposal: bool,
 }
 
 impl TuneCandidate {
-    /// Candidates that are all measured.
+    /// Returns candidates that are all measured.
     pub fn all_measured(many: usize) -> Vec<Self> {
         vec![
             Self {
@@ -65,18 +65,18 @@ impl TuneCandidate {
     }
 }
 
-/// What comes of a measurement.
+/// Holds the result of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MeasureAnswer {
-    /// A run.
+    /// A run was measured.
     Run(RunFigures),
-    /// There is no such thing here.
+    /// The candidate cannot be had here.
     Impossible,
-    /// The search is broken off.
+    /// The user breaks the search off.
     Stop,
 }
 
-/// What a run has shown.
+/// Holds the figures of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunFigures {
     /// Operations a second.
@@ -85,7 +85,7 @@ pub struct RunFigures {
     pub per_joule: Option<f64>,
 }
 
-/// What the best is the best in.
+/// Names the goal of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuneGoal {
     /// Operations a second.
@@ -97,7 +97,7 @@ pub enum TuneGoal {
 }
 
 impl TuneGoal {
-    /// The figure that is to be large; without joules it is the rate.
+    /// Returns the figure that is to be large; without joules it is the rate.
     fn figure_of(self, run: &RunFigures) -> f64 {
         match (self, run.per_joule) {
             (Self::Rate, _) | (_, None) => run.rate,
@@ -107,7 +107,7 @@ impl TuneGoal {
     }
 }
 
-/// How long to search.
+/// Limits the length of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchLimits {
     /// Blocks at most.
@@ -116,53 +116,53 @@ pub struct SearchLimits {
     pub runs: usize,
 }
 
-/// Why a candidate is no longer measured.
+/// Says why a candidate is no longer measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// It was not among the best of a block.
+    /// The candidate was not among the best of a block.
     Screened,
     /// This one beats it in every goal.
     Beaten(usize),
-    /// It cannot be had here.
+    /// The candidate is impossible here.
     Impossible,
 }
 
-/// A candidate's runs and fate.
+/// Holds a candidate's runs and its fate.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CandidateStanding {
-    /// The block of the first run.
+    /// Block of the first run.
     pub from: u32,
-    /// By block, from there on; those of whole blocks only.
+    /// Runs by block from there on, of whole blocks only.
     pub runs: Vec<RunFigures>,
-    /// After which block it went, and why.
+    /// Block after which it was dropped, and the reason.
     pub gone: Option<(u32, DropReason)>,
 }
 
-/// What a search has found.
+/// Holds the result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchResult {
-    /// By candidate.
+    /// Runs and fate of each candidate.
     pub standings: Vec<CandidateStanding>,
-    /// The best of those that are left; `None` if not even one block was whole.
+    /// The best remaining candidate; `None` if not even one block was whole.
     pub best: Option<usize>,
-    /// Whole blocks.
+    /// Number of whole blocks.
     pub blocks: u32,
-    /// Runs, those of the block that was broken off included.
+    /// Number of runs, those of an unfinished block included.
     pub runs: usize,
-    /// Which candidate was measured in every block.
+    /// Candidate that was measured in every block.
     pub reference: usize,
     goal: TuneGoal,
 }
 
 impl SearchResult {
-    /// One candidate by another, in the blocks that both have, in what they were searched for.
+    /// Compares two candidates in the blocks that both have, in the goal of the search.
     pub fn compare_candidates(&self, one: usize, other: usize) -> Option<PairedComparison> {
         compare_standings(&self.standings, one, other, &|run| {
             Some(self.goal.figure_of(run))
         })
     }
 
-    /// The best by the reference: operations a second, and for each joule.
+    /// Compares the best with the reference: operations a second, and operations for each joule.
     pub fn gain_over_reference(&self) -> [Option<PairedComparison>; 2] {
         let Some(best) = self.best else {
             return [None, None];
@@ -171,7 +171,7 @@ impl SearchResult {
         [by(&|run| Some(run.rate)), by(&|run| run.per_joule)]
     }
 
-    /// Those that are left and cannot be told from the best.
+    /// Returns the remaining candidates that cannot be told from the best.
     pub fn ties(&self) -> Vec<(usize, PairedComparison)> {
         let Some(best) = self.best else {
             return Vec::new();
@@ -192,6 +192,7 @@ fn compare_standings(
     other: usize,
     goal: GoalFigure,
 ) -> Option<PairedComparison> {
+    // Both have runs from the later of their first blocks on.
     let from = standings[one].from.max(standings[other].from);
     let since = |at: usize| {
         standings[at]
@@ -207,7 +208,7 @@ fn compare_standings(
 /// Searches for the best candidate. `measure` runs one in a block.
 ///
 /// # Errors
-/// What `measure` says.
+/// Returns the first error of `measure`.
 pub fn search_best<E>(
     candidates: &[TuneCandidate],
     reference: usize,
@@ -216,6 +217,10 @@ pub fn search_best<E>(
     seed: u64,
     measure: &mut dyn FnMut(usize, u32) -> Result<MeasureAnswer, E>,
 ) -> Result<SearchResult, E> {
+    debug_assert!(
+        reference < candidates.len(),
+        "the reference is one of the candidates"
+    );
     let standings = vec![CandidateStanding::default(); candidates.len()];
     let mut found = SearchResult {
         standings,
@@ -230,22 +235,27 @@ pub fn search_best<E>(
         .collect();
     let mut joined = 0;
     while found.blocks < limits.blocks {
+        // Proposals join only when few are left: before, the screening needs the runs.
         if found.blocks > 0 && racing.len() <= FEW {
             let proposed =
                 found.propose_candidates(candidates, JOIN.min((JOIN_MAX - joined) as usize));
             joined += proposed.len() as u32;
+            // They are compared from this block on.
             proposed
                 .iter()
                 .for_each(|at| found.standings[*at].from = found.blocks);
             racing.extend(proposed);
         }
+        // One block is not enough to call a candidate that is left alone the best.
         if racing.len() < 2 && found.blocks > 1 {
             break;
         }
+        // The reference is measured even when it has left the race.
         let mut order = racing.clone();
         if !order.contains(&reference) {
             order.push(reference);
         }
+        // A block is begun only if it can be finished.
         if found.runs + order.len() > limits.runs {
             break;
         }
@@ -261,11 +271,18 @@ pub fn search_best<E>(
             }
             found.runs += 1;
         }
+        // Runs are counted only now: a block that was broken off must not favour its first
+        // candidates.
+        debug_assert!(
+            found.runs <= limits.runs,
+            "there are no more runs than are allowed"
+        );
         for (at, run) in measured {
             found.standings[at].runs.push(run);
         }
         found.blocks += 1;
         racing.retain(|at| found.standings[*at].gone.is_none());
+        // The race comes first, as screening may drop a candidate that it would need as evidence.
         found.drop_beaten(&racing);
         found.screen_out();
         racing.retain(|at| found.standings[*at].gone.is_none());
@@ -273,7 +290,7 @@ pub fn search_best<E>(
     Ok(found.with_best())
 }
 
-/// Fisher and Yates.
+/// Shuffles the order of a block. (Fisher and Yates)
 fn shuffle_block(order: &mut [usize], seed: u64, block: u32) {
     let mut drawn = RandomStream::new(seed, 0x7475_6e65 + u64::from(block));
     for last in (1..order.len()).rev() {
@@ -282,12 +299,13 @@ fn shuffle_block(order: &mut [usize], seed: u64, block: u32) {
 }
 
 impl SearchResult {
-    /// Drops whoever is beaten in every goal.
+    /// Drops candidates that another one beats in every goal.
     fn drop_beaten(&mut self, left: &[usize]) {
         let beats = |one: usize, other: usize| {
             let in_goal = |goal: GoalFigure| {
                 compare_standings(&self.standings, one, other, goal).map(|by| by.low > 1.0)
             };
+            // Without joules the rate alone decides.
             in_goal(&|run| Some(run.rate)) == Some(true)
                 && in_goal(&|run| run.per_joule) != Some(false)
         };
@@ -296,6 +314,7 @@ impl SearchResult {
                 .copied()
                 .find(|one| *one != other && beats(*one, other))
         };
+        // All are judged by the same field, so that their order does not matter.
         let gone: Vec<(usize, usize)> = left
             .iter()
             .filter_map(|at| Some((*at, beaten(*at)?)))
@@ -317,7 +336,7 @@ impl SearchResult {
         }
     }
 
-    /// The figures of a candidate by the reference's of the same block, as logarithms.
+    /// Returns the figures of a candidate by the reference's of the same block, as logarithms.
     fn log_ratios(&self, at: usize) -> impl Iterator<Item = f64> {
         let CandidateStanding { from, runs, .. } = &self.standings[at];
         let beside = self.standings[self.reference]
@@ -329,7 +348,7 @@ impl SearchResult {
             .map(|(run, beside)| (self.goal.figure_of(run) / self.goal.figure_of(beside)).ln())
     }
 
-    /// Those that are left, the best first.
+    /// Returns the remaining candidates, the best first.
     fn rank_left(&self) -> Vec<usize> {
         let left = (0..self.standings.len()).filter(|at| self.standings[*at].gone.is_none());
         let mut left: Vec<(usize, f64)> = left
@@ -339,8 +358,8 @@ impl SearchResult {
         left.into_iter().map(|(at, _)| at).collect()
     }
 
-    /// Candidates that have not been measured and may well beat the best: the most promising, so
-    /// many at most.
+    /// Returns the most promising unmeasured candidates that may well beat the best, at most this
+    /// number.
     fn propose_candidates(&self, candidates: &[TuneCandidate], most: usize) -> Vec<usize> {
         let is_new = |at: &usize| {
             let CandidateStanding { runs, gone, .. } = &self.standings[*at];
@@ -351,6 +370,7 @@ impl SearchResult {
             .flat_map(|of| &of.features)
             .max()
             .map_or(0, |most| *most as usize + 1);
+        // The model learns from all measured candidates, dropped ones too.
         let seen = (0..candidates.len()).filter(|at| !self.standings[*at].runs.is_empty());
         let seen: Vec<MeasuredCandidate<'_>> = seen
             .map(|at| MeasuredCandidate {
@@ -366,6 +386,8 @@ impl SearchResult {
             return Vec::new();
         };
         let model = Surrogate::learn(&seen, features);
+        // Mean plus one deviation: an optimistic estimate, so that uncertain candidates get a
+        // chance.
         let hoped = |at: usize| {
             let (mean, spread) = model.predict(&candidates[at].features);
             mean + spread

@@ -1,11 +1,11 @@
-//! What a phase would cost if nothing but its user bytes moved.
+//! Computes the cost of a phase if only its user bytes moved.
 //!
 //! # Definition
-//! 1. What is written, and what is read in order: one seek, half a turn at most, and the bytes in
+//! 1. Written data, and data that is read in order: one seek, half a turn at most, and the bytes in
 //!    one run.
-//! 2. What is read in random order: the files, or pieces, lie in one run in the order in which they
-//!    were made; each is fetched where it lies, in the order that is asked for. A better layout
-//!    would know that order.
+//! 2. Data that is read in random order: the files, or pieces, lie in one run in the order in which
+//!    they were made. Each is fetched from its place, in the order that is asked for. A better
+//!    layout would have to know that order.
 //!
 //! The drive takes no time to take in a command and reads nothing ahead.
 
@@ -17,17 +17,18 @@ use teal_energy::power::MissingFigure;
 use teal_energy::profile::DriveElectronics;
 use teal_types::{Energy, SECTOR, Sector, Time};
 
-/// The least a phase costs on a disk.
+/// Returns the least energy of a phase on a disk.
 ///
 /// # Errors
-/// A profile without the figures of a disk.
+/// Returns the figure of a disk that the profile lacks.
 pub fn phase_floor(profile: &Profile, phase: &WorkloadPhase) -> Result<Energy, MissingFigure> {
+    // The bare mechanics: no time for commands, no cache.
     let bare = Profile {
         electronics: DriveElectronics::default(),
         ..profile.clone()
     };
     let mut disk = Mechanics::new(&bare)?;
-    // Not where the arm rests.
+    // The run lies away from the rest position of the arm.
     let base = disk.sector_count() / 3;
     let mut now = Time::ZERO;
     let mut sum = Energy::ZERO;
@@ -49,7 +50,7 @@ pub fn phase_floor(profile: &Profile, phase: &WorkloadPhase) -> Result<Energy, M
     Ok(sum)
 }
 
-/// The runs that must be fetched one after the other: where, and how many bytes.
+/// Returns the runs that must be fetched one after the other: offset, and number of bytes.
 fn required_runs(phase: &WorkloadPhase) -> Vec<(u64, u64)> {
     match phase.act {
         PhaseAct::Read {
@@ -57,6 +58,7 @@ fn required_runs(phase: &WorkloadPhase) -> Vec<(u64, u64)> {
             order: VisitOrder::Random,
             ..
         } => {
+            // The files lie one behind the other, in the order in which they were made.
             let sizes = set.file_sizes();
             let starts = sizes.iter().scan(0, |next, size| {
                 *next += size;
@@ -79,6 +81,7 @@ fn required_runs(phase: &WorkloadPhase) -> Vec<(u64, u64)> {
             .map(|at| (at * PIECE, PIECE))
             .collect(),
         _ if phase.user_bytes() == 0 => Vec::new(),
+        // Everything in order is one run.
         _ => vec![(0, phase.user_bytes())],
     }
 }

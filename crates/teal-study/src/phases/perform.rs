@@ -1,14 +1,14 @@
-//! Doing what the phases say, on real files.
+//! Carries out phases on real files.
 //!
 //! # Guarantees
-//! 1. Each phase begins on a file system that was mounted anew; what it left to be written is
-//!    written by its unmounting, which counts.
-//! 2. In mode T all of the file system is synced after each write call, and what was read or
-//!    written is forgotten after each operation: a file, or a piece of one.
+//! 1. Each phase begins on a file system that was mounted anew. Unmounting writes the rest of its
+//!    data, and counts.
+//! 2. In mode T the whole file system is synced after each write call, and the data of each
+//!    operation, a file or a piece of one, is dropped from the cache after it.
 //! 3. Each write call that is synced comes in a tick of its own of the kernel's clock, as on a disk
-//!    that takes longer than that: else files' times would not change, and their inodes would not
-//!    be written.
-//! 4. What is written differs from file to file and from phase to phase.
+//!    that takes longer than that. Otherwise files' times would not change, and their inodes would
+//!    not be written.
+//! 4. Written data differs from file to file and from phase to phase.
 
 use super::orders;
 use super::plan::{FillFiles, PIECE, PhaseAct, PhaseFiles, SyncMode, VisitOrder, WorkloadPhase};
@@ -17,54 +17,54 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Why a phase came to no end.
+/// Says why a phase did not end.
 #[derive(Debug, thiserror::Error)]
 pub enum PhaseError {
     /// A system call failed.
     #[error("{what}")]
     Io {
-        /// Which, on what.
+        /// System call and object.
         what: String,
-        /// Why.
+        /// Error of the system call.
         #[source]
         source: io::Error,
     },
-    /// The environment gave way.
+    /// The environment failed.
     #[error("{0}")]
     Environment(String),
-    /// Somebody wants it to end.
+    /// The caller wants it to end.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Where phases take place, and who counts.
+/// Provides the mounts of phases, and counts their requests.
 pub trait PhaseEnvironment {
-    /// Mounts the file system with nothing of it in memory, and says where.
+    /// Mounts the file system with an empty cache, and returns the mount point.
     ///
     /// # Errors
-    /// What stands in the way; so do the others.
+    /// Returns the reason why it cannot; so do the other methods.
     fn mount(&mut self) -> Result<PathBuf, PhaseError>;
-    /// Writes what is left to be written, and unmounts.
+    /// Writes the remaining data, and unmounts.
     ///
     /// # Errors
     /// See [`PhaseEnvironment::mount`].
     fn unmount(&mut self) -> Result<(), PhaseError>;
-    /// From here on it counts.
+    /// Starts counting.
     ///
     /// # Errors
     /// See [`PhaseEnvironment::mount`].
     fn begin_phase(&mut self, phase: &WorkloadPhase) -> Result<(), PhaseError>;
-    /// The last operation is done; what is left to be written is not.
+    /// Notes that the last operation is done; data may still have to be written.
     ///
     /// # Errors
     /// See [`PhaseEnvironment::mount`].
     fn end_operations(&mut self, phase: &WorkloadPhase) -> Result<(), PhaseError>;
-    /// Nothing is left to be written.
+    /// Notes that all data is written.
     ///
     /// # Errors
     /// See [`PhaseEnvironment::mount`].
     fn end_drain(&mut self, phase: &WorkloadPhase, operations: u64) -> Result<(), PhaseError>;
-    /// Takes what the kernel remembers of a file out of memory.
+    /// Drops what the kernel caches of a file.
     ///
     /// # Errors
     /// See [`PhaseEnvironment::mount`].
@@ -72,14 +72,14 @@ pub trait PhaseEnvironment {
     /// Returns in the next tick of the kernel's clock, in which times of files differ from those of
     /// this one.
     fn next_tick(&self);
-    /// Checks whether somebody wants it to end.
+    /// Checks whether the phases shall end.
     fn is_over(&self) -> bool;
 }
 
 /// Carries out the phases of a group.
 ///
 /// # Errors
-/// The first that went wrong.
+/// Returns the first error.
 pub fn carry_out(
     phases: &[WorkloadPhase],
     mode: SyncMode,
@@ -91,7 +91,9 @@ pub fn carry_out(
         if phase.counts {
             environment.begin_phase(phase)?;
         }
+        // The number of the phase makes its content differ from that of all others.
         let salt = at as u64;
+        // Preparation is not measured, so it need not be slow.
         let mode = if phase.counts { mode } else { SyncMode::C };
         let operations = RunningPhase {
             dir,
@@ -104,6 +106,7 @@ pub fn carry_out(
         if phase.counts {
             environment.end_operations(phase)?;
         }
+        // The unmount writes what is left: it belongs to the phase.
         environment.unmount()?;
         if phase.counts {
             environment.end_drain(phase, operations)?;
@@ -117,20 +120,21 @@ fn io_failure(what: &str, path: &Path) -> impl FnOnce(io::Error) -> PhaseError {
     move |source| PhaseError::Io { what, source }
 }
 
-/// A phase under way.
+/// Runs a phase.
 struct RunningPhase<'a, G> {
     dir: PathBuf,
     mode: SyncMode,
     salt: u64,
     environment: &'a G,
-    /// Files that filled the file system.
+    /// Number of files that filled the file system.
     filled: &'a mut u64,
 }
 
 impl<G: PhaseEnvironment> RunningPhase<'_, G> {
-    /// Returns how many operations it was.
+    /// Does the work; returns the number of operations.
     fn perform_act(&mut self, act: &PhaseAct) -> Result<u64, PhaseError> {
         let operations = match *act {
+            // Each kind of work counts its operations itself.
             PhaseAct::Write { set, call, again } => self.write_files(&set, call, again)?,
             PhaseAct::Read { set, call, order } => self.read_files(&set, call, order)?,
             PhaseAct::Touch {
@@ -147,6 +151,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
             act,
             PhaseAct::Read { .. } | PhaseAct::Touch { write: false, .. }
         );
+        // In mode C this sync is the only one.
         if self.mode == SyncMode::C && writes {
             let dir = self.open(&self.dir, OpenOptions::new().read(true))?;
             rustix::fs::syncfs(&dir).map_err(|e| io_failure("syncing", &self.dir)(e.into()))?;
@@ -166,15 +171,16 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
         self.dir.join(dir).join(file)
     }
 
-    /// Bytes that are nowhere else.
+    /// Returns bytes that no other file has.
     fn unique_content(&self, file: u64, bytes: u64) -> Vec<u8> {
+        // The phase is in the upper bits, the file in the lower ones.
         let seed = orders::draw_number(self.salt << 48 | file);
         let words =
             (0..bytes.div_ceil(8)).flat_map(|at| (seed ^ orders::draw_number(at)).to_le_bytes());
         words.take(bytes as usize).collect()
     }
 
-    /// After a write call.
+    /// Makes the data of a write call durable, as the mode wants it.
     fn after_write_call(&self, file: &File, path: &Path) -> Result<(), PhaseError> {
         match self.mode {
             SyncMode::T => {
@@ -183,11 +189,12 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
             SyncMode::F => file.sync_all().map_err(io_failure("syncing", path))?,
             SyncMode::C => return Ok(()),
         }
+        // In the same tick the file's times would not change, and its inode would not be written.
         self.environment.next_tick();
         Ok(())
     }
 
-    /// After an operation.
+    /// Drops the data of an operation from the cache, in mode T.
     fn after_operation(&self, file: &File) -> Result<(), PhaseError> {
         if self.mode == SyncMode::T {
             self.environment.drop_cached(file)
@@ -196,7 +203,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
         }
     }
 
-    /// The directory of a file, if that is the first in it.
+    /// Makes the directory of a file, if it is the first in it.
     fn make_directory(&self, path: &Path) -> Result<(), PhaseError> {
         let dir = path.parent().unwrap_or(&self.dir);
         match std::fs::create_dir(dir) {
@@ -216,6 +223,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
             if !again {
                 self.make_directory(&path)?;
             }
+            // A rewrite truncates the existing file, and never makes one.
             let how = OpenOptions::new()
                 .write(true)
                 .create_new(!again)
@@ -239,12 +247,14 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
         order: VisitOrder,
     ) -> Result<u64, PhaseError> {
         let sizes = set.file_sizes();
+        // Without a size of calls, one call reads the largest file.
         let mut buffer =
             vec![0; call.or_else(|| sizes.iter().copied().max()).unwrap_or(1) as usize];
         let places = match order {
             VisitOrder::Made => (0..set.count).collect(),
             VisitOrder::Random => orders::shuffle_places(set.count, set.count, VisitOrder::SEED),
         };
+        // Each file is opened anew, as the thesis did.
         for at in places {
             let path = self.file_path(set, at);
             let mut file = self.open(&path, OpenOptions::new().read(true))?;
@@ -253,6 +263,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
                 let got = file
                     .read(&mut buffer)
                     .map_err(io_failure("reading", &path))?;
+                // A file that lost its end would make reads look cheap.
                 if got == 0 {
                     let short = io::Error::new(
                         ErrorKind::UnexpectedEof,
@@ -276,6 +287,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
     ) -> Result<u64, PhaseError> {
         let path = self.file_path(set, 0);
         let file = self.open(&path, OpenOptions::new().read(true).write(write))?;
+        debug_assert!(pieces <= set.bytes / PIECE, "each piece is accessed once");
         let mut buffer = vec![0; PIECE as usize];
         for at in orders::shuffle_places(set.bytes / PIECE, pieces, seed) {
             if self.environment.is_over() {
@@ -306,7 +318,8 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
             match made {
                 Ok(()) => *self.filled += 1,
                 Err(PhaseError::Io { source, .. }) if source.kind() == ErrorKind::StorageFull => {
-                    // What is there of it takes room; where nothing is, nothing is to be removed.
+                    // A part of the file takes room, so it is removed; if there is none, removing
+                    // fails harmlessly.
                     let _ = std::fs::remove_file(&path);
                     return Ok(at);
                 }
@@ -316,6 +329,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
     }
 
     fn thin_out(&self, percent: u64, seed: u64) -> Result<u64, PhaseError> {
+        // One seed gives one order, so each thinning keeps a subset of the one before.
         let order = orders::shuffle_places(*self.filled, *self.filled, seed);
         let mut removed = 0;
         for at in &order[(*self.filled * percent / 100) as usize..] {
@@ -333,9 +347,11 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
     }
 
     fn remove_files(&self, set: &PhaseFiles) -> Result<u64, PhaseError> {
+        // Files go in the order in which they were made.
         for at in 0..set.count {
             let path = self.file_path(set, at);
             std::fs::remove_file(&path).map_err(io_failure("removing", &path))?;
+            // The directory goes with its last file.
             if at + 1 == set.count || set.path_parts(at).0 != set.path_parts(at + 1).0 {
                 let dir = path.parent().unwrap_or(&self.dir);
                 std::fs::remove_dir(dir).map_err(io_failure("removing", dir))?;
@@ -345,7 +361,7 @@ impl<G: PhaseEnvironment> RunningPhase<'_, G> {
     }
 }
 
-/// What files that fill a file system are called.
+/// Names the files that fill a file system.
 const FILLING: PhaseFiles = PhaseFiles {
     name: "fill",
     count: 0,
@@ -354,6 +370,6 @@ const FILLING: PhaseFiles = PhaseFiles {
 };
 
 impl VisitOrder {
-    /// What random orders of files are drawn with.
+    /// Seed of random orders of files.
     pub(super) const SEED: u64 = 2004;
 }

@@ -1,10 +1,10 @@
-//! What the phases are: sets of files, and what is done with them. Pure.
+//! Plans the phases: sets of files, and their uses. Pure.
 //!
 //! # Sizes
-//! As the thesis has them, in MiB where it says MB: 50 MB of files of one size, in directories of
-//! at most 200; 24 MB of accesses of 8 KB in a file of 100 MB; 156 photos of 145.8 MB; 35 pieces of
-//! music of 138.4 MB. A scale takes that part of the number of files and accesses; of the one large
-//! file, of its size.
+//! Sizes are those of the thesis, in MiB where it says MB: 50 MB of files of one size, in
+//! directories of at most 200; 24 MB of accesses of 8 KB in a file of 100 MB; 156 photos of 145.8
+//! MB; 35 pieces of music of 138.4 MB. A scale multiplies the number of files and accesses; of the
+//! one large file, its size.
 
 use super::orders;
 use serde::{Deserialize, Serialize};
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4 * KIB;
-/// Accesses to the large file, files that fill a file system in the thesis.
+/// Bytes of an access to the large file, and of a file that fills a file system in the thesis.
 pub(super) const PIECE: u64 = 8 * KIB;
-/// Files of a directory at most.
+/// Limits the files of a directory.
 const PER_DIRECTORY: u64 = 200;
-/// How full a file system is with free space in pieces, in percent; thinned out from the fullest
-/// down.
+/// Percentages to which a file system with fragmented free space is filled; it is thinned out from
+/// the fullest down.
 const LEVELS: [u64; 4] = [80, 60, 40, 20];
 
-/// When what was written has to be on the disk, and what is remembered.
+/// Says when written data has to be on the disk, and what stays cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SyncMode {
     /// As in the thesis: all of the file system synced after each write call, the page cache
@@ -32,25 +32,25 @@ pub enum SyncMode {
     C,
 }
 
-/// In which order files, or places in a file, are visited.
+/// Orders the visits to files, or to places in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VisitOrder {
-    /// As they were made.
+    /// In the order in which they were made.
     Made,
-    /// Drawn, each once.
+    /// In a random order, each once.
     Random,
 }
 
-/// Files.
+/// Describes a set of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseFiles {
-    /// What their directories are called, before a number.
+    /// Name of their directories, before a number.
     pub name: &'static str,
-    /// How many.
+    /// Number of files.
     pub count: u64,
-    /// Bytes of all together.
+    /// Bytes of all files together.
     pub bytes: u64,
-    /// Whether they differ in size.
+    /// Is true when they differ in size.
     pub is_mixed: bool,
 }
 
@@ -74,11 +74,12 @@ impl PhaseFiles {
         }
     }
 
-    /// The sizes of the files, in the order in which they are made. They sum up to `bytes`.
+    /// Returns the sizes of the files in the order in which they are made. They sum up to `bytes`.
     pub fn file_sizes(&self) -> Vec<u64> {
         if !self.is_mixed {
             return vec![self.bytes / self.count.max(1); self.count as usize];
         }
+        // Sizes spread by a fifth about their mean, as photos and pieces of music do.
         let weights: Vec<u64> = (0..self.count)
             .map(|at| 80 + orders::draw_number(at) % 41)
             .collect();
@@ -87,6 +88,7 @@ impl PhaseFiles {
             .iter()
             .map(|weight| self.bytes * weight / all.max(1))
             .collect();
+        // Rounding loses some bytes: the last file gets them.
         if let Some(last) = sizes.last_mut() {
             *last += self.bytes
                 - weights
@@ -94,10 +96,15 @@ impl PhaseFiles {
                     .map(|weight| self.bytes * weight / all.max(1))
                     .sum::<u64>();
         }
+        debug_assert_eq!(
+            sizes.iter().sum::<u64>(),
+            self.bytes,
+            "the sizes sum up to the bytes of the set"
+        );
         sizes
     }
 
-    /// Directory and file, below the mount.
+    /// Returns the directory and the file, below the mount.
     pub fn path_parts(&self, at: u64) -> (String, String) {
         (
             format!("{}{:03}", self.name, at / PER_DIRECTORY),
@@ -106,35 +113,39 @@ impl PhaseFiles {
     }
 }
 
-/// Files that fill a file system.
+/// Describes files that fill a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FillFiles {
-    /// Bytes of the smallest.
+    /// Bytes of the smallest file.
     least: u64,
-    /// Bytes of the largest; sizes between are drawn, whole blocks apart.
+    /// Bytes of the largest file; sizes between are drawn, whole blocks apart.
     most: u64,
-    /// What is drawn.
+    /// Seed of the sizes.
     seed: u64,
 }
 
 impl FillFiles {
-    /// Those of the thesis.
+    /// The files of the thesis.
     const PIECES: Self = Self {
         least: PIECE,
         most: PIECE,
         seed: 0,
     };
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     pub fn file_size(&self, at: u64) -> u64 {
+        debug_assert!(
+            self.least <= self.most,
+            "the smallest file is larger than the largest"
+        );
         let sizes = (self.most - self.least) / BLOCK + 1;
         self.least + orders::draw_number(orders::draw_number(self.seed) ^ at) % sizes * BLOCK
     }
 }
 
-/// Phases that make a fresh file system one that has been lived on: files of 4 to 60 KiB, 32 in the
-/// mean, until there is no room; then so many percent of them stay, whichever this seed draws. (Of
-/// smaller ones an ext file system would run out of inodes before it is full.)
+/// Returns phases that age a fresh file system: they write files of 4 to 60 KiB, 32 in the mean,
+/// until there is no room, and then leave this percentage of them, drawn by the seed. (With smaller
+/// files an ext file system would run out of inodes before it is full.)
 pub fn ageing_phases(percent: u64, seed: u64) -> Vec<WorkloadPhase> {
     let filling = FillFiles {
         least: BLOCK,
@@ -147,59 +158,59 @@ pub fn ageing_phases(percent: u64, seed: u64) -> Vec<WorkloadPhase> {
     ]
 }
 
-/// What is done in a phase.
+/// Describes the work of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhaseAct {
-    /// Files are made, or truncated and written again, in write calls of so many bytes.
+    /// Makes files, or truncates and writes them again, in write calls of a given size.
     Write {
-        /// Which.
+        /// Files that are written.
         set: PhaseFiles,
-        /// Bytes of a call; `None`: a file in one.
+        /// Bytes of a call; `None` means a file in one.
         call: Option<u64>,
-        /// They are there.
+        /// Is true when the files exist already.
         again: bool,
     },
-    /// Files are read, each in calls of so many bytes.
+    /// Reads files, in calls of a given size.
     Read {
-        /// Which.
+        /// Files that are read.
         set: PhaseFiles,
-        /// Bytes of a call; `None`: a file in one.
+        /// Bytes of a call; `None` means a file in one.
         call: Option<u64>,
-        /// In which order.
+        /// Order of the files.
         order: VisitOrder,
     },
-    /// Pieces of 8 KB of the first file of a set.
+    /// Accesses pieces of 8 KB of the first file of a set.
     Touch {
-        /// Which.
+        /// Set of the file.
         set: PhaseFiles,
-        /// How many pieces, each once.
+        /// Number of pieces, each accessed once.
         pieces: u64,
-        /// Written, not read.
+        /// Is true when they are written, not read.
         write: bool,
-        /// What is drawn.
+        /// Seed of the order.
         seed: u64,
     },
-    /// Files until there is no room.
+    /// Writes files until there is no room.
     Fill(FillFiles),
-    /// Of those that filled it, this many percent stay, whichever are drawn.
+    /// Removes files that filled the file system; this percentage stays, drawn by the seed.
     Thin {
-        /// Percent.
+        /// Percentage that stays.
         percent: u64,
-        /// What is drawn.
+        /// Seed of the choice.
         seed: u64,
     },
-    /// The files of a set go.
+    /// Removes the files of a set.
     Remove(PhaseFiles),
 }
 
-/// One phase.
+/// Describes one phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadPhase {
-    /// How it is called.
+    /// Name of the phase.
     pub name: String,
-    /// What it does.
+    /// Work of the phase.
     pub act: PhaseAct,
-    /// Whether it is what is measured; if not, it makes what the next need, without syncs.
+    /// Is true when it is measured. Otherwise it prepares the next phases, without syncs.
     pub counts: bool,
 }
 
@@ -219,7 +230,7 @@ impl WorkloadPhase {
         }
     }
 
-    /// Bytes that the user reads or writes.
+    /// Returns the bytes that the user reads or writes.
     pub fn user_bytes(&self) -> u64 {
         match self.act {
             PhaseAct::Write { set, .. } | PhaseAct::Read { set, .. } => set.bytes,
@@ -237,7 +248,7 @@ impl WorkloadPhase {
     }
 }
 
-/// Phases that follow each other on one file system, which is fresh at their beginning.
+/// Names phases that follow each other on one file system, which is fresh at their beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PhaseGroup {
     /// 50 MB of files of this many KB.
@@ -255,7 +266,7 @@ pub enum PhaseGroup {
 }
 
 impl PhaseGroup {
-    /// All, in the order of the tables.
+    /// All groups, in the order of the tables.
     pub const ALL: [Self; 8] = [
         Self::Files(4),
         Self::Files(32),
@@ -267,7 +278,7 @@ impl PhaseGroup {
         Self::Fragmented,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> String {
         match self {
             Self::Files(kib) => format!("{kib}k"),
@@ -279,14 +290,15 @@ impl PhaseGroup {
         }
     }
 
-    /// The group of this name.
+    /// Returns the group of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
 
-    /// Its phases at a scale.
+    /// Returns its phases at a scale.
     pub fn phases_at_scale(self, scale: f64) -> Vec<WorkloadPhase> {
         let photos = PhaseFiles::with_mixed_sizes("photos", 145.8, 156, scale);
+        // The fragmented group writes the same files as camera and mp3.
         match self {
             Self::Files(kib) => file_phases(PhaseFiles::with_equal_sizes(
                 kib * KIB,
@@ -333,6 +345,7 @@ fn play_act(set: PhaseFiles) -> PhaseAct {
 }
 
 fn file_phases(set: PhaseFiles) -> Vec<WorkloadPhase> {
+    // The six phases of the thesis, on one set of files.
     let read = |order| PhaseAct::Read {
         set,
         call: None,
@@ -356,8 +369,10 @@ fn file_phases(set: PhaseFiles) -> Vec<WorkloadPhase> {
 }
 
 fn update_phases(scale: f64) -> Vec<WorkloadPhase> {
+    // The file is made once and then updated in place, so its size is a multiple of the piece.
     let pieces = scale_count(100 * MIB / PIECE, scale);
     let set = PhaseFiles::with_equal_sizes(pieces * PIECE, 1);
+    // Only a quarter of the file is accessed, in random order.
     let some = scale_count(24 * MIB / PIECE, scale);
     let read = PhaseAct::Read {
         set,
@@ -381,10 +396,12 @@ fn update_phases(scale: f64) -> Vec<WorkloadPhase> {
 }
 
 fn fragment_phases(photos: PhaseFiles, music: PhaseFiles) -> Vec<WorkloadPhase> {
+    // The file system is filled first, and thinned out step by step.
     let mut phases = vec![WorkloadPhase::new_preparing(
         "fill",
         PhaseAct::Fill(FillFiles::PIECES),
     )];
+    // At each level the same files are written and read, and removed again.
     for level in LEVELS {
         phases.extend([
             WorkloadPhase::new_preparing(
@@ -407,7 +424,7 @@ fn fragment_phases(photos: PhaseFiles, music: PhaseFiles) -> Vec<WorkloadPhase> 
     phases
 }
 
-/// That part of a number, at least one.
+/// Scales a number; the result is at least one.
 fn scale_count(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale).round() as u64).max(1)
 }

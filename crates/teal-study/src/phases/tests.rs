@@ -391,7 +391,10 @@ fn the_table_has_joules_and_how_many_times_the_floor_and_what_they_went_for() {
     );
     assert!(text.contains("Assumed: half a millisecond"), "{text}");
     assert!(
-        text.contains("| 4k create | 4.00 | 1.00 | 1.00 | 2.00 | 0 | 0 | 0 | 7 | 0 | 0.0 | 9 | 3.0 | 1.0 | 0 |"),
+        text.contains(
+            "| 4k create | 4.00 | 1.00 | 1.00 | 2.00 | 0 | 0 | 0 | 7 | 0 | 0.0 | 9 | \
+                       3.0 | 1.0 | 0 |"
+        ),
         "{text}"
     );
     assert_eq!(

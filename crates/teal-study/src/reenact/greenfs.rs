@@ -1,4 +1,4 @@
-//! GreenFS, tables 3, 4 and 5, and the day of section 4.3.
+//! Re-enacts GreenFS, tables 3, 4 and 5, and the day of section 4.3.
 
 use super::PaperTable;
 use super::bluefs::SEED;
@@ -9,23 +9,23 @@ use teal_energy::Profile;
 use teal_energy::profile::DeviceKind;
 use teal_energy::sim::{self, MachineEvent, MachineTrace};
 use teal_trace::{Action, TraceItem};
-use teal_types::{Energy, Power, Span, Time};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
-/// Page cache of the desktop: of 512 MB, half.
+/// Bytes of the desktop's page cache: half of its 512 MB.
 const MEMORY: u64 = 256 << 20;
 
 fn jeff_published() -> &'static PublishedTotals {
     PublishedTotals::by_name("jeff").expect("it is published")
 }
 
-/// What a stream is, counted.
+/// Holds the counts of a stream.
 #[derive(Debug, Default)]
 struct StreamCounts {
     operations: u64,
     changes: u64,
     bytes: u64,
     hours: f64,
-    /// Changes and first reads by thirty seconds.
+    /// Changes and first reads in each window of thirty seconds.
     requests: Vec<u64>,
 }
 
@@ -37,7 +37,12 @@ fn count_stream(published: &'static PublishedTotals, gaps: GapModel) -> StreamCo
         counted.hours = event.at.as_secs_f64() / 3600.0;
         let is_change = matches!(event.action, Action::Write { .. });
         counted.changes += u64::from(is_change);
-        let is_first = matches!(event.action, Action::Read { length, .. } if met.insert(event.object, length).is_none());
+        // Each change reaches the server, and so does the first read of a file; other reads hit the
+        // cache.
+        let is_first = match event.action {
+            Action::Read { length, .. } => met.insert(event.object, length).is_none(),
+            _ => false,
+        };
         let window = (event.at.as_secs() / 30) as usize;
         counted.requests.resize(window + 1, 0);
         counted.requests[window] += u64::from(is_change || is_first);
@@ -51,10 +56,13 @@ pub(super) fn table_3() -> PaperTable {
         "GreenFS (2008) table 3 and section 4.2: the traces, and what the server of JEFF saw",
         &[],
         &[
-            "the traces are lost; streams are made to have these totals, so that all but the pauses must agree",
-            "a request to the server is a change or the first read of a file; what is smaller than a window is not told by the paper",
+            "the traces are lost; streams are made to have these totals, so that all but the \
+             pauses must agree",
+            "a request to the server is a change or the first read of a file; what is smaller \
+             than a window is not told by the paper",
         ],
     );
+    // The table's rows, under each model of pauses.
     for gaps in GapModel::ALL {
         for (name, operations, hours, percent, megabytes) in [
             ("jeff", "1,987,982", "26.48", "5.6 %", "649"),
@@ -70,6 +78,7 @@ pub(super) fn table_3() -> PaperTable {
             let changes = seen.changes as f64 * 100.0 / seen.operations as f64;
             table.add_figure(what("changes"), percent, format!("{changes:.2} %"));
             table.add_figure(what("MB"), megabytes, format!("{}", seen.bytes / 1_000_000));
+            // Only JEFF's server load is published.
             if name == "jeff" {
                 let all: u64 = seen.requests.iter().sum();
                 table.add_figure(
@@ -118,9 +127,12 @@ pub(super) fn table_4() -> PaperTable {
             "fujitsu-mhu2100at",
         ],
         &[
-            "with GreenFS (disk off) is the base power of our profiles, an input; with a turning disk is that and the disk's idle power",
-            "no figures of their very disks were found: a newer 2.5-inch server disk stands for a 3.5-inch one, and draws half",
-            "of the server the scan says 113, 101 and 12, which do not fit each other: its decimals are lost",
+            "with GreenFS (disk off) is the base power of our profiles, an input; with a turning \
+             disk is that and the disk's idle power",
+            "no figures of their very disks were found: a newer 2.5-inch server disk stands for a \
+             3.5-inch one, and draws half",
+            "of the server the scan says 113, 101 and 12, which do not fit each other: its \
+             decimals are lost",
         ],
     );
     let watts = |power: Power| format!("{:.1} W", power.get() as f64 / 1e6);
@@ -129,6 +141,7 @@ pub(super) fn table_4() -> PaperTable {
             .and_then(|machine| machine.base)
             .expect("it is a machine")
     };
+    // Each machine with and without its disk, beside the paper's figures.
     let rows = [
         (
             "server",
@@ -144,7 +157,7 @@ pub(super) fn table_4() -> PaperTable {
         ),
         (
             "notebook",
-            Power::milliwatts(19_600),
+            Power::from_milliwatts(19_600),
             state_power("fujitsu-mhu2100at", "idle"),
             "20.1, 19.6 W: 2.5 %",
         ),
@@ -157,6 +170,7 @@ pub(super) fn table_4() -> PaperTable {
     ];
     for (name, off, disk, paper) in rows {
         let on = off + disk;
+        // The part of the disk in the power of the whole machine.
         let percent = disk.get() as f64 * 100.0 / on.get() as f64;
         table.add_figure(
             name,
@@ -167,7 +181,7 @@ pub(super) fn table_4() -> PaperTable {
     table
 }
 
-/// JEFF on a machine whose disk is asleep at the beginning.
+/// Prepares JEFF on a machine with its disk asleep at the beginning.
 fn jeff_day(
     machine: ModelledMachine,
     gaps: GapModel,
@@ -178,6 +192,7 @@ fn jeff_day(
         .generate_events(gaps, SEED)
         .map(|event| Ok(TraceItem::Event(event)));
     let assumptions = ReplayAssumptions {
+        // The day begins with the night's state of the disk.
         memory,
         outages,
         starts_asleep: true,
@@ -200,13 +215,18 @@ pub(super) fn jeff_table() -> PaperTable {
         "GreenFS (2008) section 4.3: a day of JEFF on the desktop",
         &desktop(),
         &[
-            "the trace is lost: a stream with its totals and spikes; it begins at nine with the disk asleep, 256 MB of page cache",
-            "compared with the disk alone, always turning; the server's share is the paper's 2.6 W for each of 50 clients",
-            "the paper's disk went back to sleep after the night's writing; how long it lingers is not said: ten minutes are taken here",
-            "the flash is a modern NVMe drive that draws 70 mW awake, the latency of the network is assumed: see the profiles",
+            "the trace is lost: a stream with its totals and spikes; it begins at nine with the \
+             disk asleep, 256 MB of page cache",
+            "compared with the disk alone, always turning; the server's share is the paper's 2.6 \
+             W for each of 50 clients",
+            "the paper's disk went back to sleep after the night's writing; how long it lingers \
+             is not said: ten minutes are taken here",
+            "the flash is a modern NVMe drive that draws 70 mW awake, the latency of the network \
+             is assumed: see the profiles",
         ],
     );
-    let server = Power::milliwatts(2_600);
+    let server = Power::from_milliwatts(2_600);
+    // The baseline is the disk alone, always turning.
     for gaps in GapModel::ALL {
         let alone = [
             Profile::find_shipped("desktop-7200rpm-composed"),
@@ -220,6 +240,7 @@ pub(super) fn jeff_table() -> PaperTable {
         let before = jeff_day(alone, gaps, MEMORY, Vec::new()).run(&NamedPolicy::AlwaysOn);
         let scene = jeff_day(desktop(), gaps, MEMORY, Vec::new());
         let base = scene.world.base;
+        // Figures of the paper stand beside GreenFS only.
         for (named, is_theirs) in [(NamedPolicy::GreenFs, true), (NamedPolicy::Teal, false)] {
             let after = scene.run(&named);
             let what = |what: &str| format!("{named}, {} gaps: {what}", gaps.word());
@@ -229,6 +250,7 @@ pub(super) fn jeff_table() -> PaperTable {
                 .find(|(_, part)| part.device.kind == DeviceKind::Disk)
                 .map_or(0, |(id, _)| id.index());
             let starts = &after.report.devices[disk].started;
+            // The hours of the starts show whether they are in the night.
             let hours: Vec<_> = starts
                 .iter()
                 .map(|at| format!("{:.0}", 9.0 + at.get() as f64 / 3.6e12))
@@ -247,6 +269,7 @@ pub(super) fn jeff_table() -> PaperTable {
             };
             table.add_figure(what("starts of the disk"), paper("1, at night"), hours);
             let elapsed = after.report.elapsed;
+            // The server's share of each client is added, as in the paper.
             let spent = device_energy(&after) + server * elapsed;
             let alone = device_energy(&before);
             let share =
@@ -257,6 +280,7 @@ pub(super) fn jeff_table() -> PaperTable {
                 paper("60 %"),
                 share(saved, alone.get()),
             );
+            // The paper gives savings of the storage alone, and of the whole machine.
             let whole = alone + base * elapsed;
             table.add_figure(
                 what("saved of all"),
@@ -274,7 +298,7 @@ pub(super) fn jeff_table() -> PaperTable {
     table
 }
 
-/// Trips of a trial.
+/// Number of trips of a trial.
 const TRIPS: u64 = 300;
 
 pub(super) fn table_5() -> PaperTable {
@@ -283,31 +307,41 @@ pub(super) fn table_5() -> PaperTable {
         "GreenFS (2008) table 5: shocks on the way between two floors, GreenFS's policy",
         &laptop(),
         &[
-            "the paper walked once; here it is 300 times at even distances over a JEFF stream, the disk asleep when a trip begins, flash as the day so far has left it",
-            "no acceleration is modelled: the active protection's figures (29 and 63 % protected, 4 and 6 stops) are the paper's alone",
-            "the disk must start when the network is out of reach and flash lacks what is read (2.4.2): the paper met no such read on its one trip",
+            "the paper walked once; here it is 300 times at even distances over a JEFF stream, \
+             the disk asleep when a trip begins, flash as the day so far has left it",
+            "no acceleration is modelled: the active protection's figures (29 and 63 % protected, \
+             4 and 6 stops) are the paper's alone",
+            "the disk must start when the network is out of reach and flash lacks what is read \
+             (2.4.2): the paper met no such read on its one trip",
         ],
     );
     for (name, seconds, outage) in [("elevator", 85, 5_100), ("stairs", 58, 0)] {
         for gaps in GapModel::ALL {
             let apart = jeff_published().length.get() / TRIPS;
-            let begin = |n: u64| Time::after_start(Span::nanos(n * apart));
-            let half = Span::millis(seconds * 500);
-            let outages =
-                (0..TRIPS).map(|n| (begin(n) + half, begin(n) + half + Span::millis(outage)));
+            let begin = |n: u64| Time::after_start(TimeSpan::from_nanos(n * apart));
+            // The network is out of reach from the middle of the trip on, in the elevator.
+            let half = TimeSpan::from_millis(seconds * 500);
+            let outages = (0..TRIPS).map(|n| {
+                (
+                    begin(n) + half,
+                    begin(n) + half + TimeSpan::from_millis(outage),
+                )
+            });
             let scene = jeff_day(laptop(), gaps, MEMORY, outages.collect());
+            // Each trip is simulated on its own: the disk sleeps when it begins.
             let (mut starts, mut calm, mut asleep, mut all) = (0, 0, 0, 0);
             for n in 0..TRIPS {
-                let trip = cut_trip(&scene, begin(n), Span::secs(seconds));
+                let trip = cut_trip(&scene, begin(n), TimeSpan::from_secs(seconds));
                 let mut policy = teal_energy::policy::greenfs::GreenFs::default();
                 let report = sim::run(&scene.world, &trip, &mut policy);
                 let disk = &report.devices[1];
                 starts += disk.starts;
                 calm += u64::from(disk.starts == 0);
+                // Standby is the state in which the heads are parked.
                 let rest = disk
                     .named_uses()
                     .find(|(name, _)| name == "standby")
-                    .map_or(Span::ZERO, |(_, entry)| entry.time);
+                    .map_or(TimeSpan::ZERO, |(_, entry)| entry.time);
                 asleep += rest.get();
                 all += report.elapsed.get();
             }
@@ -332,9 +366,10 @@ pub(super) fn table_5() -> PaperTable {
     table
 }
 
-/// Returns what happens in a part of a day, as a trace of its own. Changes wait for the disk beyond
+/// Returns the events of a part of a day, as a trace of its own. Changes wait for the disk beyond
 /// its end.
-fn cut_trip(scene: &PreparedReplay, begin: Time, long: Span) -> MachineTrace {
+fn cut_trip(scene: &PreparedReplay, begin: Time, long: TimeSpan) -> MachineTrace {
+    // Only events within the trip are kept, with their times moved to its beginning.
     let within = |event: &&MachineEvent| event.at >= begin && event.at < begin + long;
     let shifted = |event: &MachineEvent| MachineEvent {
         at: Time::after_start(event.at.since(begin)),
@@ -347,7 +382,7 @@ fn cut_trip(scene: &PreparedReplay, begin: Time, long: Span) -> MachineTrace {
         .take_while(|event| within(event))
         .map(shifted)
         .collect();
-    // At the end of a simulation everything is written; here the disk sleeps on.
+    // The simulator writes everything at its end, but here the disk sleeps on: it gets no changes.
     for event in &mut events {
         if let sim::EventAction::Write { sinks, .. } = &mut event.action {
             *sinks = scene

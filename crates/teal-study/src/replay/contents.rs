@@ -1,27 +1,28 @@
-//! Who holds which block when: the same for every policy, and for the bound.
+//! Knows which device holds which block at what time: the same for every policy, and for the bound.
 //!
 //! # Guarantees
-//! 1. *Independent of the policy*: a change is on a device from the time on at which it must be
-//!    there at the latest. Before, it is read elsewhere, at first from memory.
-//! 2. *No foresight*: a device gets what was written, or read elsewhere, and nothing else.
-//! 3. What has no room any more is what was not used for longest.
+//! 1. *Independent of the policy*: a change counts as on a device from the latest time at which it
+//!    must be there. Before, it is read from another place, at first from memory.
+//! 2. *No foresight*: a device gets content that was written, or read from elsewhere, and nothing
+//!    else.
+//! 3. *LRU*: the least recently used block makes way.
 
 use super::machine::ModelledMachine;
 use crate::numbers::mix_bits;
 use std::collections::{BTreeMap, HashMap};
 use teal_energy::device::{DeviceId, DeviceSet};
 use teal_energy::profile::DeviceKind;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 4096;
-/// The block that stands for a file's attributes, a directory's entries, a link's target.
+/// Number of the block that stands for a file's attributes, a directory's entries, a link's target.
 pub(super) const ATTRIBUTES: u64 = u64::MAX;
 
-/// A block: the file, and the block's number in it.
+/// Identifies a block: the file, and the block's number in it.
 pub(super) type BlockKey = (u64, u64);
 
-/// What was not used for longest, of at most so many blocks.
+/// Holds the most recently used blocks, up to a limit.
 #[derive(Debug, Clone, Default)]
 struct Lru {
     room: u64,
@@ -38,11 +39,15 @@ impl Lru {
         }
     }
 
-    /// Uses a block; says whether it was there.
+    /// Uses a block; returns whether it was there.
     fn touch(&mut self, key: BlockKey) -> bool {
         let Some(tick) = self.used.get_mut(&key) else {
             return false;
         };
+        debug_assert!(
+            self.order.contains_key(tick),
+            "a block that is used is in the order"
+        );
         self.order.remove(tick);
         self.tick += 1;
         *tick = self.tick;
@@ -50,7 +55,7 @@ impl Lru {
         true
     }
 
-    /// Puts a block in; gives the one that makes way.
+    /// Inserts a block; returns the one that makes way.
     fn insert(&mut self, key: BlockKey) -> Option<BlockKey> {
         if self.touch(key) {
             return None;
@@ -61,6 +66,11 @@ impl Lru {
         if self.used.len() as u64 <= self.room {
             return None;
         }
+        debug_assert_eq!(
+            self.used.len(),
+            self.order.len(),
+            "each used block has one place in the order"
+        );
         let (_, oldest) = self.order.pop_first()?;
         self.used.remove(&oldest);
         Some(oldest)
@@ -73,7 +83,7 @@ impl Lru {
     }
 }
 
-/// Devices that hold a block, and devices that will, each at its own time after `since`.
+/// Names the devices that hold a block, and those that will, each at its own time after `since`.
 #[derive(Debug, Clone, Copy)]
 struct BlockHolders {
     now: DeviceSet,
@@ -81,36 +91,37 @@ struct BlockHolders {
     since: Time,
 }
 
-/// Where a block is read from.
+/// Names the place that a block is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadSource {
-    /// In memory: in the page cache, or not written anywhere yet.
+    /// The page cache has it, or it is not written anywhere yet.
     Memory,
-    /// On these devices, never none.
+    /// These devices have it; the set is never empty.
     Devices(DeviceSet),
-    /// Nowhere that can be reached.
+    /// No device that can be reached has it.
     Nowhere,
 }
 
 #[derive(Debug)]
 pub(super) struct DeviceContents<'a> {
     machine: &'a ModelledMachine,
-    ages: Vec<Option<Span>>,
+    ages: Vec<Option<TimeSpan>>,
     links: DeviceSet,
     held: HashMap<BlockKey, BlockHolders>,
     memory: Lru,
-    /// By device; `None`: it has room for everything.
+    /// Blocks on each device; `None` means that it has room for everything.
     rooms: Vec<Option<Lru>>,
     outages: &'a [(Time, Time)],
 }
 
 impl<'a> DeviceContents<'a> {
-    /// With so many bytes of page cache, and links that are down at these times.
+    /// Starts with this number of bytes of page cache, and links that are down at these times.
     pub(super) fn new(
         machine: &'a ModelledMachine,
         memory: u64,
         outages: &'a [(Time, Time)],
     ) -> Self {
+        // Links need special treatment in outages.
         let links = machine
             .iter_devices()
             .filter(|(_, part)| part.device.kind == DeviceKind::Link)
@@ -134,12 +145,13 @@ impl<'a> DeviceContents<'a> {
         }
     }
 
-    /// Returns whether a device may hold anything of a file.
+    /// Returns whether a device may hold content of a file.
     fn may_hold(&self, id: DeviceId, file: u64) -> bool {
         let spread = self.machine.spread;
         if !spread.contains(id) {
             return true;
         }
+        // The file's hash chooses one of the disks, evenly and for ever.
         let at = mix_bits(file) % spread.iter().count() as u64;
         spread
             .iter()
@@ -147,7 +159,7 @@ impl<'a> DeviceContents<'a> {
             .any(|(disk, n)| disk == id && n == at)
     }
 
-    /// Devices that want changes of a file.
+    /// Returns the devices that want changes of a file.
     pub(super) fn sinks_of(&self, file: u64) -> DeviceSet {
         let wants = |id: &DeviceId| self.ages[id.index()].is_some() && self.may_hold(*id, file);
         self.machine
@@ -158,8 +170,11 @@ impl<'a> DeviceContents<'a> {
     }
 
     fn initial_holders(&self, (file, block): BlockKey) -> BlockHolders {
+        // The hash of file and device decides whether the device holds the file.
         let holds = |id: DeviceId| {
             let share = self.machine.parts[id.index()].holds;
+            // The hash decides for each file and device alike, so that a share is the same in every
+            // run.
             let chance = mix_bits(file ^ mix_bits(id.index() as u64 + 1)) % 100;
             (block == ATTRIBUTES && share.attributes) || chance < share.files.into()
         };
@@ -174,13 +189,14 @@ impl<'a> DeviceContents<'a> {
         }
     }
 
-    /// Returns what is known of a block at a time, with the devices that have got it meanwhile.
+    /// Returns the holders of a block at a time, with the devices that have got it meanwhile.
     fn holders_at(&mut self, at: Time, key: BlockKey) -> BlockHolders {
         let mut held = self
             .held
             .get(&key)
             .copied()
             .unwrap_or_else(|| self.initial_holders(key));
+        // A device gets a change at its age, whether the policy writes it sooner or not.
         for id in held.later.iter() {
             if self.ages[id.index()].is_some_and(|age| held.since + age <= at) {
                 (held.now, held.later) = (held.now.with_device(id), held.later.without_device(id));
@@ -192,6 +208,7 @@ impl<'a> DeviceContents<'a> {
     fn record_holders(&mut self, key: BlockKey, held: BlockHolders) {
         self.held.insert(key, held);
         for id in held.now.iter().chain(held.later.iter()) {
+            // A full device loses its least recently used block, and its holders are told.
             let Some(out) = self.rooms[id.index()]
                 .as_mut()
                 .and_then(|room| room.insert(key))
@@ -208,12 +225,13 @@ impl<'a> DeviceContents<'a> {
         }
     }
 
-    /// Reads a block: where from, and the devices that get a copy of it.
+    /// Reads a block: returns its source, and the devices that get a copy of it.
     pub(super) fn read(&mut self, at: Time, key: BlockKey) -> (ReadSource, DeviceSet) {
         if self.memory.touch(key) {
             return (ReadSource::Memory, DeviceSet::EMPTY);
         }
         let mut held = self.holders_at(at, key);
+        // In an outage only local devices can serve.
         let is_down = self
             .outages
             .iter()
@@ -226,12 +244,14 @@ impl<'a> DeviceContents<'a> {
         } else {
             held.now
         };
+        // A block that only waits to be written somewhere is still in memory.
         let place = match (reached.is_empty(), held.later.is_empty()) {
             (false, _) => ReadSource::Devices(reached),
             (true, false) => ReadSource::Memory,
             (true, true) => return (ReadSource::Nowhere, DeviceSet::EMPTY),
         };
         self.memory.insert(key);
+        // A keeper gets a copy unless it has the block, or will have it.
         let lacks = |id: &DeviceId| {
             !held.now.contains(*id) && !held.later.contains(*id) && self.may_hold(*id, key.0)
         };
@@ -241,6 +261,7 @@ impl<'a> DeviceContents<'a> {
             .filter(|(_, part)| part.keeps)
             .map(|(id, _)| id);
         let copied: DeviceSet = keepers.filter(lacks).collect();
+        // Content of memory is not copied: it is on its way to its devices anyway.
         let copied = if place == ReadSource::Memory {
             DeviceSet::EMPTY
         } else {
@@ -250,11 +271,12 @@ impl<'a> DeviceContents<'a> {
             held.later = held.later.iter().chain(copied.iter()).collect();
             held.since = at;
         }
+        // The block is the most recently used one of all its holders.
         self.record_holders(key, held);
         (place, copied)
     }
 
-    /// Writes a block: from now on every device that wants it lacks it, until it must have it.
+    /// Writes a block: every device that wants it lacks it from now on, until it must have it.
     pub(super) fn write(&mut self, at: Time, key: BlockKey) {
         self.memory.insert(key);
         let held = BlockHolders {
@@ -265,14 +287,14 @@ impl<'a> DeviceContents<'a> {
         self.record_holders(key, held);
     }
 
-    /// A block becomes the same as another one, without being read.
+    /// Makes a block the same as another one, without reading it.
     pub(super) fn copy_block(&mut self, at: Time, from: BlockKey, to: BlockKey) {
         let held = self.holders_at(at, from);
         self.memory.remove(to);
         self.record_holders(to, held);
     }
 
-    /// A file is gone.
+    /// Forgets a block of a removed file.
     pub(super) fn forget_block(&mut self, key: BlockKey) {
         self.held.remove(&key);
         self.memory.remove(key);
@@ -289,7 +311,7 @@ mod tests {
     use crate::replay::machine::InitialShare;
 
     fn at(seconds: u64) -> Time {
-        Time::after_start(Span::secs(seconds))
+        Time::after_start(TimeSpan::from_secs(seconds))
     }
 
     fn set(devices: &[usize]) -> DeviceSet {

@@ -1,12 +1,12 @@
-//! What a trace becomes in a simulation: reads with the devices that hold the data, changes with
-//! the devices that want them.
+//! Turns a trace into the events of a simulation: reads with the devices that hold the data,
+//! changes with the devices that want them.
 //!
 //! # Guarantees
-//! 1. Nothing but the trace, the machine and the assumptions goes in: every policy is given the
-//!    same events.
-//! 2. What failed in the trace moves nothing here.
-//! 3. Changes of a file that is removed before they must be anywhere cost no device anything more
-//!    than the removal.
+//! 1. Only the trace, the machine and the assumptions matter: every policy is given the same
+//!    events.
+//! 2. Operations that failed in the trace move nothing here.
+//! 3. Changes of a file that is removed before they must be anywhere cost no device more than the
+//!    removal.
 
 use super::contents::{ATTRIBUTES, BLOCK, DeviceContents, ReadSource};
 use super::machine::ModelledMachine;
@@ -17,16 +17,16 @@ use teal_energy::device::DeviceSet;
 use teal_energy::policy::MachineSignal;
 use teal_energy::sim::{self, EventAction, MachineTrace};
 use teal_trace::{Action, EventOutcome, PathTracker, TraceEvent, TraceItem};
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
-/// Longest request; what is longer is no trace of anything.
+/// Limits the length of a request: longer ones are in no real trace.
 pub const REQUEST_MAX: u64 = 4 << 30;
-/// Where attributes are read, so that they never continue a read of data.
+/// Offset of reads of attributes, so that they never continue a read of data.
 const ATTRIBUTES_AT: u64 = 1 << 62;
-/// Blocks of a piece that later changes of it take the place of.
+/// Blocks of a piece; later changes of a piece replace earlier ones.
 const PIECE: u64 = 16;
 
-/// What of a piece was written so far: its first and last block, and when last.
+/// Holds the written part of a piece: its first and last block, and the time of the last write.
 #[derive(Debug, Clone, Copy)]
 struct WrittenPiece {
     first: u64,
@@ -40,7 +40,7 @@ pub(super) struct EventConverter<'a> {
     machine: &'a ModelledMachine,
     contents: DeviceContents<'a>,
     paths: PathTracker,
-    /// Objects whose attributes are in memory.
+    /// Objects with their attributes in memory.
     known: HashSet<u64>,
     /// Objects with more than one name.
     linked: HashSet<u64>,
@@ -51,7 +51,7 @@ pub(super) struct EventConverter<'a> {
 }
 
 fn event_time(event: &TraceEvent) -> Time {
-    Time::after_start(Span::nanos(
+    Time::after_start(TimeSpan::from_nanos(
         u64::try_from(event.at.as_nanos()).unwrap_or(u64::MAX),
     ))
 }
@@ -83,11 +83,15 @@ impl<'a> EventConverter<'a> {
             }
             _ => {}
         }
+        debug_assert!(
+            self.taken.failed <= self.taken.events,
+            "more events failed than there were"
+        );
         self.paths.follow_item(item);
         Ok(())
     }
 
-    /// The simulation's trace, which ends with the last event.
+    /// Returns the simulation's trace, which ends with the last event.
     pub(super) fn finish(self) -> (MachineTrace, TraceTotals) {
         (
             MachineTrace::new(self.events, self.last.unwrap_or_default()),
@@ -96,22 +100,25 @@ impl<'a> EventConverter<'a> {
     }
 
     fn convert_event(&mut self, event: &TraceEvent) -> Result<(), ReplayError> {
+        // Presence is judged by all events, failed ones too.
         let at = event_time(event);
         self.taken.events += 1;
         self.note_presence(at);
         if matches!(event.outcome, EventOutcome::Failed(_)) {
             self.taken.failed += 1;
-            // Looking for what is not there reads the directory.
+            // A failed lookup reads the directory all the same.
             if matches!(event.action, Action::Lookup { .. }) {
                 self.read_attributes(at, event.object);
             }
             return Ok(());
         }
         let object = event.object;
+        // The outcome tells the bytes that were moved, if it is known.
         let moved = |length: u64| match event.outcome {
             EventOutcome::Done(bytes) => bytes,
             _ => length,
         };
+        // A single request of gigabytes is a damaged trace.
         let checked = |bytes: u64| match bytes {
             0..=REQUEST_MAX => Ok(bytes),
             _ => Err(ReplayError::Long {
@@ -143,9 +150,10 @@ impl<'a> EventConverter<'a> {
         Ok(())
     }
 
-    /// Everything that moves no data.
+    /// Handles everything that moves no data.
     fn convert_metadata(&mut self, at: Time, event: &TraceEvent, action: &Action) {
         let object = event.object;
+        // These read the attributes of one object.
         match action {
             Action::Open {}
             | Action::Stat {}
@@ -160,6 +168,7 @@ impl<'a> EventConverter<'a> {
                     .into_iter()
                     .for_each(|found| self.read_attributes(at, found));
             }
+            // These change the directory and make an object.
             Action::Create { .. }
             | Action::Mkdir { .. }
             | Action::Mknod { .. }
@@ -175,7 +184,9 @@ impl<'a> EventConverter<'a> {
                 self.change_attributes(at, object);
                 self.change_attributes(at, *target);
             }
+            // These take a name from an object.
             Action::Unlink { name } | Action::Rmdir { name } => {
+                // The removed object is looked up before the path tracker forgets its name.
                 self.remove_object(at, self.paths.object_named(object, name));
                 self.change_attributes(at, object);
             }
@@ -188,6 +199,7 @@ impl<'a> EventConverter<'a> {
                 self.change_attributes(at, object);
                 self.change_attributes(at, *to);
             }
+            // These change the attributes of one object.
             Action::Truncate { .. }
             | Action::Allocate { .. }
             | Action::Setattr { .. }
@@ -198,9 +210,10 @@ impl<'a> EventConverter<'a> {
         }
     }
 
-    /// Somebody is there as long as something happens often enough.
+    /// Notes presence: a user is there as long as events come often enough.
     fn note_presence(&mut self, at: Time) {
         let before = self.last.replace(at).unwrap_or_default();
+        // A short pause is no absence.
         let Some(away) = self
             .assumptions
             .away
@@ -208,6 +221,7 @@ impl<'a> EventConverter<'a> {
         else {
             return;
         };
+        // The user left after the last event, and comes back with this one.
         let signal = |at, there| sim::MachineEvent {
             at,
             action: EventAction::Signal(MachineSignal::Presence(there)),
@@ -221,6 +235,7 @@ impl<'a> EventConverter<'a> {
     }
 
     fn read_attributes(&mut self, at: Time, object: u64) {
+        // Attributes are read once: afterwards they are in memory.
         if self.known.insert(object) {
             self.read_blocks(at, object, ATTRIBUTES, ATTRIBUTES, (ATTRIBUTES_AT, BLOCK));
         }
@@ -230,17 +245,20 @@ impl<'a> EventConverter<'a> {
         if bytes == 0 {
             return;
         }
+        // Whole blocks are read, as the page cache does.
         let (first, last) = (offset / BLOCK, offset.saturating_add(bytes - 1) / BLOCK);
         self.read_blocks(at, file, first, last, (offset, bytes));
     }
 
-    /// Reads blocks: one read for each run of them that lies in the same places. `asked` is where
-    /// the request begins and how long it is.
+    /// Reads blocks: makes one read for each run of them that lies in the same places. `asked` is
+    /// the beginning and the length of the request.
     fn read_blocks(&mut self, at: Time, file: u64, first: u64, last: u64, asked: (u64, u64)) {
         self.taken.reads += 1;
         let mut runs: Vec<(DeviceSet, u64)> = Vec::new();
         let mut copied: BTreeMap<DeviceSet, u64> = BTreeMap::new();
+        debug_assert!(first <= last, "a read has one block at least");
         let mut previous = ReadSource::Memory;
+        // Runs grow while the holders of consecutive blocks are the same.
         for block in first..=last {
             let (place, keepers) = self.contents.read(at, (file, block));
             match place {
@@ -258,11 +276,13 @@ impl<'a> EventConverter<'a> {
                 *copied.entry(keepers).or_default() += 1;
             }
         }
+        // No device had to move.
         if runs.is_empty() {
             self.taken.from_memory += 1;
         }
         // A request within one block, or all of it in one place, is read as it was asked.
         let is_whole = matches!(runs[..], [(_, blocks)] if blocks == last - first + 1);
+        // The offset of each run follows the one before.
         let mut from = asked.0;
         for (copies, blocks) in runs {
             let bytes = if is_whole { asked.1 } else { blocks * BLOCK };
@@ -278,6 +298,7 @@ impl<'a> EventConverter<'a> {
             );
             from = from.saturating_add(bytes);
         }
+        // Copies are writes of their own, one for each set of devices that keep them.
         for (sinks, blocks) in copied {
             let object = mix_bits(file ^ mix_bits(first));
             self.taken.copied_bytes += blocks * BLOCK;
@@ -293,22 +314,25 @@ impl<'a> EventConverter<'a> {
     }
 
     fn write_data(&mut self, at: Time, file: u64, offset: u64, bytes: u64) {
+        // A writer knows the attributes of its file.
         self.known.insert(file);
         if bytes == 0 {
             return;
         }
         self.taken.changes += 1;
         self.taken.written_bytes += bytes;
+        // Contents change at once, devices get the change at its age.
         let (first, last) = (offset / BLOCK, offset.saturating_add(bytes - 1) / BLOCK);
         for block in first..=last {
             self.contents.write(at, (file, block));
         }
-        // Where every file has its own place on the disk, it is one piece.
+        // On a disk where every file has its own place, a file is one piece.
         let is_scattered = self
             .machine
             .parts
             .iter()
             .any(|part| part.device.is_scattered);
+        // Pieces that were written before are replaced in the queues.
         let size = if is_scattered { u64::MAX } else { PIECE };
         for piece in first / size..=last / size {
             let begin = piece.saturating_mul(size);
@@ -322,6 +346,7 @@ impl<'a> EventConverter<'a> {
     }
 
     fn write_piece(&mut self, at: Time, key: (u64, u64), first: u64, last: u64) {
+        // A further change of the piece widens it and makes it young again.
         let piece = self
             .pieces
             .entry(key)
@@ -359,9 +384,11 @@ impl<'a> EventConverter<'a> {
         self.change_attributes(at, to.0);
     }
 
-    /// A name is gone; if it was the only one, so are changes that are not written everywhere yet.
+    /// Removes a name. If it was the only one, changes that are not written everywhere are
+    /// cancelled.
     fn remove_object(&mut self, at: Time, object: Option<u64>) {
         let Some(object) = object.filter(|object| !self.linked.contains(object)) else {
+            // All pieces of the object are dropped with it, its attributes too.
             return;
         };
         let keys: Vec<_> = self
@@ -369,6 +396,7 @@ impl<'a> EventConverter<'a> {
             .range((object, 0)..=(object, u64::MAX))
             .map(|(key, _)| *key)
             .collect();
+        // Only devices within their age limit are still waiting for the change.
         for key in keys {
             let Some(piece) = self.pieces.remove(&key) else {
                 continue;
@@ -379,6 +407,7 @@ impl<'a> EventConverter<'a> {
                     .queue;
                 queue.is_some_and(|queue| piece.at + queue.age > at)
             };
+            // Devices that have written the change already get no cancellation.
             let sinks: DeviceSet = self
                 .contents
                 .sinks_of(object)
@@ -386,6 +415,7 @@ impl<'a> EventConverter<'a> {
                 .filter(|id| waits(*id))
                 .collect();
             if !sinks.is_empty() {
+                // A change of no bytes replaces the one in the queue.
                 self.taken.cancelled += 1;
                 self.push_event(
                     at,

@@ -1,12 +1,12 @@
-//! One decision in words: what the policy saw, the costs it compared, what it chose and why.
+//! Explains one decision in words: the policy's view, the costs it compared, its choice and the
+//! reason.
 //!
 //! # Guarantees
 //! 1. *Watching changes nothing*: a watched policy decides as it does unwatched.
 //! 2. Costs are computed by the policies' own [`Predictor`], which has seen the same measurements.
 //!
 //! Decisions are numbered from 1 in the order in which they are made: each read that a device is
-//! chosen for, and each time at which the policy does something with a device. That it does nothing
-//! is no decision.
+//! chosen for, and each time at which the policy acts on a device. Doing nothing is no decision.
 
 use super::machine::ModelledMachine;
 use super::policies::NamedPolicy;
@@ -18,29 +18,29 @@ use teal_energy::policy::{
     ReadRequest,
 };
 use teal_energy::power::DeviceActivity;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
-/// Which decision.
+/// Selects a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionSelector {
-    /// By its number, from 1.
+    /// The decision with this number, from 1.
     Number(u64),
-    /// The first at this time or later.
+    /// The first decision at this time or later.
     At(Time),
 }
 
-/// A decision.
+/// Holds an explained decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedDecision {
-    /// Its number.
+    /// Number of the decision.
     pub number: u64,
-    /// When it was made.
+    /// Time at which it was made.
     pub at: Time,
-    /// What was seen, compared, chosen, and why.
+    /// View, costs, choice and reason, a line each.
     pub lines: Vec<String>,
 }
 
-/// A policy that is watched.
+/// Wraps a policy and watches its decisions.
 pub(super) struct WatchedPolicy<'a> {
     inner: &'a mut dyn Policy,
     named: &'a NamedPolicy,
@@ -73,7 +73,7 @@ impl<'a> WatchedPolicy<'a> {
         self.found
     }
 
-    /// Counts a decision; says whether it is the one.
+    /// Counts a decision; returns whether it is the selected one.
     fn is_wanted(&mut self, now: Time) -> bool {
         self.count += 1;
         let is_it = match self.which {
@@ -83,7 +83,8 @@ impl<'a> WatchedPolicy<'a> {
         is_it && self.found.is_none()
     }
 
-    /// Returns what a second and a joule count for this policy; `None`: it goes by a fixed order.
+    /// Returns the weights of a second and a joule for this policy; `None` if it goes by a fixed
+    /// order.
     fn cost_weights(&self, view: &MachineView<'_>) -> Option<CostWeights> {
         Some(match self.named {
             NamedPolicy::AlwaysOn | NamedPolicy::TimeOut(_) | NamedPolicy::BestTimeOut => {
@@ -120,15 +121,18 @@ impl<'a> WatchedPolicy<'a> {
             "a read of {} bytes at {} of object {}",
             ask.bytes, ask.offset, ask.object
         )];
+        // Every device is listed, so that the reader sees the alternatives too.
         for (id, device) in view.devices_with_ids() {
             let state = format_state(view, device);
             if !ask.copies.contains(id) {
+                // A device without a copy cannot be chosen.
                 lines.push(format!(
                     "  {:<28} {state}; has no copy",
                     self.device_label(id)
                 ));
                 continue;
             }
+            // The predictor has seen the same measurements as the policy's own.
             let now = self.predictor.predict_now(view, id, ask);
             let (ideal, best) = self.predictor.predict_ideal(view, id, ask, shown);
             lines.push(format!(
@@ -141,16 +145,23 @@ impl<'a> WatchedPolicy<'a> {
                 format_cost(ideal.0),
             ));
         }
+        // The reason follows from the kind of the policy.
         let why = match (weights, self.named) {
             (Some(CostWeights { joule: 0, .. }), _) => "it answers first".to_owned(),
             (Some(weights), _) => {
-                format!("it costs least, a second counting {} and a joule {}", weights.second, weights.joule)
+                format!(
+                    "it costs least, a second counting {} and a joule {}",
+                    weights.second, weights.joule
+                )
             }
             (None, NamedPolicy::Coda(_)) => {
-                "the first in a fixed order: local devices before the server, whatever their states".into()
+                "the first in a fixed order: local devices before the server, whatever their states"
+                    .into()
             }
             (None, _) => {
-                "the first in a fixed order: flash, then the server or a disk that turns, then a sleeping disk".into()
+                "the first in a fixed order: flash, then the server or a disk that turns, then a \
+                 sleeping disk"
+                    .into()
             }
         };
         lines.push(format!(
@@ -166,6 +177,7 @@ impl<'a> WatchedPolicy<'a> {
         signal: Option<MachineSignal>,
         actions: &[PolicyAction],
     ) -> Vec<String> {
+        // The lines show what the policy saw before it acted.
         let mut lines = vec![match signal {
             Some(signal) => format!("told of {signal:?}"),
             None => "time has passed, or something was done".into(),
@@ -192,22 +204,38 @@ impl<'a> WatchedPolicy<'a> {
                 format_state(view, device)
             ));
         }
+        // Each action gets a line with its reason.
         for action in actions {
             lines.push(match *action {
-                PolicyAction::Flush(id, trigger) => format!("chosen: write the queue of {}, for {trigger:?}", self.device_label(id)),
+                PolicyAction::Flush(id, trigger) => format!(
+                    "chosen: write the queue of {}, for {trigger:?}",
+                    self.device_label(id)
+                ),
                 PolicyAction::Enter(id, to) => {
                     let device = view.device(id);
                     let power = &device.device.power;
+                    // A move to a state of less power pays after the break-even time of the round
+                    // trip.
                     let (from, name) = (device.target_state(), power.state_name(to));
-                    let pays = power.round_trip(from, to).and_then(|trip| trip.break_even());
-                    match (power.serves(from), power.state_power(to) < power.state_power(from), pays) {
+                    let pays = power
+                        .round_trip(from, to)
+                        .and_then(|trip| trip.break_even());
+                    match (
+                        power.serves(from),
+                        power.state_power(to) < power.state_power(from),
+                        pays,
+                    ) {
                         (_, true, Some(pays)) => format!(
-                            "chosen: {} goes to {name}, which pays from {pays} on; a start takes {}",
+                            "chosen: {} goes to {name}, which pays from {pays} on; a start takes \
+                             {}",
                             self.device_label(id),
-                            power.route(to, from).map_or(Span::ZERO, |route| route.time)
+                            power
+                                .route(to, from)
+                                .map_or(TimeSpan::ZERO, |route| route.time)
                         ),
                         _ => format!(
-                            "chosen: {} goes to {name}: what was lost without it, or the policy, wants it awake",
+                            "chosen: {} goes to {name}: what was lost without it, or the policy, \
+                             wants it awake",
                             self.device_label(id)
                         ),
                     }
@@ -228,6 +256,7 @@ fn format_cost(billionths: u128) -> String {
 
 fn format_state(view: &MachineView<'_>, device: &DeviceView<'_>) -> String {
     let power = &device.device.power;
+    // A device rests in a state, works in one, or is between two.
     match device.activity {
         DeviceActivity::Resting { state, .. } => format!("in {}", power.state_name(state)),
         DeviceActivity::Working { state, until } => format!(
@@ -252,6 +281,7 @@ impl Policy for WatchedPolicy<'_> {
     }
 
     fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
+        // The policy decides first: watching must not change it.
         let chosen = self.inner.choose_device(view, ask);
         if self.is_wanted(view.now) {
             let lines = self.explain_read(view, ask, chosen);
@@ -275,6 +305,7 @@ impl Policy for WatchedPolicy<'_> {
         signal: Option<MachineSignal>,
         actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
+        // The actions are complete only after the policy has decided.
         let again = self.inner.decide_actions(view, signal, actions);
         if !actions.is_empty() && self.is_wanted(view.now) {
             let lines = self.explain_actions(view, signal, actions);

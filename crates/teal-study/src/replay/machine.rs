@@ -1,7 +1,7 @@
-//! Machines on which traces are replayed: their devices, and what is where at the beginning.
+//! Describes machines on which traces are replayed: their devices, and the initial place of
+//! content.
 //!
-//! # Guarantees
-//! 1. A [`Machine`] is complete: every device of it can be simulated, and some device holds
+//! 1. A [`ModelledMachine`] is complete: every device of it can be simulated, and some device holds
 //!    everything at the beginning.
 //! 2. Labels are unique: devices with one profile are numbered.
 
@@ -9,9 +9,9 @@ use teal_energy::Profile;
 use teal_energy::device::{DEVICES_MAX, DeviceId, DeviceModel, DeviceSet, QueueLimits};
 use teal_energy::power::MissingFigure;
 use teal_energy::profile::DeviceKind;
-use teal_types::{Power, Span};
+use teal_types::{Power, TimeSpan};
 
-/// Machines with a name: name, shipped profiles, and what it is.
+/// Named machines: name, shipped profiles, and description.
 pub const NAMED_MACHINES: &[(&str, &[&str], &str)] = &[
     (
         "handheld",
@@ -52,91 +52,95 @@ pub const NAMED_MACHINES: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// A home log: what is written is on flash within these seconds, the commit interval.
+/// Limits of a home log: written data is on flash within these seconds, the commit interval.
 const HOME_LOG: QueueLimits = QueueLimits {
-    age: Span::secs(5),
+    age: TimeSpan::from_secs(5),
     bytes: 64 << 20,
 };
 
-/// Why profiles do not make a machine.
+/// Says why profiles do not make a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// A profile lacks a figure.
     #[error(transparent)]
     Missing(#[from] MissingFigure),
-    /// Only one profile of a machine gives the base power.
+    /// More than one profile gives the base power of a machine.
     #[error("{0} and {1} are both machines; name one")]
     Machines(String, String),
-    /// Nothing that stores anything.
+    /// No profile stores anything.
     #[error(
-        "no disk, flash or link is among the profiles; name at least one, or one of handheld, laptop, desktop, home-server"
+        "no disk, flash or link is among the profiles; name at least one, or one of handheld, \
+         laptop, desktop, home-server"
     )]
     NoDevices,
-    /// More devices than a simulation has.
+    /// There are more devices than a simulation has.
     #[error("{0} devices are too many: at most {DEVICES_MAX}")]
     TooMany(usize),
 }
 
-/// What a device holds at the beginning.
+/// Describes the initial content of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitialShare {
-    /// So many percent of the files, chosen by their numbers.
+    /// Percent of the files, chosen by their numbers.
     pub files: u8,
-    /// The attributes and directories of all files, whether it holds those or not.
+    /// Is true when it holds the attributes and directories of all files, whether it holds their
+    /// content or not.
     pub attributes: bool,
 }
 
 impl InitialShare {
-    /// Everything.
+    /// The device holds everything.
     pub const ALL: Self = Self {
         files: 100,
         attributes: true,
     };
-    /// Nothing.
+    /// The device holds nothing.
     pub const NOTHING: Self = Self {
         files: 0,
         attributes: false,
     };
 }
 
-/// One device of a machine.
+/// Describes one device of a machine.
 #[derive(Debug, Clone)]
 pub struct MachineDevice {
-    /// Its name in tables: that of its profile, numbered if there are several.
+    /// Name in tables: that of its profile, numbered if there are several.
     pub label: String,
-    /// Its model.
+    /// Model of the device.
     pub device: DeviceModel,
-    /// What it holds at the beginning.
+    /// Initial content of the device.
     pub holds: InitialShare,
-    /// Whether what is read elsewhere is copied to it.
+    /// Is true when content that is read elsewhere is copied to it.
     pub keeps: bool,
-    /// Bytes it has room for; what was not used for longest makes way.
+    /// Bytes it has room for; the least recently used content makes way.
     pub room: Option<u64>,
-    /// Figures of its profile that no source stands behind.
+    /// Figures of its profile that no source supports.
     pub assumed: Vec<String>,
 }
 
-/// A machine.
+/// Describes a machine.
 #[derive(Debug, Clone)]
 pub struct ModelledMachine {
-    /// How it is called.
+    /// Name of the machine.
     pub name: String,
-    /// Its devices.
+    /// Devices of the machine.
     pub parts: Vec<MachineDevice>,
-    /// What it draws while somebody waits, and the profile that says so; nothing without one.
+    /// Power it draws while a program waits, and the profile that gives it; no power without one.
     pub base: Option<(String, Power)>,
-    /// Devices of which each file is on one; empty: each holds all of its own.
+    /// Devices that share the files, one for each. If it is empty, each device holds all of its
+    /// own.
     pub spread: DeviceSet,
 }
 
 impl ModelledMachine {
-    /// A machine of these profiles. Flash, or the first disk where there is none, takes copies of
-    /// what is read elsewhere; disks and links hold everything at the beginning, and flash where
-    /// there is nothing else.
+    /// Makes a machine of these profiles. Flash, or the first disk if there is no flash, takes
+    /// copies of content that is read elsewhere. Disks and links hold everything at the beginning,
+    /// and so does flash that is alone.
     ///
     /// # Errors
-    /// [`MachineError`].
+    /// Returns a [`MachineError`].
     pub fn from_profiles(name: &str, profiles: &[Profile]) -> Result<Self, MachineError> {
+        // Machines and devices are both profiles: the kind tells them apart.
         let (machines, devices): (Vec<_>, Vec<_>) = profiles
             .iter()
             .partition(|profile| profile.kind == DeviceKind::Machine);
@@ -159,6 +163,7 @@ impl ModelledMachine {
         if devices.len() > DEVICES_MAX {
             return Err(MachineError::TooMany(devices.len()));
         }
+        // The devices of the machine decide on their roles.
         let has = |kind| devices.iter().any(|profile| profile.kind == kind);
         let (has_flash, has_other) = (
             has(DeviceKind::Flash),
@@ -180,12 +185,13 @@ impl ModelledMachine {
                 && !parts
                     .iter()
                     .any(|part| part.device.kind == DeviceKind::Disk);
+            // A disk beside flash sleeps, so its queue is a long one.
             let mut device = DeviceModel::new(profile)?.with_queue(match profile.kind {
                 DeviceKind::Flash => HOME_LOG,
                 DeviceKind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
                 _ => QueueLimits::BLUEFS,
             });
-            // A burst is one append to the log on it.
+            // A burst is one append to the log on the device.
             device.is_scattered = false;
             parts.push(MachineDevice {
                 label,
@@ -200,6 +206,10 @@ impl ModelledMachine {
                 assumed: assumed_figures(profile),
             });
         }
+        debug_assert!(
+            parts.iter().any(|part| part.holds == InitialShare::ALL),
+            "some device holds everything"
+        );
         Ok(Self {
             name: name.to_owned(),
             parts,
@@ -208,10 +218,10 @@ impl ModelledMachine {
         })
     }
 
-    /// The machine of that name, of [`NAMED`].
+    /// Returns the machine of that name, of [`NAMED_MACHINES`].
     ///
     /// # Panics
-    /// Never: a test makes all of them.
+    /// No name panics: a test makes all machines.
     pub fn by_name(name: &str) -> Option<Self> {
         let (name, profiles, _) = NAMED_MACHINES.iter().find(|(known, ..)| *known == name)?;
         let profiles: Vec<_> = profiles
@@ -226,7 +236,7 @@ impl ModelledMachine {
         })
     }
 
-    /// Each file is on one of the disks, not on all.
+    /// Puts each file on one of the disks, not on all.
     #[must_use]
     pub fn with_spread_disks(mut self) -> Self {
         let disks = self
@@ -237,7 +247,7 @@ impl ModelledMachine {
         self
     }
 
-    /// All devices with their numbers.
+    /// Returns all devices with their numbers.
     pub fn iter_devices(&self) -> impl Iterator<Item = (DeviceId, &MachineDevice)> {
         self.parts
             .iter()
@@ -245,7 +255,7 @@ impl ModelledMachine {
             .filter_map(|(at, part)| Some((DeviceId::new(at)?, part)))
     }
 
-    /// The names of the profiles behind its figures, each once.
+    /// Returns the names of the profiles behind its figures, each once.
     pub fn profile_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         let devices = self.parts.iter().map(|part| part.device.name.as_str());
@@ -258,7 +268,7 @@ impl ModelledMachine {
     }
 }
 
-/// Groups of figures whose source says that some of it is assumed.
+/// Returns the groups of figures that are assumed in part, according to their source.
 fn assumed_figures(profile: &Profile) -> Vec<String> {
     let is_assumed = |(_, source): &&(String, String)| source.contains("assumed");
     profile

@@ -1,39 +1,41 @@
-//! A picture of a replay: energy by device and state, delays, wake-ups over time, as SVG.
+//! Draws a replay as SVG: energy by device and state, delays, and wake-ups over time.
 //!
 //! # Guarantees
 //! 1. The same runs give the same bytes.
-//! 2. Nothing outside is referred to: no fonts, scripts or style sheets.
+//! 2. The picture refers to nothing outside: no fonts, scripts or style sheets.
 
 use super::{EnergyBound, ModelledMachine, PolicyRun};
 use std::fmt::Write as _;
-use teal_types::{Energy, Span};
+use teal_types::{Energy, TimeSpan};
 
 const WIDTH: f64 = 1080.0;
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 370.0;
 const BAR: f64 = 26.0;
 const PANEL: f64 = 230.0;
-/// Steps that are drawn of a line.
+/// Limits the steps that are drawn of a line.
 const STEPS: usize = 1000;
-/// Told apart also by those who see no difference between red and green.
+/// Colours that are told apart without seeing the difference between red and green.
 const COLOURS: [&str; 12] = [
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255",
     "#ee8866", "#44bb99", "#eedd88", "#77aadd",
 ];
 
-/// The picture. `title` says what was replayed.
+/// Renders the picture. `title` names the trace.
 pub fn render_svg(
     title: &str,
     machine: &ModelledMachine,
     runs: &[PolicyRun],
     bound: &EnergyBound,
 ) -> String {
+    // Bars grow with the number of policies; the other panels have a fixed height.
     let bars = BAR * runs.len() as f64 + 90.0;
     let height = 50.0 + bars + 2.0 * PANEL + 40.0;
     let mut out = String::new();
     let _ = writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="11">"#
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">"
     );
     let _ = writeln!(
         out,
@@ -86,7 +88,7 @@ fn draw_line(out: &mut String, points: &[(f64, f64)], colour: &str) {
     );
 }
 
-/// Returns what the energy of a run went to, in a fixed order.
+/// Returns the energy of a run by its use, in a fixed order.
 fn energy_parts(machine: &ModelledMachine, run: &PolicyRun) -> Vec<(String, Energy)> {
     let of = |(part, device): (&super::MachineDevice, &teal_energy::sim::DeviceReport)| {
         let uses: Vec<_> = device
@@ -96,6 +98,7 @@ fn energy_parts(machine: &ModelledMachine, run: &PolicyRun) -> Vec<(String, Ener
         uses
     };
     let devices = machine.parts.iter().zip(&run.report.devices).flat_map(of);
+    // The machine's own power while programs wait is part of the energy.
     devices
         .chain([(
             "machine, while somebody waits".to_owned(),
@@ -111,6 +114,7 @@ fn draw_energy(
     runs: &[PolicyRun],
     bound: &EnergyBound,
 ) {
+    // All bars share one scale.
     let most = runs
         .iter()
         .map(|run| run.report.total_energy().get())
@@ -119,7 +123,7 @@ fn draw_energy(
         .max(1) as f64;
     let scale = (WIDTH - LEFT - RIGHT) / most;
     let all: Vec<_> = runs.iter().map(|run| energy_parts(machine, run)).collect();
-    // What is a hundredth of some run at least has a colour of its own.
+    // Uses with a hundredth of some run have a colour of their own.
     let mut names: Vec<(&str, u64)> = Vec::new();
     for (name, energy) in all.iter().flatten() {
         match names.iter_mut().find(|(known, _)| known == name) {
@@ -127,6 +131,11 @@ fn draw_energy(
             None => names.push((name, energy.get())),
         }
     }
+    debug_assert!(
+        names.iter().all(|(name, _)| !name.is_empty()),
+        "a use has a name"
+    );
+    // The largest uses get colours first; the name breaks ties, so that the picture is repeatable.
     names.sort_by_key(|(name, most)| (std::cmp::Reverse(*most), *name));
     names.truncate(COLOURS.len() - 1);
     let colour = |name: &str| {
@@ -137,17 +146,20 @@ fn draw_energy(
         COLOURS[at]
     };
     draw_text(out, LEFT, top + 16.0, "start", "Energy by device and state");
+    // One bar for each policy, stacked from its uses.
     for (n, (run, parts)) in runs.iter().zip(&all).enumerate() {
         let y = top + 26.0 + BAR * n as f64;
         draw_text(out, LEFT - 6.0, y + 14.0, "end", &run.policy);
         let mut x = LEFT;
         for (name, energy) in parts {
             let width = energy.get() as f64 * scale;
+            // Bars thinner than a hair are left out of the file, but still move the next one.
             if width >= 0.05 {
                 let colour = colour(name);
                 let _ = writeln!(
                     out,
-                    r#"<rect x="{x:.2}" y="{y:.1}" width="{width:.2}" height="{:.1}" fill="{colour}"><title>{}: {energy}</title></rect>"#,
+                    "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{:.1}\" \
+                     fill=\"{colour}\"><title>{}: {energy}</title></rect>",
                     BAR - 6.0,
                     escape_xml(name)
                 );
@@ -163,6 +175,7 @@ fn draw_energy(
         );
     }
     let bottom = top + 26.0 + BAR * runs.len() as f64;
+    // The floor and the bound are lines across all bars.
     let mark = |out: &mut String, energy: Energy, colour: &str, words: &str, y: f64| {
         let x = LEFT + energy.get() as f64 * scale;
         draw_line(out, &[(x, top + 22.0), (x, bottom + 2.0)], colour);
@@ -180,6 +193,7 @@ fn draw_energy(
     if let EnergyBound::Exact(least) | EnergyBound::Proven { least, .. } = bound {
         mark(out, *least, "red", &format!("bound {least}"), bottom + 28.0);
     }
+    // The legend lists the uses with a colour of their own.
     for (n, (name, _)) in names.iter().enumerate() {
         let y = top + 22.0 + 13.0 * n as f64;
         let x = WIDTH - RIGHT + 80.0;
@@ -219,14 +233,15 @@ fn draw_legend(out: &mut String, top: f64, runs: &[PolicyRun]) {
     }
 }
 
-/// How many reads took at most how long, on a scale of powers of ten from 10 us to 1000 s.
+/// Draws the distribution of delays of reads, on a scale of powers of ten from 10 us to 1000 s.
 fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
     const DECADES: f64 = 8.0;
     let (base, high) = draw_frame(out, top, "Reads that took at most so long");
     let width = WIDTH - LEFT - RIGHT;
-    let x = |delay: Span| {
+    let x = |delay: TimeSpan| {
         LEFT + width * ((delay.get().max(1) as f64).log10() - 4.0).clamp(0.0, DECADES) / DECADES
     };
+    // Decades of the logarithmic axis.
     for (n, words) in [
         "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "1000 s",
     ]
@@ -241,6 +256,7 @@ fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
             words,
         );
     }
+    // Shares of the reads on the vertical axis.
     for percent in [0, 50, 100] {
         draw_text(
             out,
@@ -250,9 +266,11 @@ fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
             &format!("{percent} %"),
         );
     }
+    // One curve for each policy.
     for (n, run) in runs.iter().enumerate() {
         let mut sorted = run.report.delays.clone();
         sorted.sort_unstable();
+        // The delay at a quantile; an empty run has none.
         let at = |thousandth: usize| {
             sorted.get((sorted.len() * thousandth / 1000).min(sorted.len().saturating_sub(1)))
         };
@@ -266,6 +284,7 @@ fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
 
 fn draw_wakeups(out: &mut String, top: f64, runs: &[PolicyRun]) {
     let (base, high) = draw_frame(out, top, "Wake-ups so far");
+    // Both axes end with the largest value of any policy.
     let elapsed = runs
         .iter()
         .map(|run| run.report.elapsed)
@@ -288,6 +307,7 @@ fn draw_wakeups(out: &mut String, top: f64, runs: &[PolicyRun]) {
     );
     draw_text(out, LEFT - 6.0, base + 4.0, "end", "0");
     draw_text(out, LEFT - 6.0, base - high + 4.0, "end", &most.to_string());
+    // One staircase for each policy, over all of its devices.
     for (n, run) in runs.iter().enumerate() {
         let mut times: Vec<_> = run
             .report
@@ -299,8 +319,9 @@ fn draw_wakeups(out: &mut String, top: f64, runs: &[PolicyRun]) {
         let x = |nanos: u64| LEFT + width * nanos as f64 / elapsed.get().max(1) as f64;
         let y = |count: usize| base - high * count as f64 / most as f64;
         let mut points = vec![(LEFT, base)];
-        // Of many, every so many: nobody sees more.
+        // A long series is thinned: the steps would be too fine to see.
         let every = times.len().div_ceil(STEPS).max(1);
+        // Each step goes right first, then up.
         for (count, time) in times.iter().enumerate().step_by(every) {
             points.extend([
                 (x(time.get()), y(count)),

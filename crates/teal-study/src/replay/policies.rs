@@ -1,7 +1,7 @@
-//! Policies by their names.
+//! Names policies.
 //!
 //! # Guarantees
-//! 1. Every name that is printed can be given back.
+//! 1. Every printed name can be parsed again.
 
 use super::PreparedReplay;
 use std::fmt;
@@ -15,60 +15,60 @@ use teal_energy::policy::greenfs::GreenFs;
 use teal_energy::policy::teal::{Teal, TealConfig};
 use teal_energy::policy::timeout::FixedTimeout;
 use teal_energy::profile::DeviceKind;
-use teal_types::Span;
+use teal_types::TimeSpan;
 
-/// A policy.
+/// Names a policy, with its setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamedPolicy {
     /// Nothing ever sleeps.
     AlwaysOn,
     /// Every device sleeps after this time.
-    TimeOut(Span),
-    /// The fixed time-out that costs least on the trace, of ten: nobody knows it beforehand.
+    TimeOut(TimeSpan),
+    /// The fixed time-out of ten that costs least on the trace; no policy knows it beforehand.
     BestTimeOut,
-    /// Coda's static hierarchy, as BlueFS measured it; its disk sleeps after this time, its radio
-    /// saves power always.
-    Coda(Span),
-    /// BlueFS.
+    /// Coda's static hierarchy, as BlueFS measured it. Its disk sleeps after this time, and its
+    /// radio saves power always.
+    Coda(TimeSpan),
+    /// The policy of BlueFS.
     BlueFs,
-    /// GreenFS.
+    /// The policy of GreenFS.
     GreenFs,
-    /// Ours.
+    /// The policy of TealFS.
     Teal,
 }
 
-/// No policy is called so.
+/// No policy has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, greenfs, teal, all"
+    "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, \
+     greenfs, teal, all"
 )]
 pub struct UnknownPolicy(pub String);
 
 /// Fixed time-outs that are tried: 0.25 s to 128 s.
-pub const TIME_OUTS: [Span; 10] = [
-    Span::millis(250),
-    Span::millis(500),
-    Span::secs(1),
-    Span::secs(2),
-    Span::secs(4),
-    Span::secs(8),
-    Span::secs(16),
-    Span::secs(32),
-    Span::secs(64),
-    Span::secs(128),
+pub const TIME_OUTS: [TimeSpan; 10] = [
+    TimeSpan::from_millis(250),
+    TimeSpan::from_millis(500),
+    TimeSpan::from_secs(1),
+    TimeSpan::from_secs(2),
+    TimeSpan::from_secs(4),
+    TimeSpan::from_secs(8),
+    TimeSpan::from_secs(16),
+    TimeSpan::from_secs(32),
+    TimeSpan::from_secs(64),
+    TimeSpan::from_secs(128),
 ];
-/// When Coda's disk sleeps, if nothing is said: the drive's own management is adaptive and
-/// unpublished.
-const CODA: Span = Span::secs(2);
+/// Default time-out of Coda's disk: the drive's own management is adaptive and unpublished.
+const CODA: TimeSpan = TimeSpan::from_secs(2);
 
-fn write_with_time(f: &mut fmt::Formatter<'_>, name: &str, time: Span) -> fmt::Result {
+fn write_with_time(f: &mut fmt::Formatter<'_>, name: &str, time: TimeSpan) -> fmt::Result {
     match time.get() {
         nanos if nanos % 1_000_000_000 == 0 => write!(f, "{name}={}s", nanos / 1_000_000_000),
         nanos => write!(f, "{name}={}ms", nanos / 1_000_000),
     }
 }
 
-fn parse_time(text: &str) -> Option<Span> {
+fn parse_time(text: &str) -> Option<TimeSpan> {
     let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(digits), _) => (digits, 1_000_000),
         (None, Some(digits)) => (digits, 1_000_000_000),
@@ -78,11 +78,11 @@ fn parse_time(text: &str) -> Option<Span> {
         .parse::<u64>()
         .ok()?
         .checked_mul(unit)
-        .map(Span::nanos)
+        .map(TimeSpan::from_nanos)
 }
 
 impl NamedPolicy {
-    /// All of them, ours last.
+    /// All policies, teal last.
     pub const ALL: [Self; 6] = [
         Self::AlwaysOn,
         Self::BestTimeOut,
@@ -101,9 +101,10 @@ impl NamedPolicy {
                 Box::new(FixedTimeout::new(vec![Some(TIME_OUTS[0]); devices.len()]))
             }
             Self::Coda(disk) => {
+                // Coda's radio always saves power, without a time-out.
                 let time = |kind| {
                     if kind == DeviceKind::Link {
-                        Span::ZERO
+                        TimeSpan::ZERO
                     } else {
                         *disk
                     }
@@ -143,7 +144,7 @@ impl FromStr for NamedPolicy {
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let unknown = || UnknownPolicy(text.to_owned());
         for (prefix, of) in [
-            ("time-out=", Self::TimeOut as fn(Span) -> Self),
+            ("time-out=", Self::TimeOut as fn(TimeSpan) -> Self),
             ("coda=", Self::Coda),
         ] {
             if let Some(text) = text.strip_prefix(prefix) {
@@ -180,7 +181,7 @@ mod tests {
         }
         assert_eq!(
             "time-out=30".parse(),
-            Ok(NamedPolicy::TimeOut(Span::secs(30)))
+            Ok(NamedPolicy::TimeOut(TimeSpan::from_secs(30)))
         );
     }
 }

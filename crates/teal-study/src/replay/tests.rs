@@ -49,9 +49,10 @@ const HEAD: &str = "teal-trace 1 file\nstart 1763769600.000000000\ncalled 1 0 \"
 #[test]
 fn what_is_read_elsewhere_is_read_once_and_copied_to_flash() {
     let text = format!(
-        "{HEAD}10 7 20 read offset=0 length=8192 = 8192\n11 7 20 read offset=8192 length=4096 = 1000\n\
-         20 7 20 read offset=0 length=131072 = 9192\n21 7 21 read offset=0 length=10 ! 5\n22 7 21 stat = 0\n\
-         23 7 21 stat = 0\n24 7 1 lookup name=\"x\" ! 2\n"
+        "{HEAD}10 7 20 read offset=0 length=8192 = 8192\n11 7 20 read offset=8192 length=4096 = \
+         1000\n\
+         20 7 20 read offset=0 length=131072 = 9192\n21 7 21 read offset=0 length=10 ! 5\n22 7 21 \
+         stat = 0\n23 7 21 stat = 0\n24 7 1 lookup name=\"x\" ! 2\n"
     );
     let scene = scene(&text, "laptop", &ReplayAssumptions::default());
     let others = || vec![1, 2];
@@ -83,7 +84,7 @@ fn what_is_read_elsewhere_is_read_once_and_copied_to_flash() {
     assert_eq!(read_bytes, 8192 + 1000 + 9192 + 2 * 4096);
     assert_eq!(
         scene.world.time_of_day,
-        Span::ZERO,
+        TimeSpan::ZERO,
         "the time of day is the trace's: midnight"
     );
 }
@@ -91,7 +92,8 @@ fn what_is_read_elsewhere_is_read_once_and_copied_to_flash() {
 #[test]
 fn changes_go_everywhere_and_what_is_removed_in_time_costs_nothing() {
     let text = format!(
-        "{HEAD}1 7 1 create name=\"a\" = 30\n2 7 30 write offset=0 length=5000 = 5000\n3 7 30 write offset=4096 length=100 = 100\n\
+        "{HEAD}1 7 1 create name=\"a\" = 30\n2 7 30 write offset=0 length=5000 = 5000\n3 7 30 \
+         write offset=4096 length=100 = 100\n\
          4 7 30 read offset=0 length=5000 = 5000\n50 7 1 unlink name=\"a\" = 0\n"
     );
     let scene = scene(&text, "laptop", &ReplayAssumptions::default());
@@ -124,7 +126,7 @@ fn changes_go_everywhere_and_what_is_removed_in_time_costs_nothing() {
     // The directory; the file is gone before it had to be written. 44 MB/s.
     assert_eq!(
         written.time,
-        Span::nanos((4096_u64 * 1000).div_ceil(44)),
+        TimeSpan::from_nanos((4096_u64 * 1000).div_ceil(44)),
         "{written:?}"
     );
 }
@@ -147,7 +149,7 @@ fn nobody_is_there_after_a_while_without_events() {
             .map(|event| event.at.get() / 1_000_000_000)
             .collect::<Vec<_>>()
     };
-    assert_eq!(with(Some(Span::secs(600))), [601, 5000]);
+    assert_eq!(with(Some(TimeSpan::from_secs(600))), [601, 5000]);
     assert!(with(None).is_empty());
 }
 
@@ -167,7 +169,8 @@ fn what_cannot_be_replayed_is_refused() {
     assert!(said("teal-trace 1 block\n1 0 0 bflush\n").contains("only traces of files"));
     assert!(said("teal-trace 1 file\n").contains("no event"));
     let long = said(
-        "teal-trace 1 file\n1 0 1 read offset=0 length=1\n2 0 3 write offset=0 length=99999999999\n",
+        "teal-trace 1 file\n1 0 1 read offset=0 length=1\n2 0 3 write offset=0 \
+         length=99999999999\n",
     );
     assert!(
         long.contains("event 2 at 0:00:02.000 moves 99999999999"),
@@ -188,11 +191,12 @@ fn what_cannot_be_replayed_is_refused() {
 #[test]
 fn a_decision_is_explained_and_watching_changes_nothing() {
     let text = format!(
-        "{HEAD}10 7 20 read offset=0 length=4096 = 4096\n400 7 21 read offset=0 length=4096 = 4096\n"
+        "{HEAD}10 7 20 read offset=0 length=4096 = 4096\n400 7 21 read offset=0 length=4096 = \
+         4096\n"
     );
     let scene = scene(&text, "handheld", &ReplayAssumptions::default());
     for named in NamedPolicy::ALL {
-        let which = explain::DecisionSelector::At(Time::after_start(Span::secs(400)));
+        let which = explain::DecisionSelector::At(Time::after_start(TimeSpan::from_secs(400)));
         let (watched, found) = scene.explain_decision(&named, which);
         let alone = scene.run(&named);
         assert_eq!(
@@ -201,7 +205,7 @@ fn a_decision_is_explained_and_watching_changes_nothing() {
             "watching changes nothing"
         );
         let found = found.expect("a read is a decision");
-        assert_eq!(found.at, Time::after_start(Span::secs(400)));
+        assert_eq!(found.at, Time::after_start(TimeSpan::from_secs(400)));
         assert!(found.lines[0].contains("object 21"), "{found:?}");
         assert!(
             found.lines.iter().any(|line| line.starts_with("chosen: ")),
@@ -218,7 +222,7 @@ fn a_decision_is_explained_and_watching_changes_nothing() {
         );
     }
     let (_, slept) = scene.explain_decision(
-        &NamedPolicy::TimeOut(Span::secs(2)),
+        &NamedPolicy::TimeOut(TimeSpan::from_secs(2)),
         explain::DecisionSelector::Number(1),
     );
     assert!(

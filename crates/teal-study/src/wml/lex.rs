@@ -1,16 +1,16 @@
-//! From text to tokens.
+//! Splits text into tokens.
 
 use super::syntax::SourcePosition;
 
-/// A token.
+/// Holds a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Int(i64),
-    /// A bare word: keyword, name or string.
+    /// Bare word: keyword, name or string.
     Word(String),
-    /// A quoted string, escapes resolved.
+    /// Quoted string, with escapes resolved.
     Quoted(String),
-    /// A variable, without `$` and brackets.
+    /// Variable, without `$` and brackets.
     Variable(String),
     /// `{ } ( ) , =`
     Sign(char),
@@ -18,7 +18,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// As it is shown in messages.
+    /// Returns its text in messages.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Int(n) => format!("'{n}'"),
@@ -31,7 +31,7 @@ impl Token {
     }
 }
 
-/// Characters with the place of the next.
+/// Reads characters and knows the position of the next.
 struct Cursor<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     place: SourcePosition,
@@ -69,7 +69,7 @@ fn is_word_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "/._:;-".contains(c)
 }
 
-/// All tokens of `text` with their places; the last is [`Token::End`].
+/// Returns all tokens of `text` with their positions; the last is [`Token::End`].
 pub(super) fn tokenize(text: &str, file: u16) -> LexResult<Vec<(SourcePosition, Token)>> {
     let mut at = Cursor {
         rest: text.chars().peekable(),
@@ -79,6 +79,7 @@ pub(super) fn tokenize(text: &str, file: u16) -> LexResult<Vec<(SourcePosition, 
             column: 1,
         },
     };
+    // Each token keeps its position for messages.
     let mut tokens = Vec::new();
     while let Some(c) = at.peek() {
         let place = at.place;
@@ -98,8 +99,10 @@ pub(super) fn tokenize(text: &str, file: u16) -> LexResult<Vec<(SourcePosition, 
             '"' => lex_quoted(&mut at, place)?,
             '$' => lex_variable(&mut at, place)?,
             '0'..='9' => lex_number(&mut at, place, "")?,
+            // A word may begin with a dash or a slash: options and paths.
             c if c == '/' || c == '-' || c.is_ascii_alphabetic() => {
                 let word = at.take_word("", is_word_character);
+                // A dash begins a bare word, unless only digits follow it.
                 match word.strip_prefix('-') {
                     Some(digits)
                         if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) =>
@@ -113,6 +116,7 @@ pub(super) fn tokenize(text: &str, file: u16) -> LexResult<Vec<(SourcePosition, 
         };
         tokens.push((place, token));
     }
+    debug_assert!(at.peek().is_none(), "text is left after the last token");
     tokens.push((at.place, Token::End));
     Ok(tokens)
 }
@@ -131,6 +135,7 @@ fn illegal_character(c: char) -> String {
 }
 
 fn lex_quoted(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
+    // The position of an unclosed string is its beginning.
     at.next();
     let mut text = String::new();
     loop {
@@ -145,6 +150,7 @@ fn lex_quoted(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
             Some('\\') => match at.next() {
                 Some('n') => text.push('\n'),
                 Some(c @ ('"' | '\\')) => text.push(c),
+                // An unknown escape stays as it is, as in Filebench.
                 Some(c) => text.extend(['\\', c]),
                 None => {}
             },
@@ -155,6 +161,7 @@ fn lex_quoted(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
 
 fn lex_variable(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
     at.next();
+    // Brackets are optional, and either kind closes by its own.
     let bracket = at.peek().filter(|c| "({".contains(*c));
     if bracket.is_some() {
         at.next();
@@ -170,6 +177,7 @@ fn lex_variable(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> 
         }
         at.next();
     }
+    // A name without brackets needs two characters, because Filebench takes one for text.
     match name.as_bytes() {
         [only] if bracket.is_some() && only.is_ascii_alphabetic() => Ok(Token::Variable(name)),
         [first, .., last] if first.is_ascii_alphabetic() && *last != b'_' => {
@@ -178,13 +186,15 @@ fn lex_variable(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> 
         _ => Err((
             place,
             format!(
-                "illegal variable '${name}'; a name has two characters at least, begins with a letter and ends with a letter or digit"
+                "illegal variable '${name}'; a name has two characters at least, begins with a \
+                 letter and ends with a letter or digit"
             ),
         )),
     }
 }
 
 fn lex_number(at: &mut Cursor<'_>, place: SourcePosition, sign: &str) -> LexResult<Token> {
+    // Suffixes are powers of two.
     let digits = at.take_word(sign, |c| c.is_ascii_digit());
     let shift = match at.peek() {
         Some('k') => 10,
@@ -195,6 +205,8 @@ fn lex_number(at: &mut Cursor<'_>, place: SourcePosition, sign: &str) -> LexResu
     if shift > 0 {
         at.next();
     }
+    // A letter or a point behind a number is an error, not the next word: Filebench reads it
+    // wrongly.
     match at.peek() {
         Some('.') => {
             return Err((

@@ -1,4 +1,4 @@
-//! From tokens to commands.
+//! Parses tokens into commands.
 
 mod attributes;
 mod definitions;
@@ -10,12 +10,12 @@ use super::syntax::{
 use super::words::{self, FLOWOPS};
 use super::{WmlError, did_you_mean};
 
-/// Gives the text of a script that another loads by name, or says why it cannot.
+/// Returns the text of a script that another loads by name, or the reason why it cannot.
 pub type ScriptLoader<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 
-/// Scripts that load each other, at most so deep.
+/// Limits the depth of scripts that load each other.
 const LOADS_MAX: usize = 16;
-/// Commands Filebench once had, and what to write instead.
+/// Commands that Filebench once had, and their replacements.
 const GONE: &[(&str, &str)] = &[
     (
         "usage",
@@ -53,10 +53,10 @@ const COMMANDS: &[&str] = &[
     "load",
 ];
 
-/// Reads a script called `name`, and what it loads.
+/// Reads a script called `name`, and the scripts that it loads.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
+/// Returns the first fault, with its position.
 pub fn parse_script(
     name: &str,
     text: &str,
@@ -65,6 +65,7 @@ pub fn parse_script(
     let mut script = WorkloadScript::default();
     script.files.push(name.to_owned());
     parse_file(&mut script, 0, text, source, &mut vec![name.to_owned()])?;
+    // Composite flowops may be defined after their use, so calls are checked last.
     for (place, command) in &script.commands {
         check_composites(&script, *place, command)?;
     }
@@ -78,6 +79,7 @@ fn parse_file(
     source: ScriptLoader<'_>,
     open: &mut Vec<String>,
 ) -> Result<(), WmlError> {
+    // The script keeps the first error only: later ones often follow from it.
     let tokens =
         tokenize(text, file).map_err(|(place, message)| script.error_at(place, message))?;
     let mut parser = Parser {
@@ -85,12 +87,14 @@ fn parse_file(
         next: 0,
         remarks: Vec::new(),
     };
+    // A script ends at the end of its text, without a closing command.
     loop {
         let place = parser.position();
         if parser.peek() == &Token::End {
             script.remarks.append(&mut parser.remarks);
             return Ok(());
         }
+        // `load` is handled here, because it needs the script's other files.
         let parsed = match parser.parse_load() {
             Some(Ok(name)) => {
                 load_script(script, place, &name, source, open)?;
@@ -126,6 +130,7 @@ fn load_script(
             format!("scripts load each other more than {LOADS_MAX} deep"),
         ));
     }
+    // The chain of open scripts is known, so a cycle is found before its text is read again.
     let text = source(name)
         .map_err(|why| script.error_at(place, format!("cannot load '{name}': {why}")))?;
     let file =
@@ -137,13 +142,14 @@ fn load_script(
     Ok(())
 }
 
-/// Refuses commands that cannot be called: what is called but is neither in the library nor defined
-/// is an error where it is called.
+/// Refuses calls of unknown flowops: a flowop that is neither in the library nor defined is an
+/// error at its call.
 fn check_composites(
     script: &WorkloadScript,
     place: SourcePosition,
     command: &ScriptCommand,
 ) -> Result<(), WmlError> {
+    // Bodies of threads and of composite flowops can both call.
     let bodies: Vec<&[Flowop]> = match command {
         ScriptCommand::Process(process) => process
             .threads
@@ -153,6 +159,7 @@ fn check_composites(
         ScriptCommand::Composite(composite) => vec![&composite.body],
         _ => return Ok(()),
     };
+    // Composites of all loaded files count, wherever they are defined.
     let defined = || {
         script
             .commands
@@ -202,7 +209,8 @@ impl Parser {
 
     fn take_token(&mut self) -> Token {
         let token = self.peek().clone();
-        // The end stays.
+        // The end token stays, so that reading on finds it again.
+        // Every error tells what was expected instead.
         if self.next + 1 < self.tokens.len() {
             self.next += 1;
         }
@@ -235,7 +243,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A word of the language, one of these.
+    /// Takes a word of the language, one of these.
     fn expect_one_of(&mut self, words: &[&'static str]) -> ParseResult<&'static str> {
         let found = words.iter().find(|word| self.is_word(word)).copied();
         match found {
@@ -267,7 +275,7 @@ impl Parser {
         }
     }
 
-    /// `load NAME`, which the grammar of today's Filebench no longer has.
+    /// Takes `load NAME`, which the grammar of today's Filebench no longer has.
     fn parse_load(&mut self) -> Option<ParseResult<String>> {
         if !self.is_word("load") {
             return None;
@@ -288,6 +296,7 @@ impl Parser {
             return self.unexpected("a command");
         };
         self.take_token();
+        // The word decides; each command takes the tokens that belong to it.
         match word.as_str() {
             "set" => self.parse_set(),
             "define" => self.parse_define(place),
@@ -336,9 +345,11 @@ impl Parser {
                 )),
                 None => {
                     let hint = match other.strip_prefix('/') {
-                        // As in path=$dir/sub.
+                        // A path such as path=$dir/sub ends at the variable.
                         Some(_) => {
-                            "; a variable is not continued: give a variable of its own the whole path".to_owned()
+                            "; a variable is not continued: give a variable of its own the whole \
+                             path"
+                                .to_owned()
                         }
                         None => did_you_mean(other, COMMANDS.iter().copied()),
                     };
@@ -362,6 +373,7 @@ impl Parser {
     fn optional_int(&mut self) -> ParseResult<Option<AttributeValue>> {
         let place = self.position();
         match self.peek().clone() {
+            // Only psrun has a negative number, and a meaning for it.
             Token::Int(n) if n < 0 => Err((
                 place,
                 format!("{n} seconds are no time; only psrun's period is negative"),
@@ -379,6 +391,7 @@ impl Parser {
     }
 
     fn parse_set(&mut self) -> ParseResult<ScriptCommand> {
+        // `set mode` looks like an assignment without a variable.
         if self.is_word("mode") {
             self.take_token();
             if self.expect_one_of(&["quit", "nousestats"])? == "nousestats" {
@@ -394,6 +407,7 @@ impl Parser {
         }
         let name = self.expect_variable()?;
         self.expect_sign('=')?;
+        // Random and custom variables have attributes in brackets.
         let assigned = match self.peek().clone() {
             Token::Word(word) if word == "randvar" || word == "cvar" => {
                 self.take_token();

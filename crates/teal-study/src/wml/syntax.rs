@@ -1,12 +1,12 @@
-//! What a script says: its commands in their order.
+//! Describes what a script says: its commands in their order.
 
 use super::WmlError;
 use super::words::FlowopKind;
 
-/// A place in a script.
+/// Locates a token of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourcePosition {
-    /// Which of [`Script::files`].
+    /// Index in [`WorkloadScript::files`].
     pub file: u16,
     /// Line, from 1.
     pub line: u32,
@@ -14,25 +14,25 @@ pub struct SourcePosition {
     pub column: u32,
 }
 
-/// A value as it is written.
+/// Holds a value as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttributeValue {
-    /// A number, its suffix multiplied out.
+    /// Number, with its suffix multiplied out.
     Int(i64),
     /// `true`, `false`, or an attribute without a value.
     Bool(bool),
-    /// A bare word or a quoted string.
+    /// Bare word or quoted string.
     Text(String),
-    /// A variable's name, without `$`.
+    /// Name of a variable, without `$`.
     Variable(String),
 }
 
 /// `name=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedAttribute {
-    /// The name, aliases resolved.
+    /// Name, with aliases resolved.
     pub name: &'static str,
-    /// Where the value (or the name, if there is none) is.
+    /// Position of the value, or of the name if there is no value.
     pub place: SourcePosition,
     /// The value.
     pub value: AttributeValue,
@@ -43,16 +43,16 @@ pub struct NamedAttribute {
 pub struct AttributeList(pub Vec<NamedAttribute>);
 
 impl AttributeList {
-    /// The attribute of that name, if it is given.
+    /// Returns the attribute of that name, if it is given.
     pub fn get(&self, name: &str) -> Option<&NamedAttribute> {
         self.0.iter().find(|attribute| attribute.name == name)
     }
 }
 
-/// What a variable is set to.
+/// Holds the value that a variable is set to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssignedValue {
-    /// A value, or another variable's.
+    /// Value, or another variable's.
     Value(AttributeValue),
     /// `randvar(…)` and rows of its `randtable` as percent, low, high.
     Random(AttributeList, Vec<[AttributeValue; 3]>),
@@ -60,71 +60,71 @@ pub enum AssignedValue {
     Custom(AttributeList),
 }
 
-/// One flowop of a thread or of a composite one.
+/// Describes one flowop of a thread or of a composite one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flowop {
-    /// The library's name, or that of a composite flowop.
+    /// Name in the library, or of a composite flowop.
     pub name: String,
-    /// Of the library, which; `None`: a composite one.
+    /// Kind in the library; `None` means a composite one.
     pub kind: Option<FlowopKind>,
-    /// Where its name is.
+    /// Position of its name.
     pub place: SourcePosition,
-    /// Its attributes.
+    /// Attributes of the flowop.
     pub attributes: AttributeList,
-    /// `$local=value`, for composite ones.
+    /// Locals `$local=value`, for composite ones.
     pub locals: Vec<(String, AttributeValue, SourcePosition)>,
 }
 
-/// `define flowop`.
+/// Describes `define flowop`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompositeFlowop {
-    /// Its name.
+    /// Name of the flowop.
     pub name: String,
-    /// Where that is.
+    /// Position of the name.
     pub place: SourcePosition,
-    /// `name` and `iters`.
+    /// Attributes `name` and `iters`.
     pub attributes: AttributeList,
     /// Locals and their defaults.
     pub locals: Vec<(String, Option<AttributeValue>)>,
-    /// What it runs.
+    /// Flowops that it runs.
     pub body: Vec<Flowop>,
 }
 
-/// One `thread` of a process.
+/// Describes one `thread` of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadDefinition {
-    /// Where it begins.
+    /// Position at which it begins.
     pub place: SourcePosition,
-    /// Its attributes.
+    /// Attributes of the thread.
     pub attributes: AttributeList,
-    /// What it runs, for ever.
+    /// Flowops that it runs again and again.
     pub body: Vec<Flowop>,
 }
 
-/// `define process`.
+/// Describes `define process`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessDefinition {
-    /// Where it begins.
+    /// Position at which it begins.
     pub place: SourcePosition,
-    /// Its attributes.
+    /// Attributes of the process.
     pub attributes: AttributeList,
-    /// Its threads.
+    /// Threads of the process.
     pub threads: Vec<ThreadDefinition>,
 }
 
-/// What ends a run.
+/// Names the event that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QuitMode {
-    /// The time; a thread that ends before has spoilt the run.
+    /// The time ends it; a thread that ends before has spoilt the run.
     #[default]
     Timeout,
-    /// The first thread that ends.
+    /// The first thread that ends, ends the run.
     FirstDone,
-    /// The last.
+    /// The last thread that ends, ends the run.
     AllDone,
 }
 
-/// Whether a set of files was defined as one file.
+/// Says whether a set of files was defined as one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetKind {
     /// `define file`.
@@ -133,7 +133,7 @@ pub enum SetKind {
     Fileset,
 }
 
-/// A command.
+/// Holds a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptCommand {
     /// `set $name=…`
@@ -172,23 +172,23 @@ pub enum ScriptCommand {
     Lathist,
     /// `enable multi`, `domultisync`: several machines, which this runner does not lead.
     Multi(&'static str),
-    /// What is accepted and means nothing here.
+    /// A command that is accepted and has no effect here.
     Nothing,
 }
 
-/// A script, and those it loads, as commands in their order.
+/// Holds a script, and those it loads, as commands in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkloadScript {
-    /// The files it came from; the first is the script itself.
+    /// Files it came from; the first is the script itself.
     pub files: Vec<String>,
-    /// Commands and where they begin.
+    /// Commands and the positions at which they begin.
     pub commands: Vec<(SourcePosition, ScriptCommand)>,
-    /// Words about what was accepted although it means nothing.
+    /// Remarks on commands that were accepted although they have no effect.
     pub remarks: Vec<String>,
 }
 
 impl WorkloadScript {
-    /// A place in words: file, line, column.
+    /// Returns a position in words: file, line, column.
     pub fn describe_position(&self, place: SourcePosition) -> String {
         let file = self
             .files
@@ -197,7 +197,7 @@ impl WorkloadScript {
         format!("{file}:{}:{}", place.line, place.column)
     }
 
-    /// An error at a place of this script.
+    /// Returns an error at a position of this script.
     pub fn error_at(&self, place: SourcePosition, message: impl Into<String>) -> WmlError {
         let file = self
             .files

@@ -209,7 +209,8 @@ fn every_command_is_known() {
 #[test]
 fn what_shipped_scripts_need_of_older_versions_is_taken() {
     let script = parsed(
-        "define randvar name=$size, type=gamma, mean=16k\ndefine file name=ff,path=/tmp,cached=false",
+        "define randvar name=$size, type=gamma, mean=16k\ndefine file \
+         name=ff,path=/tmp,cached=false",
     );
     assert!(
         matches!(&script.commands[0].1, ScriptCommand::Set(name, AssignedValue::Random(..)) if name == "size")
@@ -307,7 +308,8 @@ fn attributes_of_the_wrong_kind_are_refused() {
 #[test]
 fn composite_flowops_have_locals_with_and_without_defaults() {
     let script = parsed(
-        "define flowop name=mine,iters=2,$size=4k,$set {\n flowop read name=rr,iosize=$size,filename=$set\n}",
+        "define flowop name=mine,iters=2,$size=4k,$set \
+         {\n flowop read name=rr,iosize=$size,filename=$set\n}",
     );
     let ScriptCommand::Composite(composite) = &script.commands[0].1 else {
         panic!("a composite")

@@ -1,6 +1,6 @@
-//! The words of the language: keywords, flowops, and which attribute is of which kind.
+//! Lists the words of the language: keywords, flowops, and the type of each attribute.
 
-/// Flowops of the library.
+/// Names a flowop of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(
     missing_docs,
@@ -80,7 +80,7 @@ pub(super) const FLOWOPS: [(&str, FlowopKind); 32] = [
 ];
 
 impl FlowopKind {
-    /// The flowop of that name.
+    /// Returns the flowop of that name.
     pub fn by_name(name: &str) -> Option<Self> {
         FLOWOPS
             .iter()
@@ -88,7 +88,7 @@ impl FlowopKind {
             .map(|(_, kind)| *kind)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         FLOWOPS
             .iter()
@@ -106,8 +106,8 @@ impl FlowopKind {
         matches!(self, Read | ReadWholeFile)
     }
 
-    /// Returns whether it counts as a write in the summary. That aiowait is one is Filebench's
-    /// word: it is not, here.
+    /// Returns whether it counts as a write in the summary. Filebench counts aiowait too, which is
+    /// no write here.
     pub fn is_write(self) -> bool {
         matches!(
             self,
@@ -116,25 +116,25 @@ impl FlowopKind {
     }
 }
 
-/// What an attribute may hold.
+/// Names the type of an attribute's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttributeType {
     Int,
     Bool,
     Text,
-    /// A number or a truth: `prealloc`.
+    /// Number or truth: `prealloc`.
     Share,
-    /// A text or a number.
+    /// Text or number.
     Any,
-    /// Words of the language: `type=uniform`.
+    /// Word of the language: `type=uniform`.
     Word,
-    /// Accepted, and has no effect.
+    /// Any value; it is accepted and has no effect.
     Ignored,
 }
 
 use AttributeType::{Any, Bool, Ignored, Int, Share, Text, Word};
 
-/// Attributes by what they belong to.
+/// Lists attributes with their types, for one kind of definition.
 pub(super) type AttributeTable = &'static [(&'static str, AttributeType)];
 
 pub(super) const FILE: AttributeTable = &[
@@ -216,7 +216,7 @@ pub(super) const CVAR: AttributeTable = &[
 pub(super) const EVENTGEN: AttributeTable = &[("rate", Int)];
 pub(super) const MULTI: AttributeTable = &[("master", Text), ("client", Text), ("value", Int)];
 
-/// Returns what an alias stands for.
+/// Resolves an alias.
 pub(super) fn canonical_name(name: &str) -> &str {
     match name {
         "filesetname" => "filename",
@@ -225,8 +225,9 @@ pub(super) fn canonical_name(name: &str) -> &str {
     }
 }
 
-/// Words that stand for themselves everywhere and can be strings only in quotes.
+/// Returns whether a word has a meaning everywhere, and can be a string only in quotes.
 pub(super) fn is_keyword(word: &str) -> bool {
+    // The commands and their words; attributes follow from the tables.
     const COMMANDS: &[&str] = &[
         "set",
         "define",
@@ -270,6 +271,7 @@ pub(super) fn is_keyword(word: &str) -> bool {
         "filesetname",
         "filesize",
     ];
+    // Attributes are keywords too, in whatever definition they occur.
     let tables = [
         FILE, FILESET, PROCESS, THREAD, COMPOSITE, FLOWOP, RANDVAR, CVAR, EVENTGEN, MULTI,
     ];

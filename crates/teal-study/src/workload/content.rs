@@ -1,23 +1,23 @@
-//! What is written: bytes that neither compress nor repeat, made at the cost of one store for each
-//! block.
+//! Makes the content that is written: bytes that neither compress nor repeat, at the cost of one
+//! store for each block.
 
 use super::random::RandomStream;
 use teal_env::{AlignedBuffer, BufferPool};
 
-/// Each block of this size gets a number of its own.
+/// Bytes of a block that gets a number of its own.
 const BLOCK: usize = 4096;
 
-/// Memory to write from and to read into, at the start of a page.
+/// Holds memory to write from and to read into, at the start of a page.
 #[derive(Debug)]
 pub(super) struct TransferMemory {
     bytes: AlignedBuffer,
-    /// The next block's number.
+    /// Number of the next block.
     next: u64,
     zeros: bool,
 }
 
 impl TransferMemory {
-    /// Memory of `len` bytes, filled from `seed`; with zeros, as Filebench does it.
+    /// Allocates `len` bytes, filled from `seed`, or with zeros as Filebench does.
     pub(super) fn new(len: usize, seed: u64, zeros: bool) -> Self {
         let mut memory = Self {
             bytes: BufferPool::new(0).lend(0),
@@ -28,12 +28,16 @@ impl TransferMemory {
         memory
     }
 
-    /// At least so many bytes.
+    /// Makes the memory hold at least this number of bytes.
     pub(super) fn grow(&mut self, len: usize, seed: u64) {
         if self.bytes.len() >= len {
             return;
         }
         self.bytes = BufferPool::new(0).lend(len.next_multiple_of(BLOCK));
+        debug_assert!(
+            self.bytes.len() >= len,
+            "the memory is as large as it was asked for"
+        );
         if !self.zeros {
             let mut stream = RandomStream::new(seed, 0x6279_7465);
             self.bytes
@@ -42,15 +46,16 @@ impl TransferMemory {
         }
     }
 
-    /// To read into.
+    /// Returns a part to read into.
     pub(super) fn read_target(&mut self, from: usize, len: usize) -> &mut [u8] {
         &mut self.bytes[from..from + len]
     }
 
-    /// To write from; no block of it was written before.
+    /// Returns a part to write from; no block of it was written before.
     pub(super) fn fresh_content(&mut self, from: usize, len: usize) -> &[u8] {
         let part = &mut self.bytes[from..from + len];
         if !self.zeros {
+            // A stamp for each block suffices: deduplication works on whole blocks.
             for block in part.chunks_mut(BLOCK) {
                 if let Some(stamp) = block.first_chunk_mut::<8>() {
                     self.next += 1;
@@ -61,8 +66,9 @@ impl TransferMemory {
         part
     }
 
-    /// One byte changes.
+    /// Changes one byte.
     pub(super) fn touch_byte(&mut self, at: usize) {
+        // `black_box` keeps the compiler from removing the work.
         if let Some(byte) = self.bytes.get_mut(at) {
             *byte = std::hint::black_box(byte.wrapping_add(1));
         }

@@ -1,9 +1,10 @@
-//! A set of files while it is used: which exist, which are busy, whose turn it is.
+//! Tracks a set of files while it is used: existing, missing and busy ones, and the next in turn.
 //!
 //! # Guarantees
-//! 1. What is picked is nobody else's until it is released; what is busy is neither in the existing
-//!    nor in the missing.
-//! 2. Without an index the turn goes round: the next that fits from the rotor on.
+//! 1. A picked entry belongs to one thread until it is released. A busy entry is neither in the
+//!    existing nor in the missing.
+//! 2. Without an index the turn goes round: the next entry that fits, from the rotor on.
+//! 3. *Cheap*: picking looks at a few words, however many entries there are, and does not allocate.
 //! 3. Picking looks at a few words, however many entries there are, and makes nothing on the heap.
 
 use super::error::RunError;
@@ -18,24 +19,24 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a pick waits before it looks whether the run is over.
+/// Time after which a pick looks whether the run is over.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Files, or leaf directories.
+/// Names a kind of entry: a file, or a leaf directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
     File,
     Leaf,
 }
 
-/// Which one is wanted.
+/// Selects the entry that a pick prefers.
 #[derive(Debug)]
 pub(super) enum PickTurn<'a> {
-    /// The set's own rotor.
+    /// The next one of the set's own rotor.
     Next,
-    /// A rotor of the thread.
+    /// The next one of a rotor of the thread.
     Own(&'a mut usize),
-    /// The first from this index on.
+    /// The first one from this index on.
     Index(usize),
 }
 
@@ -43,16 +44,16 @@ pub(super) enum PickTurn<'a> {
 struct EntryPool {
     existing: IndexSet,
     missing: IndexSet,
-    /// Of existing, of missing.
+    /// Rotors of the existing and of the missing entries.
     rotors: [usize; 2],
     busy: usize,
     waiting: usize,
 }
 
-/// A pool, and who waits for something in it.
+/// Holds a pool, and wakes the threads that wait for an entry in it.
 #[derive(Debug)]
 struct SharedPool {
-    /// Nothing else is done under it.
+    /// Guards the pool, and is held for a few instructions only.
     pool: Mutex<EntryPool>,
     changed: Condvar,
 }
@@ -66,6 +67,7 @@ impl SharedPool {
     }
 
     fn wait_for_change(&self, pool: &mut MutexGuard<'_, EntryPool>) {
+        // The count spares a notification when no thread waits.
         pool.waiting += 1;
         let _ = self.changed.wait_for(pool, LOOK);
         pool.waiting -= 1;
@@ -75,6 +77,7 @@ impl SharedPool {
 impl EntryPool {
     fn new(len: usize) -> Self {
         let mut missing = IndexSet::new(len);
+        // Everything is missing at first; populating marks what exists.
         (0..len).for_each(|at| missing.insert(at));
         Self {
             existing: IndexSet::new(len),
@@ -94,20 +97,20 @@ impl EntryPool {
     }
 }
 
-/// A set of files.
+/// Holds a set of files in use.
 #[derive(Debug)]
 pub(super) struct FilesetState {
     pub(super) name: String,
     pub(super) root: PathBuf,
     pub(super) access: OpenAccess,
-    /// The root, once it is there; never, if this is a device.
+    /// Root directory, once it is open; a device has none.
     pub(super) dir: Option<OwnedFd>,
-    /// The root is a block device, and the one file.
+    /// Is true when the root is a block device, which is the one file.
     pub(super) device: bool,
     pub(super) layout: TreeLayout,
-    /// Paths of directories below the root, each with a slash behind.
+    /// Paths of directories below the root, each with a slash at its end.
     paths: Vec<Box<[u8]>>,
-    /// How often each file is open.
+    /// Number of open descriptors of each file.
     open: Vec<AtomicU32>,
     files: SharedPool,
     leaves: SharedPool,
@@ -117,6 +120,7 @@ pub(super) struct FilesetState {
 impl FilesetState {
     pub(super) fn new(name: &str, root: PathBuf, access: OpenAccess, layout: TreeLayout) -> Self {
         let mut paths: Vec<Box<[u8]>> = vec![Box::default()];
+        // Parents come before their children, so a parent's path is known.
         for dir in &layout.dirs[1..] {
             let parent = &paths[dir.parent as usize];
             paths.push(
@@ -125,6 +129,7 @@ impl FilesetState {
                     .into(),
             );
         }
+        // Everything starts closed and missing; `open_root` and populating change that.
         Self {
             name: name.to_owned(),
             root,
@@ -140,7 +145,7 @@ impl FilesetState {
         }
     }
 
-    /// Opens the root, which everything is named from.
+    /// Opens the root, to which all paths are relative.
     pub(super) fn open_root(&mut self) -> Result<(), RunError> {
         if !self.device {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -150,7 +155,7 @@ impl FilesetState {
         Ok(())
     }
 
-    /// Nothing of it is open any more.
+    /// Closes the root, so that the file system can be unmounted.
     pub(super) fn close_root(&mut self) {
         self.dir = None;
     }
@@ -169,21 +174,21 @@ impl FilesetState {
         }
     }
 
-    /// Returns how many exist and are not busy.
+    /// Returns the number of entries that exist and are not busy.
     #[cfg(test)]
     pub(super) fn existing_count(&self, what: EntryKind) -> usize {
         self.pool_of(what).pool.lock().existing.len()
     }
 
-    /// An entry is there from the beginning.
+    /// Marks an entry that exists from the beginning.
     pub(super) fn mark_existing(&self, what: EntryKind, index: usize) {
         let mut pool = self.pool_of(what).pool.lock();
         pool.missing.remove(index);
         pool.existing.insert(index);
     }
 
-    /// One that exists or does not, which is busy from now on. Nothing, if there is none and nobody
-    /// holds one that might become one.
+    /// Picks an entry that exists, or one that does not, and makes it busy. Returns `None` if there
+    /// is none, and no busy one that might become one.
     pub(super) fn pick_entry(
         &self,
         what: EntryKind,
@@ -202,6 +207,7 @@ impl FilesetState {
             if let Some(found) = pool.existing_or_missing(existing).next(from) {
                 pool.existing_or_missing(existing).remove(found);
                 pool.busy += 1;
+                // The rotor moves on only when an entry was found.
                 match &mut turn {
                     PickTurn::Next => pool.rotors[usize::from(existing)] = found + 1,
                     PickTurn::Own(rotor) => **rotor = found + 1,
@@ -209,6 +215,7 @@ impl FilesetState {
                 }
                 return Some(found);
             }
+            // A busy entry may be released as one that fits; without one, waiting would never end.
             if pool.busy == 0 || stop.is_set() {
                 return None;
             }
@@ -216,7 +223,8 @@ impl FilesetState {
         }
     }
 
-    /// Waits until a file that exists is not busy, and makes it so; false if it does not exist.
+    /// Waits until an existing file is not busy, and makes it busy; returns false if it does not
+    /// exist.
     pub(super) fn claim_file(&self, index: usize, stop: &StopFlag) -> bool {
         let mut pool = self.files.pool.lock();
         loop {
@@ -231,11 +239,12 @@ impl FilesetState {
         }
     }
 
-    /// It is not busy any more, and exists or does not.
+    /// Releases a busy entry, which exists now or does not.
     pub(super) fn release_entry(&self, what: EntryKind, index: usize, exists: bool) {
         let turns = self.pool_of(what);
         let mut pool = turns.pool.lock();
         pool.existing_or_missing(exists).insert(index);
+        debug_assert!(pool.busy > 0, "a released entry was busy before");
         pool.busy -= 1;
         if pool.waiting > 0 {
             turns.changed.notify_all();
@@ -250,17 +259,17 @@ impl FilesetState {
         self.open[index].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How often a file is open. While it is busy, that cannot grow.
+    /// Returns the number of open descriptors of a file. While the file is busy, it cannot grow.
     pub(super) fn times_open(&self, index: usize) -> u32 {
         self.open[index].load(Ordering::Relaxed)
     }
 
-    /// The next directory, in turn.
+    /// Returns the next directory, in turn.
     pub(super) fn next_dir(&self) -> usize {
         self.dir_rotor.fetch_add(1, Ordering::Relaxed) % self.paths.len()
     }
 
-    /// Returns what paths are relative to.
+    /// Returns the directory that paths are relative to.
     pub(super) fn root_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_ref().map_or(rustix::fs::CWD, AsFd::as_fd)
     }
@@ -278,6 +287,7 @@ impl FilesetState {
             EntryKind::Leaf => self.layout.leaves[index],
         };
         into.extend_from_slice(&self.paths[entry.dir as usize]);
+        // Formatted by hand: this runs for each operation, and must not allocate.
         let mut digits = [b'0'; 10];
         let (mut rest, mut at) = (entry.number, digits.len());
         while rest > 0 || at > 2 {
@@ -299,7 +309,7 @@ impl FilesetState {
         into.push(0);
     }
 
-    /// The full path, for messages.
+    /// Returns the full path, for messages.
     pub(super) fn display_path(&self, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path.strip_suffix(&[0]).unwrap_or(path)).into_owned();
         self.root.join(path).display().to_string()

@@ -1,21 +1,21 @@
-//! The tree of a fileset: which directories there are, and which files lie where. Pure.
+//! Lays out the tree of a fileset: its directories, and the places of its files. Pure.
 //!
 //! # Guarantees
 //! 1. The same fileset and seed give the same tree, sizes included.
-//! 2. There are exactly as many files and empty leaf directories as were asked for; none lies in
-//!    the root.
+//! 2. There are exactly as many files and empty leaf directories as were asked for, and none lies
+//!    in the root.
 
 use super::plan::Fileset;
 use super::random::{FixedOrDrawn, RandomStream, RandomVariable};
 
-/// A directory: its parent (0 is the root) and its number within it, from 1.
+/// Describes a directory: its parent (0 is the root) and its number within it, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LayoutDir {
     pub(super) parent: u32,
     pub(super) number: u32,
 }
 
-/// A file, or an empty leaf directory.
+/// Describes a file, or an empty leaf directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LayoutEntry {
     pub(super) dir: u32,
@@ -23,7 +23,7 @@ pub(super) struct LayoutEntry {
     pub(super) size: u64,
 }
 
-/// What a fileset consists of.
+/// Holds the directories, files and leaves of a fileset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct TreeLayout {
     /// Directories, parents before children; the first is the root.
@@ -33,7 +33,7 @@ pub(super) struct TreeLayout {
 }
 
 impl TreeLayout {
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub(super) fn total_bytes(&self) -> u64 {
         self.files
             .iter()
@@ -41,7 +41,7 @@ impl TreeLayout {
             .fold(0, u64::saturating_add)
     }
 
-    /// How deep a file lies on average: 1 is in a directory of the root.
+    /// Returns the mean depth of a file: 1 is in a directory of the root.
     pub(super) fn mean_depth(&self) -> f64 {
         let mut depths = vec![0_u32; self.dirs.len()];
         for (at, dir) in self.dirs.iter().enumerate().skip(1) {
@@ -56,7 +56,7 @@ impl TreeLayout {
     }
 }
 
-/// No tree is deeper.
+/// Limits the depth of a tree.
 const DEPTH_MAX: usize = 64;
 
 struct LayoutBuilder<'a> {
@@ -65,21 +65,21 @@ struct LayoutBuilder<'a> {
     draws: RandomStream,
     sizes: RandomStream,
     depth: f64,
-    /// Files and leaves that are still to be placed.
+    /// Files that are still to be placed.
     files: u64,
     leaves: u64,
     layout: TreeLayout,
 }
 
-/// The mean of the depths that are drawn: what Filebench calls a set's average depth. Directories
-/// that come out deep hold more, so files lie deeper.
+/// Returns the mean of the drawn depths, which Filebench calls a set's average depth. Deep
+/// directories hold more, so files lie deeper than that.
 pub(super) fn mean_drawn_depth(set: &Fileset, randoms: &[RandomVariable]) -> f64 {
     let all = (set.entries + set.leafdirs) as f64;
     let width = match set.dirwidth {
         FixedOrDrawn::Fixed(width) => width as f64,
         FixedOrDrawn::Drawn(which) => randoms[which].mean.unwrap_or(1.0),
     };
-    // A width of 1 would have no end.
+    // A width of 1 would make an endless chain of directories.
     if width > 1.0 {
         all.max(1.0).ln() / width.ln()
     } else {
@@ -90,6 +90,7 @@ pub(super) fn mean_drawn_depth(set: &Fileset, randoms: &[RandomVariable]) -> f64
 /// Lays the fileset out; random variables draw from `seed`.
 pub(super) fn lay_out(set: &Fileset, randoms: &[RandomVariable], seed: u64) -> TreeLayout {
     let depth = mean_drawn_depth(set, randoms);
+    // Two streams: sizes do not change when the tree does.
     let mut builder = LayoutBuilder {
         set,
         randoms,
@@ -105,15 +106,22 @@ pub(super) fn lay_out(set: &Fileset, randoms: &[RandomVariable], seed: u64) -> T
         number: 0,
     });
     let mut children = 0;
+    // Directories of the root are added until all files have a place.
     while builder.files > 0 {
         children += 1;
         builder.add_directory(0, children, 2);
     }
+    // Leaves come after the files, so that adding leaves does not move files.
     builder.leaves = set.leafdirs;
     while builder.leaves > 0 {
         children += 1;
         builder.add_directory(0, children, 2);
     }
+    debug_assert!(
+        builder.layout.files.len() as u64 == set.entries
+            && builder.layout.leaves.len() as u64 == set.leafdirs,
+        "each entry has its place"
+    );
     builder.layout
 }
 
@@ -146,11 +154,13 @@ impl LayoutBuilder<'_> {
         drawn.max(1.0) as u64
     }
 
-    /// A directory at this depth (the root is 1), with what lies in it.
+    /// Adds a directory at this depth (the root is 1), with its content.
     fn add_directory(&mut self, parent: u32, number: u32, depth: usize) {
         let here = u32::try_from(self.layout.dirs.len()).unwrap_or(u32::MAX);
         self.layout.dirs.push(LayoutDir { parent, number });
+        // Drawn for each directory, which makes the tree irregular, as Filebench's are.
         let (limit, width) = (self.draw_depth_limit(), self.draw_width());
+        // A directory holds either directories or files and leaves, as its depth says.
         for number in 1..=u32::try_from(width).unwrap_or(u32::MAX) {
             if self.files == 0 && self.leaves == 0 {
                 return;

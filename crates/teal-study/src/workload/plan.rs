@@ -1,9 +1,9 @@
-//! From commands to what is to be done: variables resolved, composite flowops written out,
-//! everything checked.
+//! Turns commands into a plan: resolves variables, writes composite flowops out, and checks
+//! everything.
 //!
 //! # Guarantees
 //! 1. Pure: nothing in the world changes before the whole script has been found sound.
-//! 2. What a plan refers to is there: filesets, targets, random variables.
+//! 2. Everything that a plan refers to exists: filesets, targets, random variables.
 //! 3. No fileset lies outside of the directory of the run.
 
 mod check;
@@ -21,31 +21,31 @@ use std::path::PathBuf;
 pub(super) use threads::SLOTS;
 use values::{Scope, ScriptVariables};
 
-/// The longest a run is when nothing is said of its length, in the mode that ends by time.
+/// Seconds of a run that ends by time and says nothing of its length.
 const SECONDS_DEFAULT: u64 = 60;
 
-/// How a script is to be run.
+/// Says how a script is to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkloadOptions {
-    /// Where filesets lie: absolute.
+    /// Absolute path of the directory of filesets.
     pub dir: PathBuf,
-    /// Ends the run after this many seconds, whatever the script says.
+    /// Ends the run after this number of seconds, whatever the script says.
     pub seconds: Option<u64>,
-    /// Ends the run when so many operations have been done, whatever the script says; or when its
-    /// time is over.
+    /// Ends the run after this number of operations, or when its time is over, whatever the script
+    /// says.
     pub operations: Option<u64>,
-    /// Factor on the number of files; on sizes, where there are few.
+    /// Factor on the number of files, or on their sizes where they are few.
     pub scale: f64,
-    /// What all random numbers begin with.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Variables, whatever the script sets them to.
+    /// Variables that override the script's.
     pub set: Vec<(String, String)>,
-    /// Filebench's known bugs, too.
+    /// Is true when Filebench's known bugs are wanted too.
     pub strict: bool,
 }
 
 impl WorkloadOptions {
-    /// As the script says, in this directory.
+    /// Follows the script in everything, in this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let (seconds, operations) = (None, None);
         Self {
@@ -60,55 +60,55 @@ impl WorkloadOptions {
     }
 }
 
-/// Which way files are opened.
+/// Names the way in which files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenAccess {
-    /// `readonly`
+    /// For reading: `readonly`.
     Read,
-    /// `writeonly`
+    /// For writing: `writeonly`.
     Write,
-    /// Neither.
+    /// For both.
     Both,
 }
 
-/// A set of files, as it is defined.
+/// Describes a set of files, as it is defined.
 #[derive(Debug, Clone)]
 pub struct Fileset {
-    /// Where it is defined: file, line and column.
+    /// Position of the definition: file, line and column.
     pub place: String,
-    /// Its name.
+    /// Name of the set.
     pub name: String,
-    /// Where it lies: path and name.
+    /// Root directory: path and name.
     pub root: PathBuf,
-    /// How many files.
+    /// Number of files.
     pub entries: u64,
-    /// How many the script asks for, before scaling.
+    /// Number of files that the script asks for, before scaling.
     pub entries_asked: u64,
-    /// Their sizes.
+    /// Sizes of the files.
     pub size: FixedOrDrawn,
-    /// Factor on sizes: 1 but for scaled sets of few files.
+    /// Factor on sizes: 1 except for scaled sets of few files.
     pub size_scale: f64,
-    /// Files or directories in a directory, on average.
+    /// Mean number of files or directories in a directory.
     pub dirwidth: FixedOrDrawn,
-    /// The random variable for depths, if one is given.
+    /// Random variable for depths, if one is given.
     pub dirdepth: Option<usize>,
-    /// Shape of depths and widths, in thousandths; 0: always the mean.
+    /// Shape of depths and widths, in thousandths; 0 means always the mean.
     pub dirgamma: u64,
-    /// Empty leaf directories.
+    /// Number of empty leaf directories.
     pub leafdirs: u64,
-    /// How many percent are there from the beginning.
+    /// Percent of the files that exist from the beginning.
     pub prealloc: u64,
-    /// Made by many threads.
+    /// Is true when many threads make the files.
     pub paralloc: bool,
-    /// What is there is kept.
+    /// Is true when existing files are kept.
     pub reuse: bool,
-    /// It is not even looked at.
+    /// Is true when existing files are not even looked at.
     pub trusttree: bool,
-    /// How its files are opened.
+    /// Way in which its files are opened.
     pub access: OpenAccess,
 }
 
-/// A flowop of a thread, with everything it needs.
+/// Describes a flowop of a thread, with everything it needs.
 #[derive(Debug, Clone)]
 #[allow(
     missing_docs,
@@ -132,14 +132,14 @@ pub struct PlannedFlowop {
     pub value: FixedOrDrawn,
     pub message: Option<String>,
     pub target: Option<String>,
-    /// The flowops of the target's name.
+    /// Flowops of the target's name.
     pub targets: Vec<FlowopId>,
     pub blocking: bool,
     pub highwater: u64,
     pub noreadahead: bool,
 }
 
-/// Which flowop: process, thread, flowop, as they are defined.
+/// Identifies a flowop by process, thread and flowop, as they are defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "indices into the lists of these names")]
 pub struct FlowopId {
@@ -148,61 +148,61 @@ pub struct FlowopId {
     pub op: usize,
 }
 
-/// The order of a thread's flowops.
+/// Orders a thread's flowops.
 #[derive(Debug, Clone)]
 pub enum ProgramNode {
-    /// The flowop of this index.
+    /// Runs the flowop of this index.
     Op(usize),
-    /// A composite one: how often, and what.
+    /// Runs a composite flowop: a number of times, the flowops in it.
     Group(FixedOrDrawn, Vec<ProgramNode>),
 }
 
-/// A kind of thread.
+/// Describes a kind of thread.
 #[derive(Debug, Clone)]
 pub struct PlannedThread {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// How many of them in each process.
+    /// Number of such threads in each process.
     pub instances: u64,
-    /// Memory that transfers point into.
+    /// Bytes of memory that transfers use.
     pub memsize: FixedOrDrawn,
-    /// 0 to 7; 8: as it is.
+    /// I/O priority from 0 to 7; 8 leaves it alone.
     pub ioprio: u64,
-    /// Its flowops.
+    /// Flowops of the thread.
     pub ops: Vec<PlannedFlowop>,
-    /// Their order.
+    /// Order of the flowops.
     pub program: Vec<ProgramNode>,
 }
 
-/// A kind of process.
+/// Describes a kind of process.
 #[derive(Debug, Clone)]
 pub struct PlannedProcess {
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// How many of them.
+    /// Number of such processes.
     pub instances: u64,
     /// Niceness of its threads.
     pub nice: u64,
-    /// Its kinds of threads.
+    /// Kinds of threads in it.
     pub threads: Vec<PlannedThread>,
 }
 
-/// What happens, in this order.
+/// Names a step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunStep {
-    /// Print a line.
+    /// Prints a line.
     Say(String),
-    /// Wait so many seconds.
+    /// Waits for this number of seconds.
     Sleep(u64),
-    /// Run a command of the shell.
+    /// Runs a command of the shell.
     System(String),
-    /// Make the filesets.
+    /// Makes the filesets.
     Create,
-    /// Run the threads; nothing comes after.
+    /// Runs the threads; no step follows it.
     Run,
 }
 
-/// All of it.
+/// Holds the whole plan.
 #[derive(Debug, Clone)]
 pub struct WorkloadPlan {
     /// Sets of files.
@@ -211,30 +211,31 @@ pub struct WorkloadPlan {
     pub randoms: Vec<RandomVariable>,
     /// Processes.
     pub processes: Vec<PlannedProcess>,
-    /// What happens.
+    /// Steps, in their order.
     pub steps: Vec<RunStep>,
-    /// What ends the run.
+    /// Event that ends the run.
     pub quit: QuitMode,
-    /// Seconds, if time ends it.
+    /// Seconds of the run, if time ends it.
     pub seconds: Option<u64>,
-    /// Events in a second; `None`: limits let everything pass.
+    /// Events in a second; `None` means that limits let everything pass.
     pub rate: Option<FixedOrDrawn>,
-    /// Seconds between figures on the way; negative: they begin anew each time. 0: none.
+    /// Seconds between figures on the way. Negative ones begin anew each time; 0 means none.
     pub period: i64,
-    /// Histograms are printed.
+    /// Is true when histograms are printed.
     pub lathist: bool,
-    /// How much is said.
+    /// Level of messages.
     pub debug: i64,
-    /// How it is run.
+    /// Options of the run.
     pub options: WorkloadOptions,
-    /// What was accepted although it means nothing, and the like.
+    /// Remarks, such as on commands that were accepted although they have no effect.
     pub remarks: Vec<String>,
 }
 
 impl WorkloadPlan {
-    /// The threads in all.
+    /// Returns the number of all threads.
     pub fn thread_count(&self) -> u64 {
         let of = |process: &PlannedProcess| {
+            // Products saturate: a script may ask for any number of instances.
             process
                 .threads
                 .iter()
@@ -247,8 +248,8 @@ impl WorkloadPlan {
             .sum()
     }
 
-    /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer
-    /// from and to, and their figures.
+    /// Returns about the bytes of memory that the threads of a run hold for themselves: their
+    /// buffers, and their figures.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_by_kind()
             .into_iter()
@@ -256,13 +257,13 @@ impl WorkloadPlan {
             .fold(0, u64::saturating_add)
     }
 
-    /// The same for each kind of thread, by its name.
+    /// Returns these bytes for each kind of thread, by its name.
     pub(super) fn memory_by_kind(&self) -> Vec<(&str, u64)> {
         const FOR_ITSELF: u64 = 64 << 10;
         const FOR_A_FLOWOP: u64 = 5 << 10;
         let mut draws = ThreadDraws::new(&self.randoms, self.options.seed, 0);
         let mut of = |thread: &PlannedThread| match draws.draw_whole(thread.memsize) {
-            // Each flowop has its own.
+            // Without memory of the thread, each flowop has a buffer of its own.
             0 => thread
                 .ops
                 .iter()
@@ -271,6 +272,7 @@ impl WorkloadPlan {
             memory => memory,
         };
         let mut all = Vec::new();
+        // Each kind of thread counts with all of its instances.
         for process in &self.processes {
             for thread in &process.threads {
                 let each =
@@ -286,11 +288,13 @@ impl WorkloadPlan {
 /// Makes a plan of a script.
 ///
 /// # Errors
-/// What is undefined, of the wrong kind, zero where that means nothing, or missing, with its place.
+/// Returns the first attribute that is undefined, of the wrong kind, zero where that means nothing,
+/// or missing, with its position.
 pub fn plan_script(
     script: &WorkloadScript,
     options: WorkloadOptions,
 ) -> Result<WorkloadPlan, WmlError> {
+    // The plan grows command by command, in the order of the script.
     let mut maker = PlanBuilder {
         script,
         variables: ScriptVariables::new(script, &options)?,
@@ -313,10 +317,12 @@ pub fn plan_script(
         created: false,
     };
     for (place, command) in &script.commands {
+        // The script ends at its `run` or `quit`.
         if maker.add_command(*place, command)? {
             return Ok(maker.plan);
         }
     }
+    // A script without `run` is one for interactive use.
     let message = "there is no 'run' in this script, so nothing would be done; end it with: run 60";
     Err(WmlError {
         file: script.files[0].clone(),
@@ -337,12 +343,13 @@ struct PlanBuilder<'a> {
 }
 
 impl<'a> PlanBuilder<'a> {
-    /// Returns whether the script ends with this command.
+    /// Adds a command; returns whether the script ends with it.
     fn add_command(
         &mut self,
         place: SourcePosition,
         command: &'a ScriptCommand,
     ) -> Result<bool, WmlError> {
+        // Definitions are collected, and resolved when they are used.
         match command {
             ScriptCommand::Set(name, assigned) => self.assign_variable(place, name, assigned)?,
             ScriptCommand::Mode(quit) => self.plan.quit = *quit,
@@ -365,6 +372,7 @@ impl<'a> PlanBuilder<'a> {
                 return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
             }
             ScriptCommand::Psrun(period, seconds) => {
+                // A run by `psrun` is one by `run` with figures on the way.
                 self.plan.period = *period;
                 return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
             }
@@ -392,7 +400,8 @@ impl<'a> PlanBuilder<'a> {
             ScriptCommand::Lathist => self.plan.lathist = true,
             ScriptCommand::Multi(what) => {
                 let message = format!(
-                    "'{what}' is for several machines, which are not led from here; run the script on each"
+                    "'{what}' is for several machines, which are not led from here; run the \
+                     script on each"
                 );
                 return Err(self.script.error_at(place, message));
             }
@@ -401,6 +410,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     fn list_names(&mut self, what: &str) {
+        // Lists name what is defined up to this point.
         let names: Vec<String> = match what {
             "flowop" => self
                 .script
@@ -436,16 +446,20 @@ impl<'a> PlanBuilder<'a> {
         if !self.created {
             self.make_filesets()?;
         }
+        // Seconds may be a random variable, which is drawn once.
         let asked = seconds
             .map(|seconds| self.resolve_seconds(place, seconds))
             .transpose()?;
+        // Only the mode that ends by time needs a length.
         let by_time = (self.plan.quit == QuitMode::Timeout).then_some(SECONDS_DEFAULT);
+        // The caller's seconds come first, then the script's, then the default.
         self.plan.seconds = self
             .plan
             .options
             .seconds
             .or(asked.filter(|seconds| *seconds > 0))
             .or(by_time);
+        // The rate is resolved at the run, when all variables have their values.
         if let Some(rate) = self.rate {
             let scope = Scope::global(&self.variables);
             self.plan.rate =
@@ -453,6 +467,7 @@ impl<'a> PlanBuilder<'a> {
         }
         self.make_processes(place)?;
         check::check_plan(self.script, &self.plan)?;
+        debug_assert!(self.plan.thread_count() > 0, "a run has a thread at least");
         self.plan.steps.push(RunStep::Run);
         Ok(())
     }

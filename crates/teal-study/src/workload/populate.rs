@@ -1,8 +1,8 @@
-//! Filesets on the disk before a run.
+//! Makes filesets on the disk before a run.
 //!
 //! # Guarantees
 //! 1. Nothing is written or removed before it is known that all sets fit.
-//! 2. Nothing is removed but trees that look as if a fileset had made them.
+//! 2. Only trees that look as if a fileset had made them are removed.
 //! 3. The same seed makes the same files.
 
 use super::content::TransferMemory;
@@ -18,29 +18,29 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is written at once.
+/// Bytes of one write.
 const CHUNK: usize = 1 << 20;
-/// Threads that make files of one set.
+/// Number of threads that make files of one set.
 const PARALLEL: usize = 32;
-/// What a file takes at least.
+/// Least bytes that a file takes.
 const BLOCK: u64 = 4096;
 
-/// What filesets come to, before anything is made.
+/// Describes the size of a fileset, before anything is made.
 #[derive(Debug, Clone)]
 pub struct FilesetPreview {
-    /// The fileset's name.
+    /// Name of the fileset.
     pub name: String,
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Files the script asks for.
+    /// Number of files that the script asks for.
     pub files_asked: u64,
-    /// Directories, leaves included.
+    /// Number of directories, leaves included.
     pub dirs: u64,
     /// Bytes of all files.
     pub bytes: u64,
     /// Mean depth of a file.
     pub depth: f64,
-    /// Percent of the files that are there from the beginning.
+    /// Percent of the files that exist from the beginning.
     pub prealloc: u64,
 }
 
@@ -53,7 +53,7 @@ fn lay_out_all(plan: &WorkloadPlan) -> Vec<TreeLayout> {
         .collect()
 }
 
-/// Returns what the filesets of a plan come to. Touches nothing.
+/// Returns the sizes of the filesets of a plan. Touches nothing.
 pub fn preview_filesets(plan: &WorkloadPlan) -> Vec<FilesetPreview> {
     let both = plan.filesets.iter().zip(lay_out_all(plan));
     both.map(|(set, layout)| FilesetPreview {
@@ -70,6 +70,7 @@ pub fn preview_filesets(plan: &WorkloadPlan) -> Vec<FilesetPreview> {
 
 /// Refuses threads that would hold more memory than this machine has.
 fn check_memory(plan: &WorkloadPlan) -> Result<(), RunError> {
+    // Swap counts too: a run that swaps is slow, but it ends.
     let machine = rustix::system::sysinfo();
     let has = machine
         .totalram
@@ -90,15 +91,15 @@ fn check_memory(plan: &WorkloadPlan) -> Result<(), RunError> {
     })
 }
 
-/// Refuses sets that do not fit where they are to lie, and threads that do not fit into memory.
+/// Refuses sets that do not fit into their directory, and threads that do not fit into memory.
 ///
 /// # Errors
-/// [`RunError::Space`], [`RunError::Memory`], or what asking for the room ran into.
+/// Returns [`RunError::Space`], [`RunError::Memory`], or the error of asking for the room.
 pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
     check_memory(plan)?;
     let layouts = lay_out_all(plan);
     let dirs = |layout: &TreeLayout| (layout.dirs.len() + layout.leaves.len()) as u64;
-    // Drawn sizes can be as large as a number.
+    // Drawn sizes can be as large as a number, so the sums saturate.
     let rounded = |layout: &TreeLayout| {
         let files = layout
             .files
@@ -112,6 +113,7 @@ pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
             .zip(&layouts)
             .filter(|(set, _)| !is_device(&set.root))
     };
+    // Sums of all sets, as one set may fit alone.
     let need = sets()
         .map(|(_, layout)| rounded(layout))
         .fold(0, u64::saturating_add);
@@ -121,12 +123,12 @@ pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
     let dir = &plan.options.dir;
     let stat = rustix::fs::statvfs(dir)
         .map_err(|e| RunError::at_path("asking for the room in", dir, e))?;
-    // What is there already will be removed, or is used.
+    // Existing files of a set will be removed, or are used: their room counts as free.
     let (old, old_files) = sets()
         .map(|(set, _)| measure_tree(&set.root))
         .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let room = stat.f_bavail.saturating_mul(stat.f_frsize) + old;
-    // Some file systems have no number of files to run out of.
+    // Some file systems have no limit on the number of files.
     let inodes = if stat.f_files == 0 {
         u64::MAX
     } else {
@@ -135,10 +137,12 @@ pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
     if need <= room && files <= inodes {
         return Ok(());
     }
+    // The hint is a scale with one digit that leaves a tenth of the room.
     let fits =
         (room as f64 / need as f64).min(inodes as f64 / files as f64) * plan.options.scale * 0.9;
     let digits = (-fits.max(1e-9).log10()).ceil().max(0.0);
     let unit = 10_f64.powf(digits);
+    // The largest set is named, because scaling it helps most.
     let hint = format!("{:.*}", digits as usize, (fits * unit).floor() / unit);
     let largest = sets()
         .max_by_key(|(_, layout)| rounded(layout))
@@ -161,7 +165,7 @@ fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
 }
 
-/// Bytes and files of a tree.
+/// Returns the bytes and files of a tree.
 fn measure_tree(root: &Path) -> (u64, u64) {
     let (mut sums, mut dirs) = ((0, 0), vec![root.to_owned()]);
     while let Some(dir) = dirs.pop() {
@@ -176,15 +180,17 @@ fn measure_tree(root: &Path) -> (u64, u64) {
     sums
 }
 
-/// Makes all filesets of a plan; says what it does.
+/// Makes all filesets of a plan; reports on each with `say`.
 ///
 /// # Errors
-/// Sets that do not fit, trees that are not a fileset's, and whatever the file system says.
+/// Returns an error for sets that do not fit, for trees that are not a fileset's, and for failed
+/// system calls.
 pub(super) fn populate_filesets(
     plan: &WorkloadPlan,
     say: &dyn Fn(&str),
 ) -> Result<Vec<FilesetState>, RunError> {
     check_room(plan)?;
+    // All trees are checked before the first one is removed.
     for set in plan
         .filesets
         .iter()
@@ -192,6 +198,7 @@ pub(super) fn populate_filesets(
     {
         refuse_foreign_trees(&set.root)?;
     }
+    // Each set has a seed of its own, which does not depend on the others.
     let sets = plan.filesets.iter().zip(lay_out_all(plan));
     sets.enumerate()
         .map(|(at, (set, layout))| {
@@ -206,7 +213,7 @@ pub(super) fn populate_filesets(
         .collect()
 }
 
-/// A tree that no fileset has made is not removed.
+/// Refuses a tree that no fileset has made, as it would be removed.
 fn refuse_foreign_trees(root: &Path) -> Result<(), RunError> {
     let entries = match std::fs::read_dir(root) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -215,10 +222,12 @@ fn refuse_foreign_trees(root: &Path) -> Result<(), RunError> {
     for entry in entries {
         let entry = entry.map_err(|e| RunError::at_path("reading", root, e))?;
         let name = entry.file_name();
+        // Directories of filesets have eight digits.
         let ours = name.len() >= 8 && name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
         if !ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             return Err(RunError::Failed(format!(
-                "{} is there and holds {}, which no fileset has made; a run would remove it: take another --dir, or remove it yourself",
+                "{} is there and holds {}, which no fileset has made; a run would remove it: take \
+                 another --dir, or remove it yourself",
                 root.display(),
                 name.to_string_lossy()
             )));
@@ -244,6 +253,7 @@ impl FilesetMaker<'_> {
             return self.use_device(layout);
         }
         let mut files = FilesetState::new(&set.name, set.root.clone(), set.access, layout);
+        // An old tree is removed, unless it is to be used.
         if !set.reuse && set.root.exists() {
             std::fs::remove_dir_all(&set.root)
                 .map_err(|e| RunError::at_path("removing", &set.root, e))?;
@@ -251,9 +261,11 @@ impl FilesetMaker<'_> {
         std::fs::create_dir_all(&set.root)
             .map_err(|e| RunError::at_path("making", &set.root, e))?;
         files.open_root()?;
+        // Files are missing at first, so nothing has to be made.
         if set.prealloc == 0 && !set.reuse {
             return Ok(files);
         }
+        // Directories come first, parents before children.
         if set.prealloc > 0 && !set.trusttree {
             self.make_dirs(&files)?;
         }
@@ -268,10 +280,10 @@ impl FilesetMaker<'_> {
         Ok(files)
     }
 
-    /// A device is one file of its own size, and there from the beginning.
+    /// Takes a device as one file of its own size, which exists from the beginning.
     fn use_device(&self, mut layout: TreeLayout) -> Result<FilesetState, RunError> {
         let root = &self.set.root;
-        // Refused while it is mounted or part of something else.
+        // An exclusive open is refused while the device is mounted or part of something else.
         let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
         let opened = rustix::fs::open(root, flags, Mode::empty())
             .map_err(|e| RunError::at_path("opening the device", root, e))?;
@@ -308,9 +320,11 @@ impl FilesetMaker<'_> {
         Ok(())
     }
 
-    /// Files that shall be there, in the order of their making; behind them the others.
+    /// Returns the order in which files are made, and the number of its first ones that shall
+    /// exist.
     fn choose_existing(&self, len: usize) -> (Vec<usize>, usize) {
         let mut stream = RandomStream::new(self.seed, 0x6f72_6465);
+        // Fisher and Yates: files that are neighbours in the tree are not neighbours on the disk.
         let mut order: Vec<usize> = (0..len).collect();
         for at in (1..len).rev() {
             order.swap(at, stream.next_below(at as u64 + 1) as usize);
@@ -320,20 +334,23 @@ impl FilesetMaker<'_> {
             .partition(|_| stream.next_below(100) < self.set.prealloc);
         let count = there.len();
         there.append(&mut not);
+        debug_assert_eq!(there.len(), len, "each file has its place in the order");
         (there, count)
     }
 
-    /// Returns how many were made, and their bytes.
+    /// Makes the files; returns their number and their bytes.
     fn make_files(
         &self,
         files: &FilesetState,
         (order, there): &(Vec<usize>, usize),
     ) -> Result<(u64, u64), RunError> {
         let next = AtomicUsize::new(0);
+        // The first thread and all others do the same work.
         let work = |worker: u64| -> Result<(u64, u64), RunError> {
             let mut memory = TransferMemory::new(CHUNK, mix_bits(self.seed ^ worker), self.strict);
             let (mut made, mut bytes) = (0, 0);
             loop {
+                // Threads share one counter, so that a slow file holds up only its own thread.
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(&index) = order.get(at) else {
                     return Ok((made, bytes));
@@ -347,6 +364,7 @@ impl FilesetMaker<'_> {
             return work(0);
         }
         std::thread::scope(|scope| {
+            // The scope joins all threads, also after an error.
             let workers: Vec<_> = (0..PARALLEL.min(order.len()) as u64)
                 .map(|worker| {
                     let named = std::thread::Builder::new().name(format!("populate-{worker}"));
@@ -364,7 +382,7 @@ impl FilesetMaker<'_> {
         })
     }
 
-    /// The bytes that were written, if a file was.
+    /// Makes one file; returns the bytes that were written, or `None` if the file was not written.
     fn make_file(
         &self,
         files: &FilesetState,
@@ -379,6 +397,7 @@ impl FilesetMaker<'_> {
             RunError::from_io(format!("{what} {}", files.display_path(&path)), e)
         };
         let name = super::c_path(&path);
+        // A trusted tree is taken as it should be, without a look.
         if self.set.trusttree {
             if wanted {
                 files.mark_existing(EntryKind::File, index);
@@ -386,10 +405,12 @@ impl FilesetMaker<'_> {
             return Ok(None);
         }
         let old = match rustix::fs::statat(files.root_fd(), name, rustix::fs::AtFlags::empty()) {
+            // An old file of the right size is kept as it is.
             Ok(stat) if self.set.reuse => Some(stat.st_size.unsigned_abs()),
             Ok(_) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => None,
             Err(e) => return Err(failed("looking at", e)),
         };
+        // A file that shall be missing is left out, unless an old one exists.
         if !wanted && old.is_none() {
             return Ok(None);
         }
@@ -400,6 +421,7 @@ impl FilesetMaker<'_> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(files.root_fd(), name, flags, Mode::from_raw_mode(0o666))
             .map_err(|e| failed("making", e))?;
+        // An old file that is too long is cut, and one that is too short is written anew.
         if old.is_some_and(|old| old > size) {
             rustix::fs::ftruncate(&file, size).map_err(|e| failed("shortening", e))?;
             return Ok(None);

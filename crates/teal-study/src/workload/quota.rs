@@ -1,17 +1,17 @@
-//! How many operations a run is to have, handed out one by one.
+//! Hands out the operations of a run one by one.
 //!
 //! # Guarantees
-//! 1. No more are handed out than there are.
-//! 2. The quota is met when the last one is in the figures, not before: whoever has it may be kept
-//!    from the processor in between.
+//! 1. No more operations are handed out than there are.
+//! 2. The quota is met when the last operation is in the figures, not before: its thread may be
+//!    kept from the processor in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(super) struct OperationQuota {
-    /// To be handed out.
+    /// Operations to be handed out.
     left: AtomicU64,
-    /// Not in the figures yet.
+    /// Operations that are not in the figures yet.
     missing: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl OperationQuota {
         }
     }
 
-    /// One operation, if there is one left. It is to be recorded.
+    /// Takes one operation, if one is left. It is to be recorded.
     pub(super) fn take_one(&self) -> bool {
         self.left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -32,8 +32,11 @@ impl OperationQuota {
             .is_ok()
     }
 
-    /// One that was taken is in the figures; whoever sees the quota met sees them.
+    /// Notes that a taken operation is in the figures. A thread that sees the quota met sees the
+    /// figures too.
     pub(super) fn note_recorded(&self) {
+        // Release pairs with the acquire of [`Self::is_met`]: the figures are visible with the
+        // count.
         self.missing.fetch_sub(1, Ordering::Release);
     }
 

@@ -1,45 +1,45 @@
-//! Random variables: what they are, and drawing them.
+//! Describes random variables, and draws from them.
 //!
 //! # Guarantees
-//! 1. The same seed gives the same values; who draws has a stream of its own, so that no thread
+//! 1. The same seed gives the same values. Each thread has a stream of its own, so that no thread
 //!    waits for another and the order of threads changes nothing.
-//! 2. What is drawn is never negative and never not a number.
+//! 2. Drawn values are never negative and always numbers.
 
 use crate::numbers::{SeededNumbers, mix_bits};
 
-/// How values are spread.
+/// Names the distribution of values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Between min and 2 mean - min.
+    /// Even between min and 2 mean - min.
     Uniform,
     /// Gamma of this shape; without a mean the mean is the shape.
     Gamma(f64),
-    /// A hundred parts of one percent each: low and high.
+    /// A hundred slots of one percent each: low and high.
     Tabular(Vec<(f64, f64)>),
-    /// Of `cvar`: between two bounds.
+    /// `cvar`: even between two bounds.
     Between(f64, f64),
-    /// Of `cvar`: mean and sigma.
+    /// `cvar`: normal of mean and sigma.
     Normal(f64, f64),
-    /// Of `cvar`: sigma and mean of the logarithm.
+    /// `cvar`: log-normal of sigma and mean of the logarithm.
     LogNormal(f64, f64),
-    /// Of `cvar`: mean.
+    /// `cvar`: exponential of mean.
     Exponential(f64),
-    /// Of `cvar`: mean and shape.
+    /// `cvar`: gamma of mean and shape.
     GammaOf(f64, f64),
-    /// Of `cvar`: shape and rate.
+    /// `cvar`: Erlang of shape and rate.
     Erlang(f64, f64),
-    /// Of `cvar`: shape and scale.
+    /// `cvar`: Weibull of shape and scale.
     Weibull(f64, f64),
-    /// Of `cvar`: lower, upper, mode.
+    /// `cvar`: triangular of lower, upper and mode.
     Triangular(f64, f64, f64),
 }
 
-/// A random variable.
+/// Describes a random variable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RandomVariable {
-    /// Its name, without `$`.
+    /// Name, without `$`.
     pub name: String,
-    /// How its values are spread.
+    /// Distribution of its values.
     pub distribution: Distribution,
     /// Least value.
     pub min: f64,
@@ -47,38 +47,40 @@ pub struct RandomVariable {
     pub max: f64,
     /// Mean, of `randvar`.
     pub mean: Option<f64>,
-    /// Values are multiples of this; 0: as they are.
+    /// Values are multiples of this; 0 leaves them as they are.
     pub round: f64,
-    /// What its streams begin with.
+    /// Seed of its streams.
     pub seed: u64,
 }
 
-/// A sequence of random numbers.
+/// Draws a sequence of random numbers.
 #[derive(Debug, Clone)]
 pub struct RandomStream(SeededNumbers);
 
 impl RandomStream {
-    /// The stream of this seed, for this purpose.
+    /// Starts the stream of this seed, for this purpose.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self(SeededNumbers::new(mix_bits(seed) ^ purpose))
     }
 
-    /// Below 1, from 0 on.
+    /// Draws from 0 to below 1.
     pub fn next_unit(&mut self) -> f64 {
+        // A double holds 53 bits exactly.
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Below `end`; 0 if that is 0.
+    /// Draws below `end`; 0 if that is 0.
     pub fn next_below(&mut self, end: u64) -> u64 {
         self.0.next_below(end)
     }
 
-    /// A number of all there are.
+    /// Draws any number.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     fn next_positive(&mut self) -> f64 {
+        // Never 0, so that its logarithm is finite.
         1.0 - self.next_unit()
     }
 
@@ -87,10 +89,12 @@ impl RandomStream {
     }
 
     fn draw_normal(&mut self) -> f64 {
+        // Box and Muller.
         (2.0 * self.draw_exponential()).sqrt() * (std::f64::consts::TAU * self.next_unit()).cos()
     }
 
-    /// Of mean `shape` (Marsaglia and Tsang; shapes below 1 by a power of a uniform number).
+    /// Draws from a gamma distribution of mean `shape` (Marsaglia and Tsang; shapes below 1 by a
+    /// power of a uniform number).
     pub fn draw_gamma(&mut self, shape: f64) -> f64 {
         if shape <= 0.0 {
             return 0.0;
@@ -111,7 +115,7 @@ impl RandomStream {
 }
 
 impl RandomVariable {
-    /// The stream that one thread draws this variable from.
+    /// Returns the stream from which one thread draws this variable.
     pub fn stream_for_thread(&self, seed: u64, thread: u64) -> RandomStream {
         RandomStream::new(
             seed ^ mix_bits(self.seed),
@@ -119,7 +123,7 @@ impl RandomVariable {
         )
     }
 
-    /// A value.
+    /// Draws a value.
     pub fn draw(&self, from: &mut RandomStream) -> f64 {
         let value = match &self.distribution {
             Distribution::Uniform => {
@@ -135,6 +139,7 @@ impl RandomVariable {
             Distribution::LogNormal(shape, scale) => (scale + shape * from.draw_normal()).exp(),
             Distribution::Exponential(mean) => mean * from.draw_exponential(),
             Distribution::GammaOf(mean, shape) => from.draw_gamma(*shape) * mean / shape,
+            // A sum of exponential values; the shape is limited where it is parsed.
             Distribution::Erlang(shape, rate) => {
                 (0..(*shape as u64).max(1))
                     .map(|_| from.draw_exponential())
@@ -145,6 +150,7 @@ impl RandomVariable {
                 scale * from.draw_exponential().powf(1.0 / shape)
             }
             Distribution::Triangular(low, high, mode) => {
+                // The inverse of the distribution, on both sides of the mode.
                 let (unit, width) = (from.next_unit(), high - low);
                 if unit * width < mode - low {
                     low + (unit * width * (mode - low)).sqrt()
@@ -156,13 +162,15 @@ impl RandomVariable {
         self.round_and_bound(value)
     }
 
-    /// Slot and position are drawn evenly; then the table is stretched to the mean and least value
-    /// asked for.
+    /// Draws from a table: slot and position are even. Then the table is stretched to the mean and
+    /// least value that are asked for.
     fn draw_tabular(&self, slots: &[(f64, f64)], from: &mut RandomStream) -> f64 {
+        // The slot is even, as each holds one percent.
         let Some((low, high)) = slots.get(from.next_below(slots.len() as u64) as usize) else {
             return self.min;
         };
         let drawn = low + from.next_unit() * (high - low);
+        // The table's own least value and mean are moved to those that were asked for.
         let least = slots
             .iter()
             .map(|(low, _)| *low)
@@ -188,7 +196,7 @@ impl RandomVariable {
         );
         let rounded = match self.round {
             round if round <= 0.0 => value,
-            // A half goes down.
+            // cvar rounds a half down, randvar up.
             round if custom => (value / round - 0.5).ceil() * round,
             round => (value / round).round() * round,
         };
@@ -197,15 +205,15 @@ impl RandomVariable {
         } else {
             rounded
         };
-        // What is not a number is taken for 0.
+        // `max` turns a value that is not a number into 0.
         bounded.max(0.0)
     }
 }
 
-/// A number that is fixed or drawn anew at each use.
+/// Holds a number that is fixed, or drawn anew at each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FixedOrDrawn {
-    /// Always this.
+    /// Always this number.
     Fixed(u64),
     /// Drawn from the random variable of this index.
     Drawn(usize),
@@ -224,7 +232,7 @@ impl FixedOrDrawn {
     }
 }
 
-/// The streams of one thread: one for each random variable.
+/// Holds the streams of one thread: one for each random variable.
 #[derive(Debug)]
 pub struct ThreadDraws<'a> {
     randoms: &'a [RandomVariable],
@@ -232,7 +240,7 @@ pub struct ThreadDraws<'a> {
 }
 
 impl<'a> ThreadDraws<'a> {
-    /// Those of one thread of a run.
+    /// Starts the streams of one thread of a run.
     pub fn new(randoms: &'a [RandomVariable], seed: u64, thread: u64) -> Self {
         Self {
             randoms,
@@ -243,7 +251,7 @@ impl<'a> ThreadDraws<'a> {
         }
     }
 
-    /// The value now.
+    /// Returns the value now.
     pub fn draw_real(&mut self, number: FixedOrDrawn) -> f64 {
         match number {
             FixedOrDrawn::Fixed(n) => n as f64,
@@ -251,7 +259,7 @@ impl<'a> ThreadDraws<'a> {
         }
     }
 
-    /// The value now, its integer part.
+    /// Returns the integer part of the value now.
     pub fn draw_whole(&mut self, number: FixedOrDrawn) -> u64 {
         match number {
             FixedOrDrawn::Fixed(n) => n,

@@ -1,7 +1,7 @@
-//! What the threads of a run have together.
+//! Holds the state that the threads of a run share.
 //!
 //! # Guarantees
-//! 1. A thread's figures are written by it alone.
+//! 1. A thread's figures are written by this thread alone.
 //! 2. The threads of one process (in the script's sense) lie side by side.
 
 use super::aio::WriteQueue;
@@ -18,28 +18,28 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use teal_env::Timer;
 
-/// Where threads meet: an instance of `block` or of `semblock`.
+/// Holds a point where threads meet: an instance of `block` or of `semblock`.
 #[derive(Debug)]
 pub(super) enum MeetingPoint {
     Gate(Gate),
     Semaphore(Semaphore),
 }
 
-/// What is known of one thread.
+/// Holds the state of one thread that others may read.
 #[derive(Debug)]
 pub(super) struct ThreadState {
     /// Which process and which thread of the plan.
     pub(super) process: usize,
     pub(super) thread: usize,
-    /// Which instance of a process, of all there are.
+    /// Number of the process instance, of all there are.
     pub(super) instance: usize,
-    /// By flowop.
+    /// Figures of each flowop.
     pub(super) tallies: Vec<FlowopTally>,
     pub(super) meetings: Vec<Option<MeetingPoint>>,
     pub(super) totals: ThreadTotals,
 }
 
-/// Mean and spread of what a random variable has given.
+/// Computes mean and spread of a random variable's values.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct DrawStatistics {
     count: u64,
@@ -54,9 +54,10 @@ impl DrawStatistics {
         self.squares += drawn * drawn;
     }
 
-    /// Mean, and standard deviation as a part of it.
+    /// Returns the mean, and the standard deviation as a part of it.
     pub(super) fn mean_and_spread(&self) -> (f64, f64) {
         let mean = self.sum / (self.count as f64).max(1.0);
+        // Rounding can make a variance negative.
         let variance = (self.squares / (self.count as f64).max(1.0) - mean * mean).max(0.0);
         (
             mean,
@@ -69,24 +70,24 @@ impl DrawStatistics {
     }
 }
 
-/// All of it.
+/// Holds everything that threads share.
 pub(super) struct RunState<'a, T> {
     pub(super) plan: &'a WorkloadPlan,
     pub(super) clock: &'a T,
     pub(super) sets: Vec<FilesetState>,
     pub(super) stop: StopFlag,
-    /// If a run is to have so many operations.
+    /// Number of operations that the run may still do, if it is limited.
     quota: Option<OperationQuota>,
     pub(super) events: EventSource,
     pub(super) queue: WriteQueue,
     pub(super) threads: Vec<ThreadState>,
-    /// Filebench's offsets, by process: each the same. Guards the stream.
+    /// Guards the stream of Filebench's offsets, which is the same in each process.
     pub(super) offsets: Vec<Mutex<RandomStream>>,
-    /// Where the threads of each process are.
+    /// Range of the threads of each process.
     processes: Vec<Range<usize>>,
-    /// Where instances of each kind of thread are: by process and thread of the plan.
+    /// Places of the instances of each kind of thread, by process and thread of the plan.
     kinds: Vec<Vec<Vec<usize>>>,
-    /// Guards what `testrandvar` has seen.
+    /// Guards the values that `testrandvar` has drawn.
     pub(super) tested: Mutex<BTreeMap<String, DrawStatistics>>,
     pub(super) say: &'a (dyn Fn(&str) + Sync),
 }
@@ -98,7 +99,9 @@ impl<'a, T: Timer> RunState<'a, T> {
         sets: Vec<FilesetState>,
         say: &'a (dyn Fn(&str) + Sync),
     ) -> Self {
+        // `kinds` finds the instances of a flowop, `processes` those of a process.
         let (mut threads, mut processes) = (Vec::new(), Vec::new());
+        // Threads of a process instance are consecutive, so that a range finds them.
         let mut kinds: Vec<Vec<Vec<usize>>> = plan
             .processes
             .iter()
@@ -133,6 +136,7 @@ impl<'a, T: Timer> RunState<'a, T> {
                 processes.push(first..threads.len());
             }
         }
+        // Each process draws the same offsets, as forked processes do in Filebench.
         let same = || Mutex::new(RandomStream::new(mix_bits(plan.options.seed), 0x7361_6d65));
         Self {
             plan,
@@ -151,46 +155,47 @@ impl<'a, T: Timer> RunState<'a, T> {
         }
     }
 
-    /// Monotonic time in nanoseconds.
+    /// Returns monotonic time in nanoseconds.
     pub(super) fn now_nanos(&self) -> u64 {
         let now = self.clock.monotonic_time();
         now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
     }
 
-    /// Returns whether one operation more counts; the first that does not ends the run.
+    /// Returns whether one more operation counts; the first that does not ends the run.
     pub(super) fn take_quota(&self) -> bool {
         let counts = self.quota.as_ref().is_none_or(OperationQuota::take_one);
+        // No thread gets an operation after this one.
         if !counts {
             self.stop.set();
         }
         counts
     }
 
-    /// An operation that counts is in the figures.
+    /// Notes that an operation that counts is in the figures.
     pub(super) fn note_recorded(&self) {
         if let Some(quota) = &self.quota {
             quota.note_recorded();
         }
     }
 
-    /// Returns whether as many operations as a run is to have were done and are in the figures.
+    /// Returns whether all operations of a limited run were done and are in the figures.
     pub(super) fn is_done(&self) -> bool {
         self.quota.as_ref().is_some_and(OperationQuota::is_met)
     }
 
-    /// The threads of the same process.
+    /// Returns the threads of the same process.
     pub(super) fn process_of(&self, thread: &ThreadState) -> &[ThreadState] {
         &self.threads[self.processes[thread.instance].clone()]
     }
 
-    /// All threads that run this flowop.
+    /// Returns all threads that run this flowop.
     pub(super) fn threads_running(&self, id: FlowopId) -> impl Iterator<Item = &ThreadState> {
         self.kinds[id.process][id.thread]
             .iter()
             .map(|at| &self.threads[*at])
     }
 
-    /// All instances of these flowops where threads meet.
+    /// Returns all meeting points of these flowops.
     pub(super) fn meeting_points<'b>(
         &'b self,
         ids: &'b [FlowopId],
@@ -201,8 +206,9 @@ impl<'a, T: Timer> RunState<'a, T> {
         })
     }
 
-    /// Ends the run and wakes whoever waits.
+    /// Ends the run and wakes all waiting threads.
     pub(super) fn end_run(&self) {
+        // The flag comes first: a woken thread looks at it, and would wait again otherwise.
         self.stop.set();
         for meeting in self
             .threads
@@ -216,12 +222,13 @@ impl<'a, T: Timer> RunState<'a, T> {
         }
     }
 
-    /// The figures of each name, in the order of definition.
+    /// Returns the figures of each name, in the order of definition.
     pub(super) fn figures_by_name(&self) -> Vec<(String, FlowopKind, LatencyFigures)> {
         let mut lines: Vec<(String, FlowopKind, LatencyFigures)> = Vec::new();
         for (p, process) in self.plan.processes.iter().enumerate() {
             for (t, thread) in process.threads.iter().enumerate() {
                 for (o, op) in thread.ops.iter().enumerate() {
+                    // Instances of one flowop share a line, and so do flowops of one name and kind.
                     let at = lines
                         .iter()
                         .position(|(name, kind, _)| *name == op.name && *kind == op.kind);
@@ -239,10 +246,11 @@ impl<'a, T: Timer> RunState<'a, T> {
         lines
     }
 
-    /// Operations, reads, writes, bytes and nanoseconds of everything that counts, so far: cheap,
-    /// for each second.
+    /// Returns operations, reads, writes, bytes and nanoseconds of everything that counts so far.
+    /// This is cheap enough for each second.
     pub(super) fn sum_figures(&self) -> [u64; 5] {
         let mut sums = [0; 5];
+        // Only I/O is counted, as in the summary.
         for state in &self.threads {
             let ops = &self.plan.processes[state.process].threads[state.thread].ops;
             for (op, tally) in ops

@@ -1,21 +1,21 @@
-//! Workloads that come with the program, stated anew in the language.
+//! Holds the workloads that come with the program, written anew in the language.
 //!
 //! # Guarantees
-//! 1. Each is sound, lies wholly in the directory of the run, and says in its first line what it
-//!    is.
+//! 1. Each is sound, lies wholly in the directory of the run, and describes itself in its first
+//!    line.
 
-/// A workload that comes with the program.
+/// Describes a workload that comes with the program.
 #[derive(Debug, Clone, Copy)]
 pub struct ShippedWorkload {
-    /// Its name.
+    /// Name of the workload.
     pub name: &'static str,
-    /// What Filebench and others call it, too.
+    /// Name in Filebench and other programs.
     pub alias: &'static str,
-    /// The script.
+    /// Text of the script.
     pub text: &'static str,
 }
 
-/// All of them: four servers (parameters of the study of 248 benchmarks), then phases of a thesis
+/// All workloads: four servers (parameters of the study of 248 benchmarks), then phases of a thesis
 /// on energy.
 pub const SHIPPED: &[ShippedWorkload] = &[
     ShippedWorkload {
@@ -86,14 +86,14 @@ pub const SHIPPED: &[ShippedWorkload] = &[
 ];
 
 impl ShippedWorkload {
-    /// The one of that name, or alias.
+    /// Returns the workload of that name, or alias.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         SHIPPED
             .iter()
             .find(|shipped| shipped.name == name || shipped.alias == name)
     }
 
-    /// Returns what it is: its first line.
+    /// Returns its description: the first line.
     pub fn about(&self) -> &'static str {
         self.text
             .lines()
@@ -102,7 +102,7 @@ impl ShippedWorkload {
             .trim_start_matches("# ")
     }
 
-    /// Its variables and what they are set to, as written.
+    /// Returns its variables and their values, as written.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.text
             .lines()

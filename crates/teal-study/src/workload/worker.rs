@@ -1,10 +1,10 @@
-//! One thread of a run: its flowops, top to bottom, for ever.
+//! Runs one thread of a run: its flowops, top to bottom, again and again.
 //!
 //! # Guarantees
-//! 1. Between two operations it looks at one flag; it takes a lock only where the language makes
+//! 1. Between two operations it looks at one flag. It takes a lock only where the language makes
 //!    threads meet: filesets, semaphores, events.
 //! 2. Latencies cover system calls and waiting, not picks or the making of content.
-//! 3. What is on its way when the run ends is not counted.
+//! 3. An operation that is on its way when the run ends is not counted.
 
 mod control;
 mod data;
@@ -22,20 +22,20 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use teal_env::Timer;
 
-/// Why a thread leaves its loop.
+/// Says why a thread leaves its loop.
 #[derive(Debug)]
 pub(super) enum LeaveReason {
     /// The run is over.
     Stopped,
-    /// Nothing left to do: by an end rule, or for want of files.
+    /// Nothing is left to do: by an end rule, or for want of files.
     Done(String),
-    /// It cannot go on.
+    /// An operation failed.
     Failed(RunError),
 }
 
 pub(super) type FlowopResult<T = ()> = Result<T, LeaveReason>;
 
-/// An open file.
+/// Holds an open file.
 #[derive(Debug, Clone)]
 struct OpenSlot {
     file: Arc<OwnedFd>,
@@ -44,7 +44,7 @@ struct OpenSlot {
     size: u64,
 }
 
-/// A thread's state.
+/// Holds a thread's state.
 pub(super) struct FlowopRunner<'a, T> {
     shared: &'a RunState<'a, T>,
     state: &'a ThreadState,
@@ -52,21 +52,21 @@ pub(super) struct FlowopRunner<'a, T> {
     draws: ThreadDraws<'a>,
     offsets: RandomStream,
     slots: Vec<Option<OpenSlot>>,
-    /// Where slots of `opennext` go on, downwards.
+    /// Next slot of `opennext`, which go downwards.
     next_slot: usize,
-    /// Turns of `opennext`, by fileset.
+    /// Rotor of `opennext` in each fileset.
     rotors: Vec<usize>,
-    /// By flowop: working set and value, drawn once.
+    /// Working set and value of each flowop, drawn once.
     constants: Vec<(u64, u64)>,
-    /// By flowop: what a limit has seen.
+    /// Operations that a limit has seen, by flowop.
     seen: Vec<Option<u64>>,
     memory: TransferMemory,
-    /// The thread's memory; 0: each flowop has its own.
+    /// Bytes of the thread's memory; 0 means that each flowop has its own.
     memsize: usize,
     seed: u64,
     path: Vec<u8>,
     aio: Arc<OutstandingWrites>,
-    /// Writes that were asked for and not waited for.
+    /// Number of background writes that were not waited for.
     in_flight: u64,
 }
 
@@ -75,14 +75,17 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         let me = &shared.threads[number];
         let thread = &shared.plan.processes[me.process].threads[me.thread];
         let options = &shared.plan.options;
+        // Different threads write different content and draw different numbers.
         let seed = mix_bits(options.seed ^ mix_bits(number as u64 + 1));
         let mut draws = ThreadDraws::new(&shared.plan.randoms, options.seed, number as u64);
+        // Drawn once, as in Filebench.
         let constants = thread
             .ops
             .iter()
             .map(|op| (draws.draw_whole(op.workingset), draws.draw_whole(op.value)))
             .collect();
         let memsize = draws.draw_whole(thread.memsize) as usize;
+        // Everything that would allocate is allocated here, before the start.
         Self {
             shared,
             state: me,
@@ -117,10 +120,12 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
     }
 
     fn run_nodes(&mut self, nodes: &'a [ProgramNode]) -> FlowopResult {
+        // Composites are nested programs.
         for node in nodes {
             match node {
                 ProgramNode::Op(at) => {
                     let op = &self.thread.ops[*at];
+                    // The number of iterations is drawn anew each time.
                     for _ in 0..self.draws.draw_whole(op.iters) {
                         if self.shared.stop.is_set() {
                             return Err(LeaveReason::Stopped);
@@ -142,6 +147,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
     }
 
     fn run_flowop(&mut self, at: usize, op: &'a PlannedFlowop) -> FlowopResult {
+        // One arm for each flowop, in the order of the language's table.
         match op.kind {
             FlowopKind::OpenFile => self.open_file(at, op),
             FlowopKind::CreateFile => self.create_file(at, op),
@@ -180,12 +186,14 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         self.shared.now_nanos()
     }
 
-    /// Counts an operation that began then.
+    /// Counts an operation that began at `began`.
     fn record_operation(&self, at: usize, began: u64, bytes: u64) {
+        // After the end the figures are being read.
         if self.shared.stop.is_set() {
             return;
         }
         let kind = self.thread.ops[at].kind;
+        // Control flowops do not use up the quota of a limited run.
         if kind.is_io() && !self.shared.take_quota() {
             return;
         }
@@ -194,6 +202,8 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
             self.state
                 .totals
                 .record(kind.is_read() || kind.is_write(), bytes);
+            // Recorded before it is counted as such: the quota is met only when the figures are
+            // complete.
             self.shared.note_recorded();
         }
     }
@@ -214,7 +224,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         LeaveReason::Failed(RunError::Failed(format!("flowop '{}': {why}", op.name)))
     }
 
-    /// Errors of calls that Filebench does not look at.
+    /// Handles errors of calls with results that Filebench ignores.
     fn unless_strict(
         &self,
         op: &PlannedFlowop,

@@ -1,7 +1,6 @@
 //! Content and attributes of objects in the model.
 
-use super::bytes::SparseBytes;
-use super::inodes::{Ino, Inode, InodeKind, ReferenceModel};
+use super::{Ino, Inode, InodeKind, ReferenceModel};
 use rustix::io::Errno;
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, Timestamp};
@@ -10,7 +9,7 @@ const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
 
-/// What `stat` shows, as far as the model knows it.
+/// The attributes that `stat` shows, as far as the model knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectStat {
     /// The type.
@@ -27,23 +26,23 @@ pub struct ObjectStat {
     pub size: u64,
     /// (major, minor) of a device.
     pub rdev: (u32, u32),
-    /// Where an operation set it and none changed it since.
+    /// The time of the last change, if an operation set it and none changed it since.
     pub mtime: Option<Timestamp>,
 }
 
-/// Whether an extended attribute may exist before it is set.
+/// The condition on an extended attribute before it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrFlag {
-    /// Either.
+    /// It may exist or not.
     Any,
-    /// `XATTR_CREATE`: it must not.
+    /// `XATTR_CREATE`: it must not exist.
     Create,
-    /// `XATTR_REPLACE`: it must.
+    /// `XATTR_REPLACE`: it must exist.
     Replace,
 }
 
 impl ReferenceModel {
-    /// Returns what `stat` shows.
+    /// Returns the attributes that `stat` shows.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
@@ -55,6 +54,7 @@ impl ReferenceModel {
             InodeKind::Symlink(target) => (FileType::Symlink, target.len() as u64, (0, 0)),
             InodeKind::Special(kind, rdev) => (*kind, 0, *rdev),
         };
+        // A directory counts itself, its entry in the parent, and the `..` of each subdirectory.
         let nlink = match &inode.kind {
             InodeKind::Dir { entries, .. } if inode.names > 0 => {
                 2 + entries.values().filter(|&&e| self.is_dir(e)).count() as u32
@@ -90,7 +90,7 @@ impl ReferenceModel {
         )
     }
 
-    /// At most `len` bytes from `offset`; fewer at the end of the file.
+    /// Returns at most `len` bytes from `offset`; fewer at the end of the file.
     ///
     /// # Errors
     /// `EISDIR`, `ELOOP` for a symbolic link, `EINVAL` for anything else that is no file.
@@ -101,7 +101,7 @@ impl ReferenceModel {
         }
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
     /// `EINVAL` for anything else.
@@ -133,6 +133,7 @@ impl ReferenceModel {
     /// # Errors
     /// `EINVAL` if `len` is 0, and as [`read`](Self::read).
     pub fn punch(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), Errno> {
+        // The type is checked before the length, as Linux does.
         self.change_content(ino, |_| ())?;
         if len == 0 {
             return Err(Errno::INVAL);
@@ -145,12 +146,14 @@ impl ReferenceModel {
     /// # Errors
     /// `EINVAL` for overlapping ranges of one file, and as [`read`](Self::read).
     pub fn copy(&mut self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<(), Errno> {
+        // The target's type is checked first, as Linux opens it first.
         self.read(to.0, 0, 0)?;
         let size = match &self.inode(from.0)?.kind {
             InodeKind::File(bytes) => bytes.size(),
             other => return Err(not_a_file(other)),
         };
         let len = len.min(size.saturating_sub(from.1));
+        // Overlapping ranges of one file are refused.
         if from.0 == to.0 && from.1.abs_diff(to.1) < len {
             return Err(Errno::INVAL);
         }
@@ -164,13 +167,14 @@ impl ReferenceModel {
     fn change_content(
         &mut self,
         ino: Ino,
-        how: impl FnOnce(&mut SparseBytes),
+        how: impl FnOnce(&mut super::SparseBytes),
     ) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         match &mut inode.kind {
             InodeKind::File(bytes) => how(bytes),
             other => return Err(not_a_file(other)),
         }
+        // The time of the change is not known to the model.
         inode.mtime = None;
         Ok(())
     }
@@ -188,8 +192,8 @@ impl ReferenceModel {
         Ok(())
     }
 
-    /// Sets owner and group. What is no directory loses its set-user-id bit, and its set-group-id
-    /// bit if the group may execute it.
+    /// Sets owner and group. Objects other than directories lose their set-user-id bit, and their
+    /// set-group-id bit if the group may execute them.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
@@ -234,6 +238,7 @@ impl ReferenceModel {
         if value.len() > XATTR_VALUE_MAX {
             return Err(Errno::TOOBIG);
         }
+        debug_assert!(!name.is_empty(), "an empty name was refused");
         may_change_xattr(inode, name)?;
         match (mode, inode.xattrs.contains_key(name)) {
             (XattrFlag::Create, true) => Err(Errno::EXIST),
@@ -245,7 +250,7 @@ impl ReferenceModel {
         }
     }
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     ///
     /// # Errors
     /// `ENODATA`.
@@ -257,7 +262,7 @@ impl ReferenceModel {
             .ok_or(Errno::NODATA)
     }
 
-    /// The names of the extended attributes.
+    /// Returns the names of the extended attributes.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.

@@ -48,6 +48,7 @@ impl SparseBytes {
     }
 
     pub(super) fn truncate(&mut self, size: u64) {
+        // The bytes that are cut off must read as zeros if the file grows again.
         if size < self.size {
             self.punch(size, self.size - size);
         }
@@ -55,6 +56,7 @@ impl SparseBytes {
     }
 
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
+        // A hole never extends the file.
         let end = offset.saturating_add(len).min(self.size);
         if offset >= end {
             return;
@@ -66,6 +68,7 @@ impl SparseBytes {
             .collect();
         for block in hit {
             let (from, to) = (offset.max(block * BLOCK), end.min((block + 1) * BLOCK));
+            // Whole blocks are dropped, parts of blocks are zeroed.
             if from < to && to - from == BLOCK {
                 self.blocks.remove(&block);
             } else if from < to {

@@ -1,7 +1,6 @@
 //! Names in the model: making, linking, removing and moving them.
 
-use super::bytes::SparseBytes;
-use super::inodes::{Ino, Inode, InodeKind, ROOT, ReferenceModel};
+use super::{Ino, Inode, InodeKind, ROOT, ReferenceModel, SparseBytes};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use teal_types::limits::TARGET_MAX;
@@ -12,7 +11,7 @@ const S_ISGID: u32 = 0o2000;
 /// The flags of `renameat2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameKind {
-    /// Replaces what is there.
+    /// Replaces the object that has the name.
     Plain,
     /// `RENAME_NOREPLACE`.
     NoReplace,
@@ -28,11 +27,12 @@ impl ReferenceModel {
         }
     }
 
-    /// The object of this name.
+    /// Returns the object of this name.
     ///
     /// # Errors
     /// `ENOTDIR`, `ENAMETOOLONG`, `ENOENT`.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Ino, Errno> {
+        // The parent's type is checked before the name's length, as Linux does.
         let entries = self.dir_entries(parent)?;
         if name.len() > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
@@ -40,7 +40,7 @@ impl ReferenceModel {
         entries.get(name).copied().ok_or(Errno::NOENT)
     }
 
-    /// The names in a directory, in the order of their bytes, without `.` and `..`.
+    /// Returns the names in a directory, in the order of their bytes, without `.` and `..`.
     ///
     /// # Errors
     /// `ENOTDIR`.

@@ -3,7 +3,6 @@
 use super::*;
 use crate::ops::{FsOp, OpTarget as _, OpWeights, generate_op};
 use crate::rng::Rng;
-use rustix::io::Errno;
 
 #[test]
 fn an_open_object_outlives_its_names() {

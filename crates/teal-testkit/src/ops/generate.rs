@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 4;
 /// Slots of files held open.
 const SLOTS: u64 = 4;
 
-/// How often each operation comes, relative to the others; 0 is never.
+/// The frequency of each operation relative to the others; 0 is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named after the operations")]
 pub struct OpWeights {
@@ -73,7 +73,8 @@ impl Default for OpWeights {
 
 type Maker = fn(&mut OpGenerator<'_>) -> FsOp;
 
-/// A random operation that suits the tree of `model`, though not always: errors are wanted too.
+/// Returns a random operation that suits the tree of `model`, though not always: errors are wanted
+/// too.
 ///
 /// # Panics
 /// If all weights are 0.
@@ -150,6 +151,7 @@ pub fn generate_op(rng: &mut Rng, model: &ReferenceModel, weights: &OpWeights) -
             slot: d.draw_slot(),
         }),
     ];
+    // One operation is drawn, each in proportion to its weight.
     let mut at = rng.below(makers.iter().map(|&(weight, _)| u64::from(weight)).sum());
     let chosen = makers.iter().find(|&&(weight, _)| {
         let is_here = at < u64::from(weight);
@@ -171,8 +173,9 @@ struct OpGenerator<'a> {
 }
 
 impl OpGenerator<'_> {
-    /// A name from a small pool.
+    /// Draws a name from a small pool.
     fn draw_name(&mut self) -> Vec<u8> {
+        // Now and then a name at a limit: too long, not UTF-8, or like `..`.
         match self.rng.below(40) {
             0 => vec![b'L'; NAME_MAX],
             1 => vec![b'L'; NAME_MAX + 1],
@@ -182,7 +185,7 @@ impl OpGenerator<'_> {
         }
     }
 
-    /// A name in a directory, taken or not.
+    /// Draws a path of a name in a directory, taken or not.
     fn draw_new_path(&mut self) -> PathBuf {
         let fits =
             |(path, kind): &&(PathBuf, FileType)| kind.is_dir() && path.iter().count() < DEPTH_MAX;
@@ -192,7 +195,7 @@ impl OpGenerator<'_> {
             .filter(fits)
             .map(|(path, _)| path)
             .collect();
-        // Now and then below what is no directory.
+        // Now and then the parent is no directory.
         let dir = if self.rng.chance(0.03) {
             self.rng.pick(&self.paths).0.clone()
         } else {
@@ -201,7 +204,7 @@ impl OpGenerator<'_> {
         dir.join(OsStr::from_bytes(&self.draw_name()))
     }
 
-    /// Mostly an object of this type.
+    /// Draws mostly an object of this type.
     fn draw_object(&mut self, kind: FileType) -> PathBuf {
         let suits: Vec<&PathBuf> = self
             .paths
@@ -216,7 +219,7 @@ impl OpGenerator<'_> {
         }
     }
 
-    /// Mostly an object that has a name.
+    /// Draws mostly an object that has a name.
     fn draw_named(&mut self) -> PathBuf {
         if self.paths.len() < 2 || self.rng.chance(0.1) {
             return self.draw_new_path();
@@ -226,7 +229,7 @@ impl OpGenerator<'_> {
             .clone()
     }
 
-    /// Any object, the root included.
+    /// Draws any object, the root included.
     fn draw_any(&mut self) -> PathBuf {
         if self.rng.chance(0.05) {
             PathBuf::new()
@@ -250,7 +253,7 @@ impl OpGenerator<'_> {
         self.rng.below(SLOTS) as u8
     }
 
-    /// Around block boundaries, seldom far away.
+    /// Draws an offset around block boundaries, seldom far away.
     fn draw_offset(&mut self) -> u64 {
         let block = match self.rng.below(20) {
             0 => 2048,
@@ -258,11 +261,12 @@ impl OpGenerator<'_> {
             2..6 => self.rng.below(32),
             _ => self.rng.below(4),
         };
+        // Bytes around sector and block boundaries.
         let near = [0, 0, 1, 511, 512, 4095, self.rng.below(BLOCK)];
         block * BLOCK + *self.rng.pick(&near)
     }
 
-    /// Half of the time whole blocks between the same places, or to the end.
+    /// Draws a copy: half of the time of whole blocks, between the same places, or to the end.
     fn draw_copy(&mut self) -> FsOp {
         let (from, to) = (
             self.draw_object(FileType::File),

@@ -90,7 +90,8 @@ fn the_model_agrees_with_the_host_file_system() {
         .into_iter()
         .find(|place| suits(place).is_ok());
     let Some(place) = place else {
-        let reason = "needs root and a file system with devices, extended attributes and link counts of directories";
+        let reason = "needs root and a file system with devices, extended attributes and link \
+            counts of directories";
         return crate::skip_test("the_model_agrees_with_the_host_file_system", reason);
     };
     for seed in 0..8 {

@@ -129,15 +129,15 @@ fn numbers_have_one_to_ten_bytes() {
     ] {
         let mut out = Vec::new();
         out.put_varint(value);
-        assert_eq!((out.len(), Take(&out).varint()), (len, Some(value)));
-        assert_eq!(Take(&out[..len - 1]).varint(), None);
+        assert_eq!((out.len(), FieldReader(&out).varint()), (len, Some(value)));
+        assert_eq!(FieldReader(&out[..len - 1]).varint(), None);
     }
     // 2^64 and more.
     assert_eq!(
-        Take(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02").varint(),
+        FieldReader(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02").varint(),
         None
     );
-    assert_eq!(Take(&[0xff; 11]).varint(), None);
+    assert_eq!(FieldReader(&[0xff; 11]).varint(), None);
 }
 
 #[test]

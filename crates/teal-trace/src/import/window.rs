@@ -1,9 +1,9 @@
-//! Putting events into order that are a little out of it: the earliest of a window goes out first.
+//! Sorts events that are slightly out of order: the earliest of a window goes out first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Events that are looked at together.
+/// Number of events that are sorted together.
 pub(super) const WINDOW: usize = 1 << 16;
 
 struct HeapEntry<T> {
@@ -28,15 +28,15 @@ impl<T> Ord for HeapEntry<T> {
     }
 }
 
-/// The window.
+/// Holds the window.
 pub(super) struct SortingWindow<T> {
     heap: BinaryHeap<HeapEntry<T>>,
     seen: u64,
-    /// The time of what went out last.
+    /// Time of the event that went out last.
     last: u64,
 }
 
-/// It is earlier than something that went out already.
+/// An event is earlier than one that went out already.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLate;
 
@@ -49,8 +49,9 @@ impl<T> SortingWindow<T> {
         }
     }
 
-    /// Takes one in; gives the earliest out once the window is full.
+    /// Takes an event in; returns the earliest once the window is full.
     pub(super) fn insert(&mut self, time: u64, value: T) -> Result<Option<(u64, T)>, TooLate> {
+        // An earlier event would have had to go out before.
         if time < self.last {
             return Err(TooLate);
         }
@@ -66,9 +67,13 @@ impl<T> SortingWindow<T> {
         })
     }
 
-    /// The earliest that is left.
+    /// Returns the earliest event that is left.
     pub(super) fn pop(&mut self) -> Option<(u64, T)> {
         let entry = self.heap.pop()?;
+        debug_assert!(
+            entry.key.0.0 >= self.last,
+            "the window gives events in order"
+        );
         self.last = entry.key.0.0;
         Some((self.last, entry.value))
     }

@@ -1,5 +1,5 @@
-//! The thread of a recording that writes: takes events off the queue, says who is who, and keeps
-//! blocks no longer than a second.
+//! Writes a recording on a thread of its own: takes events off the queue, introduces objects and
+//! processes by name, and keeps blocks no longer than a second.
 
 use super::super::anonymous::NameHasher;
 use super::super::event::{
@@ -15,35 +15,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Events taken off the queue at once.
+/// Limits the events that are taken off the queue at once.
 const GULP: usize = 1024;
-/// How old an event gets before its block is written.
+/// Age of an event at which its block is written.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
-/// How long events wait for others while something is going on. Short: soon a process is gone and a
-/// file is renamed.
+/// Time that events wait for others while more are coming. It is short, because soon a process is
+/// gone and a file is renamed.
 const TICK: Duration = Duration::from_millis(20);
-/// Objects and processes whose names are remembered as told; beyond, all are told again.
+/// Limits the objects and processes that are remembered as introduced; beyond, all are introduced
+/// again.
 const TOLD_MAX: usize = 1 << 20;
-/// Deepest directory whose path is told.
+/// Limits the depth of a directory with an introduced path.
 const DEPTH_MAX: usize = 1000;
 
-/// The thread that writes.
+/// Holds the writing thread's state.
 pub(super) struct RecordingThread<W> {
     shared: Arc<SharedRecording>,
     writer: TraceWriter<W>,
     anonymous: Option<NameHasher>,
     root: u64,
     limit: Option<Duration>,
-    surroundings: Box<dyn RecordingContext>,
-    /// Objects whose names the trace has told.
+    context: Box<dyn RecordingContext>,
+    /// Objects with names that the trace has told.
     named: HashSet<u64>,
-    /// Processes that the trace has told of.
+    /// Processes that the trace has introduced.
     introduced: HashSet<u32>,
-    /// When the oldest event came that is not written yet.
+    /// Time of the oldest event that is not written yet.
     oldest: Option<Duration>,
 }
 
-/// What was taken off the queue.
+/// Holds events that were taken off the queue.
 struct EventBatch {
     events: Vec<TraceEvent>,
     dropped: u64,
@@ -55,7 +56,7 @@ impl<W: Write> RecordingThread<W> {
         shared: Arc<SharedRecording>,
         writer: TraceWriter<W>,
         settings: RecordingSettings,
-        surroundings: Box<dyn RecordingContext>,
+        context: Box<dyn RecordingContext>,
     ) -> Self {
         let anonymous = settings.header.anonymous;
         Self {
@@ -64,7 +65,7 @@ impl<W: Write> RecordingThread<W> {
             anonymous: anonymous.then(|| NameHasher::new(settings.key)),
             root: settings.root,
             limit: settings.limit,
-            surroundings,
+            context,
             introduced: HashSet::new(),
             named: HashSet::new(),
             oldest: None,
@@ -77,6 +78,7 @@ impl<W: Write> RecordingThread<W> {
         ended: impl FnOnce(&RecordingProgress),
     ) {
         let written = loop {
+            // The first error ends the recording; later events would have a gap before them.
             let batch = self.next_batch();
             if let Err(error) = self.write_batch(&batch) {
                 break Err(error);
@@ -85,10 +87,12 @@ impl<W: Write> RecordingThread<W> {
                 break Ok(());
             }
         };
+        // From here on no event is taken in: the recorders see it without the lock.
         self.shared.on.store(false, Ordering::Release);
         let shared = Arc::clone(&self.shared);
         let ended_well = written.and_then(|()| self.writer.write_last_block());
         let bytes = self.writer.bytes_written();
+        // Synced even after a failed write would be a lie, so the first error wins.
         let done = ended_well.and_then(|()| Ok(sync(self.writer.into_out())?));
         let progress = {
             let mut queue = shared.queue.lock();
@@ -110,8 +114,10 @@ impl<W: Write> RecordingThread<W> {
         let mut queue = shared.queue.lock();
         loop {
             let now = shared.clock.monotonic_time().saturating_sub(shared.start);
+            // The limit counts from the start of the recording.
             queue.ending |= self.limit.is_some_and(|limit| now >= limit);
             if queue.ending {
+                // At the end unanswered events are written without an outcome.
                 while !queue.order.is_empty() && !queue.order.is_ready() {
                     queue
                         .order
@@ -119,6 +125,7 @@ impl<W: Write> RecordingThread<W> {
                 }
             }
             let mut events = Vec::new();
+            // Events leave the queue in the order in which they began.
             while events.len() < GULP
                 && let Some(event) = queue.order.pop()
             {
@@ -127,7 +134,9 @@ impl<W: Write> RecordingThread<W> {
             let is_due = self
                 .oldest
                 .is_some_and(|oldest| now >= oldest + FLUSH_AFTER);
+            // A full block's time is due even if no event comes.
             if !events.is_empty() || queue.dropped > 0 || queue.ending || is_due {
+                debug_assert!(events.len() <= GULP, "a batch has a limit");
                 let dropped = std::mem::take(&mut queue.dropped);
                 return EventBatch {
                     events,
@@ -135,8 +144,7 @@ impl<W: Write> RecordingThread<W> {
                     is_last: queue.ending && queue.order.is_empty(),
                 };
             }
-            // While something is going on, looking now and then is cheaper than being woken by
-            // every event.
+            // While events come, looking now and then is cheaper than being woken by every event.
             let tick = self.oldest.map(|_| now + TICK);
             queue.asleep = tick.is_none();
             match tick.into_iter().chain(self.limit).min() {
@@ -148,10 +156,12 @@ impl<W: Write> RecordingThread<W> {
     }
 
     fn write_batch(&mut self, batch: &EventBatch) -> Result<(), WriteError> {
+        // An object is introduced before its first event, so that a reader knows its path.
         for event in &batch.events {
             self.write_introductions(event)?;
             self.put_item(TraceItem::Event(event.clone()))?;
         }
+        // The place of a gap is behind the events that came before it.
         if batch.dropped > 0 {
             self.put_item(TraceItem::Dropped(batch.dropped))?;
         }
@@ -160,6 +170,7 @@ impl<W: Write> RecordingThread<W> {
             .clock
             .monotonic_time()
             .saturating_sub(self.shared.start);
+        // A block that is a second old goes out, even if it is not full.
         if self.writer.unwritten_items() == 0 {
             self.oldest = None;
         } else if now >= *self.oldest.get_or_insert(now) + FLUSH_AFTER {
@@ -179,8 +190,9 @@ impl<W: Write> RecordingThread<W> {
         self.writer.write_item(&item)
     }
 
-    /// Says who is who, where the event and those before do not.
+    /// Introduces the process and the objects of an event, where earlier items have not.
     fn write_introductions(&mut self, event: &TraceEvent) -> Result<(), WriteError> {
+        // Forgetting everything at the limit is simple, and costs some repetitions.
         if self.named.len() >= TOLD_MAX {
             self.named.clear();
         }
@@ -193,7 +205,7 @@ impl<W: Write> RecordingThread<W> {
                 leader,
                 session,
                 name,
-            }) = self.surroundings.process_facts(event.process)
+            }) = self.context.process_facts(event.process)
         {
             let name = Text::truncated(&name);
             self.put_item(TraceItem::Process(TracedProcess {
@@ -203,6 +215,7 @@ impl<W: Write> RecordingThread<W> {
                 name,
             }))?;
         }
+        // A rename and a copy have two objects.
         match &event.action {
             Action::Mark { .. } | Action::Sync {} => {}
             Action::Rename { to, .. } => {
@@ -215,6 +228,7 @@ impl<W: Write> RecordingThread<W> {
             }
             _ => self.write_names(event.object)?,
         }
+        // The event itself tells the name of the object that it makes.
         if let Some(object) = event.named_object() {
             self.named.insert(object);
         }
@@ -233,8 +247,8 @@ impl<W: Write> RecordingThread<W> {
                 });
                 break;
             }
-            // Without a name: removed meanwhile, or never had one.
-            let Some((parent, name)) = self.surroundings.name_of(at) else {
+            // The object has no name: it was removed meanwhile, or never had one.
+            let Some((parent, name)) = self.context.name_of(at) else {
                 break;
             };
             calls.push(ObjectName {
@@ -244,6 +258,10 @@ impl<W: Write> RecordingThread<W> {
             });
             at = parent;
         }
+        debug_assert!(
+            calls.len() <= DEPTH_MAX,
+            "a path is no deeper than its limit"
+        );
         calls
             .into_iter()
             .rev()

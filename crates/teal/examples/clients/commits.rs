@@ -1,5 +1,5 @@
-//! How many operations a server commits: batches over TLS, each durable before its client makes the
-//! next.
+//! Measures how many operations a server commits: batches over TLS, each durable before its client
+//! makes the next.
 
 use crate::machine::{Machine, channel};
 use crate::town::Town;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
-use teal_proto::Reply;
+use teal_proto::ServerReply;
 use teal_testkit::Rng;
 
 /// A way to commit: clients, files of a batch, whether they have content.
@@ -31,7 +31,7 @@ fn commit(
     let (mut ops, mut batches) = (0, 0);
     while SystemClock.monotonic_time() < until {
         for request in machine.flush(rng, files, with_content)?.0 {
-            if let Reply::Refused(refused) = machine.ask(&request)? {
+            if let ServerReply::Refused(refused) = machine.ask(&request)? {
                 bail!(refused);
             }
         }

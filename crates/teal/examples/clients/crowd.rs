@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_net::{Channel, ClientIdentity};
-use teal_proto::{Pulled, Reply, Request};
+use teal_proto::{ClientRequest, PulledChanges, ServerReply};
 use teal_testkit::Rng;
-use teal_types::CommitSeq;
+use teal_types::{CommitSeq, Incarnation};
 use tokio::runtime::Handle;
 
 /// Files of each volume that are read.
 const FILES: usize = 64;
 /// Updates are gathered for so long where another machine is connected.
 const GATHER: Duration = Duration::from_secs(1);
-/// What the program asks for.
+/// The time for which the program itself waits for news.
 const PULL_MS: u32 = 30_000;
 /// Threads of clients do little.
 const STACK: usize = 256 << 10;
 
-/// What clients met.
+/// The measurements of the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Met {
-    /// Of each request, but for those that wait for news.
+    /// The times of all requests, but for those that wait for news.
     pub(crate) times: Vec<Duration>,
-    /// Of each flush of new files: until the commit was durable.
+    /// The times of the flushes of new files, until the commit was durable.
     pub(crate) flushes: Vec<Duration>,
     /// Requests begun more than a second late, because earlier ones were not answered yet.
     pub(crate) late: u64,
@@ -63,7 +63,7 @@ impl Met {
     }
 }
 
-/// What waiting for news came to.
+/// The counts of requests that wait for news.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) pulls: AtomicU64,
@@ -72,7 +72,7 @@ pub(crate) struct News {
     pub(crate) refused: AtomicU64,
 }
 
-/// How long, and when it began.
+/// The length of the run, and its beginning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) from: Duration,
@@ -140,9 +140,9 @@ impl Client {
         for request in requests {
             let begun = SystemClock.monotonic_time();
             let answer = self.machine.ask(&request).map_err(|e| e.to_string());
-            let is_committed = matches!(answer, Ok(Reply::Committed { .. }));
+            let is_committed = matches!(answer, Ok(ServerReply::Committed { .. }));
             let answer = answer.and_then(|reply| match reply {
-                Reply::Refused(refused) => Err(refused.to_string()),
+                ServerReply::Refused(refused) => Err(refused.to_string()),
                 _ => Ok(true),
             });
             let failed = answer.is_err();
@@ -162,8 +162,8 @@ impl Client {
 fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     let (mut since, mut digest, mut after) = (CommitSeq::new(0), [0; 32], None);
     while !stop.load(Relaxed) {
-        let request = Request::Pull {
-            incarnation: 0,
+        let request = ClientRequest::Pull {
+            incarnation: Incarnation::NONE,
             since,
             digest,
             filter,
@@ -171,7 +171,7 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
             wait_ms: PULL_MS,
         };
         match ask(channel, &request) {
-            Ok(Reply::Pulled(Pulled {
+            Ok(ServerReply::Pulled(PulledChanges {
                 to,
                 digest: at,
                 more,
@@ -193,7 +193,8 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     }
 }
 
-/// Connects everybody, `each` to a volume; the first of a volume makes what is read there.
+/// Connects all machines, `each` to a volume; the first of a volume makes the files that are read
+/// there.
 pub(crate) struct Crowd {
     clients: Vec<Client>,
     pub(crate) connecting: Duration,
@@ -239,7 +240,7 @@ impl Crowd {
         })
     }
 
-    /// Has everybody live for so long; `between` is called when it begins and when it ends.
+    /// Runs all machines for this time; `between` is called at the beginning and at the end.
     pub(crate) fn live(self, seconds: u64, news: &News, mut between: impl FnMut()) -> Result<Met> {
         let stop = AtomicBool::new(false);
         let from = SystemClock.monotonic_time() + Duration::from_secs(5);
@@ -275,9 +276,9 @@ impl Crowd {
                 );
             }
             stop.store(true, Relaxed);
-            // Whoever waits for news is answered when the machine says goodbye.
+            // A request that waits for news is answered when its machine says goodbye.
             for (channel, _) in &channels {
-                drop(ask(channel, &Request::Bye));
+                drop(ask(channel, &ClientRequest::Bye));
             }
             Ok(met)
         })

@@ -2,8 +2,8 @@
 //!
 //! # How
 //! 1. `teal serve` makes the server's data and is taken down again.
-//! 2. Volumes and machines are enrolled by the same server in this process, whose door lets more of
-//!    them in per second.
+//! 2. Volumes and machines are enrolled by the same server in this process, through a listener that
+//!    lets more of them in per second.
 //! 3. `teal up` then serves the same data with the limits it always has.
 
 use anyhow::{Context as _, Result, ensure};
@@ -29,7 +29,7 @@ pub(crate) struct Town {
     pub(crate) address: String,
 }
 
-/// Who enrolls; nobody asks for anything else here.
+/// Enrols machines; no other requests come here.
 struct Registry(Arc<Server>);
 
 impl PeerService for Registry {

@@ -1,4 +1,4 @@
-//! What `teal status` is told of a mount.
+//! The state of a mount, for `teal status`.
 
 use super::volume::ServedVolume;
 use crate::config;
@@ -12,13 +12,18 @@ pub(super) fn mount_status(volume: &ServedVolume) -> MountStatus {
     let store = volume.client.store();
     let space = store.space();
     let superblock = store.superblock();
+    // A failure here is shown beside the rest of the state, which is still known.
     let (upstream, upstream_unknown) = match upstream_status(volume) {
         Ok(upstream) => (upstream, None),
         Err(e) => (None, Some(e.to_string())),
     };
+    debug_assert!(
+        space.free <= space.free_of_capacity,
+        "the host can only take space away"
+    );
     let uuid: String = superblock.uuid.iter().map(|b| format!("{b:02x}")).collect();
     let of_store = config::list_settings(&store.settings()).into_iter();
-    let counted = store.counts();
+    let counted = store.counter_values();
     let drives = volume.drives.attached_places().into_iter();
     MountStatus {
         mount_point: volume.args.dir.clone(),
@@ -63,6 +68,7 @@ fn upstream_status(volume: &ServedVolume) -> Result<Option<UpstreamShown>, FsErr
     };
     let status = replica.upstream_status()?;
     let mut shown = volume.with_server(|serving| replica::upstream_shown(&status, serving));
+    // A mount that does not ask its server says so, instead of showing the last state it knew.
     if !volume.asks_server() {
         shown.trouble = Some(volume.why_server_is_not_asked());
     }

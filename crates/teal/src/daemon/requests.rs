@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use teal_command::say::{shell_quoted, shown_path, with_causes};
 use teal_posix::{FileSystem, FsError};
-use teal_replica::{Freed, PinRefused, Pinned, Replica};
+use teal_replica::{FreedContent, PinRefused, PinSummary, Replica};
 use teal_types::ObjectNo;
 
 /// Reads the request of a connection, and answers it.
@@ -22,6 +22,7 @@ pub(super) fn answer_connection(volume: &Arc<ServedVolume>, stream: UnixStream) 
         Ok(ask) => ask,
         Err(error) => return control::send_answer(&stream, &error_answer(&error)),
     };
+    // The requests matched here need neither the server nor a drive, so this thread answers them.
     let answer = match ask {
         ControlRequest::Status => ControlAnswer::Status(Box::new(report::mount_status(volume))),
         ControlRequest::Set { key, value } => change_setting(&volume.client, &key, value),
@@ -64,9 +65,11 @@ fn recording_answer(found: Option<control::RecordingStatus>) -> ControlAnswer {
 /// Changes a setting of the mount.
 fn change_setting(client: &FileSystem, key: &str, value: u64) -> ControlAnswer {
     let store = client.store();
+    // Settings are replaced as a whole; after a refused change this writes back what was there.
     let mut settings = store.settings();
     let done = config::change_setting(client, &mut settings, key, value);
     store.set_settings(settings);
+    // The commit thread may be asleep for the old interval.
     client.settings_changed();
     match done {
         Ok(()) => ControlAnswer::Done,
@@ -74,8 +77,10 @@ fn change_setting(client: &FileSystem, key: &str, value: u64) -> ControlAnswer {
     }
 }
 
-/// Unmounts; the answer comes when the store is closed.
+/// Unmounts, and answers when the store is closed.
 fn unmount(volume: &Arc<ServedVolume>, stream: UnixStream) {
+    // The connection is answered here only if the mount stays; otherwise the end of the mount
+    // answers it.
     if let Err((stream, error)) = volume.end_for(stream) {
         let error = format!(
             "{error}: a program has files open there or works in it (try `fuser -vm {}`)",
@@ -87,6 +92,7 @@ fn unmount(volume: &Arc<ServedVolume>, stream: UnixStream) {
 
 /// Answers a request that may wait for the server.
 fn serve_on_a_thread(volume: &Arc<ServedVolume>, stream: UnixStream, ask: ControlRequest) {
+    // The socket's own thread has to stay free for `teal status`.
     let volume = Arc::clone(volume);
     let answering = move || {
         let done = answer_about_server(&volume, &ask);
@@ -102,12 +108,14 @@ fn serve_on_a_thread(volume: &Arc<ServedVolume>, stream: UnixStream, ask: Contro
 fn answer_about_server(volume: &ServedVolume, ask: &ControlRequest) -> Result<ControlAnswer> {
     let client = &volume.client;
     match ask {
+        // The answer comes only when the server has everything.
         ControlRequest::Flush => flush_upstream(volume)?,
         ControlRequest::Conflicts => {
             let conflicts = replica::open_conflicts(client)?;
             return Ok(ControlAnswer::Conflicts { conflicts });
         }
         ControlRequest::Resolve { id } => {
+            // Without a server there are no conflicts.
             let replica = client.replica().ok_or(FsError::NotFound)?;
             replica.resolve_conflict(*id)?;
         }
@@ -121,6 +129,7 @@ fn answer_about_server(volume: &ServedVolume, ask: &ControlRequest) -> Result<Co
                 &keeping_replica(client)?.free(ObjectNo::new(*object))?,
             ));
         }
+        // Only the process that serves a volume can invite, shut out and readmit machines.
         ControlRequest::Token | ControlRequest::Revoke { .. } | ControlRequest::Readmit { .. } => {
             return volume.with_server(|serving| {
                 let serving = serving.context("this volume is not served here")?;
@@ -150,10 +159,12 @@ fn flush_upstream(volume: &ServedVolume) -> Result<()> {
             "the volume on {dir} has no server to send anything to; give it one: teal serve {dir}"
         );
     };
+    // A mount may have a server and not ask it, for example if it is read-only.
     if !volume.asks_server() {
         let why = volume.why_server_is_not_asked();
         bail!("nothing was sent to the server of {dir}: {why}");
     }
+    // Changes that could not be sent are still safe on this machine; people need only the reason.
     replica.flush_upstream().map_err(|e| match e {
         FsError::Unreachable(why) | FsError::Stuck(why) => {
             anyhow!("not everything is at the server: {why}")
@@ -168,7 +179,7 @@ fn keeping_replica(client: &FileSystem) -> Result<&Arc<Replica>, PinRefused> {
     client.replica().ok_or(PinRefused::Alone)
 }
 
-fn pinned_answer(pinned: &Pinned) -> ControlAnswer {
+fn pinned_answer(pinned: &PinSummary) -> ControlAnswer {
     ControlAnswer::Pinned {
         files: pinned.files,
         bytes: pinned.bytes,
@@ -176,7 +187,7 @@ fn pinned_answer(pinned: &Pinned) -> ControlAnswer {
     }
 }
 
-fn freed_answer(freed: &Freed) -> ControlAnswer {
+fn freed_answer(freed: &FreedContent) -> ControlAnswer {
     ControlAnswer::Freed {
         files: freed.files,
         bytes: freed.bytes,

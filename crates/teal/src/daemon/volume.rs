@@ -1,4 +1,4 @@
-//! What the process of a mount holds, and how it lets go.
+//! The state that the process of a mount holds, and the ways in which it ends.
 //!
 //! # Guarantees
 //! 1. *Closed once*: the store is closed by one thread, whichever comes first; the others wait for
@@ -11,7 +11,7 @@
 use crate::cli::MountArgs as Args;
 use crate::control::{self, ControlAnswer, UnmountReport, UnsentChanges};
 use crate::drives::DriveService;
-use crate::recording::RecordingSlot;
+use crate::recording::{RecordingOrder, RecordingSlot};
 use crate::replica::{self, ReplicaRuntime};
 use crate::serving::RunningServer;
 use anyhow::Result;
@@ -33,23 +33,23 @@ pub(super) struct ServedVolume {
     pub(super) client: Arc<FileSystem>,
     pub(super) mount: VolumeMount,
     pub(super) unmounter: UnmountHandle,
-    /// Whether `sync(2)` reaches the mount.
+    /// True if `sync(2)` reaches the mount.
     pub(super) is_on_device: bool,
     pub(super) recordings: RecordingSlot,
     pub(super) drives: Arc<DriveService>,
     shutdown: ShutdownState,
-    /// What talks to the server; taken at the end.
+    /// The connection to the server; taken at the end.
     running: Mutex<Option<ReplicaRuntime>>,
 }
 
-/// How far the end has come.
+/// The progress of the end of a mount.
 #[derive(Debug, Default)]
 struct ShutdownState {
     /// A signal has asked for the end.
     is_interrupted: AtomicBool,
     /// A thread closes the store.
     is_closing: AtomicBool,
-    /// Whether the kernel has ended the mount.
+    /// True once the kernel has ended the mount.
     is_unmounted: Mutex<bool>,
     unmounted: Condvar,
     /// Connections that asked for the end and wait for the answer.
@@ -87,6 +87,7 @@ impl ServedVolume {
 
     /// Runs `ask` on the server of the volume, if it is in this process.
     pub(super) fn with_server<T>(&self, ask: impl FnOnce(Option<&RunningServer>) -> T) -> T {
+        // The lock keeps the server from being stopped while it is asked.
         let running = lock(&self.running);
         ask(running
             .as_ref()
@@ -110,20 +111,22 @@ impl ServedVolume {
         anonymous: bool,
         seconds: Option<u64>,
     ) -> Result<()> {
+        // Holds the volume weakly: a recording must not keep the process from closing its store.
         let mount = Arc::downgrade(self);
         let ended = move || {
             if let Some(volume) = mount.upgrade() {
                 volume.mount.set_watcher(None);
             }
         };
-        let around = (&*self.args.dir, &self.client);
-        let watcher = self.recordings.start(
+        let order = RecordingOrder {
             file,
-            (anonymous, seconds),
-            self.mount.is_observed(),
-            around,
-            ended,
-        )?;
+            mount_point: &self.args.dir,
+            is_anonymous: anonymous,
+            limit: seconds.map(Duration::from_secs),
+            is_observed: self.mount.is_observed(),
+        };
+        let watcher = self.recordings.start(&order, &self.client, ended)?;
+        // Requests are watched only once the file of the trace is open.
         self.mount.set_watcher(Some(watcher));
         Ok(())
     }
@@ -156,6 +159,7 @@ impl ServedVolume {
             log::warn!("ending at once");
             std::process::exit(1);
         }
+        // An idle mount is taken away at once; a busy one is detached.
         if let Err(error) = self.unmounter.unmount(UnmountMode::IfIdle) {
             log::warn!("{error}; detaching");
             if let Err(error) = self.unmounter.unmount(UnmountMode::Detach) {
@@ -168,8 +172,9 @@ impl ServedVolume {
         self.exit_if_copied();
     }
 
-    /// Tells those who wait for it that the kernel has ended the mount.
+    /// Wakes the threads that wait until the kernel has ended the mount.
     pub(super) fn mount_has_ended(&self) {
+        // Set under the lock, so that a thread that is about to wait cannot miss it.
         *lock(&self.shutdown.is_unmounted) = true;
         self.shutdown.unmounted.notify_all();
     }
@@ -180,8 +185,14 @@ impl ServedVolume {
             // The first caller ends the process.
             std::thread::park();
         }
+        // The recording ends first, so that its last event is a request that has been answered.
         self.recordings.end();
+        debug_assert!(
+            self.shutdown.is_closing.load(Ordering::Acquire),
+            "one thread closes the store"
+        );
         let closed = self.client.shutdown();
+        // The replica is asked what the server lacks while it still runs.
         let is_served = self.with_server(|serving| serving.is_some());
         let unsent = replica::unsent_changes(&self.client);
         self.stop_server();
@@ -202,6 +213,8 @@ impl ServedVolume {
                 error: format!("unmounted, but the store could not be closed: {e}"),
             },
         };
+        // All waiting connections are answered only now, because `teal down` promises that the
+        // store is closed.
         for stream in lock(&self.shutdown.waiting).drain(..) {
             control::send_answer(&stream, &answer);
         }
@@ -209,6 +222,7 @@ impl ServedVolume {
     }
 
     fn stop_server(&self) {
+        // Taken out of the lock first, because stopping may take seconds.
         let running = lock(&self.running).take();
         if let Some(running) = running {
             running.stop();
@@ -230,8 +244,10 @@ impl ServedVolume {
     /// The kernel ends a mount at once, unless another mount namespace has a copy of it. A copy
     /// does not keep the process alive: for its users it is as if the disk had gone.
     fn exit_if_copied(self: &Arc<Self>) {
+        // The thread keeps the volume alive until it has seen the end of the mount.
         let this = Arc::clone(self);
         let watch = move || {
+            // Waiting on the condition costs no delay where the mount ends at once.
             let is_unmounted = lock(&this.shutdown.is_unmounted);
             let waited = this.shutdown.unmounted.wait_timeout_while(
                 is_unmounted,

@@ -1,60 +1,83 @@
-//! What the daemon answers about drives, and about where content is.
+//! The daemon's answers about drives and about the places of content.
 
 use super::DriveService;
 use crate::control::{ControlAnswer, DeviceLine, SourceLine, WhereLine};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use teal_replica::{Price, SourceShown};
+use teal_replica::{DriveStatus, ReadPrice, SourceStatus};
 use teal_types::ObjectNo;
 
+/// Returns the line of a drive that is attached here, without what only its registration tells.
+fn attached_line(drive: &DriveStatus) -> DeviceLine {
+    let counts = drive.counts.iter();
+    DeviceLine {
+        device: drive.device,
+        name: drive.name.clone(),
+        place: Some(drive.place.clone()),
+        total_bytes: drive.room.0,
+        free_bytes: Some(drive.room.1),
+        objects: Some(drive.objects),
+        position: Some(drive.seen.get()),
+        queued: drive.queued.0,
+        queued_bytes: drive.queued.1,
+        short: drive.short.0,
+        short_bytes: drive.short.1,
+        late: drive.is_late,
+        counts: counts
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect(),
+        ..DeviceLine::default()
+    }
+}
+
+fn source_line(source: SourceStatus) -> SourceLine {
+    let SourceStatus {
+        name,
+        data_seq,
+        bytes,
+        price,
+        why,
+    } = source;
+    SourceLine {
+        name,
+        version: data_seq.map(|seq| seq.get()),
+        bytes,
+        microseconds: price.map(|price: ReadPrice| price.latency.as_micros() as u64),
+        is_measured: price.map(|price| price.is_measured),
+        microjoules: price.map(|price| price.energy.get()),
+        // The engine counts costs in whole units of 1e-11.
+        cost: price.map(|price| price.cost as f64 / 1e11),
+        why: why.to_owned(),
+    }
+}
+
 impl DriveService {
-    /// All drives of the volume; without the server those that are attached here, and why it cannot
-    /// be asked.
+    /// Returns all drives of the volume. Without the server these are the ones attached here, with
+    /// the reason why the server cannot be asked.
     pub(super) fn list_drives(&self) -> Result<ControlAnswer> {
         self.lose_absent();
         let mut here = self.attached_drives();
-        let placed: BTreeSet<u32> = self.lock_state().known.at.values().copied().collect();
+        let remembered: BTreeSet<u32> = self.lock_state().known.at.values().copied().collect();
         let registered = self
             .replica()
             .and_then(|replica| replica.registered_drives());
+        // A drive that another machine has taken over is not shown as attached here.
         let superseded = self
             .client
             .replica()
             .map_or_else(BTreeMap::new, |replica| replica.superseded_drives());
         here.retain(|drive| !superseded.contains_key(&drive.device));
-        let mut lines = Vec::new();
-        for drive in &here {
-            lines.push(DeviceLine {
-                device: drive.device,
-                name: drive.name.clone(),
-                place: Some(drive.place.clone()),
-                total_bytes: drive.room.0,
-                free_bytes: Some(drive.room.1),
-                objects: Some(drive.objects),
-                position: Some(drive.seen.get()),
-                queued: drive.queued.0,
-                queued_bytes: drive.queued.1,
-                short: drive.short.0,
-                short_bytes: drive.short.1,
-                late: drive.is_late,
-                counts: drive
-                    .counts
-                    .iter()
-                    .map(|(name, count)| ((*name).to_owned(), *count))
-                    .collect(),
-                ..DeviceLine::default()
-            });
-        }
+        let mut lines: Vec<DeviceLine> = here.iter().map(attached_line).collect();
         let trouble = match registered {
-            // What is here is shown without the server, too.
+            // The drives that are attached here are shown even if the server cannot be asked.
             Err(e) if !here.is_empty() => Some(e.to_string()),
             registered => {
                 let notes = registered?;
-                let gone = placed
-                    .into_iter()
-                    .filter(|device| !notes.iter().any(|note| note.device == *device));
-                self.forget_devices(&gone.collect::<Vec<_>>())?;
+                let is_gone = |device: &u32| notes.iter().all(|note| note.device != *device);
+                let gone: Vec<u32> = remembered.into_iter().filter(is_gone).collect();
+                self.forget_devices(&gone)?;
                 for note in notes {
+                    // The registration completes the line of an attached drive, or begins one.
                     let known = lines.iter_mut().find(|line| line.device == note.device);
                     let line = match known {
                         Some(line) => line,
@@ -64,7 +87,9 @@ impl DriveService {
                                 name: note.name,
                                 ..DeviceLine::default()
                             });
-                            lines.last_mut().context("a line")?
+                            lines
+                                .last_mut()
+                                .context("a list with a new line is empty")?
                         }
                     };
                     (line.portable, line.profile) = (note.portable, note.profile);
@@ -82,33 +107,15 @@ impl DriveService {
         })
     }
 
+    /// Returns the places where the content of an object is, as they would be asked.
     pub(super) fn locate_content(&self, object: ObjectNo) -> Result<ControlAnswer> {
-        let found = self.client.whereabouts(object)?;
-        let line = |SourceShown {
-                        name,
-                        data_seq,
-                        bytes,
-                        price,
-                        why,
-                    }| SourceLine {
-            name,
-            version: data_seq.map(|seq| seq.get()),
-            bytes,
-            microseconds: price.map(|price: Price| price.latency.as_micros() as u64),
-            is_measured: price.map(|price| price.is_measured),
-            microjoules: price.map(|price| price.energy.get()),
-            cost: price.map(|price| price.cost as f64 / 1e11),
-            why: why.to_owned(),
+        let found = self.client.locate_content(object)?;
+        let whereabouts = WhereLine {
+            path: found.path,
+            size: found.size,
+            pinned: found.pinned,
+            sources: found.sources.into_iter().map(source_line).collect(),
         };
-        let sources = found.sources.into_iter().map(line).collect();
-        let (path, size, pinned) = (found.path, found.size, found.pinned);
-        Ok(ControlAnswer::Where {
-            whereabouts: WhereLine {
-                path,
-                size,
-                pinned,
-                sources,
-            },
-        })
+        Ok(ControlAnswer::Where { whereabouts })
     }
 }

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use teal_command::say::{shell_quoted, shown_path};
 use teal_command::size::human_size;
 use teal_device::DriveError;
-use teal_log::{OpenError, StoreError};
+use teal_log::{StoreError, StoreOpenError};
 use teal_replica::DriveRefused;
 
-/// What is there is no drive of this volume before it has changed.
+/// The error of a place that holds no drive of this volume, and will not before it has changed.
 #[derive(Debug)]
 struct UnfitDrive(String);
 
@@ -38,7 +38,8 @@ fn unfit_error(words: String) -> Error {
 pub(super) fn is_outside(path: &Path) -> Result<()> {
     match mounts::is_inside(path)? {
         true => Err(unfit_error(format!(
-            "{} lies on a mount of TealFS, of whose content a drive is a copy: choose a place elsewhere",
+            "{} lies on a mount of TealFS, and a drive is a copy of such content: \
+             choose a place elsewhere",
             shown_path(path)
         ))),
         false => Ok(()),
@@ -48,7 +49,7 @@ pub(super) fn is_outside(path: &Path) -> Result<()> {
 /// Refuses what cannot be a drive, without opening it for writing.
 pub(super) fn is_fit(path: &Path) -> Result<()> {
     is_outside(path)?;
-    // Who opens it says why that cannot be.
+    // The error of opening it comes later, and says more than this check could.
     let Ok(meta) = std::fs::metadata(path) else {
         return Ok(());
     };
@@ -58,6 +59,7 @@ pub(super) fn is_fit(path: &Path) -> Result<()> {
             shown_path(path)
         )));
     }
+    // A file that is too small holds no store, whatever its first bytes are.
     let is_small = meta.is_file() && meta.len() < teal_log::SMALLEST_STORE;
     match begins_a_store(path) {
         Ok(true) if !is_small => Ok(()),
@@ -69,8 +71,9 @@ pub(super) fn is_fit(path: &Path) -> Result<()> {
     }
 }
 
-/// Why there is no drive in `path`, for people.
+/// Returns the reason why there is no drive at `path`, for people.
 pub(super) fn explain_failure(error: Error, path: &Path) -> Error {
+    // An error that threads share is found behind an `Arc`.
     let kind_of = |cause: &(dyn std::error::Error + 'static)| {
         let shared = cause.downcast_ref::<Arc<std::io::Error>>().map(|e| &**e);
         shared.or(cause.downcast_ref()).map(std::io::Error::kind)
@@ -78,15 +81,18 @@ pub(super) fn explain_failure(error: Error, path: &Path) -> Error {
     let name = shown_path(path);
     let is = |kind| error.chain().any(|cause| kind_of(cause) == Some(kind));
     let is_denied = is(ErrorKind::PermissionDenied);
+    // A write-protected disk refuses in either of two ways.
     if is(ErrorKind::ReadOnlyFilesystem) || is_denied && places::is_read_only_disk(path) {
         return anyhow!(
-            "{name} is write-protected, and a drive writes down how far it has come: take the protection off"
+            "{name} is write-protected, and a drive writes down how far it has come: \
+             take the protection off"
         );
     }
     if is_denied {
         let user = rustix::process::geteuid().as_raw();
         return anyhow!(
-            "{name}: permission denied: the user who has mounted the volume (number {user}) may not write there"
+            "{name}: permission denied: the user that has mounted the volume (number {user}) may \
+             not write there"
         );
     }
     if let Some(DriveRefused::Disk(why)) = error.downcast_ref()
@@ -104,15 +110,15 @@ pub(super) fn explain_failure(error: Error, path: &Path) -> Error {
 /// Returns what of a store, which may be a drive, is damaged.
 pub(super) fn describe_damage(why: &DriveError) -> Option<String> {
     match why {
-        DriveError::Open(OpenError::Lost { seq, at }) => {
+        DriveError::Open(StoreOpenError::Lost { seq, at }) => {
             Some(format!("record {seq} at sector {at} cannot be read"))
         }
         DriveError::Open(
-            e @ (OpenError::Superblocks
-            | OpenError::Geometry(_)
-            | OpenError::Truncated { .. }
-            | OpenError::Anchors
-            | OpenError::Store(StoreError::Corrupt { .. })),
+            e @ (StoreOpenError::Superblocks
+            | StoreOpenError::Geometry(_)
+            | StoreOpenError::Truncated { .. }
+            | StoreOpenError::Anchors
+            | StoreOpenError::Store(StoreError::Corrupt { .. })),
         ) => Some(e.to_string()),
         DriveError::Store(e @ StoreError::Corrupt { .. }) => Some(e.to_string()),
         _ => None,
@@ -125,7 +131,7 @@ pub(super) fn is_final(error: &Error) -> bool {
     match error.downcast_ref() {
         Some(DriveRefused::Disk(e)) => !matches!(
             e,
-            DriveError::Open(OpenError::Store(StoreError::Io { .. }))
+            DriveError::Open(StoreOpenError::Store(StoreError::Io { .. }))
                 | DriveError::Store(StoreError::Io { .. })
         ),
         Some(
@@ -158,7 +164,8 @@ pub(super) fn too_small(refused: DriveRefused) -> Error {
     };
     let [bytes, others, room] = [bytes, others, room].map(human_size);
     anyhow!(
-        "{drive} is too small: {bytes} are to be always on it, besides {others} that are already, and {room} are for that; \
+        "{drive} is too small: {bytes} are to be always on it, besides {others} that are already, \
+         and {room} are for that; \
          take affinity from something else, or use a larger drive"
     )
 }

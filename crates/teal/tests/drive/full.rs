@@ -8,8 +8,8 @@ use std::path::Path;
 const FILES: u64 = 14;
 const EACH: usize = 3 << 20;
 
-/// What grows beyond the drive `usb` is said wherever somebody may look, once in the log; and comes
-/// when there is room.
+/// Checks that a file that grows beyond the drive `usb` is named in every place that shows drives,
+/// once in the log, and is copied when there is room.
 fn outgrows(m: &Mounted, drive: &Path) {
     let dir = m.path("st");
     fs::create_dir(&dir).unwrap();
@@ -58,7 +58,7 @@ fn outgrows(m: &Mounted, drive: &Path) {
     let log = m.log();
     assert_eq!(log.matches("the drive usb is full").count(), 1, "{log}");
     assert!(log.matches("has no room for").count() <= 2, "{log}");
-    // It is known again after it was away, and ends when there is room.
+    // The drive is known again after it was away, and is full no longer when there is room.
     device(m, &["attach", text(drive)]);
     (2..FILES).for_each(|n| fs::remove_file(dir.join(format!("{n}"))).unwrap());
     device(m, &["detach", "usb"]);

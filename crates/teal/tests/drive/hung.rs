@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A file system whose writes wait until this is dropped.
+/// A file system that holds back writes until this is dropped.
 struct Frozen(PathBuf);
 
 impl Frozen {

@@ -1,4 +1,4 @@
-//! What a drive takes along when somebody lets go of it.
+//! The content that a drive takes along when it is detached.
 
 use crate::support::{end, seeded};
 use crate::{device, shown, text, work_and_home};
@@ -37,7 +37,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
     let said = device(&home, &["detach", "usb"]);
     assert!(said.contains("it may be unplugged"), "{said}");
     assert_eq!(home.status()["upstream"]["only_here"], 0);
-    // What is on it, another machine sees.
+    // Another machine sees the content of the drive.
     fs::rename(&there, &drive).unwrap();
     device(&nas.0, &["attach", text(&drive)]);
     let held = shown(&nas.0, "usb");

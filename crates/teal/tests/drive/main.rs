@@ -224,7 +224,7 @@ fn a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away() {
             shown(&nas.0, "a")
         );
     }
-    // Another file of the same content: it was away while nobody looked.
+    // Another file of the same content, as if the drive had been away unnoticed.
     nas.0.down();
     let away = nas.0.world().path("away");
     fs::copy(&first, &away).unwrap();
@@ -235,7 +235,7 @@ fn a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away() {
         "{}",
         shown(&nas.0, "a")
     );
-    // Somebody attaches it himself: that lasts, too.
+    // A drive that a person attaches stays attached across a remount.
     device(&nas.0, &["detach", "a"]);
     device(&nas.0, &["attach", text(&first)]);
     nas.0.down();
@@ -292,7 +292,7 @@ fn a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsew
     nas.flush();
     assert!(wait_until(PATIENCE, || fs::read(home.path("draft"))
         .is_ok_and(|draft| draft == seeded(3, 200_000))));
-    // It was at work meanwhile, and has come to where this machine has not been.
+    // The drive was at work meanwhile, and has come to a commit that this machine has not reached.
     device(&home, &["detach", "usb"]);
     device(&nas.0, &["attach", text(&pulled)]);
     home.down();
@@ -418,7 +418,7 @@ fn a_drive_that_is_pulled_out_blocks_nothing_and_loses_nothing() {
     let there = carried(&nas, &home, &drive);
     catches_up(&nas, &home);
     assert_eq!(fs::read(home.path("f0")).unwrap(), seeded(0, 300_000));
-    // What is read from now on is not there any more.
+    // Files that are read from now on are not here any more.
     fs::OpenOptions::new()
         .write(true)
         .open(&there)
@@ -505,7 +505,7 @@ fn what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_ha
     ] {
         assert!(affinity(&args).expect_refusal().contains(word));
     }
-    // An atomic save here, a new file, and one changed elsewhere that nobody reads here.
+    // An atomic save here, a new file, and one changed elsewhere that is not read here.
     fs::write(home.path("talk/.notes.new"), seeded(3, 90_000)).unwrap();
     fs::rename(home.path("talk/.notes.new"), home.path("talk/notes")).unwrap();
     fs::create_dir(home.path("talk/more")).unwrap();
@@ -614,12 +614,12 @@ fn what_is_no_drive_of_this_volume_is_refused_in_one_line() {
     let beside = world.path("beside.drive");
     fs::copy(&copy, &beside).unwrap();
     refused(&nas.0, &["attach", text(&beside)], &["usb", "copy"]);
-    // Of another server.
+    // This drive belongs to another server.
     if let Some(other) = Nas::of(test, |_| {}) {
         refused(&other.0, &["attach", text(&copy)], &["volume"]);
         end(vec![other.0]);
     }
-    // It is not mounted, and one that was removed is nobody's.
+    // The drive is not mounted, and one that was removed belongs to no volume.
     let point = world.path("point");
     let said = world
         .teal(&["up", text(&point), "--store", text(&copy)])

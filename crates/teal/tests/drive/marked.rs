@@ -139,7 +139,7 @@ fn what_is_shown_to_have_affinity_is_there_and_says_how_much_of_it_is_on_the_dri
         "{}",
         listed(&home)
     );
-    // What is removed is not shown; nor what nobody else has ever heard of.
+    // Removed files are not shown; neither are files that no other machine has heard of.
     fs::write(home.path("d/short"), "lived").unwrap();
     affinity(&home, &["add", text(&home.path("d")), "usb", "--sticky"]).expect_success();
     assert!(listed(&home).contains("/d/short"), "{}", listed(&home));

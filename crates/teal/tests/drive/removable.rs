@@ -1,4 +1,4 @@
-//! Drives that are block devices which come and go, and places that nobody may write to.
+//! Drives on block devices that come and go, and on places that refuse writes.
 
 use crate::support::{
     Mounted, Nas, PATIENCE, TestLoopDevice, TestMount, World, check, end, flush, has_loop_devices,
@@ -47,8 +47,8 @@ impl Stick {
         .expect_success();
     }
 
-    /// It is taken out in the middle of anything: the disk has no medium any more, and all it is
-    /// asked for fails. What was on it.
+    /// Takes the drive out in the middle of anything: the disk has no medium any more, and every
+    /// request to it fails. Returns its content.
     fn pull(&self) -> Vec<u8> {
         let bytes = fs::read(&self.image).unwrap();
         self.is_size(0);
@@ -131,8 +131,8 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     stick.plug(&bytes, SIZE);
     is_there(&home, stick.device(), true);
     is_from_it(4);
-    // Detached by somebody, it comes back when another one has been put in, even if nobody saw it
-    // away.
+    // A drive that was detached comes back when another medium has been put in, even if its absence
+    // was not noticed.
     device(&home, &["detach", "usb"]);
     let bytes = stick.pull();
     stick.plug(&bytes, SIZE + (1 << 20));
@@ -143,7 +143,7 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     end(vec![home, nas.0]);
 }
 
-/// A place that nobody may write to, with what is in `dir`.
+/// Returns a read-only place with the content of `dir`.
 fn protected_from(dir: &Path, point: PathBuf) -> TestMount {
     fs::create_dir(&point).unwrap();
     rustix::mount::mount_bind(dir, &point).unwrap();
@@ -192,7 +192,7 @@ fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_i
     );
     run_program(Command::new("blockdev").arg("--setrw").arg(stick.device())).expect_success();
     drop(protected);
-    // Detached by somebody, it is attached again only when the daemon has seen it away.
+    // A drive that was detached is attached again only when the daemon has seen it away.
     let is_left = || {
         let kept = kept(&nas);
         let left = kept

@@ -55,7 +55,7 @@ fn who_waits_for_a_slow_drive_to_be_let_go_hears_how_far_that_is() {
         &nas.0,
         &["add", text(&slow.device), "--name", "slow", "--portable"],
     );
-    // It writes 4 MB a second at best.
+    // The disk writes 4 MB a second at best.
     (0..FILES).for_each(|n| fs::write(nas.0.path(format!("f{n}")), seeded(n, 1 << 20)).unwrap());
     nas.flush();
     let said = nas

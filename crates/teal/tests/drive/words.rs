@@ -1,5 +1,5 @@
-//! What people are told around drives: paths that are not what they seem, what is no drive, and
-//! what became of one.
+//! The words about drives: paths that are not what they seem, files that are no drives, and the
+//! fate of one.
 
 use crate::support::{
     Mounted, Nas, PATIENCE, ProgramOutput, TestLoopDevice, TestMount, World, check, end,
@@ -28,7 +28,7 @@ pub(crate) fn kept(nas: &Nas) -> String {
     fs::read_to_string(nas.0.store().with_extension("teal.d").join("drives.toml")).unwrap()
 }
 
-/// Returns whether somebody opens a file within some looks of the daemon.
+/// Returns whether another process opens a file within some looks of the daemon.
 fn is_opened(path: &Path) -> bool {
     let events = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::NONBLOCK).unwrap();
     rustix::fs::inotify::add_watch(&events, path, rustix::fs::inotify::WatchFlags::OPEN).unwrap();
@@ -58,7 +58,7 @@ fn what_was_a_drive_is_looked_at_once_and_forgotten_with_it() {
     let is_seen = || nas.0.log().contains("usb.drive is no drive");
     assert!(wait_until(PATIENCE, is_seen), "{}", nas.0.log());
     assert!(!is_opened(&drive), "it has been looked at: {}", nas.0.log());
-    // It is a drive again.
+    // The file is a drive again.
     let other = nas.0.world().path("other.drive");
     device(&nas.0, &["add", text(&other), "--size", "32M"]);
     device(&nas.0, &["detach", "other"]);
@@ -147,7 +147,7 @@ fn what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it() {
     assert_eq!(nas.0.status()["upstream"]["pinned"], serde_json::json!([]));
     let above = from(nas.0.point(), &["where", ".."]).expect_refusal();
     assert!(above.contains("not on a mount of TealFS"), "{above}");
-    // What leads to the same.
+    // Paths that lead to the same file.
     for (dir, path) in [
         (&*dir, ".."),
         (&*dir, "../dir/../."),
@@ -575,7 +575,7 @@ fn names_that_are_no_names_and_errors_are_said_in_one_line_and_once() {
         .teal(&["affinity", "add", text(&large), "usb"])
         .expect_refusal();
     assert!(said.contains("usb is too small: 60.0 MiB"), "{said}");
-    // What is to be typed can be typed.
+    // The commands in messages can be typed.
     let spaced = world.path("sp ace.drive");
     let said = device(&nas.0, &["add", text(&spaced), "--size", "20M"]);
     assert!(said.contains("teal device detach 'sp ace'"), "{said}");
@@ -630,7 +630,7 @@ fn drives_are_where_they_are_and_cost_what_is_known() {
         line.unwrap_or_else(|| panic!("{name} in {said}"))
             .to_owned()
     };
-    // Nobody has read from a drive, and no profile tells of it.
+    // Nothing has been read from this drive, and it has no profile.
     let at_nas = nas.0.path("f");
     let said = nas
         .0
@@ -739,10 +739,10 @@ fn what_is_given_back_is_counted_as_it_is() {
     let teal = |what: &str| home.world().teal(&[what, text(&nine)]).expect_success();
     assert_eq!(fs::read(&nine).unwrap(), b"nine byte");
     assert!(
-        teal("free").starts_with("1 file given back; it comes"),
+        teal("free").starts_with("1 file is given back; it comes"),
         "all of it was in its inode"
     );
-    assert!(teal("free").starts_with("nothing to give back"));
+    assert!(teal("free").starts_with("there is nothing to give back"));
     assert!(teal("pin").starts_with("1 file (9 B) is always here"));
     end(vec![home, nas.0]);
 }

@@ -40,7 +40,7 @@ impl Pair {
 
     /// Changes something on the serving machine, and returns when the change has come to the other.
     fn elsewhere(&self, change: impl FnOnce(&Path)) {
-        // What this one has made is known there.
+        // The files of this machine are known on the other.
         flush(&self.laptop);
         flush(&self.nas.0);
         change(&self.nas.0.path("log"));
@@ -191,7 +191,7 @@ fn a_single_write_says_itself_whether_it_appends() {
     pair.settle();
     pair.appended_elsewhere("nas 1\n");
     let before = pair.log();
-    // Not an append, and made by somebody who has seen what it replaces.
+    // Not an append: the program has seen the content that it replaces.
     assert_eq!(write(&appending, 5, "NAS", NOAPPEND), 3);
     assert_eq!(pair.log(), before.replace("nas 0", "NAS 0"));
     let whole = pair.log();

@@ -63,7 +63,7 @@ fn what_is_pinned_is_here_and_stays_here_and_follows_changes_and_remounts() {
         "{pinned}"
     );
     comes(&home, "papers", 1_000_000);
-    // It changes elsewhere, and something comes into it, at any depth; nobody here reads it.
+    // The directory changes elsewhere, at any depth, and its files are not read here.
     fs::write(nas.0.path("papers/one"), seeded(4, 600_000)).unwrap();
     fs::write(nas.0.path("papers/old/three"), seeded(5, 50_000)).unwrap();
     nas.flush();
@@ -145,7 +145,7 @@ fn what_is_given_back_comes_again_and_what_is_only_here_stays() {
     flush(&home);
     fs::write(home.path("papers/new"), seeded(10, 90_000)).unwrap();
     let freed = said(&home, "free", "papers");
-    assert!(freed.contains("of 2 files given back"), "{freed}");
+    assert!(freed.contains("of 2 files are given back"), "{freed}");
     assert!(freed.contains("1 file (87.9 KiB) stays"), "{freed}");
     assert_eq!(here(&home, "papers"), 90_000);
     assert!(

@@ -36,7 +36,7 @@ impl RestoredServer {
         })
     }
 
-    /// Puts the server back to what it was. Whoever is not away meets it at once.
+    /// Puts the server back to its earlier state. Machines that are not away notice at once.
     fn restore(&mut self) {
         self.nas.0.down();
         fs::remove_dir_all(&self.data).unwrap();
@@ -94,7 +94,7 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     fs::write(ground.laptop.path("of the laptop/later"), "later").unwrap();
     fs::write(before.join("of the laptop/later"), "later").unwrap();
     converge(&ground.nas.0, &ground.laptop);
-    // A removal that the server lost is undone: nobody can tell it from a file that is only there.
+    // A removal that the server lost is undone: it looks like a file that only that machine has.
     let again = fs::read(ground.laptop.path("d0/f7")).unwrap();
     fs::write(before.join("d0/f7"), &again).unwrap();
     for name in ["of the laptop/later", "d0/f7"] {
@@ -124,7 +124,7 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     .expect_success();
     compare_trees(&before, ground.laptop.point());
     ground.assert_no_conflicts();
-    // Whoever joins now gets all of it from the server.
+    // A machine that joins now gets all of it from the server.
     let desk = join(&format!("{test} at the desk"), &ground.nas.serve());
     compare_trees(&before, desk.point());
     end(vec![desk, ground.laptop, ground.nas.0]);

@@ -24,8 +24,8 @@ fn a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_way
     };
     let laptop = join(test, &nas.serve());
     converge(&nas.0, &laptop);
-    // What the kernel of one machine remembers is forgotten when another changes it: names that
-    // were not there, sizes, content.
+    // Changes on one machine make the other's kernel forget what it has cached: missing names,
+    // sizes, content.
     assert!(fs::metadata(laptop.path("new")).is_err());
     fs::write(nas.0.path("new"), "from the nas").unwrap();
     fs::write(nas.0.path("d0/f0"), "longer than before, or shorter").unwrap();
@@ -136,8 +136,8 @@ fn no_time_changes_when_changes_are_sent() {
                 .filter(|path| path.exists());
             all.map(|path| times(&path)).collect::<Vec<_>>()
         };
-        // Of a directory that the server knows already, too: as when unpacking takes longer than
-        // until the next flush.
+        // This directory is known to the server already, as when unpacking takes longer than the
+        // time to the next flush.
         fs::create_dir(made("long untarred")).unwrap();
         converge(&nas.0, &laptop);
         fs::write(made("long untarred").join("file"), "content").unwrap();

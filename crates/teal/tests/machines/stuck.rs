@@ -1,4 +1,4 @@
-//! What cannot be sent or installed: it is named, and nothing else waits for it.
+//! Files that cannot be sent or installed: they are named, and hold up nothing else.
 
 use crate::support::{
     Mounted, Nas, PATIENCE, ProgramOutput, World, apart, compare_replicas, converge, end, flush,
@@ -196,7 +196,7 @@ fn a_file_too_large_for_the_servers_disk_is_named_and_all_smaller_ones_go() {
         })
     };
     assert!(wait_until(PATIENCE, all_there), "{}", laptop.status());
-    // What comes after it goes, too, without a word being said.
+    // The changes after it are sent, too, without a message.
     fs::write(laptop.path("later"), "later").unwrap();
     assert!(wait_until(PATIENCE, || fs::read(other.path("later"))
         .is_ok_and(|is| is == b"later")));

@@ -1,5 +1,5 @@
-//! What programs expect of a file system, through the mount: names, links, attributes, holes,
-//! locks, limits.
+//! The behaviour that programs expect of a file system, through the mount: names, links,
+//! attributes, holes, locks, limits.
 
 use crate::support::{Mounted, PATIENCE, World, is_user_able, run_program, seeded, wait_until};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};

@@ -81,7 +81,7 @@ fn decay_is_an_error_at_reading_a_line_in_the_log_and_a_line_of_check() {
         log.contains("photos/content"),
         "the log does not name the file: {log}"
     );
-    // What is whole of the damaged file can still be copied out.
+    // The intact parts of the damaged file can still be copied out.
     let mut first = [0; 4096];
     std::fs::OpenOptions::new()
         .read(true)

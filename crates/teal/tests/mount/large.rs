@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-/// What the store has done.
+/// The work that the store has done.
 #[derive(Debug, Clone, Copy)]
 struct Done {
     written: u64,
@@ -32,7 +32,7 @@ fn done(m: &Mounted) -> Done {
 /// and looking at them after a remount, written for removing them.
 fn costs(m: &mut Mounted, count: usize) -> [u64; 3] {
     // Commits and checkpoints come by size, so that a slow machine writes no more than a fast one,
-    // and one on which others call sync(2) no more than one on which nobody does.
+    // and a machine with many calls of sync(2) no more than one without.
     let by_size = |m: &Mounted| {
         ["commit-seconds", "checkpoint-seconds"]
             .iter()

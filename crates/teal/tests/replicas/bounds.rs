@@ -20,7 +20,7 @@ use teal_types::limits::{LINKS_MAX, XATTR_VALUE_MAX};
 /// The file with many names, and the directory they are in.
 const MANY: &[u8] = b"many";
 const DIR: &[u8] = b"names of many";
-/// Files whose names begin like this are refused by the server, as it seems to their author.
+/// Files with names that begin like this are refused by the server, as it seems to their author.
 pub(crate) const POISON: &str = "poison";
 
 fn find(client: &FileSystem, dir: ObjectNo, name: &[u8]) -> Option<ObjectNo> {

@@ -1,9 +1,9 @@
-//! What can be wrong with a drive beside being pulled out: it is full, slow, write-protected,
-//! damaged where content is.
+//! Troubles of a drive other than being pulled out: it is full, slow, write-protected, or damaged
+//! in places.
 //!
 //! # Guarantees
 //! 1. *Full*: what may not make way stays, whole, and what makes way is not there any more.
-//! 2. *Slow*: who reads waits for it once; it is not asked again before it has come back.
+//! 2. *Slow*: a reader waits for it once; the drive is not asked again before it has come back.
 //! 3. *Write-protected*: it is not attached, and the server hears of nothing new.
 //! 4. *Damaged*: what is read is right all the same, and what was met is whole again after the next
 //!    burst.
@@ -21,15 +21,16 @@ use std::time::Duration;
 use teal_device::Drive;
 use teal_env::{Disk, DiskShape};
 use teal_posix::FileSystem;
-use teal_replica::{DriveShown, KnownDrives};
+use teal_replica::{DriveStatus, KnownDrives};
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::{FileType, ObjectNo, SECTOR, Sector};
 
-/// Who reads for others, who do not wait for long.
+/// The thread that reads from drives for others, which do not wait for long.
 const READER: &str = "teal-drive";
-/// A gate that nobody opens. Who has nothing else waits longer for a drive, who has, shorter.
+/// The longest time for which the gate stays closed. A reader without another source waits longer
+/// than this for a drive, and one with another source waits less.
 const CLOSED_MAX: Duration = Duration::from_secs(3);
-/// What nobody of the volume has made.
+/// The first number of objects that no replica of the volume has made.
 const BALLAST: ObjectNo = ObjectNo::new(1 << 50);
 const BALLAST_BYTES: u64 = 400 << 10;
 
@@ -96,7 +97,7 @@ impl Disk for StickDisk {
     }
 }
 
-/// What is wrong with a drive.
+/// The troubles of one drive.
 #[derive(Default)]
 pub(crate) struct DriveFaults {
     pub(crate) gate: Gate,
@@ -125,7 +126,7 @@ impl DriveFaults {
         )
     }
 
-    /// What fills it is there.
+    /// Checks that the ballast is still there.
     pub(crate) fn judge(&self, drive: &Drive) {
         for n in 0..if self.is_damaged { 0 } else { self.ballast } {
             let (no, bytes) = Self::ballast(n);
@@ -157,7 +158,7 @@ impl Pieces for Vec<teal_device::DataPiece> {
 }
 
 fn count(client: &FileSystem, stick: &str, name: &str) -> u64 {
-    let of = |drive: &DriveShown| {
+    let of = |drive: &DriveStatus| {
         drive
             .counts
             .iter()
@@ -167,7 +168,7 @@ fn count(client: &FileSystem, stick: &str, name: &str) -> u64 {
     client
         .replica()
         .unwrap()
-        .drives()
+        .drive_statuses()
         .iter()
         .find(|drive| drive.name == stick)
         .map_or(0, of)
@@ -202,7 +203,7 @@ impl Run {
         self.counts.flipped += 1;
     }
 
-    /// Somebody fills a drive with what may not make way.
+    /// Fills a drive with objects that may not make way.
     pub(crate) fn fill(&mut self, which: usize) {
         let (left, clock) = (self.rng.below(2 << 20), self.world.clock());
         let stick = &mut self.world.sticks[which];
@@ -225,7 +226,7 @@ impl Run {
             );
         }
         if drive.close().is_err() {
-            // It was damaged; what came now is perhaps not there.
+            // The drive was damaged, so content that came since may be missing.
             stick.ails.ballast = first;
         }
         self.counts.filled += 1;
@@ -265,7 +266,8 @@ impl Run {
         }
     }
 
-    /// What is in the root of a machine goes to its drives, and not all of it stays here.
+    /// Frees the content in the root of a machine: it goes to the drives, and not all of it stays
+    /// here.
     fn gives_back(&mut self, at: usize) {
         let client = self.client(at);
         let done = self
@@ -278,7 +280,7 @@ impl Run {
         }
     }
 
-    /// A drive does not answer while somebody reads what may be on it.
+    /// Makes a drive hang while a program reads a file that may be on it.
     pub(crate) fn read_while_slow(&mut self, which: usize, at: usize) {
         let (client, stick) = (self.client(at), &self.world.sticks[which]);
         let (name, gate) = (stick.name.clone(), stick.ails.gate.clone());
@@ -291,7 +293,7 @@ impl Run {
         while client
             .replica()
             .unwrap()
-            .drives()
+            .drive_statuses()
             .iter()
             .any(|drive| drive.is_late)
         {
@@ -304,7 +306,7 @@ impl Run {
         self.counts.slow += waited;
     }
 
-    /// Content of a drive is damaged while it is in a machine, where somebody reads it.
+    /// Damages content of a drive that is attached to a machine, and reads it there.
     pub(crate) fn read_damaged(&mut self, which: usize, at: usize) {
         let (client, hand, name) = (
             self.client(at),
@@ -319,7 +321,7 @@ impl Run {
         let (spoiled, mut met) = (|| count(&client, &name, "spoiled"), Vec::new());
         for (_, no, kind) in entries(&client, ROOT).unwrap_or_default() {
             let before = spoiled();
-            // All of it: damage is met where somebody reads.
+            // Every block is damaged, because damage is met only by a read.
             for from in [0, 70_000].into_iter().filter(|_| kind == FileType::File) {
                 if let Ok(read) = client.read(no, from, 70_000) {
                     hand.is_as_at_the_position(&client, no, from, &read);

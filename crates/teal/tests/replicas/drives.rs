@@ -51,7 +51,7 @@ impl World {
 }
 
 impl Stick {
-    /// It is pulled out in the middle of anything: of what was not flushed, any sectors are there.
+    /// Pulls the drive out in the middle of anything: any subset of the unflushed sectors is there.
     pub(crate) fn pull(&mut self, rng: &mut Rng) {
         self.power.fails_after(0);
         self.disk = self.disk.trace().crash_at_end(rng, true).disk;
@@ -119,7 +119,7 @@ impl Run {
                 self.world.sticks[which].pull(&mut self.rng);
             }
             (7, Some(_)) => {
-                // It takes nothing any more from some moment on; what it has can be read.
+                // From some moment on the drive takes no writes; its content can still be read.
                 let within = 1 + self.rng.below(40);
                 self.world.sticks[which].power.fails_after(within);
             }
@@ -215,11 +215,11 @@ impl Run {
             &*entropy,
         );
         let is_there = done.is_ok();
-        // While the server is away, nobody can know.
+        // While the server is away, this cannot be known.
         let is_told = client
             .replica()
             .unwrap()
-            .drives()
+            .drive_statuses()
             .iter()
             .any(|drive| drive.name == stick.name && drive.is_told);
         if is_there
@@ -247,7 +247,7 @@ impl Run {
     /// that the drive is in it.
     fn is_elsewhere(&self, which: usize, who: usize) -> Option<usize> {
         let name = &self.world.sticks[which].name;
-        let is_it = |drive: &teal_replica::DriveShown| drive.name == *name && drive.is_told;
+        let is_it = |drive: &teal_replica::DriveStatus| drive.name == *name && drive.is_told;
         let others = self
             .world
             .sticks
@@ -256,7 +256,7 @@ impl Run {
             .filter_map(|other| other.at);
         others.filter(|other| *other != who).find(|other| {
             let client = self.client(*other);
-            client.replica().unwrap().drives().iter().any(is_it)
+            client.replica().unwrap().drive_statuses().iter().any(is_it)
                 && client.replica().unwrap().upstream_step().is_ok()
         })
     }

@@ -1,4 +1,4 @@
-//! Who operates on a machine, and what he must see.
+//! The operator of a machine, and the state it must see.
 //!
 //! # Guarantees
 //! 1. What is read here, and has not been changed here, is what the server's history has at the
@@ -18,12 +18,13 @@ pub(crate) const DIRTY: u8 = 1;
 pub(crate) const IN_FLIGHT: u8 = 2;
 const AGAIN: u8 = 16;
 
-/// Who operates, and what he is held against.
+/// An operator and the expectations it is checked against.
 #[derive(Clone)]
 pub(crate) struct Operator {
     pub(crate) who: usize,
     pub(crate) name: String,
-    /// The directory in the root that nobody else changes anything in; `None`: all work everywhere.
+    /// The directory in the root in which no other operator changes anything; `None`: all work
+    /// everywhere.
     pub(crate) home: Option<String>,
     pub(crate) power: Power,
     pub(crate) kernel: Kernel,
@@ -32,7 +33,7 @@ pub(crate) struct Operator {
     pub(crate) is_printed: bool,
 }
 
-/// How far history is applied.
+/// Returns the commit up to which history is applied.
 pub(crate) fn seen(client: &FileSystem) -> CommitSeq {
     let replica = client.replica().unwrap();
     replica.upstream_status().unwrap().seen
@@ -47,8 +48,8 @@ impl Operator {
         }
     }
 
-    /// What is nobody's but the server's is as it was at the commit up to which history is applied
-    /// here.
+    /// Checks that files which only the server changes are as they were at the commit up to which
+    /// history is applied here.
     pub(crate) fn is_as_at_the_position(
         &self,
         client: &FileSystem,

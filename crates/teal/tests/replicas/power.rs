@@ -30,7 +30,7 @@ impl Power {
         Self(Arc::new(AtomicU64::new(ON)))
     }
 
-    /// It fails with the last of so many actions from now; 0: now.
+    /// Makes the power fail with the last of so many actions from now; 0: now.
     pub(crate) fn fails_after(&self, actions: u64) {
         self.0.store(actions, SeqCst);
     }

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use teal_types::CommitSeq;
 
 impl Run {
-    /// The server's disks are lost and put back from the copy, if there is one. What nobody has any
-    /// more is lost with them.
+    /// Loses the server's disks and puts them back from the copy, if there is one. Content that no
+    /// machine has any more is lost with them.
     pub(crate) fn restore(&mut self) {
         if !self.world.restore() {
             return;
@@ -64,8 +64,8 @@ impl Run {
     }
 }
 
-/// The tags that a machine could give back: those in files that are whole on it, and what nobody
-/// else has ever had.
+/// Returns the tags that a machine could give back: those in files that are whole on it, and those
+/// that no other machine has had.
 fn tags_here(machine: &Machine, tags: &Tags) -> BTreeSet<u64> {
     machine.wire.cut(true);
     let files = here(&machine.client);

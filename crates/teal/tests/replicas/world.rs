@@ -55,7 +55,9 @@ impl Machine {
         let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| {
             no.get() >= LEASE || note[1] & (DIRTY | IN_FLIGHT) == 0
         };
-        status.replica.1 != 0 && !status.announcing && self.notes().iter().all(is_sent)
+        !status.author.incarnation.is_none()
+            && !status.announcing
+            && self.notes().iter().all(is_sent)
     }
 
     /// Returns what is noted beside objects, as bytes.
@@ -74,7 +76,7 @@ impl Machine {
     }
 }
 
-/// What the server keeps.
+/// The stores of the server.
 #[derive(Clone)]
 struct Kept {
     meta: MemoryMeta,
@@ -93,7 +95,7 @@ impl Kept {
 
 /// All of them.
 pub(crate) struct World {
-    /// The true time: of the server, and of machines whose clock nobody has set.
+    /// The true time, which the server has, and machines with clocks that were not changed.
     clock: SimClock,
     pub(crate) machines: Vec<Machine>,
     pub(crate) trace: Trace,
@@ -199,8 +201,7 @@ impl World {
             .for_each(|clock| clock.advance(by));
     }
 
-    /// Somebody sets the clock of a machine, or of the server (`None`): hours back, a year ahead,
-    /// or right.
+    /// Sets the clock of a machine, or of the server (`None`): hours back, a year ahead, or right.
     pub(crate) fn set_clock(&self, whose: Option<usize>, rng: &mut Rng) -> String {
         let clock = whose.map_or(&self.server_clock, |at| &self.machines[at].clock);
         let now = clock.civil_time();
@@ -378,7 +379,7 @@ impl World {
         );
     }
 
-    /// What the server has is copied to a safe place.
+    /// Copies the server's stores to a safe place.
     pub(crate) fn back_up(&mut self) {
         self.backup = Some(self.kept.copy());
     }

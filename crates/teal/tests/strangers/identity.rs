@@ -1,4 +1,4 @@
-//! Who may speak: tokens, certificates, copies of stores.
+//! The right to speak: tokens, certificates, copies of stores.
 
 use super::support::stranger::{
     DEADLINE, Office, days_ago, identity_dir, runtime, server_identity,
@@ -15,6 +15,7 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::{CertifiedPeer, ClientIdentity, ServerIdentity, enrol};
 use teal_testkit::SimClock;
+use teal_types::ReplicaNo;
 
 #[test]
 fn a_token_that_has_expired_and_guessed_ones_are_refused() {
@@ -46,7 +47,7 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
         !world.path("store.teal").exists() && !world.path("store.teal.d").exists(),
         "nothing is left of it"
     );
-    // Somebody guesses.
+    // A stranger guesses tokens.
     let runtime = runtime();
     let guess = |n: u32| {
         let token = format!("{}-{n:032x}", &token[..8]);
@@ -73,7 +74,7 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
     volume.end();
 }
 
-/// A volume whose server has been there for two years, and a machine that has joined it, unmounted.
+/// Returns a volume on a server that is two years old, and a machine that has joined it, unmounted.
 pub(crate) fn old_volume(test: &str) -> Option<(Volume, Mounted, CertifiedPeer)> {
     let mut nas = Nas::alone(World::new(test)?, |root| {
         fs::write(root.join("known"), "x").unwrap()
@@ -164,17 +165,17 @@ fn certificates_of_others_are_refused() {
         ..peer
     };
     let unknown = CertifiedPeer {
-        replica: 77,
+        replica: ReplicaNo::new(77),
         ..peer
     };
     for (identity, words) in [
-        // Of another server: this one is not the one it knows.
+        // This certificate is of another server, which this one does not know.
         (
             Office::new(&foreign, now, peer, Vec::new()).identity,
             &["not the expected server", "fingerprint"][..],
         ),
-        // Of this server, for another volume; for a machine that nobody has enrolled; for the other
-        // machine.
+        // These are of this server, for another volume, for a machine that was never enrolled, and
+        // for the other machine.
         (
             Office::new(&dir, now, strange, Vec::new()).identity,
             &["enrol"],

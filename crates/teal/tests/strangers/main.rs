@@ -41,8 +41,8 @@ impl Volume {
         })
     }
 
-    /// What the laptop writes is at the server and on the other mount in time, and the other way
-    /// round.
+    /// Checks that files of the laptop reach the server and the other mount in time, and the other
+    /// way round.
     #[track_caller]
     pub(crate) fn is_undisturbed(&mut self) {
         let before = SystemClock.monotonic_time();

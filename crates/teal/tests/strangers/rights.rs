@@ -1,5 +1,5 @@
-//! Who may read what: the server's data on its machine, the tree on a machine that was shut out,
-//! and what other machines put into the tree.
+//! The rights to read: the server's data on its machine, the tree on a machine that was shut out,
+//! and files that other machines put into the tree.
 
 use super::support::{Mounted, Nas, PATIENCE, World, converge, end, join, run_program, wait_until};
 use super::{flush_fails, trouble};
@@ -172,7 +172,7 @@ fn a_machine_shut_out_hears_nothing_more_says_so_and_can_be_let_in_again() {
         assert!(said.contains(words), "{args:?}: {said}");
     }
     assert!(!shown(&nas.0).contains("shut out"), "{}", shown(&nas.0));
-    // It waits for news, and is told that it gets none.
+    // The machine waits for news, and is told that it gets none.
     assert!(wait_until(
         PATIENCE,
         || laptop.status()["upstream"]["only_here"] == 0

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use teal_net::ClientIdentity;
-use teal_proto::{PROTOCOL, Reply, Request, encode_request};
+use teal_proto::{ClientRequest, PROTOCOL, ServerReply, encode_request};
 
 #[test]
 fn another_protocol_is_named_on_both_sides() {
@@ -20,10 +20,10 @@ fn another_protocol_is_named_on_both_sides() {
         return;
     };
     let stranger = Stranger::new(&mut volume.nas);
-    let mut newer = encode_request(&Request::Incarnate).unwrap();
+    let mut newer = encode_request(&ClientRequest::Incarnate).unwrap();
     newer[0] += 1;
     match call_with(&stranger.channel(), &newer).unwrap() {
-        Reply::Refused(refused) => {
+        ServerReply::Refused(refused) => {
             let ours = format!(
                 "the other side speaks protocol {} and this program protocol {PROTOCOL}",
                 PROTOCOL + 1
@@ -182,7 +182,7 @@ fn chunks_that_cannot_be_written_are_said_and_sent_later() {
             .is_some_and(|why| why.contains("cannot be written"))
     };
     assert!(wait_until(PATIENCE, stuck), "{}", laptop.status());
-    // What is there is served.
+    // The content that exists is served.
     assert_eq!(fs::read(laptop.path("known")).unwrap(), seeded(1, 200_000));
     let third = join(test, &with);
     assert_eq!(fs::read(third.path("known")).unwrap(), seeded(1, 200_000));
@@ -290,8 +290,8 @@ fn an_upload_that_failed_gives_its_space_back_to_others() {
         &["no space left for", "make room", data.to_str().unwrap()],
     );
     assert!(packs(&data).0 > 20 << 20, "it came far: {:?}", packs(&data));
-    // It is given up; what has been sent of it has no name, and makes way when another machine
-    // needs the room.
+    // The upload is given up; its content has no name, and makes way when another machine needs the
+    // room.
     fs::remove_file(laptop.path("large")).unwrap();
     for n in 0..6 {
         fs::write(nas.0.path(format!("other{n}")), seeded(100 + n, 4_000_000)).unwrap();

@@ -5,7 +5,7 @@ use super::{Mounted, World, find_program, is_user_able, run_program};
 use std::path::Path;
 use std::process::Command;
 
-/// What it is about, and the script.
+/// The subject, and the script.
 pub(crate) type Script = (&'static str, &'static str);
 
 /// Shows everything in the current directory: modes, owners, lists as programs and as the kernel
@@ -29,8 +29,8 @@ chmod 755 .
 umask 022
 "#;
 
-/// What scripts use. (Not `xfs_io`: it asks every mount of the machine for its size, and waits for
-/// those that do not answer.)
+/// The programs that scripts use. (Not `xfs_io`: it asks every mount of the machine for its size,
+/// and waits for those that do not answer.)
 const PROGRAMS: [&str; 4] = ["setfacl", "getfattr", "perl", "setcap"];
 
 fn outcome(script: &str, place: &Path) -> String {

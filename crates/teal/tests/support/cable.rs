@@ -1,4 +1,4 @@
-//! Two machines of a test's own, with a cable between them ([`teal_testkit::Cable`]).
+//! Two machines of a test's own, with a cable between them ([`teal_testkit::NetworkCable`]).
 
 use super::World;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ impl Cable {
         world.on(Arc::clone(self.0.namespace_at(end)))
     }
 
-    /// See [`teal_testkit::Cable::unplug`].
+    /// See [`teal_testkit::NetworkCable::unplug`].
     pub(crate) fn unplug(&self, end: usize) {
         self.0.unplug(end).unwrap();
     }

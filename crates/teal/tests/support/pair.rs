@@ -7,7 +7,7 @@ use super::{
 };
 use std::path::Path;
 
-/// Of every store.
+/// The size of every store.
 const SIZE: &str = "1G";
 
 /// Returns what `teal serve` prints for others: where it listens, and the token.
@@ -35,7 +35,7 @@ impl Nas {
         Some(this)
     }
 
-    /// The same, not served yet.
+    /// Returns such a volume that is not served yet.
     pub(crate) fn alone(world: World, begin: impl FnOnce(&Path)) -> Self {
         let mounted = Mounted::of(world, SIZE);
         begin(mounted.point());
@@ -58,13 +58,13 @@ impl Nas {
         })
     }
 
-    /// The same, at this address from now on.
+    /// Serves it at this address from now on.
     #[track_caller]
     pub(crate) fn serve_at(&mut self, listen: &str) -> (String, String) {
         self.serve_with(&["--listen", listen])
     }
 
-    /// The same, with these arguments.
+    /// Serves it with these arguments.
     #[track_caller]
     pub(crate) fn serve_with(&mut self, more: &[&str]) -> (String, String) {
         let (point, store) = (
@@ -141,7 +141,7 @@ pub(crate) fn apart(test: &str, begin: impl FnOnce(&Path)) -> Option<(Cable, Nas
     apart_in(test, worlds, begin)
 }
 
-/// The same, in worlds made already.
+/// Does so in worlds that exist already.
 pub(crate) fn apart_in(
     test: &str,
     worlds: [World; 2],

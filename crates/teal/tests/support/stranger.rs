@@ -11,12 +11,12 @@ use teal_net::{
     CertifiedPeer, Channel, ChannelOptions, ClientIdentity, ListeningServer, NetError, PeerService,
     ServerIdentity, TransportLimits, enrol,
 };
-use teal_proto::{Hello, MESSAGE_MAX, Reply, Request, decode_reply, encode_request};
+use teal_proto::{ClientRequest, Hello, MESSAGE_MAX, ServerReply, decode_reply, encode_request};
 use teal_testkit::SimClock;
-use teal_types::{CommitSeq, LEASE, Timestamp};
+use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ServerIncarnation, Timestamp};
 use tokio::runtime::Runtime;
 
-/// How long an answer may take.
+/// The longest time that an answer may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) fn runtime() -> Runtime {
@@ -27,7 +27,7 @@ pub(crate) fn runtime() -> Runtime {
         .unwrap()
 }
 
-/// Returns where a served volume keeps what proves who its server is.
+/// Returns where a served volume keeps the identity of its server.
 pub(crate) fn server_identity(nas: &Mounted) -> PathBuf {
     nas.store().with_extension("teal.d").join("server/identity")
 }
@@ -86,21 +86,23 @@ impl Stranger {
     }
 
     /// A life and numbers for objects: the first of them.
-    pub(crate) fn begin(channel: &Channel) -> (u32, u64) {
+    pub(crate) fn begin(channel: &Channel) -> (Incarnation, u64) {
         let (seen, seen_digest) = (CommitSeq::new(0), [0; 32]);
         let device = "../../stranger".to_owned();
-        let hello = Request::Hello(Hello {
-            incarnation: 0,
-            last_batch: 0,
+        let hello = ClientRequest::Hello(Hello {
+            incarnation: Incarnation::NONE,
+            last_batch: BatchNo::NONE,
             seen,
             seen_digest,
             earlier: Vec::new(),
-            server_incarnation: 0,
+            server_incarnation: ServerIncarnation::NONE,
             device,
         });
-        assert!(matches!(call(channel, &hello), Reply::Welcome(_)));
-        match call(channel, &Request::Incarnate) {
-            Reply::Incarnated { incarnation, lease } => (incarnation, u64::from(lease) * LEASE),
+        assert!(matches!(call(channel, &hello), ServerReply::Welcome(_)));
+        match call(channel, &ClientRequest::Incarnate) {
+            ServerReply::Incarnated { incarnation, lease } => {
+                (incarnation, u64::from(lease) * LEASE)
+            }
             reply => panic!("{reply:?}"),
         }
     }
@@ -108,18 +110,18 @@ impl Stranger {
 
 /// Asks as the program would.
 #[track_caller]
-pub(crate) fn call(channel: &Channel, request: &Request) -> Reply {
+pub(crate) fn call(channel: &Channel, request: &ClientRequest) -> ServerReply {
     call_with(channel, &encode_request(request).unwrap()).unwrap()
 }
 
 /// Sends any bytes.
-pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<Reply, NetError> {
+pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<ServerReply, NetError> {
     channel
         .call(bytes, DEADLINE)
         .map(|answer| decode_reply(&answer).unwrap())
 }
 
-/// A server that takes everybody for the same machine, and has one answer to everything.
+/// A server that takes every client for the same machine, and has one answer to everything.
 struct Registrar(CertifiedPeer, Vec<u8>);
 
 impl PeerService for Registrar {
@@ -184,7 +186,7 @@ impl Office {
     }
 }
 
-/// Returns who a joined machine is, while it is not mounted.
+/// Returns where the identity of a joined machine is, while it is not mounted.
 pub(crate) fn identity_dir(laptop: &Mounted) -> PathBuf {
     laptop.store().with_extension("teal.d").join("identity")
 }

@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the program in a world of its own, mounts that go away with the
-//! test, waiting.
+//! The parts that the end-to-end tests share: the program in a world of its own, mounts that go
+//! away with the test, waiting.
 //!
 //! # Guarantees
 //! 1. Nothing outside the test's own temporary directory is written: home, data, sockets, logs and
@@ -48,7 +48,7 @@ use std::path::Path;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 
-/// How long anything that must happen may take on a loaded machine.
+/// The longest time that anything which must happen may take on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Polls `condition` until it holds; `false` if it does not within `limit`.
@@ -64,7 +64,7 @@ pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -
     true
 }
 
-/// Lets `time` go by, for tests whose promise is that nothing happens in it.
+/// Lets `time` go by, for tests that promise that nothing happens in it.
 pub(crate) fn let_pass(time: Duration) {
     assert!(!wait_until(time, || false), "time passes");
 }

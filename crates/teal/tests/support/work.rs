@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What is torn by a crash is not taken for built: the last step of each rule is a rename.
+/// Files torn by a crash do not count as built: the last step of each rule is a rename.
 const MAKEFILE: &str = "\
 objects := $(patsubst src/%.c,out/%.o,$(wildcard src/*/*.c))
 out/library.a: $(objects)
@@ -90,7 +90,7 @@ impl Library {
         digest(&dir.join("out/library.a"))
     }
 
-    /// What is half done in `dir` is finished, and comes out as anywhere.
+    /// Finishes the half-done work in `dir`, and checks that it comes out as anywhere.
     #[track_caller]
     pub(crate) fn finish(&self, dir: &Path) {
         assert_eq!(self.build(dir), self.built, "built in {}", dir.display());
@@ -129,7 +129,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// How often it was finished.
+    /// Returns how often it was finished.
     pub(crate) fn rounds(&self) -> u64 {
         std::fs::read_to_string(&self.rounds)
             .unwrap()

@@ -25,7 +25,7 @@ const LONGEST: [Duration; 2] = [Duration::from_secs(480), Duration::from_secs(4 
 #[derive(Debug)]
 pub(crate) struct World {
     dir: TempDir,
-    /// Where the program runs; `None`: where the test does.
+    /// The machine on which the program runs; `None`: that of the test.
     machine: Option<Arc<NetworkNamespace>>,
 }
 
@@ -75,7 +75,7 @@ impl World {
         Self { dir, machine: None }
     }
 
-    /// The same, on another machine.
+    /// Does the same on another machine.
     pub(crate) fn on(mut self, machine: Arc<NetworkNamespace>) -> Self {
         self.machine = Some(machine);
         self
@@ -354,15 +354,15 @@ impl Mounted {
     }
 
     /// Mounts it again where no `sync(2)` reaches it. Any program of the machine may call that at
-    /// any time, and with it syncs every file system: whoever counts commits, or tells what was not
-    /// committed, is not to be reached.
+    /// any time, and with it syncs every file system, so a test that counts commits, or tells what
+    /// was not committed, must not be reached.
     #[track_caller]
     pub(crate) fn hide_from_sync(&mut self) {
         self.down();
         self.mount("nosyncfs");
     }
 
-    /// How often somebody has asked for everything to be durable: this test, or a `sync(2)`.
+    /// Returns how often a sync of everything was requested, by this test or by a `sync(2)`.
     pub(crate) fn syncs(&self) -> u64 {
         let status = self.status();
         let found = status["requests"]
@@ -378,7 +378,7 @@ impl Mounted {
         kill(self.pid.take().expect("it was mounted"));
     }
 
-    /// Waits for the end of a daemon whose mount somebody else took away.
+    /// Waits for the end of a daemon when its mount was taken away by another process.
     #[track_caller]
     pub(crate) fn ended(&mut self) {
         let pid = self.pid.take().expect("it was mounted");

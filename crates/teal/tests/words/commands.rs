@@ -115,7 +115,7 @@ fn every_command_that_is_named_anywhere_exists() {
             ));
         }
     }
-    // What the program says lies in its sources; tests of parsers apart.
+    // The program's messages lie in its sources, apart from tests of parsers.
     let mut dirs = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
@@ -153,7 +153,7 @@ fn every_command_that_is_named_anywhere_exists() {
     );
 }
 
-/// How each command is given a file; `{}` is the file, `{point}` a directory that is not there.
+/// The way to give each command a file; `{}` is the file, `{point}` a directory that is not there.
 const WITH_A_FILE: &[&str] = &[
     "up {point} --store {}",
     "down {}",
@@ -221,7 +221,7 @@ const WITHOUT_A_FILE: &[&str] = &[
     "lab disk stop",
 ];
 
-/// It failed, and says so in words.
+/// Checks that the program failed, and said so in words.
 fn is_refused(args: &str, what: &str, said: &ProgramOutput) -> Option<String> {
     let is_debug = ["NotTeal", "Err(", "Some(", "Error {", "panicked", "Os {"]
         .iter()

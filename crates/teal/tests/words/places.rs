@@ -89,7 +89,7 @@ fn up_leaves_nothing_where_it_fails() {
     ]);
     says(said, &["20 bytes", "16 MiB", "500M or 20G"]);
     assert!(!world.path("c").exists() && !point.exists());
-    // What is there already stays.
+    // The existing files stay.
     let Some(mut m) = Mounted::new("up_leaves_nothing_where_it_fails", "32M") else {
         return;
     };
@@ -157,7 +157,7 @@ fn a_mount_point_of_any_bytes_is_shown_and_found() {
             .expect_success()
             .contains("commit-seconds 7")
     );
-    // Of a volume without a server, only it has anything: what matters is that its mount is found.
+    // A volume without a server has no other copy: it matters here that its mount is found.
     let whereabouts = teal(&[os("where"), point.join("f").as_os_str()]);
     assert!(
         !whereabouts.stderr.contains("cannot be asked from here"),

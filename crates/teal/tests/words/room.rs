@@ -1,4 +1,4 @@
-//! What is free is no more than the disk under the store has room for.
+//! Free space is no more than the disk under the store has room for.
 
 use crate::str;
 use crate::support::{Mounted, TestMount, World, wait_until};
@@ -79,7 +79,7 @@ fn a_store_promises_what_the_disk_under_it_has() {
     assert_eq!(refused, Err(rustix::io::Errno::NOSPC));
     drop(whole);
     std::fs::remove_file(m.path("allocated")).unwrap();
-    // What is promised can be written, and no more.
+    // Promised space can be written, and no more.
     let mut file = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -101,7 +101,7 @@ fn a_store_promises_what_the_disk_under_it_has() {
         "{written} of {promised}"
     );
     assert!(free(m.point()) <= 16 << 20, "{}", free(m.point()));
-    // It comes back: what the host has given already counts, after a remount too.
+    // The space comes back: blocks that the host has given already count, after a remount too.
     std::fs::remove_file(m.path("f")).unwrap();
     let is_back = || free(m.point()) + (32 << 20) >= promised;
     assert!(

@@ -10,7 +10,7 @@ fn serve(m: &Mounted, more: &[&str]) -> crate::support::ProgramOutput {
         .teal(&[&["serve", str(m.point()), "--device", "nas"], more].concat())
 }
 
-/// An address at which somebody else listens.
+/// Returns an address on which another program listens.
 fn taken() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,16 +1,16 @@
-//! The tree that is built: where it comes from, its phases, and reading all of it.
+//! The tree that is built: its download, the phases of its build, and reading all of it.
 
-use super::super::lab::run_program;
 use super::super::meter::monotonic_seconds;
+use super::super::programs::run_program;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What OpenSSH is built with.
+/// The packages that OpenSSH is built with.
 const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libssl-dev", "make", "zlib1g-dev"];
 
-/// Seconds for who is not limited: a day.
+/// The limit of phases that have none: a day, in seconds.
 pub(super) const UNLIMITED: f64 = 86_400.0;
 
 /// A part of the build that is timed for itself.
@@ -39,8 +39,8 @@ impl BuildPhase {
         }
     }
 
-    /// Runs it in `dir`, at most so many seconds; what it says goes to `said`. Whether it came to
-    /// its end.
+    /// Runs the phase in `dir` for at most `limit` seconds, its output going to `said`. Returns
+    /// whether it came to its end.
     pub(super) fn run_phase(
         self,
         archive: &Path,
@@ -49,6 +49,7 @@ impl BuildPhase {
         jobs: usize,
         limit: f64,
     ) -> Result<bool> {
+        // `timeout` kills the whole phase, also the compilers that make started.
         let mut command = Command::new("timeout");
         command.args(["-k", "10", &format!("{:.1}", limit.max(0.1))]);
         match self {
@@ -82,7 +83,7 @@ impl BuildPhase {
                 .unwrap_or_default()
                 .to_owned()
         };
-        // What `timeout` says when it had to end it; the second, when it had to do so twice.
+        // `timeout` returns 124 when it had to end the phase, and 137 when it had to kill it.
         if matches!(status.code(), Some(124 | 137)) {
             return Ok(false);
         }
@@ -91,12 +92,12 @@ impl BuildPhase {
     }
 }
 
-/// What was read of a tree.
+/// The files and bytes that were read of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TreeRead {
     pub(super) files: u64,
     pub(super) bytes: u64,
-    /// Whether time was up before all of it had been read.
+    /// Is true if the time was up before all of it had been read.
     pub(super) is_capped: bool,
 }
 
@@ -105,6 +106,7 @@ pub(super) struct TreeRead {
 pub(super) fn read_all(dir: &Path, end: f64) -> Result<TreeRead> {
     let (mut all, mut buffer) = (TreeRead::default(), vec![0; 128 << 10]);
     for entry in std::fs::read_dir(dir)? {
+        // The time is checked before each entry, not within a file.
         if all.is_capped || monotonic_seconds() > end {
             return Ok(TreeRead {
                 is_capped: true,
@@ -132,8 +134,8 @@ pub(super) fn read_all(dir: &Path, end: f64) -> Result<TreeRead> {
     Ok(all)
 }
 
-/// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and
-/// kept.
+/// Returns the archive of OpenSSH as its authors packed it, from Debian's source package. It is
+/// downloaded into `home` once and kept.
 pub(super) fn fetch_source(home: &Path) -> Result<PathBuf> {
     crate::test::needs::install_missing(PACKAGES)
         .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
@@ -159,7 +161,7 @@ pub(super) fn fetch_source(home: &Path) -> Result<PathBuf> {
             std::fs::write(home.join("parts").join(name), sources_only(&text))?;
         }
     }
-    // Lists of their own: what the machine may install stays as it is.
+    // apt gets lists of its own, so that the machine's own lists stay as they are.
     let apt = |args: &[&str]| {
         let mut command = Command::new("apt-get");
         command
@@ -181,7 +183,7 @@ pub(super) fn fetch_source(home: &Path) -> Result<PathBuf> {
             .args(args);
         run_program(&mut command)
     };
-    // A list without sources fails; whether one had them shows next.
+    // The update fails if one list has no sources; the next command shows whether another had them.
     let updated = apt(&["update"]);
     apt(&["source", "--download-only", "openssh"]).with_context(|| {
         format!(
@@ -205,7 +207,7 @@ fn archive_in(home: &Path) -> Option<PathBuf> {
     archives.pop()
 }
 
-/// A list of package sources, of sources only.
+/// Returns a list of package sources with source packages only.
 fn sources_only(list: &str) -> String {
     let line = |line: &str| match line.strip_prefix("deb ") {
         Some(rest) => format!("deb-src {rest}\n"),

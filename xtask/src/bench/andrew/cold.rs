@@ -6,20 +6,20 @@ use super::pair::{ServedPair, UpstreamCounts};
 use anyhow::{Result, ensure};
 use std::path::Path;
 
-/// What a cold machine builds: the tree is unpacked there already.
+/// The phases on a cold machine: the tree is unpacked already.
 const PHASES: [BuildPhase; 3] = [BuildPhase::Configure, BuildPhase::Make, BuildPhase::Clean];
 
-/// Everything is read once.
+/// The measurements of a machine that reads everything once.
 #[derive(Debug)]
 pub(super) struct ColdRead {
-    /// Until the volume was mounted.
+    /// The seconds until the volume was mounted.
     pub(super) joined: f64,
     pub(super) read: TreeRead,
     pub(super) seconds: f64,
     pub(super) counts: UpstreamCounts,
 }
 
-/// Everything is built.
+/// The measurements of a machine that builds everything.
 #[derive(Debug)]
 pub(super) struct ColdBuild {
     pub(super) seconds: f64,
@@ -35,7 +35,7 @@ pub(super) struct ColdMachines {
     pub(super) build: ColdBuild,
 }
 
-/// The tree is unpacked on the serving machine.
+/// Unpacks the tree on the serving machine, and measures two machines that join afterwards.
 pub(super) fn measure_cold(
     pair: &ServedPair,
     delay: u64,
@@ -59,7 +59,7 @@ pub(super) fn measure_cold(
     let begun = monotonic_seconds();
     let reader = pair.join_another("reader")?;
     let joined = monotonic_seconds() - begun;
-    // Counted from the making of this daemon on: all it has ever asked for the names is in it.
+    // The counters begin with this daemon, so that they include all requests for the names.
     let begun = monotonic_seconds();
     let read = build::read_all(reader.mount_point(), f64::INFINITY)?;
     let look = ColdRead {

@@ -1,11 +1,12 @@
-//! A long line between two machines that are one: a TCP proxy on loopback that delays, and lets
-//! through so much a second.
+//! A TCP proxy on loopback with a delay and a bandwidth, which stands for a long line between two
+//! machines.
 //!
 //! # Guarantees
-//! 1. What goes in comes out in its order, half a round trip later, and not before the line had
-//!    time for it and for all that went before it that way, on any connection.
+//! 1. Bytes come out in the order in which they went in, half a round trip later, and not before
+//!    the line had time for them and for all bytes before them in that direction, on any
+//!    connection.
 //! 2. A connection costs one round trip before its first byte, as it does over a real line.
-//! 3. At most [`QUEUE`] pieces of a connection are under way in one direction: who sends faster
+//! 3. At most [`QUEUE`] pieces of a connection are under way in one direction: a faster sender
 //!    waits.
 
 use super::super::meter::monotonic_seconds;
@@ -28,7 +29,7 @@ const QUEUE: usize = 128;
 
 /// One direction of a line.
 struct LineDirection {
-    /// When all that went in is on its way (monotonic seconds).
+    /// The time at which all bytes that went in are on their way (monotonic seconds).
     free: Mutex<f64>,
 }
 
@@ -39,9 +40,10 @@ impl LineDirection {
         }
     }
 
-    /// When so many bytes that go in at `now` are on their way.
+    /// Returns the time at which so many bytes that go in at `now` are on their way.
     fn departure_time(&self, bytes: usize, rate: f64, now: f64) -> f64 {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        // Bytes queue up behind those that are still on their way.
         *free = free.max(now) + bytes as f64 / rate;
         *free
     }
@@ -57,20 +59,22 @@ struct ProxyLine {
     is_over: AtomicBool,
 }
 
-/// A line to somebody who listens; connections made over it last until one side ends them.
+/// A proxy in front of a listening server. Connections made through it last until one side ends
+/// them.
 pub(in super::super) struct DelayProxy {
     address: SocketAddr,
     line: Arc<ProxyLine>,
 }
 
 impl DelayProxy {
-    /// A line to `target`, of so many milliseconds there and back, and so many megabits a second
-    /// each way.
+    /// Makes a proxy to `target` with a round trip of `delay` milliseconds, and `mbit` megabits a
+    /// second each way.
     pub(in super::super) fn to_target(target: &str, delay: u64, mbit: f64) -> Result<Self> {
         Self::serve_on(TcpListener::bind("127.0.0.1:0")?, target, delay, mbit)
     }
 
-    /// The same, of no width of its own: it begins on the near machine of a cable, which has one.
+    /// Makes a proxy of unlimited bandwidth that listens on the near machine of a cable, which has
+    /// a bandwidth itself.
     pub(in super::super) fn behind_cable(cable: &NetworkCable, target: &str) -> Result<Self> {
         let namespace = cable.namespace_at(0).namespace_path();
         let listen = || -> Result<TcpListener> {
@@ -82,7 +86,7 @@ impl DelayProxy {
             )?;
             Ok(TcpListener::bind((NetworkCable::ADDRESSES[0], 0))?)
         };
-        // What listens stays where it was made; the thread ends.
+        // A socket stays in the namespace in which it was made, also after this thread ends.
         let made = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
                 .name("road".to_owned())
@@ -129,7 +133,7 @@ impl DelayProxy {
         self.address
     }
 
-    /// From now on a round trip takes so many milliseconds.
+    /// Sets the round trip, in milliseconds.
     pub(in super::super) fn set_delay(&self, delay: u64) {
         self.line.delay.store(delay, Ordering::Relaxed);
     }
@@ -138,7 +142,8 @@ impl DelayProxy {
 impl Drop for DelayProxy {
     fn drop(&mut self) {
         self.line.is_over.store(true, Ordering::Relaxed);
-        // Whoever waits for connections finds out; behind a cable, when the program ends.
+        // This connection wakes the thread that accepts, which then ends; behind a cable it ends
+        // with the program.
         drop(TcpStream::connect_timeout(
             &self.address,
             Duration::from_millis(100),
@@ -155,6 +160,7 @@ fn spawn_thread(name: &str, work: impl FnOnce() -> Result<()> + Send + 'static) 
         .map(drop)
 }
 
+// Setting up a connection takes a round trip.
 fn sleep_until(time: f64) {
     let left = time - monotonic_seconds();
     if left > 0.0 {
@@ -167,6 +173,7 @@ fn forward_connection(line: &Arc<ProxyLine>, near: TcpStream) -> Result<()> {
     sleep_until(monotonic_seconds() + line.delay.load(Ordering::Relaxed) as f64 / 1e3);
     let far = TcpStream::connect(&line.target)?;
     for end in [&near, &far] {
+        // Nagle's algorithm would add delays of its own.
         end.set_nodelay(true)?;
     }
     let (there, back) = ((near.try_clone()?, far.try_clone()?), (far, near));
@@ -175,7 +182,7 @@ fn forward_connection(line: &Arc<ProxyLine>, near: TcpStream) -> Result<()> {
     carry_bytes(line, 1, back.0, back.1)
 }
 
-/// Carries all that comes `from` one end to the other, `lane` its direction.
+/// Carries all bytes that come `from` one end to the other, in direction `lane`.
 fn carry_bytes(
     line: &Arc<ProxyLine>,
     lane: usize,
@@ -193,6 +200,7 @@ fn carry_bytes(
     let mut buffer = vec![0; PIECE];
     loop {
         let read = from.read(&mut buffer)?;
+        // Each direction takes half of the round trip.
         let half = line.delay.load(Ordering::Relaxed) as f64 / 2e3;
         let due = line.lanes[lane].departure_time(read, line.rate, monotonic_seconds()) + half;
         if read == 0 || sender.send((due, buffer[..read].to_vec())).is_err() {

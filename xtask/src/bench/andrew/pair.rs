@@ -1,6 +1,6 @@
 //! A volume served by one daemon, and replicas of it that joined over a line of some length.
 
-use super::super::lab::run_program;
+use super::super::programs::run_program;
 use super::super::undo::{self, UndoStep};
 use super::delay_proxy::DelayProxy;
 use anyhow::{Context as _, Result};
@@ -14,7 +14,7 @@ use teal_testkit::{NetworkCable, NetworkNamespace};
 /// Bytes of a store; taken as they are used.
 const SIZE: &str = "2G";
 
-/// What passed between a replica and its server: the counters of `teal status`.
+/// The counters of the requests between a replica and its server, from `teal status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct UpstreamCounts(pub(in super::super) BTreeMap<String, u64>);
 
@@ -40,18 +40,18 @@ pub(in super::super) struct BenchReplica {
     dir: PathBuf,
     point: PathBuf,
     store: PathBuf,
-    /// Where it runs; `None`: here.
+    /// The namespace in which it runs; `None` if that is this machine's own.
     machine: Option<Arc<NetworkNamespace>>,
 }
 
-/// How another machine joins: where, and with which token.
+/// The address and the token with which another machine joins.
 #[derive(Debug, PartialEq, Eq)]
 struct JoinInvitation {
     address: String,
     token: String,
 }
 
-/// Returns what `teal serve` prints for others.
+/// Returns the invitation in the output of `teal serve`.
 fn parse_invitation(said: &str) -> Result<JoinInvitation> {
     let word = |before: &str| {
         said.split(before)
@@ -80,12 +80,12 @@ impl BenchReplica {
         })
     }
 
-    /// A served volume, for who invites others later.
+    /// Serves a volume, to which others are invited later.
     pub(in super::super) fn serve_volume(program: &Path, dir: &Path) -> Result<Self> {
         Ok(Self::serve_with_invitation(program, dir)?.0)
     }
 
-    /// A served volume.
+    /// Serves a volume, and returns the invitation for others.
     fn serve_with_invitation(program: &Path, dir: &Path) -> Result<(Self, JoinInvitation)> {
         let this = Self::new(program, dir)?;
         let said = this.run_teal(&[
@@ -100,7 +100,7 @@ impl BenchReplica {
         Ok((this, parse_invitation(&said)?))
     }
 
-    /// A replica that reaches its server over `road`.
+    /// Makes a replica that reaches its server through a proxy.
     fn join_over(
         program: &Path,
         dir: &Path,
@@ -120,20 +120,21 @@ impl BenchReplica {
         Ok(this)
     }
 
-    /// The program in a home of its own.
+    /// Returns a command for the program in a home of its own.
     pub(in super::super) fn command(&self) -> Command {
         let here = || Command::new(&self.program);
         let there = |machine: &Arc<NetworkNamespace>| {
             machine.command_inside(&self.program.to_string_lossy())
         };
         let mut command = self.machine.as_ref().map_or_else(here, there);
+        // Each daemon has a home of its own, so that two of them do not share sockets and stores.
         for variable in ["HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
             command.env(variable, &self.dir);
         }
         command
     }
 
-    /// A command that takes a mount point and a store.
+    /// Runs a command that takes a mount point and a store.
     fn run_teal(&self, args: &[&str]) -> Result<String> {
         let (first, rest) = args.split_first().context("no command")?;
         let mut command = self.command();
@@ -165,7 +166,7 @@ impl BenchReplica {
         run_program(self.command().arg("down").arg(&self.point)).map(drop)
     }
 
-    /// `teal device …` of the mount.
+    /// Runs `teal device …` on the mount.
     pub(in super::super) fn teal_device(&self, args: &[&str]) -> Result<String> {
         run_program(self.command().arg("device").args(args).arg(&self.point))
     }
@@ -210,7 +211,7 @@ fn parse_counts(status: &Value) -> Result<UpstreamCounts> {
     Ok(UpstreamCounts(pairs.into_iter().collect()))
 }
 
-/// A served volume, and the end of a line to it: a cable of some width to another machine.
+/// A served volume, and a cable of some bandwidth to another machine.
 pub(in super::super) struct ServedLine {
     program: PathBuf,
     dir: PathBuf,
@@ -220,14 +221,14 @@ pub(in super::super) struct ServedLine {
 }
 
 impl ServedLine {
-    /// To a volume that is served already.
+    /// Makes a line to a volume that is served already.
     pub(in super::super) fn to_volume(
         program: &Path,
         dir: &Path,
         nas: BenchReplica,
     ) -> Result<Self> {
         let invitation = parse_invitation(&nas.run_teal(&["serve"])?)?;
-        // It has the same port again after a restart.
+        // The address is fixed, so that a restart gets the same port again.
         nas.run_teal(&["serve", "--listen", &invitation.address])?;
         let cable = NetworkCable::new()?.context("no network namespaces can be had")?;
         let road = DelayProxy::behind_cable(&cable, &invitation.address)?;
@@ -240,13 +241,13 @@ impl ServedLine {
         })
     }
 
-    /// From now on the line has this round trip, and lets so many megabits a second through.
+    /// Sets the round trip of the line, and the megabits a second that it lets through.
     pub(in super::super) fn set_line(&self, delay: u64, mbit: f64) -> Result<()> {
         self.road.set_delay(delay);
         Ok(self.cable.limit_rate(mbit)?)
     }
 
-    /// A machine that joins over it.
+    /// Makes a machine that joins over the line.
     pub(in super::super) fn join_machine(&self, device: &str) -> Result<BenchReplica> {
         let invitation = parse_invitation(&self.nas.run_teal(&["serve"])?)?;
         let mut there = BenchReplica::new(&self.program, &self.dir.join(device))?;
@@ -280,7 +281,7 @@ impl ServedPair {
             &invitation.token,
             &road,
         )?;
-        // What joining itself waits for is not the build's.
+        // The wait for the first listing belongs to joining, not to the build.
         let first = std::fs::read_dir(replica.mount_point())?.next();
         anyhow::ensure!(first.is_none(), "a new volume is not empty");
         Ok(Self {
@@ -292,7 +293,7 @@ impl ServedPair {
         })
     }
 
-    /// One more machine at the end of the same line.
+    /// Makes one more machine at the end of the same line.
     pub(in super::super) fn join_another(&self, device: &str) -> Result<BenchReplica> {
         let invitation = parse_invitation(&self.nas.run_teal(&["serve"])?)?;
         BenchReplica::join_over(
@@ -318,7 +319,8 @@ mod tests {
 
     #[test]
     fn address_and_token_are_found_in_what_serve_says() {
-        let said = "/a is served on 127.0.0.1:4, fingerprint sha256:1\non another machine:\n  teal join HOST:4 --token 5-6.7\n";
+        let said = "/a is served on 127.0.0.1:4, fingerprint sha256:1\non another machine:\n  \
+            teal join HOST:4 --token 5-6.7\n";
         let found = JoinInvitation {
             address: "127.0.0.1:4".into(),
             token: "5-6.7".into(),

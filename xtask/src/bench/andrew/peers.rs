@@ -1,13 +1,14 @@
-//! Others over the same line, once: sshfs, and juicefs whose metadata and objects are in a Redis.
+//! Other file systems over the same line, once: sshfs, and juicefs with metadata and objects in a
+//! Redis.
 //!
 //! # How
-//! 1. What is far is on this machine: an SSH server with keys and a configuration of its own, or a
-//!    Redis server (database 0 has the metadata, 1 the objects) with its usual durability.
-//!    Everything reaches it through a [`Road`] of the same delay and bandwidth as TealFS.
+//! 1. The far server is on this machine: an SSH server with keys and a configuration of its own, or
+//!    a Redis server (database 0 has the metadata, 1 the objects) with its usual durability. It is
+//!    reached through a [`DelayProxy`] of the same delay and bandwidth as for TealFS.
 //! 2. The unpacked source is put there over a line without delay. Then, far away and with an empty
 //!    cache, all of it is read; then, mounted anew, it is unpacked, configured, built and cleaned.
-//! 3. Reading and building may take [`CAP`] each; what does not end by then is said with the phase
-//!    it was in.
+//! 3. Reading and building may take [`CAP`] each; a build that does not end by then is reported
+//!    with the phase it was in.
 //! 4. As mounted by default: neither of them writes back later (`--writeback` of juicefs would, and
 //!    lose what has not been sent).
 
@@ -15,7 +16,8 @@ use super::super::meter::monotonic_seconds;
 use super::super::undo::{self, UndoStep};
 use super::build::{self, BuildPhase, PHASES, TreeRead};
 use super::delay_proxy::DelayProxy;
-use crate::bench::lab::{install_juicefs, run_program};
+use crate::bench::lab::install_juicefs;
+use crate::bench::programs::run_program;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -23,17 +25,18 @@ use std::process::{Child, Command, Stdio};
 
 /// Seconds for reading, and for building.
 const CAP: f64 = 1200.0;
-/// Seconds until a server that was started listens, or a program that was ended is gone.
+/// The seconds within which a server that was started listens, and a program that was ended is
+/// gone.
 const PATIENCE: f64 = 20.0;
 const PACKAGES: &[&str] = &["openssh-client", "openssh-server", "redis-server", "sshfs"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PeerKind {
     Juicefs,
     Sshfs,
 }
 
-impl Kind {
+impl PeerKind {
     pub(super) fn named(name: &str) -> Result<Self> {
         let known = [Self::Juicefs, Self::Sshfs]
             .into_iter()
@@ -49,21 +52,21 @@ impl Kind {
     }
 }
 
-/// How far it came.
+/// The measurements of one peer, as far as it came.
 #[derive(Debug)]
 pub(super) struct PeerSample {
-    pub(super) kind: Kind,
+    pub(super) kind: PeerKind,
     /// A round trip, in milliseconds.
     pub(super) delay: u64,
     pub(super) read: TreeRead,
     pub(super) read_seconds: f64,
-    /// Seconds of each phase that was begun.
+    /// The seconds of each phase that was begun.
     pub(super) phases: Vec<f64>,
-    /// The last phase did not end.
+    /// Is true if the last phase did not end.
     pub(super) is_capped: bool,
 }
 
-/// What all of them are measured with.
+/// The setting in which all peers are measured.
 pub(super) struct PeerSetting<'a> {
     pub(super) target: &'a Path,
     pub(super) dir: &'a Path,
@@ -92,6 +95,7 @@ impl PeerServer {
             .with_context(|| format!("{:?}", command.get_program()))?;
         undo::note_undo(UndoStep::Process(child.id()));
         let begun = monotonic_seconds();
+        // The server may end at once or listen late: both are noticed.
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             ensure!(
                 child.try_wait()?.is_none(),
@@ -117,33 +121,34 @@ impl Drop for PeerServer {
     }
 }
 
-/// A mount of one kind, and what is at its other end.
+/// A mount of one kind, with its server.
 struct PeerMount {
-    kind: Kind,
+    kind: PeerKind,
     program: PathBuf,
     dir: PathBuf,
     point: PathBuf,
-    /// How often it was mounted: each time with a cache of its own.
+    /// The number of times it was mounted, each time with a cache of its own.
     mounts: usize,
-    // Before what it leads to.
+    // Fields are dropped in this order: the proxy goes before the server behind it.
     road: DelayProxy,
     _far: PeerServer,
 }
 
 impl PeerMount {
-    fn begin_peer(kind: Kind, with: &PeerSetting<'_>) -> Result<Self> {
+    fn begin_peer(kind: PeerKind, with: &PeerSetting<'_>) -> Result<Self> {
         crate::test::needs::install_missing(PACKAGES)
             .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
         let dir = with.dir.join(kind.label());
         let point = dir.join("mount");
         std::fs::create_dir_all(&point)?;
+        // The kernel chooses a free port, which is given back at once for the server.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let far = match kind {
-            Kind::Juicefs => start_redis(&dir, port)?,
-            Kind::Sshfs => start_sshd(&dir, port)?,
+            PeerKind::Juicefs => start_redis(&dir, port)?,
+            PeerKind::Sshfs => start_sshd(&dir, port)?,
         };
         let road = DelayProxy::to_target(&format!("127.0.0.1:{port}"), 0, with.mbit)?;
-        let program = if kind == Kind::Juicefs {
+        let program = if kind == PeerKind::Juicefs {
             install_juicefs(with.target)?
         } else {
             PathBuf::from("sshfs")
@@ -157,7 +162,7 @@ impl PeerMount {
             road,
             _far: far,
         };
-        if kind == Kind::Juicefs {
+        if kind == PeerKind::Juicefs {
             let (meta, objects) = (this.redis_url(0), this.redis_url(1));
             run_program(this.program_command().args([
                 "format",
@@ -190,7 +195,7 @@ impl PeerMount {
         undo::note_undo(UndoStep::Mount(self.point.clone()));
         let mut command = self.program_command();
         match self.kind {
-            Kind::Juicefs => {
+            PeerKind::Juicefs => {
                 let cache = self.dir.join(format!("cache-{}", self.mounts));
                 command
                     .args(["mount", "-d", "--no-usage-report", "--cache-dir"])
@@ -201,7 +206,7 @@ impl PeerMount {
                     .arg(self.redis_url(0))
                     .arg(&self.point);
             }
-            Kind::Sshfs => {
+            PeerKind::Sshfs => {
                 let key = format!("IdentityFile={}", self.dir.join("key").display());
                 let options = [
                     "StrictHostKeyChecking=no",
@@ -220,14 +225,14 @@ impl PeerMount {
         run_program(&mut command).map(drop)
     }
 
-    /// Also of one that does not answer.
+    /// Unmounts the peer, even if it does not answer.
     fn unmount(&self) -> Result<()> {
         let limit = format!("{PATIENCE}");
         let mut command = Command::new("timeout");
         command.args(["-k", "5", &limit]);
         match self.kind {
-            Kind::Juicefs => command.arg(&self.program).arg("umount").arg(&self.point),
-            Kind::Sshfs => command.args(["fusermount3", "-u"]).arg(&self.point),
+            PeerKind::Juicefs => command.arg(&self.program).arg("umount").arg(&self.point),
+            PeerKind::Sshfs => command.args(["fusermount3", "-u"]).arg(&self.point),
         };
         if run_program(&mut command).is_err() {
             run_program(Command::new("umount").arg("-l").arg(&self.point))?;
@@ -246,7 +251,7 @@ impl PeerMount {
 }
 
 impl Drop for PeerMount {
-    /// Before what is at its other end goes.
+    /// Unmounts the peer before its server goes.
     fn drop(&mut self) {
         if !undo::servers_of(&self.point).is_empty() {
             drop(self.unmount());
@@ -280,7 +285,7 @@ fn start_sshd(dir: &Path, port: u16) -> Result<PeerServer> {
         )?;
     }
     std::fs::rename(dir.join("key.pub"), dir.join("authorized"))?;
-    // It wants an empty directory there.
+    // sshd needs this directory, and needs it empty.
     let empty = Path::new("/run/sshd");
     if !empty.exists() {
         undo::note_undo(UndoStep::Tree(empty.to_owned()));
@@ -288,8 +293,10 @@ fn start_sshd(dir: &Path, port: u16) -> Result<PeerServer> {
     }
     let (config, at) = (dir.join("sshd.conf"), dir.display());
     let lines = format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\nPidFile none\nUsePAM no\n\
-         StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n\
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile \
+            {at}/authorized\nPidFile none\nUsePAM no\n\
+         StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+         PermitRootLogin prohibit-password\n\
          Subsystem sftp internal-sftp\n"
     );
     std::fs::write(&config, lines)?;
@@ -302,10 +309,11 @@ fn start_sshd(dir: &Path, port: u16) -> Result<PeerServer> {
     )
 }
 
-pub(super) fn measure_peer(kind: Kind, with: &PeerSetting<'_>) -> Result<PeerSample> {
+pub(super) fn measure_peer(kind: PeerKind, with: &PeerSetting<'_>) -> Result<PeerSample> {
     let mut peer = PeerMount::begin_peer(kind, with)?;
     let said = with.dir.join("said");
     let (cold, work) = (peer.point.join("cold"), peer.point.join("work"));
+    // The source is unpacked over a line without delay: this is not measured.
     peer.mount(0)?;
     std::fs::create_dir(&cold)?;
     ensure!(

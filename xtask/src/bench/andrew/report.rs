@@ -3,22 +3,23 @@
 //! # Guarantees
 //! 1. *Within a round*: a ratio is formed from two samples of the same round; over rounds comes the
 //!    median with least and most.
-//! 2. *Whose time*: processor time is that of the build and of the daemon it runs on; the server is
-//!    another machine, its time apart.
+//! 2. *Processor time* is that of the build and of the daemon it runs on; the server is another
+//!    machine, and its time is counted apart.
 
 use super::super::lab::RunFacts;
 use super::super::statistics::{MedianSpread, median_spread};
+use super::arguments::AndrewArguments;
 use super::build::PHASES;
 use super::cold::ColdMachines;
 use super::pair::UpstreamCounts;
 use super::peers;
-use super::{AndrewArguments, AndrewResults, BuildPlace, BuildSample};
+use super::results::{AndrewResults, BuildPlace, BuildSample};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// What a build may take beside ext4, and beside a server that is near.
+/// The goals of a build, as ratios to ext4 and to a server that is near.
 const GOALS: (f64, f64) = (1.10, 1.05);
-/// And what a cold machine may take beside the time of the bytes.
+/// The goal of a cold machine, as a ratio to the time of the bytes alone.
 const COLD_GOAL: f64 = 3.0;
 
 impl BuildSample {
@@ -26,13 +27,13 @@ impl BuildSample {
         self.phases.iter().sum()
     }
 
-    /// Of this machine.
+    /// Returns the processor seconds of this machine.
     pub(super) fn cpu_seconds(&self) -> f64 {
         self.client_cpu + self.daemons.0
     }
 }
 
-/// `place` to `base`, round by round.
+/// Returns the ratio of `place` to `base`, round by round.
 fn ratio_between(
     samples: &[BuildSample],
     place: BuildPlace,
@@ -83,7 +84,8 @@ pub(super) fn render_markdown(
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; a line of {} Mbit/s; load {} at the end; {} rounds.\n",
+        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; a line of {} \
+            Mbit/s; load {} at the end; {} rounds.\n",
         facts.date,
         facts.commit,
         facts.kernel,
@@ -111,7 +113,9 @@ fn write_builds(out: &mut String, samples: &[BuildSample]) {
     let names: Vec<&str> = PHASES.iter().map(|phase| phase.label()).collect();
     let _ = writeln!(
         out,
-        "| place, round trip | {} | all, s | to ext4 (goal {:.2}) | to 0 ms (goal {:.2}) | processor s | to ext4 | the server's, s | waits (goal 0) | requests | sent MiB | flush behind it, s |",
+        "| place, round trip | {} | all, s | to ext4 (goal {:.2}) | to 0 ms (goal {:.2}) | \
+            processor s | to ext4 | the server's, s | waits (goal 0) | requests | sent MiB | \
+            flush behind it, s |",
         names.join(" | "),
         GOALS.0,
         GOALS.1
@@ -172,7 +176,7 @@ fn write_builds(out: &mut String, samples: &[BuildSample]) {
     }
 }
 
-/// Returns how many requests of which kind there were.
+/// Returns the number of requests of each kind.
 fn format_requests(counts: &UpstreamCounts) -> String {
     let kinds = counts
         .0
@@ -190,8 +194,10 @@ fn write_cold(out: &mut String, cold: &ColdMachines, mbit: f64) {
     let transfer = transfer_seconds(look.read.bytes, mbit);
     let _ = writeln!(
         out,
-        "\nA machine that joins at {} ms and reads all of it: {} files, {:.1} MiB in {:.2} s. The bytes alone take {transfer:.2} s: {:.2} times that \
-         (goal {COLD_GOAL}). Operations waited {} times, {:.2} s together; requests: {}. Joining took {:.1} s.",
+        "\nA machine that joins at {} ms and reads all of it: {} files, {:.1} MiB in {:.2} s. The \
+            bytes alone take {transfer:.2} s: {:.2} times that \
+         (goal {COLD_GOAL}). Operations waited {} times, {:.2} s together; requests: {}. Joining \
+         took {:.1} s.",
         cold.delay,
         look.read.files,
         to_mib(look.read.bytes),
@@ -208,7 +214,8 @@ fn write_cold(out: &mut String, cold: &ColdMachines, mbit: f64) {
     );
     let _ = writeln!(
         out,
-        "\nA machine that joins at {} ms and builds it, having nothing of it: {:.1} s, of which operations waited {} times, {:.2} s together, for {:.1} MiB \
+        "\nA machine that joins at {} ms and builds it, having nothing of it: {:.1} s, of which \
+            operations waited {} times, {:.2} s together, for {:.1} MiB \
          that take {transfer:.2} s alone: {:.2} times that (goal {COLD_GOAL}). Requests: {}.",
         cold.delay,
         build.seconds,
@@ -237,7 +244,8 @@ fn write_peer(out: &mut String, peer: &peers::PeerSample, mbit: f64) {
         .collect();
     let _ = writeln!(
         out,
-        "\n{} at {} ms: reading {} files, {:.1} MiB cold took {:.1} s{}, {:.2} times what the bytes alone take. Building: {}.",
+        "\n{} at {} ms: reading {} files, {:.1} MiB cold took {:.1} s{}, {:.2} times what the \
+            bytes alone take. Building: {}.",
         peer.kind.label(),
         peer.delay,
         read.files,
@@ -253,12 +261,12 @@ fn to_mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Seconds in which operations waited for the server.
+/// Returns the seconds in which operations waited for the server.
 fn waited_seconds(counts: &UpstreamCounts) -> f64 {
     counts.get("waited_us") as f64 / 1e6
 }
 
-/// Seconds that bytes take on a line of so many Mbit/s.
+/// Returns the seconds that bytes take on a line of so many Mbit/s.
 fn transfer_seconds(bytes: u64, mbit: f64) -> f64 {
     bytes as f64 * 8.0 / (mbit * 1e6)
 }
@@ -270,29 +278,41 @@ pub(super) fn render_json(
 ) -> Value {
     let sample = |s: &BuildSample| {
         json!({
-            "place": s.place.label(), "round": s.round, "phases": s.phases, "client_cpu_seconds": s.client_cpu,
-            "daemon_cpu_seconds": s.daemons.0, "server_cpu_seconds": s.daemons.1, "counts": s.counts.0,
+            "place": s.place.label(), "round": s.round, "phases": s.phases,
+            "client_cpu_seconds": s.client_cpu,
+            "daemon_cpu_seconds": s.daemons.0, "server_cpu_seconds": s.daemons.1,
+            "counts": s.counts.0,
             "drained_counts": s.drained.0.0, "drain_seconds": s.drained.1, "load": s.load,
         })
     };
-    let cold = found.cold.as_ref().map(|ColdMachines { delay, look, build }| {
-        let transfer = transfer_seconds(look.read.bytes, plan.bandwidth);
-        json!({
-            "delay_ms": delay, "files": look.read.files, "bytes": look.read.bytes, "seconds": look.seconds,
-            "join_seconds": look.joined, "counts": look.counts.0, "transfer_seconds": transfer,
-            "build_seconds": build.seconds, "build_counts": build.counts.0,
-        })
-    });
+    let cold = found
+        .cold
+        .as_ref()
+        .map(|ColdMachines { delay, look, build }| {
+            let transfer = transfer_seconds(look.read.bytes, plan.bandwidth);
+            json!({
+                "delay_ms": delay, "files": look.read.files, "bytes": look.read.bytes,
+                "seconds": look.seconds,
+                "join_seconds": look.joined, "counts": look.counts.0, "transfer_seconds": transfer,
+                "build_seconds": build.seconds, "build_counts": build.counts.0,
+            })
+        });
     let peer = |peer: &peers::PeerSample| {
         json!({
-            "name": peer.kind.label(), "delay_ms": peer.delay, "files": peer.read.files, "bytes": peer.read.bytes,
-            "read_seconds": peer.read_seconds, "read_is_capped": peer.read.is_capped, "phases": peer.phases,
+            "name": peer.kind.label(), "delay_ms": peer.delay, "files": peer.read.files,
+            "bytes": peer.read.bytes,
+            "read_seconds": peer.read_seconds, "read_is_capped": peer.read.is_capped,
+            "phases": peer.phases,
             "is_capped": peer.is_capped,
         })
     };
-    let machine = json!({ "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib, "disk": facts.disk });
+    let machine = json!({
+        "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib,
+        "disk": facts.disk,
+    });
     json!({
-        "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds, "seconds": facts.seconds,
+        "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds,
+        "seconds": facts.seconds,
         "load": facts.load, "jobs": plan.jobs, "bandwidth_mbit": plan.bandwidth, "cold": cold,
         "samples": found.samples.iter().map(sample).collect::<Vec<_>>(),
         "peers": found.peers.iter().map(peer).collect::<Vec<_>>(),
@@ -301,7 +321,7 @@ pub(super) fn render_json(
 
 #[cfg(test)]
 mod tests {
-    use super::super::UpstreamCounts;
+    use super::UpstreamCounts;
     use super::*;
 
     fn sample(place: BuildPlace, round: usize, all: f64) -> BuildSample {

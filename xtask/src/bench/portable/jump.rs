@@ -1,4 +1,5 @@
-//! How soon another source is chosen when the way to the server becomes long.
+//! The number of accesses after which another source is chosen when the way to the server becomes
+//! long.
 //!
 //! # How
 //! 1. Content is on the server and on a slow drive, a Microdrive that is modelled in real time. The
@@ -7,9 +8,11 @@
 //!    comes ahead for, and the requests for content that the machine sends are counted until the
 //!    drive serves.
 
+use super::super::andrew::pair::{BenchReplica, ServedLine};
 use super::super::emulator::ModelledDisk;
+use super::environment::{PortableBench, path_text};
 use super::first::{open_file, reads_of};
-use super::{BenchReplica, PortableBench, ServedLine, path_text, session};
+use super::session;
 use anyhow::{Context as _, Result, ensure};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -21,13 +24,14 @@ const WIDE: f64 = 100.0;
 const FILES: usize = 160;
 const STEP: usize = 37;
 const BYTES: usize = 256 << 10;
-/// Files that are read while the server is near; of the second half it gives three of four.
+/// The files that are read while the server is near; it must serve three of four in their second
+/// half.
 const NEAR: usize = 40;
-/// So many files in a row from the drive: it is the one that is chosen, not one that is tried.
+/// The number of files in a row from the drive that show that it is chosen, and not only tried.
 const ROW: usize = 4;
 const NAME: &str = "slow";
 
-/// See the module.
+/// The result of a jump of the delay.
 #[derive(Debug)]
 pub(super) struct DelayJump {
     pub(super) before: u64,
@@ -43,7 +47,7 @@ struct FileReader<'a> {
     next: usize,
 }
 
-/// All requests for content to the server so far, and all reads of the drive.
+/// The requests for content to the server so far, and the reads of the drive.
 #[derive(Debug, Clone, Copy)]
 struct SourceCounts {
     server: u64,
@@ -105,7 +109,8 @@ pub(super) fn measure_jump(work: &PortableBench, line: &ServedLine) -> Result<De
             next: 0,
         },
     );
-    // However it ended: the modelled disk goes only when nobody has it.
+    // The drive is detached even after an error: a modelled disk can be stopped only when it is not
+    // in use.
     home.teal_device(&["detach", NAME, "--fast"])?;
     home.unmount()?;
     jump
@@ -136,6 +141,7 @@ fn follow_jump(line: &ServedLine, reader: &mut FileReader<'_>) -> Result<DelayJu
             )
         })?;
         let now = reader.request_counts()?;
+        // The drive served this file.
         if now.drive > last.drive {
             row.push(last.server - begun);
         } else if now.server > last.server {

@@ -2,23 +2,24 @@
 
 use super::super::lab::RunFacts;
 use super::super::statistics::median_spread;
+use super::arguments::PortableArguments;
+use super::first::FirstByte;
+use super::jump::DelayJump;
+use super::samples::{ContentOrigin, RecordedActivity, ReplaySample};
 use super::session::ReplayStep;
-use super::{
-    ContentOrigin, DelayJump, FirstByte, PortableArguments, RecordedActivity, ReplaySample,
-};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// What both may take beside the better of the two, ...
+/// The goal of both together, as a ratio to the better of the two, ...
 const BOTH: f64 = 1.1;
-/// ..., how often as fast the slowest line is with the drive, ...
+/// ... of the speed on the slowest line with the drive, as a ratio to that without, ...
 const FASTER: f64 = 5.0;
-/// ..., how often as long as the drive itself takes the first byte through the mount, ...
+/// ... of the first byte through the mount, as a ratio to the drive itself, ...
 const FIRST: f64 = 2.0;
-/// ... and after how many accesses of the network the choice follows a jump of its delay.
+/// ... and the number of network accesses after which the choice follows a jump of the delay.
 const ACCESSES: u64 = 20;
 
-/// All that was measured.
+/// All measurements.
 pub(super) struct PortableResults<'a> {
     pub(super) samples: &'a [ReplaySample],
     pub(super) firsts: &'a [FirstByte],
@@ -27,7 +28,7 @@ pub(super) struct PortableResults<'a> {
 }
 
 impl PortableResults<'_> {
-    /// The median of a configuration on a line.
+    /// Returns the median seconds of a configuration on a line.
     fn median_seconds(&self, from: ContentOrigin, line: (f64, u64)) -> Option<f64> {
         let of =
             |sample: &&ReplaySample| sample.from == from && (sample.rate, sample.delay) == line;
@@ -71,7 +72,8 @@ pub(super) fn render_markdown(
     {
         let _ = writeln!(
             out,
-            "\nAfter a jump from {before} to {after} ms: {accesses} accesses of the network until the drive is asked (goal {ACCESSES})."
+            "\nAfter a jump from {before} to {after} ms: {accesses} accesses of the network until \
+                the drive is asked (goal {ACCESSES})."
         );
     }
     out
@@ -80,7 +82,10 @@ pub(super) fn render_markdown(
 fn write_firsts(out: &mut String, firsts: &[FirstByte]) {
     let _ = writeln!(
         out,
-        "\nThe first byte of a file that is on the drive and not here, and of one that is here; medians.\n\n| drive | a block of it, ms | a file of 4 KiB through the mount, ms | times that (goal {FIRST}) | reads of the drive for each | a file of 2 MiB, ms | from the home log, ms |\n|---|---:|---:|---:|---:|---:|---:|"
+        "\nThe first byte of a file that is on the drive and not here, and of one that is here; \
+            medians.\n\n| drive | a block of it, ms | a file of 4 KiB through the mount, ms | \
+            times that (goal {FIRST}) | reads of the drive for each | a file of 2 MiB, ms | from \
+            the home log, ms |\n|---|---:|---:|---:|---:|---:|---:|"
     );
     for FirstByte {
         drive,
@@ -114,7 +119,9 @@ fn write_lines(out: &mut String, found: &PortableResults<'_>, plan: &PortableArg
     );
     let _ = writeln!(
         out,
-        "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the better (goal {BOTH}) | no drive to both | content requests, no drive | with both | waits for the server, no drive | with both |"
+        "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the \
+            better (goal {BOTH}) | no drive to both | content requests, no drive | with both | \
+            waits for the server, no drive | with both |"
     );
     let _ = writeln!(out, "|---|{}", "---:|".repeat(10));
     for line in plan
@@ -154,25 +161,35 @@ fn write_lines(out: &mut String, found: &PortableResults<'_>, plan: &PortableArg
     }
     let _ = writeln!(
         out,
-        "\nGoal on the slowest line, farthest away: no drive to both at least {FASTER}, and both the same from 30 ms on."
+        "\nGoal on the slowest line, farthest away: no drive to both at least {FASTER}, and both \
+            the same from 30 ms on."
     );
 }
 
 pub(super) fn render_json(found: &PortableResults<'_>, facts: &RunFacts) -> Value {
     let sample = |s: &ReplaySample| {
         json!({
-            "from": s.from.label(), "rate_mbit": s.rate, "delay_ms": s.delay, "round": s.round, "seconds": s.seconds,
+            "from": s.from.label(), "rate_mbit": s.rate, "delay_ms": s.delay, "round": s.round,
+            "seconds": s.seconds,
             "waits": s.waits, "content_requests": s.requests, "fetched_bytes": s.fetched,
         })
     };
-    let first = |f: &FirstByte| json!({ "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here, "large_ms": f.large, "drive_reads": f.reads });
+    let first = |f: &FirstByte| {
+        json!({
+            "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here,
+            "large_ms": f.large, "drive_reads": f.reads,
+        })
+    };
     let jump = found
         .jump
         .map(|j| json!({ "before_ms": j.before, "after_ms": j.after, "accesses": j.accesses }));
     json!({
-        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
-        "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files, "bytes": found.trace.bytes,
-        "steps": found.trace.steps.len(), "first": found.firsts.iter().map(first).collect::<Vec<_>>(), "jump": jump,
+        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores,
+        "load": facts.load,
+        "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files,
+        "bytes": found.trace.bytes,
+        "steps": found.trace.steps.len(),
+        "first": found.firsts.iter().map(first).collect::<Vec<_>>(), "jump": jump,
         "samples": found.samples.iter().map(sample).collect::<Vec<_>>(),
     })
 }

@@ -1,39 +1,39 @@
 //! The activity: recorded on a mount, and replayed on another.
 //!
 //! # Guarantees
-//! 1. What is replayed is what a recording says was asked of the mount, in its order: nothing is
-//!    made up but the bytes of what is written.
+//! 1. The steps are those of a recording, in its order: nothing is made up but the bytes that are
+//!    written.
 
 use super::super::andrew::pair::BenchReplica;
-use super::super::lab::run_program;
 use super::super::meter::monotonic_seconds;
+use super::super::programs::run_program;
 use anyhow::{Context as _, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Somebody looks for something in all files, changes some, and packs all of them. Most comes from
-/// what the kernel remembers, by then.
+/// The recorded activity: a search in all files, changes of some, and packing all of them. Most
+/// reads are served from the kernel's cache.
 const SCRIPT: &str = "grep -rc TODO . > /dev/null || true
 for name in $(find . -name '*.rs' | sort | awk 'NR % 20 == 0'); do sed -i 's/ the / the  /' \"$name\"; done
 find . -type f | sort | xargs wc -l > /dev/null
 tar cf - . | wc -c > /dev/null";
-/// A recording has begun by then.
+/// The seconds within which a recording must have begun.
 const PATIENCE: f64 = 20.0;
 
-/// Something that is done with a file, by its path in the tree.
+/// One step with a file, by its path in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplayStep {
-    /// All of it is read.
+    /// The whole file is read.
     Read(String),
-    /// All of it is written: so many bytes.
+    /// The whole file is written, so many bytes.
     Write(String, u64),
-    /// It takes the place of another.
+    /// The file takes the place of another.
     Rename(String, String),
 }
 
-/// This project's sources as they are committed.
+/// Lays out this project's sources as they are committed.
 pub(super) fn lay_out(dir: &Path) -> Result<()> {
     std::fs::create_dir(dir)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -59,7 +59,8 @@ pub(super) fn lay_out(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files below a directory, and their bytes; all names and attributes are looked at, no content.
+/// Returns the number of files below a directory, and of their bytes. All names and attributes are
+/// looked at, but no content.
 pub(super) fn count_tree(dir: &Path) -> Result<(u64, u64)> {
     let (mut files, mut bytes) = (0, 0);
     for entry in std::fs::read_dir(dir)? {
@@ -110,7 +111,7 @@ pub(super) fn record_steps(nas: &BenchReplica, dir: &Path, log: &Path) -> Result
     Ok(parse_steps(&shown, paths))
 }
 
-/// The paths below a directory by their numbers, as recordings have them.
+/// Collects the paths below a directory by their inode numbers, which recordings contain.
 fn paths_by_number(dir: &Path, above: &str, found: &mut BTreeMap<u64, String>) -> Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
@@ -123,7 +124,7 @@ fn paths_by_number(dir: &Path, above: &str, found: &mut BTreeMap<u64, String>) -
     Ok(())
 }
 
-/// The value of `key=` among words.
+/// Returns the value of `key=` among words.
 fn field_value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words
         .iter()
@@ -131,8 +132,8 @@ fn field_value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
         .map(|value| value.trim_matches('"'))
 }
 
-/// Returns what a trace in words did with files whose paths are known at its beginning by their
-/// numbers. Of several reads of a file in a row, and of several writes, one is left.
+/// Returns the steps of a trace in words; `paths` has the paths of files at its beginning by their
+/// numbers. Several reads of a file in a row become one, and so do several writes.
 fn parse_steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<ReplayStep> {
     let mut steps: Vec<ReplayStep> = Vec::new();
     let mut read = BTreeSet::new();
@@ -150,6 +151,7 @@ fn parse_steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<ReplayStep>
             continue;
         };
         let number = |key| field_value(&words, key).and_then(|value| value.parse::<u64>().ok());
+        // The result of a call stands behind `=`; calls that failed have no number there.
         let done = words
             .iter()
             .position(|word| *word == "=")
@@ -172,6 +174,7 @@ fn parse_steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<ReplayStep>
                     at(number("to").unwrap_or(0), field_value(&words, "new")),
                 );
                 if let ((Some(old), Some(new)), Some(_)) = (ends, done) {
+                    // The name is taken over from the file that had it.
                     paths.retain(|_, path| *path != new);
                     paths
                         .values_mut()
@@ -196,7 +199,7 @@ fn parse_steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<ReplayStep>
     steps
 }
 
-/// Does the same with the tree in `dir`.
+/// Repeats the steps in the tree in `dir`.
 pub(super) fn replay_steps(steps: &[ReplayStep], dir: &Path) -> Result<()> {
     for step in steps {
         match step {
@@ -220,9 +223,11 @@ mod tests {
     fn what_a_recording_says_becomes_steps_in_its_order() {
         let shown = "teal-trace 1 file\nprocess 1 1 1 \"sed\"\n\
                      0.1 1 17 read offset=0 length=4096 = 6 in 0.1\n0.2 1 17 read offset=4096 length=10 = 10 in 0.1\n\
-                     0.3 1 16 create name=\"tmp\" = 18 in 0.1 # /d\n0.4 1 18 write offset=0 length=6 = 6 in 0.1 # /d/tmp\n\
+                     0.3 1 16 create name=\"tmp\" = 18 in 0.1 # /d\n0.4 1 18 write offset=0 \
+                         length=6 = 6 in 0.1 # /d/tmp\n\
                      0.5 1 18 write offset=6 length=6 = 6 in 0.1\n\
-                     0.6 1 16 rename name=\"tmp\" to=16 new=\"a.rs\" exchange=no = 0 in 0.1\n0.7 1 18 read offset=0 length=9 = 9 in 0.1";
+                     0.6 1 16 rename name=\"tmp\" to=16 new=\"a.rs\" exchange=no = 0 in 0.1\n0.7 \
+                         1 18 read offset=0 length=9 = 9 in 0.1";
         let paths = BTreeMap::from([(16, "d".to_owned()), (17, "d/a.rs".to_owned())]);
         let path = |name: &str| format!("d/{name}");
         let all = [

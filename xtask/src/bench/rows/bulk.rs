@@ -1,7 +1,7 @@
 //! Much at once: a source tree unpacked, a large file written and read.
 
-use super::random_bytes;
-use crate::bench::lab::run_program;
+use super::random_bytes::random_bytes;
+use crate::bench::programs::run_program;
 use crate::bench::stage::{RowStage, RowWork};
 use anyhow::{Result, ensure};
 use rustix::fs::{Mode, OFlags};
@@ -61,6 +61,7 @@ pub(super) fn stream_file(stage: &mut RowStage<'_>) -> Result<()> {
         }
         Ok(rustix::fs::fsync(&open)?)
     })?;
+    // The read must come from the disk.
     stage.make_cold()?;
     let mut buffer = vec![0; PIECE];
     stage.time_work(

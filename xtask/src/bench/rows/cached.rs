@@ -1,6 +1,6 @@
-//! What the kernel can answer from its caches: no request should be left.
+//! Rows that the kernel can answer from its caches, without any request.
 
-use super::random_bytes;
+use super::random_bytes::random_bytes;
 use crate::bench::stage::{RowStage, RowWork, ops_only};
 use anyhow::{Result, ensure};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -40,6 +40,7 @@ pub(super) fn small_files(stage: &mut RowStage<'_>) -> Result<()> {
             .iter()
             .try_for_each(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).map(drop))
     };
+    // The first pass fills the kernel's caches.
     stat()?;
     let all = (FILES * PASSES) as u64;
     stage.time_work(STAT, ops_only(all), || {
@@ -51,6 +52,7 @@ pub(super) fn small_files(stage: &mut RowStage<'_>) -> Result<()> {
             .iter()
             .all(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).is_err())
     };
+    // Negative entries are cached by the first pass.
     miss();
     stage.time_work(NEGATIVE, ops_only(all), || {
         ensure!((0..PASSES).all(|_| miss()), "an absent name is there");

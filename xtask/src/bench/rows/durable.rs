@@ -1,6 +1,6 @@
 //! Small changes that must last: each waits for the disk.
 
-use super::random_bytes;
+use super::random_bytes::random_bytes;
 use crate::bench::stage::{RowStage, RowWork};
 use anyhow::{Result, anyhow};
 use rustix::fs::{Mode, OFlags};
@@ -65,6 +65,8 @@ pub(super) fn small_writes(stage: &mut RowStage<'_>) -> Result<()> {
         },
         || {
             for i in 0..WRITES {
+                // 7919 is prime to the number of pages: the writes are scattered, and alike in
+                // every run.
                 let page = i * 7919 % (LARGE / 4096) as u64;
                 rustix::io::pwrite(&file, &data, page * 4096)?;
                 rustix::fs::fdatasync(&file)?;

@@ -1,7 +1,7 @@
 //! Ten thousand small files in a hundred directories: made durable, removed, and read for the first
 //! time.
 
-use super::random_bytes;
+use super::random_bytes::random_bytes;
 use crate::bench::stage::{RowStage, RowWork, ops_only};
 use anyhow::{Result, ensure};
 use std::path::Path;
@@ -26,7 +26,7 @@ fn make_files(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads every file below; gives back how many bytes there are.
+/// Reads every file below a directory, and returns the number of bytes.
 fn read_tree(path: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(path)? {

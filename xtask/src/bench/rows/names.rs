@@ -1,8 +1,8 @@
 //! Names: listing, making, renaming, removing ten thousand in one directory, and what git does with
 //! them.
 
-use super::random_bytes;
-use crate::bench::lab::run_program;
+use super::random_bytes::random_bytes;
+use crate::bench::programs::run_program;
 use crate::bench::stage::{RowStage, RowWork, ops_only};
 use anyhow::{Result, ensure};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
@@ -28,8 +28,8 @@ fn open_dir(path: &Path) -> Result<OwnedFd> {
     )?)
 }
 
-/// Lists a directory anew, with or without the attributes of everything in it; gives back how many
-/// names there are.
+/// Lists a directory anew, with or without the attributes of everything in it, and returns the
+/// number of names.
 fn list_dir(path: &Path, with_attributes: bool) -> Result<u64> {
     let dir = open_dir(path)?;
     let mut count = 0;
@@ -40,6 +40,7 @@ fn list_dir(path: &Path, with_attributes: bool) -> Result<u64> {
         }
         count += 1;
     }
+    // The kernel lists `.` and `..` as well.
     Ok(count - 2)
 }
 

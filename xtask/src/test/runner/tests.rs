@@ -42,8 +42,10 @@ fn program(dir: &TempDir, body: &str) -> TestProgram {
         r#"#!/bin/sh
         HERE='{here}'
         case "$*" in *--list*) printf 'a: test\nb: test\n'; exit 0;; esac
-        good() {{ echo "test result: ok. $1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s"; }}
-        bad() {{ echo "test result: FAILED. $1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s"; exit 101; }}
+        good() {{ echo "test result: ok. $1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered \
+            out; finished in 0.00s"; }}
+        bad() {{ echo "test result: FAILED. $1 passed; 1 failed; 0 ignored; 0 measured; 0 \
+            filtered out; finished in 0.00s"; exit 101; }}
         echo "$*" >> "$HERE/runs"
         {body}"#
     );

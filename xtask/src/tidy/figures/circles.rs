@@ -1,8 +1,8 @@
 //! Finds import circles: sets of modules of one crate that reach each other through their `use`
 //! paths.
 
-use super::measure::CrateSources;
 use super::pattern::pattern;
+use super::sources::CrateSources;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The path of a module inside its crate; empty for the crate's root.
@@ -38,6 +38,7 @@ impl ModuleGraph {
             lines.insert(module.clone(), file.text.matches('\n').count());
             imports.insert(module, file.text.as_str());
         }
+        // All modules must be known before paths can be resolved.
         let names = NameTable::from_texts(&imports);
         let mut uses: BTreeMap<ModulePath, BTreeSet<ModulePath>> = BTreeMap::new();
         for (module, paths) in &names.used {
@@ -68,6 +69,7 @@ impl ModuleGraph {
                 .iter()
                 .filter(|target| reached[*target].contains(*module));
             let circle: Vec<ModulePath> = mutual.map(|target| (*target).clone()).collect();
+            // Each member of a circle finds the same circle: it is kept once.
             if circle.len() > 1 && placed.insert(circle.clone()) {
                 circles.push(circle);
             }
@@ -80,6 +82,7 @@ impl ModuleGraph {
         let mut reached = BTreeSet::new();
         let mut waiting: Vec<&ModulePath> = self.uses[start].iter().collect();
         while let Some(module) = waiting.pop() {
+            debug_assert!(self.lines.contains_key(module), "every target is a module");
             if reached.insert(module) {
                 waiting.extend(&self.uses[module]);
             }
@@ -179,6 +182,7 @@ impl NameTable {
     /// Returns the module in which `path` ends, through names that modules pass on.
     fn resolve_module(&self, path: &[String], depth: usize) -> Option<ModulePath> {
         const DEPTH_MAX: usize = 6;
+        // The longest prefix that is a module; the next part is a name in it.
         let length = (0..=path.len())
             .rev()
             .find(|length| self.is_module(&path[..*length]))?;

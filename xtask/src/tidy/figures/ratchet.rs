@@ -1,7 +1,8 @@
 //! Compares figures with those recorded in `xtask/words.toml`, which may only become better.
 
 use super::measure::CrateFigures;
-use super::{BetterDirection, FigureRule, Finding, RULES};
+use super::rules::{FigureRule, RULES};
+use crate::tidy::finding::Finding;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,8 +11,10 @@ use std::path::Path;
 const PATH: &str = "xtask/words.toml";
 
 const HEADER: &str = "\
-# The figures of the chapter *Words* for each crate, tests left out. `cargo xtask tidy` refuses a figure that is worse than
-# here by more than its tolerance (xtask/src/tidy/figures.rs); `cargo xtask tidy --figures --write` records what is better.
+# The figures of the chapter *Words* for each crate, tests left out. `cargo xtask tidy` refuses \
+    a figure that is worse than
+# here by more than its tolerance (xtask/src/tidy/figures.rs); `cargo xtask tidy --figures \
+    --write` records what is better.
 # An exception allows one figure of one crate to be worse, and gives the reason in a line.
 
 ";
@@ -55,12 +58,14 @@ impl Ratchet {
     /// Records the figures of `rows` that are better than recorded, those of new crates, and
     /// forgets crates that are gone.
     pub(super) fn record_better(&mut self, rows: &BTreeMap<String, CrateFigures>) {
+        // A crate that is gone must not set the limit for new ones.
         self.crates.retain(|name, _| rows.contains_key(name));
         for (name, figures) in rows {
             let recorded = self.crates.entry(name.clone()).or_default();
             for rule in RULES {
                 let measured = figures[&rule.figure];
                 let best = recorded.entry(rule.key.to_owned()).or_insert(measured);
+                // A worse figure is never recorded.
                 if rule.is_worse(*best, measured) {
                     *best = measured;
                 }
@@ -80,7 +85,8 @@ impl Ratchet {
                 };
                 if rule.is_worse(measured, limit) {
                     let advice = format!(
-                        "{name}: {} is {measured:.1}, and may be {limit:.1} (the aim is {:.1}): mend the words of this change",
+                        "{name}: {} is {measured:.1}, and may be {limit:.1} (the aim is {:.1}): \
+                            mend the words of this change",
                         rule.key, rule.aim
                     );
                     findings.push(Finding::new(PATH, 1, "words", advice));
@@ -131,27 +137,9 @@ impl Ratchet {
     }
 }
 
-impl FigureRule {
-    fn is_worse(&self, figure: f64, than: f64) -> bool {
-        match self.better {
-            BetterDirection::Lower => figure > than,
-            BetterDirection::Higher => figure < than,
-        }
-    }
-
-    /// Returns `recorded` made worse by the tolerance. A figure that has reached its aim may go
-    /// back to the aim.
-    fn with_tolerance(&self, recorded: f64) -> f64 {
-        match self.better {
-            BetterDirection::Lower => (recorded + self.tolerance).max(self.aim),
-            BetterDirection::Higher => (recorded - self.tolerance).min(self.aim),
-        }
-    }
-}
-
 /// Makes the figures of a crate for a test: every figure at its aim, but for `changed`.
 #[cfg(test)]
-pub(super) fn figures_at_aim(changed: &[(super::WordFigure, f64)]) -> CrateFigures {
+pub(super) fn figures_at_aim(changed: &[(super::rules::WordFigure, f64)]) -> CrateFigures {
     let mut figures: CrateFigures = RULES.iter().map(|rule| (rule.figure, rule.aim)).collect();
     figures.extend(changed.iter().copied());
     figures

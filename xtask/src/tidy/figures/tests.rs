@@ -1,8 +1,9 @@
 //! Every figure counted in a text made for it, and every rule of the ratchet and of the vocabulary
 //! broken once.
 
-use super::measure::SourceFile;
 use super::ratchet::figures_at_aim;
+use super::rules::WordFigure;
+use super::sources::SourceFile;
 use super::*;
 
 fn sources(name: &str, files: &[(&str, &str)]) -> CrateSources {
@@ -186,7 +187,8 @@ fn a_new_crate_is_held_to_the_worst_of_the_others() {
 fn an_exception_needs_a_figure_and_a_reason() {
     let exception = |figure: &str, reason: &str| -> Ratchet {
         let text = format!(
-            "[[exceptions]]\ncrate = \"teal-log\"\nfigure = \"{figure}\"\nlimit = 90.0\nreason = \"{reason}\"\n\
+            "[[exceptions]]\ncrate = \"teal-log\"\nfigure = \"{figure}\"\nlimit = 90.0\nreason = \
+                \"{reason}\"\n\
              [crates.teal-log]\none-word-types = 60.0\n"
         );
         toml::from_str(&text).unwrap()
@@ -206,7 +208,8 @@ fn an_exception_needs_a_figure_and_a_reason() {
 
 #[test]
 fn words_given_up_do_not_come_back() {
-    let list = "[[words]]\nword = \"Room\"\nbetter = \"PresenceRegistry\"\nremains = { teal-server = 1 }\n";
+    let list = "[[words]]\nword = \"Room\"\nbetter = \"PresenceRegistry\"\nremains = { \
+        teal-server = 1 }\n";
     let vocabulary = Vocabulary::for_test(list, "");
     let moved = [sources(
         "teal-client",

@@ -1,8 +1,8 @@
 //! Holds names to the glossary: its types exist, and words that were given up do not come back.
 
-use super::Finding;
-use super::measure::CrateSources;
 use super::pattern::pattern;
+use super::sources::CrateSources;
+use crate::tidy::finding::Finding;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +12,10 @@ const PATH: &str = "xtask/forbidden-words.toml";
 const GLOSSARY_PATH: &str = "docs/glossary.md";
 
 const HEADER: &str = "\
-# Words that are no names of types or functions, with the better word. `remains` counts the uses that are left in each crate.
-# `cargo xtask tidy` refuses more uses of a word in the workspace than are left; `cargo xtask tidy --figures --write` records
+# Words that are no names of types or functions, with the better word. `remains` counts the uses \
+    that are left in each crate.
+# `cargo xtask tidy` refuses more uses of a word in the workspace than are left; `cargo xtask \
+    tidy --figures --write` records
 # fewer. Counting the workspace as a whole lets code move from crate to crate.
 
 ";
@@ -60,6 +62,7 @@ impl Vocabulary {
     pub(super) fn record_fewer(&mut self, crates: &[CrateSources]) {
         for word in &mut self.words.words {
             let uses = word.count_uses(crates);
+            // Code may move between crates: only the sum counts.
             if uses.values().sum::<usize>() <= word.allowed_uses() {
                 word.remains = uses;
             }

@@ -1,4 +1,4 @@
-//! What the points of a problem are to one device.
+//! Finds a device's own points among those of the problem, and the changes that come to it.
 //!
 //! # Guarantees
 //! 1. A point is the device's own if something is read there that it holds, changes come to it, or
@@ -9,7 +9,7 @@ use crate::device::DeviceId;
 use crate::oracle::problem::{PointKind, TracePoint};
 use crate::sim::{EventAction, MachineTrace};
 use std::collections::{BTreeMap, BTreeSet};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 impl DeviceSubproblem<'_> {
     pub(super) fn fill_points(
@@ -17,7 +17,7 @@ impl DeviceSubproblem<'_> {
         trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) {
         let needed = self.queue_changes(trace, points, id, late);
         self.prepay_changes(&needed);
@@ -48,6 +48,8 @@ impl DeviceSubproblem<'_> {
                         copies,
                     }),
                 ) => {
+                    // A read that begins where an earlier one ended costs no seek, whichever device
+                    // served that.
                     let follows = ends.contains(&(object, offset));
                     ends.insert((object, offset.saturating_add(bytes)));
                     if copies.contains(id) {
@@ -63,17 +65,18 @@ impl DeviceSubproblem<'_> {
             }
             here.arrived = arrived;
             let is_due = point.kind == PointKind::Nothing && deadlines.contains(&point.at);
+            // Other points are none of this device's business.
             if at == 0 || here.is_end || is_due || arrived > before || !here.reads.is_empty() {
                 self.points.push(here);
             }
         }
-        let times: Vec<_> = self.points.iter().map(|own| own.at).collect();
-        for (own, next) in self
+        let times: Vec<_> = self.points.iter().map(|own_point| own_point.at).collect();
+        for (own_point, next) in self
             .points
             .iter_mut()
             .zip(times.iter().skip(1).chain(times.last()))
         {
-            own.next = *next;
+            own_point.next = *next;
         }
     }
 
@@ -81,14 +84,14 @@ impl DeviceSubproblem<'_> {
         self.device.queue.is_some() && sinks.contains(id)
     }
 
-    /// The changes in their order; says bytes of each, and whether it must be written: no other
-    /// takes its place in time.
+    /// Collects the changes in their order. Returns the bytes of each, and whether it must be
+    /// written: it need not if another one replaces it in time.
     fn queue_changes(
         &mut self,
         trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) -> Vec<(u64, bool)> {
         let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut loads: Vec<(u64, bool)> = Vec::new();
@@ -108,6 +111,7 @@ impl DeviceSubproblem<'_> {
                 continue;
             }
             let before = newest.insert(object, loads.len());
+            // The earlier change could still wait when this one came: it need not be written.
             if let Some(before) = before.filter(|before| self.changes[*before].latest >= point.at) {
                 loads[before].1 = false;
             }

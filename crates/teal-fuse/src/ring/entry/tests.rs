@@ -93,15 +93,15 @@ fn an_answer_may_come_later_from_another_thread_and_the_worker_says_that_it_wait
         std::thread::Builder::new()
             .spawn_scoped(scope, later)
             .unwrap();
-        let waits = |waits| {
-            told.lock().push(waits);
-            if waits {
+        let on_wait = |wait| {
+            told.lock().push(wait);
+            if wait == AnswerWait::Begins {
                 says.send(()).unwrap();
             }
         };
-        assert_eq!(slot.serve_request(|_| true, waits), Some(8));
+        assert_eq!(slot.serve_request(|_| true, on_wait), Some(8));
     });
-    assert_eq!(*told.lock(), [true, false]);
+    assert_eq!(*told.lock(), [AnswerWait::Begins, AnswerWait::Ends]);
     assert_eq!(answer(&slot), (8, 0, vec![7; PAYLOAD]));
     ask(&slot, 10, b"", b"x");
     let at_once = |_: &[u8]| reply(&slot, 10, &[]).is_ok();

@@ -1,4 +1,4 @@
-//! What a search has found, for people: what to do, and what that brings.
+//! Describes the result of a search for people: the commands, and their gain.
 
 use super::candidates::at_risk;
 use crate::matrix::bench::MatrixBench;
@@ -8,11 +8,12 @@ use teal_study::matrix::tune::SearchResult;
 use teal_study::matrix::{FileSystemSetup, risk_of};
 use teal_study::statistics::PairedComparison;
 
-/// What there is to say without a whole block.
-pub(super) const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
+/// Message when no block was whole.
+pub(super) const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer \
+    candidates (--space), or shorter runs";
 
 impl MatrixBench {
-    /// Returns what to do, and what that brings.
+    /// Returns the commands to type, and their gain.
     pub(super) fn format_advice(&self, found: &SearchResult) -> String {
         let cells = self.matrix.cells();
         let mut out = String::new();
@@ -23,6 +24,7 @@ impl MatrixBench {
             let [_, system, scheduler] = self.matrix.cell_names(cells[at]);
             format!("{system} under {scheduler}")
         };
+        // Proposals that were never measured are not counted.
         let met = found
             .standings
             .iter()
@@ -39,11 +41,13 @@ impl MatrixBench {
             self.matrix.workloads[0].name,
             name(best)
         );
+        // Commands come first, because they are what the user wants.
         let system = &self.matrix.systems[cells[best].system];
         let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
         for command in setup_commands(system, scheduler, self.matrix.device.path.as_deref()) {
             let _ = writeln!(out, "  {command}");
         }
+        // A risk is told even if the user asked for it.
         if let Some(risk) = risk_of(system) {
             let _ = writeln!(out, "at a risk: {risk}");
         }
@@ -63,19 +67,7 @@ impl MatrixBench {
             };
             let _ = writeln!(out, "nothing to change: that is {what}");
         } else {
-            for (gain, what) in found
-                .gain_over_reference()
-                .into_iter()
-                .zip(["operations a second", "operations for each joule"])
-            {
-                let Some(gain) = gain else { continue };
-                let _ = writeln!(
-                    out,
-                    "{} times the {what} of {}",
-                    format_ratio(&gain),
-                    name(found.reference)
-                );
-            }
+            append_gains(found, &name(found.reference), &mut out);
         }
         for (at, of) in found.ties() {
             let _ = writeln!(
@@ -90,6 +82,16 @@ impl MatrixBench {
     }
 }
 
+/// Appends the gains of the best over the reference, as far as they are known.
+fn append_gains(found: &SearchResult, reference: &str, out: &mut String) {
+    let units = ["operations a second", "operations for each joule"];
+    for (gain, unit) in found.gain_over_reference().into_iter().zip(units) {
+        let Some(gain) = gain else { continue };
+        let ratio = format_ratio(&gain);
+        let _ = writeln!(out, "{ratio} times the {unit} of {reference}");
+    }
+}
+
 fn format_ratio(of: &PairedComparison) -> String {
     format!(
         "{:.2} (95 %: {:.2} to {:.2}, {} blocks)",
@@ -97,8 +99,8 @@ fn format_ratio(of: &PairedComparison) -> String {
     )
 }
 
-/// Returns what a person types to have it. Where the device is modelled, they put the name of
-/// theirs in.
+/// Returns the commands that a person types to have it. A placeholder stands for the device if it
+/// is modelled.
 fn setup_commands(system: &FileSystemSetup, scheduler: &str, device: Option<&str>) -> Vec<String> {
     let device = device.unwrap_or("/dev/sdX");
     let name = device.rsplit('/').next().unwrap_or(device);
@@ -113,6 +115,7 @@ fn setup_commands(system: &FileSystemSetup, scheduler: &str, device: Option<&str
     } else {
         format!(" -o {}", system.mount)
     };
+    // Teal has a program of its own instead of mkfs and mount.
     let [mkfs, mount] = if system.kind.is_ours() {
         [
             format!("teal mkfs {args} {device}"),

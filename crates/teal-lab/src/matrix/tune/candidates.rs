@@ -1,6 +1,6 @@
-//! What a search chooses from: file systems with their options, and schedulers.
+//! Lists the candidates of a search: file systems with their options, and schedulers.
 
-use crate::cli::TuneArgs as Args;
+use crate::cli::TuneArgs;
 use crate::matrix::bench::MatrixBench;
 use crate::matrix::room;
 use anyhow::{Context, Result, bail};
@@ -15,27 +15,10 @@ use teal_study::matrix::{
     RunRules, SchedulerList, combine_options, known_systems, risk_of,
 };
 
-/// The candidates as a matrix.
-pub(super) fn candidate_matrix(args: &Args) -> Result<Matrix> {
-    let device = args.device.as_deref().unwrap_or_default();
-    let device = match device.rsplit_once(':') {
-        Some((profile, size)) if !device.starts_with('/') => {
-            let size = parse_size(size).map_err(|e| anyhow::anyhow!("--device {device}: {e}"))?;
-            MatrixDevice {
-                profile: Some(profile.to_owned()),
-                path: None,
-                size: Some(size),
-            }
-        }
-        _ if device.starts_with('/') => MatrixDevice {
-            profile: None,
-            path: Some(device.to_owned()),
-            size: None,
-        },
-        _ => bail!(
-            "--device {device}: a device has a path, a modelled disk a size, as in desktop-7200rpm-composed:4G"
-        ),
-    };
+/// Returns the candidates as a matrix.
+pub(super) fn candidate_matrix(args: &TuneArgs) -> Result<Matrix> {
+    let device = parse_device(args.device.as_deref().unwrap_or_default())?;
+    // A file names the candidates; without it they are all that can be had here.
     let (systems, schedulers) = match &args.space {
         Some(file) => {
             let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
@@ -49,6 +32,7 @@ pub(super) fn candidate_matrix(args: &Args) -> Result<Matrix> {
             },
         ),
     };
+    // The search decides on its own when it has enough blocks.
     let runs = RunRules {
         least: 1,
         most: args.blocks,
@@ -60,6 +44,12 @@ pub(super) fn candidate_matrix(args: &Args) -> Result<Matrix> {
         memory: args.memory,
         aged: args.aged,
     };
+    let workloads = vec![candidate_workload(args)];
+    Matrix::new(device, runs, workloads, systems, schedulers).context("what is to be tried")
+}
+
+/// Returns the workload, named after its script.
+fn candidate_workload(args: &TuneArgs) -> MatrixWorkload {
     let workload = args.workload.clone().unwrap_or_default();
     let name = Path::new(&workload)
         .file_stem()
@@ -69,17 +59,41 @@ pub(super) fn candidate_matrix(args: &Args) -> Result<Matrix> {
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    let workload = MatrixWorkload {
+    MatrixWorkload {
         name,
         script: workload,
         set,
         operations: args.operations,
-    };
-    Matrix::new(device, runs, vec![workload], systems, schedulers).context("what is to be tried")
+    }
 }
 
-/// Returns what can be had here with its options: on this machine's kernel, or all of it in guests.
-fn available_systems(args: &Args) -> Result<Vec<FileSystemSetup>> {
+/// Parses a device: a path, or a modelled disk with its size.
+fn parse_device(device: &str) -> Result<MatrixDevice> {
+    Ok(match device.rsplit_once(':') {
+        Some((profile, size)) if !device.starts_with('/') => {
+            // A path may have a colon too, so only names are split.
+            let size = parse_size(size).map_err(|e| anyhow::anyhow!("--device {device}: {e}"))?;
+            MatrixDevice {
+                profile: Some(profile.to_owned()),
+                path: None,
+                size: Some(size),
+            }
+        }
+        _ if device.starts_with('/') => MatrixDevice {
+            profile: None,
+            path: Some(device.to_owned()),
+            size: None,
+        },
+        _ => bail!(
+            "--device {device}: a device has a path, a modelled disk a size, as in \
+             desktop-7200rpm-composed:4G"
+        ),
+    })
+}
+
+/// Returns the file systems that can be had here with their options: on this machine's kernel, or
+/// all of them in guests.
+fn available_systems(args: &TuneArgs) -> Result<Vec<FileSystemSetup>> {
     if !args.guests {
         let here = |kind: &FileSystemKind| testbed::check_kind(*kind).is_ok();
         return Ok(known_systems(
@@ -91,6 +105,7 @@ fn available_systems(args: &Args) -> Result<Vec<FileSystemSetup>> {
             args.risky,
         ));
     }
+    // Without any guest the reason is told, instead of an empty list.
     guest::check_guest(FileSystemKind::Ext4)?;
     let there = |kind: &FileSystemKind| !kind.is_ours() && guest::check_guest(*kind).is_ok();
     let mut all = known_systems(
@@ -106,8 +121,8 @@ fn available_systems(args: &Args) -> Result<Vec<FileSystemSetup>> {
     Ok(all)
 }
 
-/// The schedulers of a device, the one it is under first. Modelled disks have those that loop
-/// devices have.
+/// Returns the schedulers of a device, the current one first. Modelled disks have those of loop
+/// devices.
 fn available_schedulers(device: &MatrixDevice) -> Result<Vec<String>> {
     if let Some(path) = &device.path {
         return Testbed::open_real(Path::new(path))?.schedulers();
@@ -125,8 +140,8 @@ pub(super) fn at_risk(system: &FileSystemSetup) -> String {
 }
 
 impl MatrixBench {
-    /// Prints what would be tried, and whether that fits into the time.
-    pub(super) fn print_tune_forecast(&self, args: &Args) -> Result<()> {
+    /// Prints the candidates, and whether they fit into the time.
+    pub(super) fn print_tune_forecast(&self, args: &TuneArgs) -> Result<()> {
         let Matrix {
             systems,
             schedulers,
@@ -152,6 +167,7 @@ impl MatrixBench {
             );
         }
         let all = all as u64;
+        // Runs with a number of operations may end earlier, so this is an upper limit.
         let (block, budget) = (all * runs.seconds, args.budget.as_secs());
         let most = if args.operations.is_some() {
             "at most "
@@ -159,7 +175,8 @@ impl MatrixBench {
             ""
         };
         say!(
-            "the first block: {all} runs, {most}{block} s of running, making files and file systems on top; --budget is {budget} s"
+            "the first block: {all} runs, {most}{block} s of running, making files and file \
+             systems on top; --budget is {budget} s"
         );
         if block > budget && args.operations.is_none() {
             say!("that is more than --budget: not even one block would be whole");
@@ -169,7 +186,8 @@ impl MatrixBench {
         }
         let more = combine_options(systems).len() * schedulers.names.len();
         say!(
-            "and {more} combinations of their options, of which those are measured that promise most"
+            "and {more} combinations of their options, of which those are measured that promise \
+             most"
         );
         Ok(())
     }

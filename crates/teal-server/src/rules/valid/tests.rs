@@ -1,16 +1,16 @@
-//! What makes no sense is found, and named.
+//! Operations that make no sense are found, and the fault is named.
 
 use super::*;
-use teal_types::{ChunkId, CommitSeq, Piece, Timestamp};
+use teal_types::{ChunkId, CommitSeq, ContentPiece, Timestamp};
 
 fn content(cut: u64, size: u64, pieces: &[(u64, u64, Option<u32>)]) -> Option<&'static str> {
     let source = |offset: Option<u32>| {
-        offset.map_or(Source::Hole, |offset| Source::Chunk {
+        offset.map_or(PieceSource::Hole, |offset| PieceSource::Chunk {
             id: ChunkId::new([0; 32]),
             offset,
         })
     };
-    let pieces = pieces.iter().map(|(offset, len, from)| Piece {
+    let pieces = pieces.iter().map(|(offset, len, from)| ContentPiece {
         offset: *offset,
         len: *len,
         source: source(*from),
@@ -46,7 +46,7 @@ fn names_and_numbers_are_checked() {
     let create = |object| Op::Create {
         object: ObjectNo::new(object),
         kind: teal_types::FileType::File,
-        attributes: Attributes::default(),
+        attributes: ReplicatedAttributes::default(),
         target: vec![],
     };
     assert_eq!(find_fault(&create(16)), None);

@@ -1,4 +1,4 @@
-//! The search on candidates whose truth is known, and on the recorded study.
+//! Tests the search on candidates with a known truth, and on the recorded study.
 
 use super::*;
 use crate::matrix::{CellRun, Matrix};
@@ -273,7 +273,7 @@ fn who_joins_later_is_compared_in_the_blocks_of_both() {
         found.best == Some(both) && found.standings[both].from > 0,
         "{found:?}"
     );
-    // A tenth more in every block: who compared its blocks with others' would see that.
+    // A tenth more in every block: a comparison with the blocks of others would see that.
     let gain = found.gain_over_reference()[0].unwrap();
     assert!((gain.ratio.ln() - 0.5).abs() < 0.02, "{gain:?}");
 }

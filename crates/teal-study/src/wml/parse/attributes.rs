@@ -1,4 +1,4 @@
-//! Lists of `name=value`.
+//! Parses lists of `name=value`.
 
 use super::super::did_you_mean;
 use super::super::lex::Token;
@@ -8,7 +8,7 @@ use super::super::syntax::{
 use super::super::words::{self, AttributeTable, AttributeType, canonical_name, is_keyword};
 use super::{ParseResult, Parser};
 
-/// What a composite flowop is given, or has as default.
+/// Holds a local of a composite flowop: its name, its value or default, and its position.
 type GivenLocal = (String, Option<AttributeValue>, SourcePosition);
 
 impl Parser {
@@ -27,7 +27,7 @@ impl Parser {
         }
     }
 
-    /// Attributes up to where no comma follows. None at all is a list, too.
+    /// Takes attributes up to the one that no comma follows. An empty list is a list too.
     pub(super) fn parse_attributes_and_locals(
         &mut self,
         table: AttributeTable,
@@ -45,11 +45,14 @@ impl Parser {
                     } else {
                         None
                     };
+                    // The second value would silently win in Filebench.
                     if locals.iter().any(|(other, ..)| *other == name) {
                         return Err((place, format!("'${name}' is given twice")));
                     }
                     locals.push((name, value, place));
                 }
+                // A word that is no attribute here begins the next command, if the list has not
+                // begun.
                 Token::Word(word)
                     if attributes.0.is_empty()
                         && locals.is_empty()
@@ -77,7 +80,7 @@ impl Parser {
         }
     }
 
-    /// Returns whether a word where a list may begin is the next command, or the next flowop.
+    /// Returns whether a word at the beginning of a list is the next command, or the next flowop.
     fn begins_next(&self, word: &str, table: AttributeTable) -> bool {
         let known = table.iter().any(|(name, _)| *name == canonical_name(word));
         !known
@@ -94,6 +97,7 @@ impl Parser {
         table: AttributeTable,
         of: &str,
     ) -> ParseResult<NamedAttribute> {
+        // An unknown attribute is answered with the nearest known one.
         let Some((name, holds)) = table.iter().find(|(name, _)| *name == canonical_name(word))
         else {
             let hint = did_you_mean(word, table.iter().map(|(name, _)| *name));
@@ -105,6 +109,7 @@ impl Parser {
             };
             return Err((place, format!("{of} has no attribute '{word}'{hint}")));
         };
+        // An attribute without a value is true.
         if !self.is_sign('=') {
             let attribute = NamedAttribute {
                 name,
@@ -115,6 +120,7 @@ impl Parser {
         }
         self.take_token();
         let place = self.position();
+        // Some values are words that are keywords elsewhere.
         let value = match (holds, self.peek().clone()) {
             (AttributeType::Word, Token::Word(word)) => {
                 self.take_token();
@@ -124,6 +130,7 @@ impl Parser {
         };
         let attribute = NamedAttribute { name, place, value };
         check_type(&attribute, *holds)?;
+        // The script runs as it did in Filebench, but the user learns of it.
         if *holds == AttributeType::Ignored {
             self.remarks.push(format!(
                 "line {}: '{word}' is ignored: it has no effect",
@@ -135,6 +142,7 @@ impl Parser {
 
     pub(super) fn parse_value(&mut self, what: &str) -> ParseResult<AttributeValue> {
         let place = self.position();
+        // Bare words are strings unless the language uses them.
         let value = match self.peek().clone() {
             Token::Int(n) => AttributeValue::Int(n),
             Token::Quoted(text) => AttributeValue::Text(text),
@@ -146,7 +154,8 @@ impl Parser {
                 return Err((
                     place,
                     format!(
-                        "syntax error at '{word}': it is a keyword; write \"{word}\" if a string is meant"
+                        "syntax error at '{word}': it is a keyword; write \"{word}\" if a string \
+                         is meant"
                     ),
                 ));
             }
@@ -157,12 +166,13 @@ impl Parser {
         Ok(value)
     }
 
-    /// Attributes of a random variable; `randtable` is not a value like others.
+    /// Takes attributes of a random variable; `randtable` is not a value like others.
     pub(super) fn parse_randvar(
         &mut self,
     ) -> ParseResult<(AttributeList, Vec<[AttributeValue; 3]>)> {
         let (mut attributes, mut rows) = (AttributeList::default(), Vec::new());
         loop {
+            // `randtable` has brackets instead of a value.
             let place = self.position();
             if self.is_word("randtable") {
                 self.take_token();
@@ -189,6 +199,7 @@ impl Parser {
         let mut rows = Vec::new();
         self.expect_sign('{')?;
         loop {
+            // Each row is percent, low, high, in brackets of its own.
             self.expect_sign('{')?;
             let percent = self.parse_value("a percentage")?;
             self.expect_sign(',')?;
@@ -206,7 +217,7 @@ impl Parser {
         Ok(rows)
     }
 
-    /// `define randvar name=$x,…`, of older versions.
+    /// Takes `define randvar name=$x,…`, of older versions.
     pub(super) fn parse_old_randvar(
         &mut self,
         place: SourcePosition,
@@ -230,6 +241,7 @@ impl Parser {
 }
 
 fn check_type(attribute: &NamedAttribute, holds: AttributeType) -> ParseResult<()> {
+    // Variables are checked later, when their values are known.
     let wanted = match (holds, &attribute.value) {
         (AttributeType::Int, AttributeValue::Int(n)) if *n < 0 => "a number that is not negative",
         (AttributeType::Share, AttributeValue::Int(n)) if !(0..=100).contains(n) => {
@@ -242,6 +254,7 @@ fn check_type(attribute: &NamedAttribute, holds: AttributeType) -> ParseResult<(
         (AttributeType::Word, AttributeValue::Int(_) | AttributeValue::Bool(_)) => "a word",
         _ => return Ok(()),
     };
+    // The message shows the value as it was written.
     let shown = match &attribute.value {
         AttributeValue::Int(n) => n.to_string(),
         AttributeValue::Bool(truth) => truth.to_string(),

@@ -1,4 +1,4 @@
-//! What scripts define: file sets, processes with their threads, flowops made of others.
+//! Parses definitions: file sets, processes with their threads, flowops made of others.
 
 use super::super::lex::Token;
 use super::super::syntax::{
@@ -10,6 +10,7 @@ use super::{ParseResult, Parser};
 
 impl Parser {
     pub(super) fn parse_define(&mut self, place: SourcePosition) -> ParseResult<ScriptCommand> {
+        // The first word behind `define` says what is defined.
         const THINGS: &[&str] = &[
             "file",
             "fileset",
@@ -33,6 +34,7 @@ impl Parser {
             _ => {
                 let attributes = self.parse_attributes(words::PROCESS, "define process")?;
                 let mut threads = Vec::new();
+                // A process holds threads, and nothing else.
                 self.expect_sign('{')?;
                 while !self.is_sign('}') {
                     let place = self.position();
@@ -58,6 +60,7 @@ impl Parser {
         let place = self.position();
         let (attributes, locals) =
             self.parse_attributes_and_locals(words::COMPOSITE, "define flowop")?;
+        // Defaults of locals have no position of their own.
         let locals = locals
             .into_iter()
             .map(|(name, value, _)| (name, value))
@@ -70,6 +73,7 @@ impl Parser {
                 "a composite flowop needs a name: define flowop name=…".into(),
             ));
         };
+        // A composite flowop must not hide one of the library.
         if FlowopKind::by_name(&name).is_some() {
             return Err((
                 place,
@@ -90,6 +94,7 @@ impl Parser {
         let mut body = Vec::new();
         self.expect_sign('{')?;
         while !self.is_sign('}') {
+            // Only flowops stand in a body.
             self.expect_one_of(&["flowop"])?;
             let place = self.position();
             let Token::Word(name) = self.peek().clone() else {
@@ -105,12 +110,14 @@ impl Parser {
                     format!("a flowop needs a name: flowop {name} name=…"),
                 ));
             }
+            // A flowop of the library has no locals that could be set.
             if let (Some(_), Some((local, _, place))) = (kind, locals.first()) {
                 return Err((
                     *place,
                     format!("'${local}' is set for '{name}'; only composite flowops have locals"),
                 ));
             }
+            // A local without a value is a declaration, which has no place in a call.
             let mut set = Vec::new();
             for (local, value, place) in locals {
                 let Some(value) = value else {

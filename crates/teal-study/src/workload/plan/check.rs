@@ -1,12 +1,12 @@
-//! What a flowop must have to mean anything.
+//! Checks that each flowop has what it needs.
 
 use super::{PlannedFlowop, PlannedThread, WorkloadPlan};
 use crate::wml::{FlowopKind, WmlError, WorkloadScript};
 use crate::workload::random::FixedOrDrawn;
 
-/// The most threads of a run.
+/// Limits the threads of a run.
 pub(crate) const THREADS_MAX: u64 = 1 << 16;
-/// What direct transfers are multiples of.
+/// Bytes that direct transfers are multiples of.
 const SECTOR: u64 = 512;
 
 pub(super) fn check_plan(script: &WorkloadScript, plan: &WorkloadPlan) -> Result<(), WmlError> {
@@ -21,10 +21,12 @@ pub(super) fn check_plan(script: &WorkloadScript, plan: &WorkloadPlan) -> Result
         let most = kinds
             .max_by_key(|(count, _)| *count)
             .and_then(|(_, thread)| thread.ops.first());
+        // The position is that of the most numerous kind of thread.
         return Err(script.error_at(most.map_or_else(Default::default, |op| op.place), message));
     }
     for thread in plan.processes.iter().flat_map(|process| &process.threads) {
         for op in &thread.ops {
+            // The first fault of a flowop is told; later ones may follow from it.
             if let Some(message) = missing_attribute(op)
                 .or_else(|| wrong_size(op))
                 .or_else(|| exceeds_memory(op, thread))
@@ -48,6 +50,7 @@ pub(super) fn check_plan(script: &WorkloadScript, plan: &WorkloadPlan) -> Result
 }
 
 fn missing_attribute(op: &PlannedFlowop) -> Option<String> {
+    // Each kind of flowop needs its object: a set, a file, a target or a value.
     use FlowopKind::*;
     let no_set = op.set.is_none();
     match op.kind {
@@ -70,6 +73,7 @@ fn missing_attribute(op: &PlannedFlowop) -> Option<String> {
 }
 
 fn wrong_size(op: &PlannedFlowop) -> Option<String> {
+    // Only fixed sizes can be checked before the run.
     use FlowopKind::*;
     let transfers = matches!(
         op.kind,
@@ -94,7 +98,8 @@ fn exceeds_memory(op: &PlannedFlowop, thread: &PlannedThread) -> Option<String> 
     match (thread.memsize, op.iosize) {
         (FixedOrDrawn::Fixed(memory @ 1..), FixedOrDrawn::Fixed(size)) if size + spare > memory => {
             Some(format!(
-                "has iosize {size}, more than the memory of its thread: say memsize={} for thread '{}'",
+                "has iosize {size}, more than the memory of its thread: say memsize={} for thread \
+                 '{}'",
                 size + spare,
                 thread.name
             ))
@@ -117,12 +122,13 @@ fn is_written(set: usize, plan: &WorkloadPlan) -> bool {
             Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite
         )
     };
-    // What is written by a descriptor may be any set's.
+    // A flowop that writes to a descriptor may write to any set.
     ops.filter(writes)
         .any(|op| op.set.is_none_or(|other| other == set))
 }
 
 fn unfit_fileset(op: &PlannedFlowop, plan: &WorkloadPlan) -> Option<String> {
+    // Leaf directories and files are different pools of a set.
     let set = &plan.filesets[op.set?];
     let dirs = matches!(op.kind, FlowopKind::MakeDir | FlowopKind::RemoveDir);
     if dirs && set.leafdirs == 0 {
@@ -138,6 +144,7 @@ fn unfit_fileset(op: &PlannedFlowop, plan: &WorkloadPlan) -> Option<String> {
             set.name
         ));
     }
+    // Reading empty files would measure nothing.
     let reads = matches!(op.kind, FlowopKind::Read | FlowopKind::ReadWholeFile);
     if reads && set.size.is_zero() && op.set.is_some_and(|set| !is_written(set, plan)) {
         return Some(format!(
@@ -145,6 +152,7 @@ fn unfit_fileset(op: &PlannedFlowop, plan: &WorkloadPlan) -> Option<String> {
             set.name
         ));
     }
+    // Drawn sizes are checked when they are drawn.
     let (FixedOrDrawn::Fixed(size), FixedOrDrawn::Fixed(transfer)) = (set.size, op.iosize) else {
         return None;
     };
@@ -158,6 +166,10 @@ fn unfit_fileset(op: &PlannedFlowop, plan: &WorkloadPlan) -> Option<String> {
             op.kind,
             FlowopKind::Read | FlowopKind::Write | FlowopKind::AioWrite
         );
-    (random && whole < transfer)
-        .then(|| format!("has iosize {transfer}, more than the {whole} bytes it may work on: lower it, or scale less"))
+    (random && whole < transfer).then(|| {
+        format!(
+            "has iosize {transfer}, more than the {whole} bytes it may work on: \
+            lower it, or scale less"
+        )
+    })
 }

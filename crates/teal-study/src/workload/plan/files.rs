@@ -1,4 +1,4 @@
-//! `define file` and `define fileset`: from attributes to sets of files.
+//! Turns `define file` and `define fileset` into sets of files.
 
 use super::super::random::FixedOrDrawn;
 use super::values::Scope;
@@ -6,17 +6,18 @@ use super::{Fileset, OpenAccess, PlanBuilder};
 use crate::wml::{AttributeList, ScriptCommand, SetKind, SourcePosition, WmlError};
 use std::path::{Component, Path, PathBuf};
 
-/// The most files of a set.
+/// Limits the files of a set.
 const ENTRIES_MAX: u64 = 1 << 24;
-/// Sets of fewer files keep them all when scaled; their files become smaller.
+/// Number of files below which a scaled set keeps all, and makes them smaller.
 const FEW: u64 = 100;
-/// What files and shapes are when nothing is said.
+/// Size of files, and shape of trees, when the script does not set them.
 const SIZE_DEFAULT: u64 = 1024;
 const GAMMA_DEFAULT: u64 = 1500;
 
 impl PlanBuilder<'_> {
     pub(super) fn make_filesets(&mut self) -> Result<(), WmlError> {
         self.created = true;
+        // Sets are resolved at their creation, when the variables have their values.
         for (place, command) in self.defined.clone() {
             if let ScriptCommand::Files(kind, attributes) = command {
                 let set = self.resolve_fileset(place, *kind, attributes)?;
@@ -45,6 +46,7 @@ impl PlanBuilder<'_> {
         attributes: &AttributeList,
     ) -> Result<Fileset, WmlError> {
         let (script, scope) = (self.script, Scope::global(&self.variables));
+        // Attributes are read by closures, because each has a default of its own.
         let text = |name: &str| {
             attributes
                 .get(name)
@@ -55,6 +57,7 @@ impl PlanBuilder<'_> {
             Some(found) => scope.resolve_number(script, found),
             None => Ok(FixedOrDrawn::Fixed(default)),
         };
+        // These attributes shape the tree, so they cannot be drawn anew at each use.
         let fixed = |name: &str, default: u64| match attributes.get(name) {
             Some(found) => scope.resolve_fixed(script, found),
             None => Ok(default),
@@ -70,6 +73,7 @@ impl PlanBuilder<'_> {
             ));
         };
         let at = |name: &str| attributes.get(name).map_or(place, |found| found.place);
+        // Positions of errors are those of the attributes at fault.
         let root = self.resolve_root(at("path"), at("name"), &path, &name)?;
         let single = kind == SetKind::File;
         let entries = if single { 1 } else { fixed("entries", 0)? };
@@ -86,6 +90,7 @@ impl PlanBuilder<'_> {
                 format!("fileset '{name}' has more than {ENTRIES_MAX} entries"),
             ));
         }
+        // A single file has a directory of its own, and no tree.
         let dirwidth = if single {
             FixedOrDrawn::Fixed(10)
         } else {
@@ -97,25 +102,19 @@ impl PlanBuilder<'_> {
             );
             return Err(script.error_at(at("dirwidth"), message));
         }
-        let dirdepth = match number("dirdepthrv", 0)? {
-            FixedOrDrawn::Drawn(which) => Some(which),
-            FixedOrDrawn::Fixed(0) => None,
-            FixedOrDrawn::Fixed(_) => {
-                return Err(script.error_at(
-                    at("dirdepthrv"),
-                    "'dirdepthrv' is a random variable, not a number",
-                ));
-            }
-        };
+        let dirdepth = drawn_depth(number("dirdepthrv", 0)?)
+            .map_err(|message| script.error_at(at("dirdepthrv"), message))?;
         let prealloc = self.resolve_prealloc(attributes)?;
         let access = match (is("readonly")?, is("writeonly")?) {
             (true, _) => OpenAccess::Read,
             (false, true) => OpenAccess::Write,
             (false, false) => OpenAccess::Both,
         };
+        // A variable that counts files has been scaled already where it was set.
         let asked = attributes
             .get("entries")
             .and_then(|found| self.variables.asked_before_scaling(&found.value));
+        // Few files keep their number, many keep their sizes.
         let (mut scaled, size_scale) =
             scale_entries(asked.unwrap_or(entries), self.plan.options.scale);
         if asked.is_some() {
@@ -149,8 +148,8 @@ impl PlanBuilder<'_> {
         })
     }
 
-    /// Percent of the files that are there from the beginning: `true` is all of them, 1 is one
-    /// percent.
+    /// Returns the percent of the files that exist from the beginning: `true` is all of them, 1 is
+    /// one percent.
     fn resolve_prealloc(&self, attributes: &AttributeList) -> Result<u64, WmlError> {
         let Some(found) = attributes.get("prealloc") else {
             return Ok(0);
@@ -168,8 +167,8 @@ impl PlanBuilder<'_> {
         }
     }
 
-    /// Returns where a fileset lies; nowhere but below the directory of the run, because what is
-    /// there before is removed.
+    /// Returns the root of a fileset. It must lie below the directory of the run, because existing
+    /// files there are removed.
     fn resolve_root(
         &self,
         place: SourcePosition,
@@ -178,18 +177,25 @@ impl PlanBuilder<'_> {
         name: &str,
     ) -> Result<PathBuf, WmlError> {
         let dir = &self.plan.options.dir;
+        debug_assert!(
+            dir.is_absolute(),
+            "paths are compared with an absolute directory"
+        );
         let full = dir.join(path);
+        // A path that climbs could leave the directory again.
         let climbs = |path: &Path| {
             path.components()
                 .any(|part| matches!(part, Component::ParentDir))
         };
         if !full.starts_with(dir) || climbs(&full) {
             let message = format!(
-                "the fileset '{name}' lies in {path}, outside of {}; say path=$dir, or --dir {path}",
+                "the fileset '{name}' lies in {path}, outside of {}; say path=$dir, or --dir \
+                 {path}",
                 dir.display()
             );
             return Err(self.script.error_at(place, message));
         }
+        // A name with a slash would leave the directory that was checked.
         let mut parts = Path::new(name).components();
         if !matches!(
             (parts.next(), parts.next()),
@@ -208,11 +214,22 @@ fn scaled_count(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale).round() as u64).max(1)
 }
 
-/// Files after scaling, and the factor on their sizes.
+/// Returns the number of files after scaling, and the factor on their sizes.
 pub(super) fn scale_entries(entries: u64, scale: f64) -> (u64, f64) {
+    // A set of few files loses its character when their number changes.
     if entries < FEW {
         (entries, scale)
     } else {
         (scaled_count(entries, scale), 1.0)
+    }
+}
+
+/// Returns the variable of the depth. It can only be drawn: a fixed depth follows from width and
+/// number.
+fn drawn_depth(depth: FixedOrDrawn) -> Result<Option<usize>, &'static str> {
+    match depth {
+        FixedOrDrawn::Drawn(which) => Ok(Some(which)),
+        FixedOrDrawn::Fixed(0) => Ok(None),
+        FixedOrDrawn::Fixed(_) => Err("'dirdepthrv' is a random variable, not a number"),
     }
 }

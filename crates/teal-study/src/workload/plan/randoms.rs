@@ -1,4 +1,4 @@
-//! `randvar` and `cvar`: from attributes to random variables.
+//! Turns `randvar` and `cvar` into random variables.
 
 use super::super::random::{Distribution, RandomVariable};
 use super::values::{ResolvedValue, Scope};
@@ -6,7 +6,7 @@ use crate::wml::{
     AttributeList, AttributeValue, SourcePosition, WmlError, WorkloadScript, did_you_mean,
 };
 
-/// The largest shape of an Erlang distribution.
+/// Limits the shape of an Erlang distribution.
 const ERLANG_MAX: f64 = 1e6;
 const TYPES: &[&str] = &[
     "cvar-uniform",
@@ -53,6 +53,7 @@ pub(super) fn resolve_randvar(
     attributes: &AttributeList,
     rows: &[[AttributeValue; 3]],
 ) -> Result<RandomVariable, WmlError> {
+    // Types are Filebench's; gamma is the default.
     let read = AttributeReader {
         script,
         scope,
@@ -78,12 +79,14 @@ pub(super) fn resolve_randvar(
             return Err(script.error_at(at, message));
         }
     };
+    // An even distribution without a mean has no bounds.
     if spread == Distribution::Uniform && mean.is_none() {
         return Err(script.error_at(
             place,
             format!("${name} is uniform and has no mean; say mean=…"),
         ));
     }
+    // A mean below the least value cannot be reached by values above it.
     let min = read.read_number("min")?.unwrap_or(0.0);
     if let Some(mean) = mean.filter(|mean| *mean < min) {
         return Err(script.error_at(
@@ -99,6 +102,7 @@ pub(super) fn resolve_randvar(
             format!("'{source}' is no source of random numbers; there are urandom and rand48"),
         ));
     }
+    // randvar has no largest value.
     Ok(RandomVariable {
         name: name.to_owned(),
         distribution: spread,
@@ -110,7 +114,7 @@ pub(super) fn resolve_randvar(
     })
 }
 
-/// A hundred slots in the order of the table.
+/// Returns the hundred slots of a table, in its order.
 fn resolve_table(
     script: &WorkloadScript,
     scope: &Scope<'_>,
@@ -118,6 +122,7 @@ fn resolve_table(
     rows: &[[AttributeValue; 3]],
 ) -> Result<Vec<(f64, f64)>, WmlError> {
     let mut slots = Vec::new();
+    // Each row is checked on its own, then their sum.
     for row in rows {
         let mut numbers = [0.0; 3];
         for (number, value) in numbers.iter_mut().zip(row) {
@@ -137,6 +142,7 @@ fn resolve_table(
                 format!("the row {{{percent}, {low}, {high}}} is not {{percent, low, high}}");
             return Err(script.error_at(place, message));
         }
+        // A row of n percent takes n slots.
         slots.extend(std::iter::repeat_n((low, high), percent as usize));
     }
     if slots.len() != 100 {
@@ -149,8 +155,8 @@ fn resolve_table(
     Ok(slots)
 }
 
-/// The parameters of a type, with what they are when nothing is said.
-fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
+/// Returns the parameters of a type, with their defaults.
+fn parameters_of(kind: &str) -> Option<&'static [ParameterDefault]> {
     Some(match kind {
         "cvar-uniform" => &[("lower", 0.0), ("upper", 1.0)],
         "cvar-normal" => &[("mean", 0.0), ("sigma", 1.0)],
@@ -163,8 +169,9 @@ fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
     })
 }
 
-/// Returns what makes no sense about the parameters of a type.
+/// Returns the fault of the parameters of a type.
 fn parameter_error(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<String> {
+    // The order of the checks is that of their importance.
     match (value("lower"), value("upper"), value("mode")) {
         (Some(lower), Some(upper), _) if lower > upper => {
             Some(format!("lower {lower} is above upper {upper}"))
@@ -185,6 +192,62 @@ fn parameter_error(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<St
     }
 }
 
+/// Names a parameter, with its default.
+type ParameterDefault = (&'static str, f64);
+
+/// Returns the values of the parameters. Those that are not given keep their defaults.
+fn read_parameters(
+    kind: &str,
+    names: &[ParameterDefault],
+    given: &[&str],
+) -> Result<Vec<f64>, String> {
+    let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
+    for parameter in given {
+        // A pair without a number is no parameter.
+        let pair = parameter
+            .split_once(':')
+            .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
+        let found = pair.and_then(|(key, value)| {
+            Some((names.iter().position(|(name, _)| *name == key)?, value))
+        });
+        let Some((at, value)) = found.filter(|(_, value)| value.is_finite()) else {
+            let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            return Err(format!(
+                "'{parameter}' is no parameter of {kind}; write name:number with {}",
+                known.join(", ")
+            ));
+        };
+        values[at] = value;
+    }
+    Ok(values)
+}
+
+/// Checks the values of the parameters, each alone and all together.
+fn check_parameters(
+    kind: &str,
+    variable: &str,
+    names: &[ParameterDefault],
+    values: &[f64],
+) -> Result<(), String> {
+    debug_assert_eq!(names.len(), values.len(), "each parameter has a value");
+    // These parameters divide, or are exponents.
+    let positive = ["shape", "rate", "gamma", "scale"];
+    for ((name, _), value) in names.iter().zip(values) {
+        if positive.contains(name) && *value <= 0.0 {
+            return Err(format!("'{name}' of {kind} is {value}; it must be above 0"));
+        }
+    }
+    // The other checks read the parameters by name.
+    let named = |wanted: &str| {
+        let at = names.iter().position(|(name, _)| *name == wanted)?;
+        Some(values[at])
+    };
+    match parameter_error(kind, named) {
+        Some(nonsense) => Err(format!("${variable}, a {kind}: {nonsense}")),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn resolve_cvar(
     script: &WorkloadScript,
     scope: &Scope<'_>,
@@ -200,6 +263,7 @@ pub(super) fn resolve_cvar(
     let Some((kind, at)) = read.read_word("type")? else {
         return Err(script.error_at(place, format!("${name} needs a type: {}", TYPES.join(", "))));
     };
+    // Parameters are one string: `name:number;name:number`.
     let parameters = read.read_word("parameters")?;
     let given = parameters.as_ref().map_or(Vec::new(), |(text, _)| {
         text.split(';').filter(|p| !p.is_empty()).collect()
@@ -215,53 +279,10 @@ pub(super) fn resolve_cvar(
             ),
         ));
     };
-    let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
-    for parameter in given {
-        let known = || {
-            names
-                .iter()
-                .map(|(name, _)| *name)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let pair = parameter
-            .split_once(':')
-            .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
-        let found = pair.and_then(|(key, value)| {
-            Some((names.iter().position(|(name, _)| *name == key)?, value))
-        });
-        match found.filter(|(_, value)| value.is_finite()) {
-            Some((at, value)) => values[at] = value,
-            None => {
-                let message = format!(
-                    "'{parameter}' is no parameter of {kind}; write name:number with {}",
-                    known()
-                );
-                return Err(script.error_at(at_parameters, message));
-            }
-        }
-    }
-    let positive = ["shape", "rate", "gamma", "scale"];
-    let wrong = names
-        .iter()
-        .zip(&values)
-        .find(|((name, _), value)| positive.contains(name) && **value <= 0.0);
-    if let Some(((name, _), value)) = wrong {
-        return Err(script.error_at(
-            at_parameters,
-            format!("'{name}' of {kind} is {value}; it must be above 0"),
-        ));
-    }
-    let named = |wanted: &str| {
-        names
-            .iter()
-            .zip(&values)
-            .find(|((name, _), _)| *name == wanted)
-            .map(|(_, value)| *value)
-    };
-    if let Some(nonsense) = parameter_error(&kind, named) {
-        return Err(script.error_at(at_parameters, format!("${name}, a {kind}: {nonsense}")));
-    }
+    let values = read_parameters(&kind, names, &given)
+        .and_then(|values| check_parameters(&kind, name, names, &values).map(|()| values))
+        .map_err(|message| script.error_at(at_parameters, message))?;
+    // The order of the values is that of `parameters_of`.
     let spread = match kind.as_str() {
         "cvar-uniform" => Distribution::Between(values[0], values[1]),
         "cvar-normal" => Distribution::Normal(values[0], values[1]),
@@ -272,6 +293,7 @@ pub(super) fn resolve_cvar(
         "cvar-erlang" => Distribution::Erlang(values[0], values[1]),
         _ => Distribution::Triangular(values[0], values[1], values[2]),
     };
+    // cvar has both bounds, randvar only the lower one.
     let (min, max) = (
         read.read_number("min")?.unwrap_or(0.0),
         read.read_number("max")?.unwrap_or(f64::INFINITY),

@@ -173,7 +173,8 @@ fn zero_sizes_are_refused() {
         "the files of 'ff' have size=0",
     );
     planned(&empty(
-        "flowop appendfile name=aa,filename=ff,iosize=4k\nflowop readwholefile name=rr,filename=ff,iosize=1m",
+        "flowop appendfile name=aa,filename=ff,iosize=4k\nflowop readwholefile \
+         name=rr,filename=ff,iosize=1m",
     ));
 }
 
@@ -333,7 +334,8 @@ fn memory_holds_a_transfer() {
 #[test]
 fn filesets_have_their_defaults() {
     let plan = planned(
-        "define fileset name=ff,path=$dir,entries=9,dirwidth=3\ndefine file name=gg,path=$dir\ncreate files\nquit",
+        "define fileset name=ff,path=$dir,entries=9,dirwidth=3\ndefine file \
+         name=gg,path=$dir\ncreate files\nquit",
     );
     let (set, file) = (&plan.filesets[0], &plan.filesets[1]);
     assert_eq!(
@@ -410,12 +412,14 @@ fn no_fileset_lies_outside_of_the_directory() {
 
 #[test]
 fn composite_flowops_are_written_out_with_their_locals_replaced() {
-    let composite = "define flowop name=inner,iters=3,$io=4k {\n flowop read name=rr,filename=ff,iosize=$io\n}\n\
-        define flowop name=outer,$size {\n flowop inner name=ii,$io=$size\n flowop hog name=hh\n}\n";
+    let composite = "define flowop name=inner,iters=3,$io=4k \
+        {\n flowop read name=rr,filename=ff,iosize=$io\n}\ndefine flowop name=outer,$size \
+        {\n flowop inner name=ii,$io=$size\n flowop hog name=hh\n}\n";
     let plan = planned(
         &(composite.to_owned()
             + &thread(
-                "flowop outer name=aa,$size=8k\nflowop outer name=bb,$size=16k,iters=5\nflowop inner name=cc",
+                "flowop outer name=aa,$size=8k\nflowop outer name=bb,$size=16k,iters=5\nflowop \
+                 inner name=cc",
             )),
     );
     let names: Vec<(&str, FixedOrDrawn)> = ops(&plan)
@@ -454,7 +458,8 @@ fn composite_flowops_are_written_out_with_their_locals_replaced() {
 
 #[test]
 fn composite_flowops_do_not_go_in_circles() {
-    let circle = "define flowop name=aa {\n flowop bb name=xx\n}\ndefine flowop name=bb {\n flowop aa name=xx\n}\n";
+    let circle = "define flowop name=aa {\n flowop bb name=xx\n}\ndefine flowop name=bb \
+                  {\n flowop aa name=xx\n}\n";
     refused(
         &(circle.to_owned() + &thread("flowop aa name=yy")),
         5,
@@ -464,7 +469,8 @@ fn composite_flowops_do_not_go_in_circles() {
 
 #[test]
 fn inside_of_a_composite_flowop_targets_are_its_own_first() {
-    let text = "define flowop name=mine {\n flowop hog name=hh\n flowop finishoncount name=ff,value=1,target=hh\n}\n";
+    let text = "define flowop name=mine \
+                {\n flowop hog name=hh\n flowop finishoncount name=ff,value=1,target=hh\n}\n";
     let plan = planned(
         &(text.to_owned()
             + &thread("flowop mine name=aa\nflowop mine name=bb\nflowop hog name=hh")),
@@ -570,7 +576,8 @@ fn scaling_makes_fewer_files_and_what_counts_them_follows() {
 #[test]
 fn random_variables_are_read_from_their_attributes() {
     let plan = planned(
-        "set $aa=randvar(type=uniform,mean=10,min=2)\nset $bb=randvar(mean=5,gamma=2000,seed=3,round=4)\n\
+        "set $aa=randvar(type=uniform,mean=10,min=2)\nset \
+         $bb=randvar(mean=5,gamma=2000,seed=3,round=4)\n\
         set $cc=cvar(type=cvar-triangular,parameters=lower:1;upper:9;mode:3,max=8)\n\
         set $dd=randvar(type=tabular,randtable={{60,1,2},{40,3,4}},randsrc=urandom)\nquit",
     );
@@ -620,7 +627,8 @@ fn random_variables_are_read_from_their_attributes() {
         "above 0",
     );
     refused(
-        "set $aa=randvar(mean=5)\nset $bb=$aa\nsleep 1\ndefine fileset name=ff,path=$dir,entries=$bb,dirwidth=3\nrun",
+        "set $aa=randvar(mean=5)\nset $bb=$aa\nsleep 1\ndefine fileset \
+         name=ff,path=$dir,entries=$bb,dirwidth=3\nrun",
         4,
         "cannot be random",
     );
@@ -647,7 +655,8 @@ fn threads_of_several_machines_are_refused() {
 #[test]
 fn texts_are_expanded_in_echo_and_system() {
     let plan = planned(
-        "set $some=5\nset $text=word\necho \"$some of ${text}s for $5\"\nsystem \"ls $text\"\nlist fileset\nversion\nquit",
+        "set $some=5\nset $text=word\necho \"$some of ${text}s for $5\"\nsystem \"ls \
+         $text\"\nlist fileset\nversion\nquit",
     );
     assert_eq!(plan.steps[0], RunStep::Say("5 of words for $5".into()));
     assert_eq!(plan.steps[1], RunStep::System("ls word".into()));

@@ -1,21 +1,22 @@
-//! Processes and their threads; composite flowops are written out, their locals replaced.
+//! Resolves processes and their threads: writes composite flowops out, and replaces their locals.
 
 use super::super::random::FixedOrDrawn;
 use super::values::{ResolvedValue, Scope};
 use super::{FlowopId, PlanBuilder, PlannedFlowop, PlannedProcess, PlannedThread, ProgramNode};
 use crate::wml::{
-    AttributeList, CompositeFlowop, Flowop, FlowopKind, ScriptCommand, SourcePosition, WmlError,
-    WorkloadScript, did_you_mean,
+    AttributeList, AttributeValue, CompositeFlowop, Flowop, FlowopKind, ScriptCommand,
+    SourcePosition, WmlError, WorkloadScript, did_you_mean,
 };
 use std::collections::BTreeMap;
 
-/// Flowops of one thread, composite ones written out.
+/// Limits the flowops of one thread, with composite ones written out.
 const OPS_MAX: usize = 16_384;
-/// Composite flowops in each other: each takes some of the stack, here and where they run.
+/// Limits the nesting of composite flowops: each level takes some of the stack, here and where they
+/// run.
 const NESTED_MAX: usize = 100;
-/// File descriptors a thread can name; 0 is the one it has when it names none.
+/// Number of file descriptors that a thread can name; 0 is the one it uses when it names none.
 pub(crate) const SLOTS: usize = 128;
-/// Names are shorter.
+/// Length that a name stays below.
 const NAME_MAX: usize = 128;
 
 impl PlanBuilder<'_> {
@@ -23,6 +24,7 @@ impl PlanBuilder<'_> {
         for (at, command) in self.defined.clone() {
             if let ScriptCommand::Process(process) = command {
                 let made = self.resolve_process(at, process)?;
+                // Filebench would merge the two under one name.
                 if self
                     .plan
                     .processes
@@ -38,6 +40,7 @@ impl PlanBuilder<'_> {
                 self.plan.processes.push(made);
             }
         }
+        // A plan without threads would end at once, and look like a success.
         if self.plan.thread_count() == 0 {
             return Err(self.script.error_at(
                 place,
@@ -52,6 +55,7 @@ impl PlanBuilder<'_> {
         place: SourcePosition,
         process: &crate::wml::ProcessDefinition,
     ) -> Result<PlannedProcess, WmlError> {
+        // Processes have attributes and threads, and nothing of their own to run.
         let read = ResolvedAttributes {
             script: self.script,
             scope: Scope::global(&self.variables),
@@ -82,6 +86,7 @@ impl PlanBuilder<'_> {
             given: &thread.attributes,
         };
         let name = read.required_name(thread.place, "a thread")?;
+        // Each thread writes its composite flowops out on its own, as instances do not share state.
         let mut expansion = FlowopExpansion {
             maker: self,
             ops: Vec::new(),
@@ -89,6 +94,7 @@ impl PlanBuilder<'_> {
         };
         let program = expansion.expand_body(&thread.body, &scope, "")?;
         let ops = expansion.ops;
+        // A thread without flowops would spin for ever.
         if ops.is_empty() {
             return Err(self
                 .script
@@ -104,11 +110,11 @@ impl PlanBuilder<'_> {
         })
     }
 
-    /// Returns whether the script defines a fileset of this name somewhere, if too late.
+    /// Returns whether the script defines a fileset of this name, even if too late.
     fn is_defined_late(&self, wanted: &str) -> bool {
         let is_it = |attributes: &AttributeList| {
             attributes.get("name").is_some_and(
-                |name| matches!(&name.value, crate::wml::AttributeValue::Text(text) if text == wanted),
+                |name| matches!(&name.value, AttributeValue::Text(text) if text == wanted),
             )
         };
         self.script
@@ -127,12 +133,14 @@ impl PlanBuilder<'_> {
             })
     }
 
-    /// Limits look at their own thread; everything else at all threads.
+    /// Finds the targets of flowops: limits look at their own thread, all others at all threads.
     fn find_targets(&mut self) -> Result<(), WmlError> {
+        // Targets may be in threads that are defined later, so all names are collected first.
         let mut all = Vec::new();
         for (p, process) in self.plan.processes.iter().enumerate() {
             for (t, thread) in process.threads.iter().enumerate() {
                 let named = |(o, op): (usize, &PlannedFlowop)| {
+                    // Names are compared by what the script wrote, prefixes included.
                     (
                         op.name.clone(),
                         op.kind,
@@ -152,6 +160,7 @@ impl PlanBuilder<'_> {
                     let Some(target) = op.target.clone() else {
                         continue;
                     };
+                    // A limit charges what its own thread has done.
                     let own = matches!(
                         op.kind,
                         FlowopKind::IopsLimit | FlowopKind::OpsLimit | FlowopKind::BwLimit
@@ -162,11 +171,13 @@ impl PlanBuilder<'_> {
                         _ => None,
                     };
                     let near = |id: &FlowopId| !own || (id.process, id.thread) == (p, t);
-                    // Inside of a composite flowop a target is first looked for among its own.
+                    // A target inside a composite flowop is first looked for among the flowops
+                    // beside it.
                     let inner = op
                         .name
                         .rsplit_once('.')
                         .map(|(of, _)| format!("{of}.{target}"));
+                    // Several flowops may have the target's name: all of them are targets.
                     let of = |name: &str| -> Vec<(FlowopKind, FlowopId)> {
                         let these = all
                             .iter()
@@ -187,6 +198,8 @@ impl PlanBuilder<'_> {
                         );
                         return Err(self.script.error_at(op.place, message));
                     }
+                    // A wakeup is for a block, and a post for a semaphore: another target would
+                    // wait for ever.
                     if let Some(wanted) =
                         wanted.filter(|wanted| found.iter().any(|(kind, _)| kind != wanted))
                     {
@@ -197,6 +210,7 @@ impl PlanBuilder<'_> {
                         );
                         return Err(self.script.error_at(op.place, message));
                     }
+                    debug_assert!(!found.is_empty(), "a target was found");
                     op.targets = found.into_iter().map(|(_, id)| id).collect();
                 }
             }
@@ -205,7 +219,7 @@ impl PlanBuilder<'_> {
     }
 }
 
-/// Attributes of one thing, read with their defaults.
+/// Reads the attributes of one definition with their defaults.
 struct ResolvedAttributes<'a> {
     script: &'a WorkloadScript,
     scope: Scope<'a>,
@@ -289,6 +303,7 @@ impl FlowopExpansion<'_> {
             scope: scope.with_locals(scope.locals.clone()),
             given: &flowop.attributes,
         };
+        // The prefix tells instances of the same composite flowop apart.
         let name = format!("{prefix}{}", read.required_name(flowop.place, "a flowop")?);
         let iters = read.number("iters", 1)?;
         if let Some(kind) = flowop.kind {
@@ -299,6 +314,7 @@ impl FlowopExpansion<'_> {
         let Some(composite) = self.maker.find_composite(&flowop.name) else {
             return Err(script.error_at(flowop.place, format!("unknown flowop '{}'", flowop.name)));
         };
+        // A flowop that calls itself would be written out for ever.
         if self.open.contains(&composite.name) {
             let chain = format!("{} -> {}", self.open.join(" -> "), composite.name);
             let message = format!("cyclic composite flowop: {chain}; take one of these calls out");
@@ -306,12 +322,13 @@ impl FlowopExpansion<'_> {
         }
         if self.open.len() >= NESTED_MAX {
             let message = format!(
-                "composite flowops lie more than {NESTED_MAX} deep in each other: call this one from fewer"
+                "composite flowops lie more than {NESTED_MAX} deep in each other: call this one \
+                 from fewer"
             );
             return Err(script.error_at(flowop.place, message));
         }
         let inner = self.resolve_locals(flowop, composite, scope)?;
-        // What the call says counts; else what the definition says.
+        // The attribute of the call comes first, then that of the definition.
         let own = ResolvedAttributes {
             script,
             scope: scope.with_locals(inner.clone()),
@@ -322,6 +339,7 @@ impl FlowopExpansion<'_> {
         } else {
             own.number("iters", 1)?
         };
+        // The stack of open flowops finds cycles.
         self.open.push(composite.name.clone());
         let body = self.expand_body(
             &composite.body,
@@ -340,6 +358,7 @@ impl FlowopExpansion<'_> {
     ) -> Result<BTreeMap<String, ResolvedValue>, WmlError> {
         let script = self.maker.script;
         let mut locals = BTreeMap::new();
+        // Each local is given by the call, or has a default.
         for (name, default) in &composite.locals {
             let given = flowop.locals.iter().find(|(other, ..)| other == name);
             let (value, place) = match (given, default) {
@@ -355,6 +374,7 @@ impl FlowopExpansion<'_> {
             };
             locals.insert(name.clone(), scope.resolve_value(script, place, value)?);
         }
+        // A local that the definition does not have is a typing error.
         if let Some((name, _, place)) = flowop
             .locals
             .iter()
@@ -378,12 +398,14 @@ impl FlowopExpansion<'_> {
         iters: FixedOrDrawn,
     ) -> Result<PlannedFlowop, WmlError> {
         let script = self.maker.script;
+        // Errors point to the attribute, or else to the flowop.
         let place = |name: &str| {
             flowop
                 .attributes
                 .get(name)
                 .map_or(flowop.place, |found| found.place)
         };
+        // The fileset is known by now, because filesets are made before the run.
         let set = match read.text("filename")? {
             None => None,
             Some(wanted) => {
@@ -391,6 +413,8 @@ impl FlowopExpansion<'_> {
                 match sets().position(|known| known == wanted) {
                     Some(found) => Some(found),
                     None => {
+                        // The message differs, because a late definition is the most common
+                        // mistake.
                         let hint = match self.maker.is_defined_late(&wanted) {
                             true => " before the files are created; define it above 'create files'"
                                 .to_owned(),
@@ -404,6 +428,7 @@ impl FlowopExpansion<'_> {
                 }
             }
         };
+        // Slots are numbers that the thread chooses.
         let slot = |name: &str| match read.fixed_number(name, 0)? {
             fd if fd < SLOTS as u64 => Ok(fd as usize),
             fd => Err(script.error_at(
@@ -411,11 +436,13 @@ impl FlowopExpansion<'_> {
                 format!("'{name}' is {fd}; a thread has slots 1 to {}", SLOTS - 1),
             )),
         };
+        // The value of `print` is its text, that of all others a number.
         let (message, value) = if kind == FlowopKind::Print {
             (read.text("value")?, FixedOrDrawn::Fixed(0))
         } else {
             (None, read.number("value", 0)?)
         };
+        // Everything that the worker needs is resolved here, once.
         Ok(PlannedFlowop {
             name,
             kind,

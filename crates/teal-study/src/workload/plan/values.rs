@@ -1,4 +1,4 @@
-//! Variables, and what attributes come to.
+//! Resolves variables, and the values of attributes.
 
 use super::super::random::FixedOrDrawn;
 use super::{PlanBuilder, WorkloadOptions};
@@ -8,7 +8,7 @@ use crate::wml::{
 };
 use std::collections::BTreeMap;
 
-/// What a value comes to.
+/// Holds the value that an attribute has in the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ResolvedValue {
     Int(u64),
@@ -16,20 +16,21 @@ pub(super) enum ResolvedValue {
     Random(usize),
 }
 
-/// Global variables, as they are set at this point of the script.
+/// Holds global variables, as they are set at this point of the script.
 #[derive(Debug)]
 pub(super) struct ScriptVariables {
     set: BTreeMap<String, ResolvedValue>,
-    /// These do not change: somebody outside has set them.
+    /// Variables that the script cannot change, because the caller has set them.
     fixed_names: Vec<String>,
-    /// These say how many files a set has: they are scaled, with whatever else they count.
+    /// Variables that say how many files a set has. They are scaled, with all else that they count.
     counts: Vec<String>,
-    /// What those were before.
+    /// Values of these variables before scaling.
     asked: BTreeMap<String, u64>,
     scale: f64,
 }
 
 fn parse_setting(text: &str) -> ResolvedValue {
+    // The suffixes are those of the language.
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'k')) => (&text[..at], 10),
         Some((at, 'm')) => (&text[..at], 20),
@@ -50,6 +51,7 @@ fn parse_setting(text: &str) -> ResolvedValue {
     }
 }
 
+// `dir` is known before the script begins.
 impl ScriptVariables {
     pub(super) fn new(
         script: &WorkloadScript,
@@ -59,6 +61,7 @@ impl ScriptVariables {
             "dir".to_owned(),
             ResolvedValue::Text(options.dir.display().to_string()),
         )]);
+        // Only variables that are used as `entries` are scaled.
         let counts = script
             .commands
             .iter()
@@ -77,6 +80,7 @@ impl ScriptVariables {
             asked: BTreeMap::new(),
             scale: options.scale,
         };
+        // Only variables that the script sets can be overridden.
         let known: Vec<&str> = script
             .commands
             .iter()
@@ -85,6 +89,7 @@ impl ScriptVariables {
                 _ => None,
             })
             .collect();
+        // A variable that the script never sets would have no effect.
         for (name, text) in &options.set {
             if !known.contains(&name.as_str()) {
                 let hint = did_you_mean(name, known.iter().copied());
@@ -109,6 +114,7 @@ impl ScriptVariables {
         if self.fixed_names.iter().any(|held| held == name) {
             return;
         }
+        // Scaling happens once, where the variable is set.
         let to = match to {
             ResolvedValue::Int(asked) if self.counts.iter().any(|count| count == name) => {
                 self.asked.insert(name.to_owned(), asked);
@@ -119,7 +125,7 @@ impl ScriptVariables {
         self.set.insert(name.to_owned(), to);
     }
 
-    /// Returns what was asked for before scaling, if this is a variable that is scaled.
+    /// Returns the value before scaling, if this is a variable that is scaled.
     pub(super) fn asked_before_scaling(&self, value: &AttributeValue) -> Option<u64> {
         match value {
             AttributeValue::Variable(name) => self.asked.get(name).copied(),
@@ -135,6 +141,7 @@ impl ScriptVariables {
         text: &str,
     ) -> Result<String, WmlError> {
         let mut out = String::new();
+        // Text is copied up to the next dollar.
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('$') {
             out.push_str(before);
@@ -142,17 +149,20 @@ impl ScriptVariables {
             let end = inner
                 .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
                 .unwrap_or(inner.len());
+            // A dollar without a name is text.
             if !inner.starts_with(|c: char| c.is_ascii_alphabetic()) {
                 out.push('$');
                 rest = after;
                 continue;
             }
+            // A random variable has no value before the run.
             match self.get(script, place, &inner[..end])? {
                 ResolvedValue::Int(n) => out.push_str(&n.to_string()),
                 ResolvedValue::Text(text) => out.push_str(text),
                 ResolvedValue::Random(_) => out.push_str("(random)"),
             }
             rest = &inner[end..];
+            // The bracket was skipped, so its end is skipped too.
             if inner.len() < after.len() {
                 rest = rest.strip_prefix(['}', ')']).unwrap_or(rest);
             }
@@ -176,7 +186,7 @@ impl ScriptVariables {
     }
 }
 
-/// Where names of variables are looked up: locals of a composite flowop first.
+/// Looks up names of variables: locals of a composite flowop first.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     variables: &'a ScriptVariables,
@@ -191,7 +201,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same variables, with these locals and no others.
+    /// Returns a scope with these locals and no others, over the same variables.
     pub(super) fn with_locals(&self, locals: BTreeMap<String, ResolvedValue>) -> Self {
         Self {
             variables: self.variables,
@@ -234,7 +244,7 @@ impl<'a> Scope<'a> {
         ))
     }
 
-    /// A number, or a random one.
+    /// Resolves a number, or a random one.
     pub(super) fn resolve_number(
         &self,
         script: &WorkloadScript,
@@ -247,7 +257,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A number that is known now.
+    /// Resolves a number that is known now.
     pub(super) fn resolve_fixed(
         &self,
         script: &WorkloadScript,
@@ -263,7 +273,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A string.
+    /// Resolves a string.
     pub(super) fn resolve_text(
         &self,
         script: &WorkloadScript,
@@ -284,6 +294,7 @@ impl PlanBuilder<'_> {
         assigned: &AssignedValue,
     ) -> Result<(), WmlError> {
         let scope = Scope::global(&self.variables);
+        // Random variables become entries of the plan, which attributes refer to by number.
         let resolved = match assigned {
             AssignedValue::Value(value) => scope.resolve_value(self.script, place, value)?,
             AssignedValue::Random(attributes, rows) => {

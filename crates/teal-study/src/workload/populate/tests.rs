@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 fn planned(dir: &Path, attributes: &str) -> WorkloadPlan {
     let text = format!(
-        "define fileset name=ff,path=$dir,entries=200,size=5000,dirwidth=20,{attributes}\ncreate files\nquit"
+        "define fileset name=ff,path=$dir,entries=200,size=5000,dirwidth=20,{attributes}\ncreate \
+         files\nquit"
     );
     plan_script(
         &parse_script("t.wml", &text, &mut |_| Err("no".into())).unwrap(),

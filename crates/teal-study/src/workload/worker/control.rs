@@ -1,4 +1,4 @@
-//! Flowops without a file: waiting for each other, limits, ends, time, noise.
+//! Runs flowops without a file: waiting for each other, limits, ends, time, load.
 
 use super::super::plan::PlannedFlowop;
 use super::super::shared::MeetingPoint;
@@ -64,13 +64,14 @@ impl<T: Timer> FlowopRunner<'_, T> {
         Ok(())
     }
 
-    /// Waits until so many events have happened; without a source, not at all.
+    /// Waits until this number of events has happened; without a source, not at all.
     fn wait_for_events(&mut self, count: u64) -> FlowopResult {
         let Some(rate) = self.shared.plan.rate else {
             return Ok(());
         };
         let rate = self.draws.draw_real(rate);
         if rate > 0.0 && count > 0 {
+            // The lock of the source is not held while this thread sleeps.
             let wait = self.shared.events.take_events(count, rate, self.now());
             self.sleep_for(wait)?;
         }
@@ -79,6 +80,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
 
     fn sleep_for(&self, time: Duration) -> FlowopResult {
         let until = self.shared.clock.monotonic_time() + time;
+        // The end of the run wakes the sleeper, and so may a spurious wake-up.
         loop {
             if self.shared.stop.is_set() {
                 return Err(LeaveReason::Stopped);
@@ -97,10 +99,11 @@ impl<T: Timer> FlowopRunner<'_, T> {
         Ok(())
     }
 
-    /// Returns what this thread (by its target, or by all it does) has done since this limit last
-    /// looked is waited for. Filebench lets a limit without a target charge what the whole process
-    /// has done to each of its threads.
+    /// Waits for as many events as this thread has done operations since this limit last looked:
+    /// those of its target, or all. Filebench lets a limit without a target charge the operations
+    /// of the whole process to each of its threads.
     pub(super) fn apply_limit(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // With targets, the limit charges them; without, everything that the thread does.
         let began = self.now();
         let done = if op.targets.is_empty() {
             let strict = self.shared.plan.options.strict;
@@ -129,14 +132,16 @@ impl<T: Timer> FlowopRunner<'_, T> {
                 })
                 .sum::<u64>()
         };
+        // `bwlimit` counts megabytes, the others operations.
         let unit = if op.kind == FlowopKind::BwLimit {
             EVENT_BYTES
         } else {
             1
         };
+        // The first look charges nothing: the limit begins here.
         let seen = self.seen[at].unwrap_or(done);
         let events = done.saturating_sub(seen) / unit;
-        // What is less than an event is charged the next time.
+        // The remainder below one event is charged the next time.
         self.seen[at] = Some(seen + events * unit);
         self.wait_for_events(events)?;
         self.record_operation(at, began, 0);
@@ -146,6 +151,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
     pub(super) fn finish_on(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
         let count = op.kind == FlowopKind::FinishOnCount;
+        // With targets, all their instances count; without, everything of the process.
         let done: u64 = if op.targets.is_empty() {
             let threads = self.shared.process_of(self.state).iter();
             threads
@@ -168,6 +174,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
                 .sum()
         };
         self.record_operation(at, began, 0);
+        // Filebench ends at the count, but only beyond the bytes.
         let value = self.constants[at].1;
         if if count { done >= value } else { done > value } {
             return Err(LeaveReason::Done(format!(
@@ -184,6 +191,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         } else {
             self.draws.draw_whole(op.value)
         };
+        // Drawing the number is not part of the work.
         let began = self.now();
         (0..times).for_each(|_| self.memory.touch_byte(0));
         self.record_operation(at, began, 0);

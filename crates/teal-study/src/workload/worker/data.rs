@@ -1,4 +1,4 @@
-//! Flowops on content: reads, writes, appends, syncs, writes that nobody waits for.
+//! Runs flowops on content: reads, writes, appends, syncs, background writes.
 
 use super::super::aio::WriteRequest;
 use super::super::plan::PlannedFlowop;
@@ -10,28 +10,28 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::Timer;
 
-/// Where in the thread's memory direct transfers begin.
+/// Multiple of the offsets in memory at which direct transfers begin.
 const SECTOR: usize = 512;
 
 impl<T: Timer> FlowopRunner<'_, T> {
-    /// The open file a flowop works on; opened now, if its slot is empty.
+    /// Returns the open file that a flowop works on; opens one now, if its slot is empty.
     fn file_in_slot(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult<OpenSlot> {
         let slot = self.slot_of(op);
         if self.slots[slot].is_none() {
             let began = self.open_existing(op, slot)?;
-            // In Filebench's figures this is an operation of the flowop; in ours it stands beside
-            // them.
+            // Filebench counts this as an operation of the flowop; ours stands beside the figures.
             if self.shared.plan.options.strict {
                 self.record_operation(at, began, 0);
             } else {
                 self.state.tallies[at].note_opened();
             }
         }
-        // A reference to the slot would hold all of the thread; its count is not contended.
+        // A reference to the slot would borrow the whole thread. The count of the Arc is not
+        // contended.
         self.slots[slot].clone().ok_or(LeaveReason::Stopped)
     }
 
-    /// How much is transferred now; `whole` if the attribute is 0.
+    /// Returns the length of this transfer; `whole` if the attribute is 0.
     fn transfer_length(&mut self, op: &PlannedFlowop, whole: u64) -> usize {
         match self.draws.draw_whole(op.iosize) {
             0 => whole as usize,
@@ -39,9 +39,10 @@ impl<T: Timer> FlowopRunner<'_, T> {
         }
     }
 
-    /// Returns where in memory a transfer of this length begins: anywhere in the thread's own, else
-    /// at the start of what there is.
+    /// Returns the offset in memory at which a transfer of this length begins: anywhere in the
+    /// thread's own memory, else at its start.
     fn memory_offset(&mut self, op: &PlannedFlowop, len: usize) -> FlowopResult<usize> {
+        // Without memory of the thread, the flowop's buffer grows to the largest transfer.
         if self.memsize == 0 {
             self.memory.grow(len, self.seed);
             return Ok(0);
@@ -53,19 +54,24 @@ impl<T: Timer> FlowopRunner<'_, T> {
             );
             return Err(self.usage_failure(op, &why));
         }
+        // Direct transfers need aligned memory.
         let step = if op.directio {
             len.next_multiple_of(SECTOR)
         } else {
             len
         }
         .max(1);
+        debug_assert!(
+            len <= self.memsize,
+            "a transfer fits into the memory of its thread"
+        );
         Ok(self
             .offsets
             .next_below(((self.memsize - len) / step + 1) as u64) as usize
             * step)
     }
 
-    /// A random place: a multiple of the length within the working set.
+    /// Returns a random offset: a multiple of the length within the working set.
     fn random_offset(
         &mut self,
         at: usize,
@@ -85,8 +91,13 @@ impl<T: Timer> FlowopRunner<'_, T> {
                 ),
             ));
         }
+        debug_assert!(
+            len > 0 && whole >= len,
+            "the working set has room for a transfer"
+        );
         if self.shared.plan.options.strict {
-            // Filebench's: the last block never, and each process the same.
+            // Filebench never takes the last block, and each of its processes draws the same
+            // offsets.
             let unit = self.shared.offsets[self.state.instance].lock().next_unit();
             return Ok((unit * (whole - len) as f64 / len as f64) as u64 * len);
         }
@@ -102,6 +113,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         } else {
             None
         };
+        // Everything before this is preparation, and not part of the latency.
         let target = self.memory.read_target(from, len);
         let began = self.shared.now_nanos();
         let done = match offset {
@@ -109,6 +121,11 @@ impl<T: Timer> FlowopRunner<'_, T> {
             None => rustix::io::read(&*slot.file, target),
         };
         let read = done.map_err(|e| self.io_failure(op, "reading", e))?;
+        // A sequential read begins anew at the end of the file.
+        debug_assert!(
+            read <= len,
+            "the kernel reads no more than it was asked for"
+        );
         if offset.is_none() && read < len {
             rustix::fs::seek(&*slot.file, SeekFrom::Start(0))
                 .map_err(|e| self.io_failure(op, "going back to the start", e))?;
@@ -118,6 +135,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
     }
 
     pub(super) fn write(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // Sequential writes go on where the descriptor stands.
         let slot = self.file_in_slot(at, op)?;
         let len = self.transfer_length(op, slot.size);
         let from = self.memory_offset(op, len)?;
@@ -126,6 +144,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         } else {
             None
         };
+        // Fresh content, so that nothing can be deduplicated.
         let content = self.memory.fresh_content(from, len);
         let began = self.shared.now_nanos();
         let done = match offset {
@@ -144,6 +163,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let target = self.memory.read_target(from, len);
         let began = self.shared.now_nanos();
         let mut bytes = 0;
+        // Reading a whole file begins at its start, wherever the descriptor stands.
         let mut done = rustix::fs::seek(&*slot.file, SeekFrom::Start(0)).map(|_| ());
         while done.is_ok() {
             match rustix::io::read(&*slot.file, &mut *target) {
@@ -159,6 +179,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
 
     pub(super) fn write_whole(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.file_in_slot(at, op)?;
+        // The source gives the length, if one is named.
         let source = self.slots[op.srcfd].as_ref().filter(|_| op.srcfd > 0);
         let whole = source.map_or(slot.size, |source| source.size);
         let len = self.transfer_length(op, whole);
@@ -167,7 +188,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let began = self.shared.now_nanos();
         let mut bytes = 0;
         while bytes < whole && len > 0 {
-            // Filebench writes whole transfers, whatever is left.
+            // Filebench writes whole transfers, even where less is left.
             let part = if strict {
                 len
             } else {
@@ -184,6 +205,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
     }
 
     pub(super) fn append(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // The length of a random append is drawn each time.
         let slot = self.file_in_slot(at, op)?;
         let most = self.transfer_length(op, 0);
         let len = match op.kind {
@@ -198,10 +220,11 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let began = self.shared.now_nanos();
         let written = match len {
             0 => rustix::fs::seek(&*slot.file, SeekFrom::End(0)).map(|_| 0),
-            // Filebench's: what another thread appends in between is written over.
+            // In Filebench an append of another thread in between is overwritten.
             _ if self.shared.plan.options.strict => rustix::fs::seek(&*slot.file, SeekFrom::End(0))
                 .and_then(|_| rustix::io::write(&*slot.file, content)),
-            // At the end, whatever others do; the slot's place is behind it then.
+            // This appends at the end whatever other threads do. The file offset is behind the data
+            // then.
             _ => rustix::io::pwritev2(
                 &*slot.file,
                 &[IoSlice::new(content)],
@@ -241,6 +264,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let len = self.transfer_length(op, slot.size);
         let from = self.memory_offset(op, len)?;
         let offset = self.random_offset(at, op, &slot, len)?;
+        // The content is copied, because this thread goes on to change its memory.
         let mut data = self.shared.queue.lend(len);
         data.copy_from_slice(self.memory.fresh_content(from, len));
         let began = self.now();
@@ -250,6 +274,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
             data,
             outstanding: Arc::clone(&self.aio),
         });
+        // The write counts when it is queued; its errors come with aiowait.
         self.in_flight += 1;
         self.record_operation(at, began, len as u64);
         Ok(())
@@ -258,6 +283,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
     pub(super) fn aio_wait(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
         if self.in_flight > 0 {
+            // Filebench waits for half of the outstanding writes.
             let half = (self.in_flight / 2).max(1);
             let done = self
                 .aio

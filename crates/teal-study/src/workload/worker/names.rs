@@ -1,4 +1,4 @@
-//! Flowops on names: open, create, close, delete, stat, directories.
+//! Runs flowops on names: open, create, close, delete, stat, directories.
 
 use super::super::fileset::{EntryKind, FilesetState, PickTurn};
 use super::super::plan::{OpenAccess, PlannedFlowop, SLOTS};
@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use teal_env::Timer;
 
-/// How many files that are open elsewhere are passed over before a deletion is.
+/// Number of open files that a deletion passes over before it gives up.
 const TRIES: usize = 64;
-/// What an entry of a directory counts beside its name: Filebench's `sizeof dirent - 1`.
+/// Bytes that an entry of a directory counts beside its name: Filebench's `sizeof dirent - 1`.
 const DIRENT: u64 = 279;
 
 impl<'a, T: Timer> FlowopRunner<'a, T> {
@@ -25,11 +25,12 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         Ok((set, &self.shared.sets[set]))
     }
 
-    /// The slot the language's rule gives: the one that is named, the next of `opennext`, or 0.
+    /// Returns the slot by the rule of the language: the named one, the next of `opennext`, or 0.
     pub(super) fn slot_of(&mut self, op: &PlannedFlowop) -> usize {
         match op {
             PlannedFlowop { fd: 1.., .. } => op.fd,
             PlannedFlowop { opennext: true, .. } => {
+                // Slots of `opennext` go down, and begin anew at the top.
                 self.next_slot = self.next_slot.checked_sub(1).unwrap_or(SLOTS - 1);
                 self.next_slot
             }
@@ -37,7 +38,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         }
     }
 
-    /// An entry of a set, by index or by turn.
+    /// Picks an entry of a set, by index or by turn.
     fn pick_entry(
         &mut self,
         op: &PlannedFlowop,
@@ -45,6 +46,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         what: EntryKind,
         existing: bool,
     ) -> FlowopResult<usize> {
+        // The index comes first, then the thread's own turn, then that of the set.
         let files = &self.shared.sets[set];
         let turn = match op.indexed {
             Some(number) => PickTurn::Index(self.draw_index(number, files, what)),
@@ -53,6 +55,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         };
         let picked = files.pick_entry(what, existing, turn, &self.shared.stop);
         picked.ok_or_else(|| {
+            // The end of the run makes a pick fail, too.
             if self.shared.stop.is_set() {
                 return LeaveReason::Stopped;
             }
@@ -72,6 +75,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
     fn draw_index(&mut self, number: FixedOrDrawn, files: &FilesetState, what: EntryKind) -> usize {
         let count = files.entry_count(what).max(1);
         let drawn = self.draws.draw_real(number);
+        // Filebench takes the index of a leaf for half of the range.
         let index = if what == EntryKind::Leaf {
             (drawn * count as f64 / 2.0) as u64
         } else {
@@ -93,11 +97,12 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         Ok(())
     }
 
-    /// Opens an existing file into a slot, and says when the call began.
+    /// Opens an existing file into a slot; returns the time at which the call began.
     pub(super) fn open_existing(&mut self, op: &PlannedFlowop, slot: usize) -> FlowopResult<u64> {
         let (set, files) = self.fileset_of(op)?;
         let index = self.pick_entry(op, set, EntryKind::File, true)?;
         let began = self.open_entry(op, set, index, slot, OFlags::empty());
+        // Released even if the open failed: the file is still there.
         files.release_entry(EntryKind::File, index, true);
         began
     }
@@ -113,6 +118,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         let files = &self.shared.sets[set];
         files.write_path(EntryKind::File, index, &mut self.path);
         let mut flags = OFlags::CLOEXEC | more;
+        // The fileset says how its files are opened, the flowop how they are written.
         flags |= match files.access {
             OpenAccess::Read => OFlags::RDONLY,
             OpenAccess::Write => OFlags::WRONLY,
@@ -123,6 +129,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         let (name, mode) = (c_path(&self.path), Mode::from_raw_mode(0o666));
         let mut began = self.now();
         let mut opened = rustix::fs::openat(files.root_fd(), name, flags, mode);
+        // Files of a set that was not populated have no directories yet.
         if matches!(opened, Err(Errno::NOENT)) && more.contains(OFlags::CREATE) {
             self.make_parents(files, op)?;
             began = self.now();
@@ -139,9 +146,10 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
             }
         };
         if op.noreadahead {
-            // Advice: a file system that takes none is none the worse.
+            // The advice is best effort: a file system may ignore it.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
         }
+        // Counted while the entry is busy, so that no deletion comes in between.
         files.note_opened(index);
         self.slots[slot] = Some(OpenSlot {
             file: Arc::new(file),
@@ -152,7 +160,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         Ok(began)
     }
 
-    /// Directories above the path that was built last.
+    /// Makes the directories above the path that was built last.
     fn make_parents(&self, files: &FilesetState, op: &PlannedFlowop) -> FlowopResult {
         for (slash, _) in self
             .path
@@ -187,6 +195,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         let (set, files) = self.fileset_of(op)?;
         let index = self.pick_entry(op, set, EntryKind::File, false)?;
         let began = self.open_entry(op, set, index, slot, OFlags::CREATE);
+        // The entry exists only if the call has succeeded.
         files.release_entry(EntryKind::File, index, began.is_ok());
         self.record_operation(at, began?, 0);
         Ok(())
@@ -200,6 +209,8 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
             ));
         };
         let began = self.now();
+        // The last reference to the descriptor closes it, unless a background write still holds
+        // one.
         drop(slot.file);
         self.record_operation(at, began, 0);
         self.shared.sets[slot.set].note_closed(slot.index);
@@ -208,12 +219,13 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
 
     pub(super) fn delete_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let strict = self.shared.plan.options.strict;
+        // A named slot chooses its own file.
         if let Some(slot) = self.slots[op.fd].clone().filter(|_| op.fd > 0) {
             let files = &self.shared.sets[slot.set];
             if !files.claim_file(slot.index, &self.shared.stop) {
                 return Ok(());
             }
-            // This thread's own slot is one.
+            // The slot of this thread is one of the openings.
             let elsewhere = files.times_open(slot.index) > 1;
             return self.unlink_file(at, op, files, slot.index, elsewhere);
         }
@@ -221,7 +233,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         for tried in 1.. {
             let index = self.pick_entry(op, set, EntryKind::File, true)?;
             let open = files.times_open(index) > 0;
-            // Filebench gives up here and counts nothing; there may be one that nobody has open.
+            // Filebench gives up here and counts nothing, but there may be a file that is not open.
             if open
                 && !strict
                 && op.indexed.is_none()
@@ -251,6 +263,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         }
         files.write_path(EntryKind::File, index, &mut self.path);
         let began = self.now();
+        // An open file keeps its blocks, so its deletion would cost nothing.
         let done = rustix::fs::unlinkat(files.root_fd(), c_path(&self.path), AtFlags::empty());
         self.record_operation(at, began, 0);
         files.release_entry(EntryKind::File, index, false);
@@ -262,6 +275,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
     }
 
     pub(super) fn stat_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // An open file is asked by its descriptor, any other by its path.
         if let Some(slot) = self.slots[op.fd].as_ref().filter(|_| op.fd > 0) {
             let began = self.now();
             let done = rustix::fs::fstat(&*slot.file);
@@ -293,6 +307,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         let mode = Mode::from_raw_mode(0o755);
         let mut began = self.now();
         let mut done = rustix::fs::mkdirat(files.root_fd(), c_path(&self.path), mode);
+        // A set that was not populated has no directories yet.
         if done == Err(Errno::NOENT) {
             self.make_parents(files, op)?;
             began = self.now();
@@ -324,9 +339,11 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
 
     pub(super) fn list_dir(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let (_, files) = self.fileset_of(op)?;
+        // Directories are listed in turn, busy or not.
         files.write_dir_path(files.next_dir(), &mut self.path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let began = self.now();
+        // Opening is part of listing.
         let listed = rustix::fs::openat(files.root_fd(), c_path(&self.path), flags, Mode::empty())
             .and_then(|dir| {
                 let mut bytes = 0;

@@ -225,7 +225,7 @@ impl<'m> Program<'m> {
             0..5 => {
                 let at = rng.below(self.held.len() as u64) as usize;
                 let file = &mut self.held[at];
-                // Of those without O_APPEND it is the program that looks for the end.
+                // Without O_APPEND the program looks for the end itself.
                 file.seek(SeekFrom::End(0)).unwrap();
                 file.write_all(line.as_bytes()).unwrap();
                 file.sync_data().unwrap();

@@ -4,7 +4,7 @@ use super::super::{Mounted, ProgramOutput, find_program, run_program};
 use std::path::Path;
 use std::process::Command;
 
-/// What all runs share.
+/// The options that all runs share.
 const JOBS: &str = "
 [global]
 verify=crc32c

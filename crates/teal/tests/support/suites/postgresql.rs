@@ -209,7 +209,7 @@ pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
                 .unwrap()
         };
         let is_enough = wait_until(PATIENCE, || history(&cluster) >= before + 400);
-        // What a query sees was committed, and what was committed was synced before.
+        // Rows that a query sees were committed, and were synced before that.
         let seen = history(&cluster);
         m.kill();
         cluster.kill();
