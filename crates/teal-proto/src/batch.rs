@@ -5,7 +5,7 @@
 //!    were divided into parts.
 //! 2. *Distrust*: bytes that are not exactly operations are an error.
 
-use crate::CodecError;
+use crate::codec::CodecError;
 use teal_types::Op;
 
 /// Returns the bytes of operations: their encodings one behind the other, without a count.

@@ -1,13 +1,15 @@
 //! Messages to bytes and back.
 
-use crate::{ClientRequest, MESSAGE_MAX, ServerReply};
+use crate::limits::MESSAGE_MAX;
+use crate::reply::ServerReply;
+use crate::request::ClientRequest;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The protocol this program speaks.
 pub const PROTOCOL: u16 = 3;
 
 /// Why bytes are no message, or a message cannot become bytes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror :: Error)]
 pub enum CodecError {
     /// The other side is older or newer.
     #[error(

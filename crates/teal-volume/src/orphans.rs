@@ -7,46 +7,20 @@
 //!    The thread that released the object carries out the first, the commit thread the others.
 //! 3. No operation is refused for want of space while orphans wait to be given back.
 
-use crate::{ChangeRecorder, FsError, LockRank, RankedMutex, Volume};
-use parking_lot::Mutex;
-use std::collections::VecDeque;
+use crate::changes::ChangeRecorder;
+use crate::error::FsError;
+use crate::orphan_queue::Orphan;
+use crate::volume::Volume;
 use teal_log::{Cost, LockedObjects, StoreError, StoreOperation};
 use teal_types::{ObjectNo, SECTOR};
 
-/// Orphans that are not referred to and are still there.
-#[derive(Debug)]
-pub(crate) struct OrphanQueue {
-    /// The oldest first. This is a leaf lock.
-    waiting: Mutex<VecDeque<Orphan>>,
-    /// Is held for a step of one of them, with its I/O: an operation that needs the space waits for
-    /// the step.
-    reclaiming: RankedMutex<()>,
-}
-
-impl Default for OrphanQueue {
-    fn default() -> Self {
-        Self {
-            waiting: Mutex::default(),
-            reclaiming: RankedMutex::new(LockRank::Reclaim, ()),
-        }
-    }
-}
-
-/// An orphan that is being given back.
-#[derive(Debug, Clone, Copy)]
-struct Orphan {
-    no: ObjectNo,
-    /// Everything before this offset has been given back.
-    from: u64,
-}
-
-/// The fate of an object that may have lost its last name.
+/// What became of an object whose last name may have gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an orphan is given back by `reclaim`"]
 pub enum ObjectFate {
-    /// The object has names, or is referred to, or is gone.
+    /// It has names, or is referred to, or is gone.
     Decided,
-    /// The object must be given back in steps.
+    /// It must be given back in steps.
     Orphaned(ObjectNo),
 }
 
@@ -58,41 +32,36 @@ impl Volume {
 
     /// Takes back `n` references. The last one of an object without a name gives the object back.
     pub fn release(&self, no: ObjectNo, n: u64, changes: &dyn ChangeRecorder) {
-        // The last reference to an orphan is gone: it is given back now.
         if self.references.release(no, n) {
             self.reclaim(ObjectFate::Orphaned(no), changes);
         }
-        // The kernel has no pages of it any more, so its old sizes do not matter.
         if !self.stale_files.is_empty() && !self.references.is_held(no) {
             self.stale_files.forget_file(no);
         }
     }
 
-    /// Decides the fate of an object, under its lock, after one of its names was removed.
+    /// Decides, under the object's lock and after one of its names was removed, what becomes of the
+    /// object.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// What the store met.
     pub fn decide_fate(
         &self,
         locked: &mut LockedObjects<'_>,
         no: ObjectNo,
         changes: &dyn ChangeRecorder,
     ) -> Result<ObjectFate, StoreError> {
-        // Another name is left.
         if locked.is_linked(no) {
             return Ok(ObjectFate::Decided);
         }
-        // A crash now leaves an orphan, which the next mount gives back.
         if changes.awaits_name(locked, no)? || self.references.keep_orphan(no) {
             locked.set_orphan(no, true)?;
             return Ok(ObjectFate::Decided);
         }
-        // Small objects are given back in the same operation.
         if locked.attr(no).sectors * SECTOR <= self.reclaim_step {
             changes.give_back(locked, no)?;
             return Ok(ObjectFate::Decided);
         }
-        // Large ones take several operations. The orphan set finds them after a crash.
         locked.set_orphan(no, true)?;
         Ok(ObjectFate::Orphaned(no))
     }
@@ -109,33 +78,31 @@ impl Volume {
         match self.name_damage(orphan.no, || self.try_reclaim(orphan, changes)) {
             Ok(None) => {}
             Ok(Some(rest)) => {
-                // The rest goes to the end of the queue: other orphans get their turn.
-                self.orphans.waiting.lock().push_back(rest);
+                self.orphans.push(rest);
                 self.commit_signal.raise();
             }
-            // The object stays in the store's orphan set: the next mount tries again.
+            // It stays in the store's orphan set: the next mount tries again.
             Err(e) => log::warn!("{} is not given back yet: {e}", orphan.no),
         }
     }
 
     /// Takes one step for the oldest orphan. Returns whether there was one.
     pub fn reclaim_next(&self, changes: &dyn ChangeRecorder) -> bool {
-        // One thread gives back at a time, so that two do not take the same orphan's steps in turn.
-        let _reclaiming = self.orphans.reclaiming.lock();
-        let next = self.orphans.waiting.lock().pop_front();
+        let _step = self.orphans.begin_step();
+        let next = self.orphans.pop();
         next.map(|orphan| self.reclaim_step_of(orphan, changes))
             .is_some()
     }
 
     /// Returns whether orphans wait to be given back.
     pub fn has_waiting_orphans(&self) -> bool {
-        !self.orphans.waiting.lock().is_empty()
+        !self.orphans.is_empty()
     }
 
     /// Starts an operation, after giving back as many orphans as its space needs.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`], and errors of the store.
+    /// [`StoreError::NoSpace`], and what the store met.
     pub fn begin_operation(
         &self,
         cost: Cost,
@@ -145,8 +112,6 @@ impl Volume {
         let mut has_more = true;
         loop {
             match self.store.begin(cost) {
-                // Orphans hold space that can be freed at once: they go before the operation is
-                // refused.
                 Err(StoreError::NoSpace) if has_more => has_more = self.reclaim_next(changes),
                 begun => return begun,
             }
@@ -156,20 +121,15 @@ impl Volume {
     /// Queues the objects that a crash left without a name.
     ///
     /// # Errors
-    /// Errors of reading the set of orphans.
+    /// What reading the set of orphans met.
     pub fn queue_left_orphans(&self) -> Result<(), FsError> {
         let left = self.store.orphans()?;
         if !left.is_empty() {
             log::info!("giving back {} objects without a name", left.len());
         }
-        debug_assert!(
-            left.iter().all(|no| *no != ObjectNo::ROOT),
-            "the root has no name"
-        );
-        self.orphans
-            .waiting
-            .lock()
-            .extend(left.into_iter().map(|no| Orphan { no, from: 0 }));
+        for no in left {
+            self.orphans.push(Orphan { no, from: 0 });
+        }
         Ok(())
     }
 
@@ -181,17 +141,14 @@ impl Volume {
     ) -> Result<Option<Orphan>, FsError> {
         let no = orphan.no;
         let head = match self.store.head_bytes(no) {
-            // Given back already.
             Err(StoreError::NotFound(_)) => return Ok(None),
             head => head?,
         };
         let op = self.store.begin(Cost::free().with_head(head))?;
-        // Given back between the look and the lock.
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
-        // Looked at under the lock: it may have been opened or named meanwhile.
         let is_kept = locked.is_linked(no)
             || self.references.keep_orphan(no)
             || changes.awaits_name(&locked, no)?;
@@ -204,9 +161,7 @@ impl Volume {
             return Ok(None);
         }
         let end = orphan.from.saturating_add(self.reclaim_step);
-        debug_assert!(orphan.from < end, "an empty step does not end");
         locked.punch(no, orphan.from, end)?;
-        // The next hole may take I/O to find: without the lock.
         drop(locked);
         drop(op);
         let next = self.store.seek(no, end, false)?;

@@ -1,7 +1,8 @@
 //! The interface by which operations ask which content of the volume is here, and have more of it
 //! brought.
 
-use crate::{FsError, RankedReadGuard, RankedWriteGuard};
+use crate::error::FsError;
+use crate::ranked::{RankedReadGuard, RankedWriteGuard};
 use teal_log::{ScatteredBytes, StoreError};
 use teal_types::{Attr, ByteRanges, ObjectNo};
 

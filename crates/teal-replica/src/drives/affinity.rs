@@ -12,15 +12,12 @@
 
 use super::super::{Replica, SyncError, unexpected};
 use super::attached::AttachedDrive;
-use super::attached_drives::AttachedDrives;
 use super::damage::skip_damaged;
-use super::queue::QUEUE_MAX;
 use super::refused::DriveRefused;
 use super::successions::AffinitySuccessions;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::HeldContent;
 use teal_log::{Store, StoreError};
@@ -28,22 +25,22 @@ use teal_proto::{ClientRequest, ContentAnswer, REPLY_BYTES, ServerReply, WantedR
 use teal_types::{FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
-/// Content that has changed elsewhere is on the drive again after this time.
+/// What has changed elsewhere is on the drive again after this time.
 pub(super) const REFETCH: Duration = Duration::from_secs(120);
-/// The part of a drive's space, in percent, that content with affinity may take. The rest is for
-/// content that is used.
+/// Of a drive's room, what has affinity takes so much at most, in percent: the rest is for what is
+/// used.
 const SHARE: u64 = 85;
 
 /// Something with affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AffineObject {
-    /// The path of the object, as far as it is known here.
+    /// Where it is, as far as that is known here.
     pub path: String,
     /// Bytes of it on the drive, as it is here.
     pub bytes: u64,
     /// Bytes of all of it, as far as that is known here.
     pub size: u64,
-    /// Is true if everything that comes into the directory has affinity, too.
+    /// Whether what comes into it has affinity, too.
     pub sticky: bool,
     /// The rest of it has found no room.
     pub is_short: bool,
@@ -56,12 +53,10 @@ pub(super) fn tree_below(
     top: ObjectNo,
     visit: impl Fn(ObjectNo) -> Result<(), FsError>,
 ) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
-    let mut found = Vec::new();
-    let mut dirs = VecDeque::new();
+    let (mut found, mut dirs) = (Vec::new(), VecDeque::new());
     let attr = store.attr(top)?;
     found.push((top, attr.kind, attr.size));
     dirs.extend(attr.kind.is_dir().then_some(top));
-    // Breadth first: a directory is listed only once its parent has been.
     while let Some(dir) = dirs.pop_front() {
         visit(dir)?;
         let mut children = Vec::new();
@@ -74,7 +69,6 @@ pub(super) fn tree_below(
                 dirs.push_back(child);
             }
             match store.attr(child) {
-                // Removed meanwhile.
                 Err(StoreError::NotFound(_)) => {}
                 attr => found.push((child, kind, attr?.size)),
             }
@@ -93,8 +87,7 @@ impl Replica {
         found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))
     }
 
-    /// Returns an object and all objects below it. With `lists`, directories that only the server
-    /// knows are listed first.
+    /// An object and all below it; `lists`: also what only the server knows of.
     pub(in super::super) fn subtree(
         &self,
         no: ObjectNo,
@@ -113,8 +106,7 @@ impl Replica {
     /// comes into the directories among them, too. Says how many files they are, and their bytes.
     ///
     /// # Errors
-    /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store
-    /// met.
+    /// [`DriveRefused::NotAttached`], [`DriveRefused::TooSmall`], or what the drive or this store met.
     pub fn add_affinity(
         &self,
         no: ObjectNo,
@@ -130,14 +122,12 @@ impl Replica {
                 .filter(|(_, kind, _)| *kind == FileType::File)
         };
         let bytes: u64 = files().map(|(_, _, size)| size).sum();
-        // Content that the drive is to hold already, beside the new objects.
         let others: u64 = self
             .objects_with_affinity(&attached)?
             .into_iter()
             .filter(|no| !new.contains(no))
             .map(|no| self.size_of(no))
             .sum();
-        // A log-structured store needs free room to clean: it is not filled beyond this share.
         let room = attached.drive.capacity().total / 100 * SHARE;
         if bytes + others > room {
             return Err(DriveRefused::TooSmall {
@@ -147,40 +137,31 @@ impl Replica {
                 room,
             });
         }
-        // First on the label: marks without it would be ignored after a crash.
         self.relabel(&attached, |label| label.has_affinity = true)?;
-        let _marking = attached.marking.lock();
+        let _marking = attached.hold_marks();
         for (no, kind, _) in &objects {
             attached
                 .drive
                 .set_affinity(*no, true, sticky && kind.is_dir())?;
         }
-        // The marks are durable before the answer.
         attached.drive.sync()?;
-        // Only now may the background look for marked objects.
-        attached.has_affinity.store(true, Ordering::Release);
+        attached.set_has_affinity();
         let now = self.monotonic();
-        for (no, _, size) in files() {
-            self.drive_set()
-                .queue_content_for(&attached, *no, *size, now);
-        }
+        files().for_each(|(no, _, size)| attached.queue.add(*no, *size, now));
         Ok((files().count() as u64, bytes))
     }
 
     /// Takes the affinity of an object, and of all below it, to a drive away.
     ///
     /// # Errors
-    /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as
-    /// [`add_affinity`](Self::add_affinity).
+    /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as [`add_affinity`](Self::add_affinity).
     pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
         let attached = self.find_attached(drive)?;
         let objects = self.subtree(no, true)?;
-        let _marking = attached.marking.lock();
-        // Successors of renamed files take their affinity over before anything is compared.
+        let _marking = attached.hold_marks();
         self.apply_successions(&attached)?;
         if let Some(above) = self.sticky_above(&attached, no)? {
-            let path = self.store().path_of(no);
-            let above = self.store().path_of(above);
+            let (path, above) = (self.store().path_of(no), self.store().path_of(above));
             return Err(DriveRefused::Inherited {
                 path,
                 above,
@@ -204,20 +185,17 @@ impl Replica {
         Ok(attached.drive.sync()?)
     }
 
-    /// Returns the highest directory because of which an object has affinity.
+    /// The highest directory because of which an object has affinity.
     fn sticky_above(
         &self,
         attached: &AttachedDrive,
         no: ObjectNo,
     ) -> Result<Option<ObjectNo>, StoreError> {
-        // Climbs while a directory above is sticky; the topmost one is the answer.
-        let mut top = None;
-        let mut at = Some(no);
+        let (mut top, mut at) = (None, Some(no));
         while let Some(below) = at.take() {
             for (dir, _) in self.store().names(below)? {
                 if attached.drive.held_object(dir)?.sticky {
-                    top = Some(dir);
-                    at = Some(dir);
+                    (top, at) = (Some(dir), Some(dir));
                     break;
                 }
             }
@@ -231,9 +209,8 @@ impl Replica {
     /// [`DriveRefused::NotAttached`], or what the drive met.
     pub fn list_affinities(&self, drive: &str) -> Result<Vec<AffineObject>, DriveRefused> {
         let attached = self.find_attached(drive)?;
-        // The guard ends here: measuring takes longer, and needs no marks.
         {
-            let _marking = attached.marking.lock();
+            let _marking = attached.hold_marks();
             self.apply_successions(&attached)?;
         }
         let mut found = Vec::new();
@@ -275,7 +252,7 @@ impl Replica {
         let mut parts = parts.into_iter().flatten();
         let size = match self.store().attr(no) {
             Err(StoreError::NotFound(_)) if parts.any(|part| part.gone) => return Ok(None),
-            // The object has not been listed here.
+            // It has not been listed here.
             Err(StoreError::NotFound(_)) => {
                 return Ok(Some((there, content.map_or(0, |content| content.size))));
             }
@@ -289,9 +266,8 @@ impl Replica {
         };
         let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
-        // News that is still in the drive's queue has not been applied.
-        let is_behind = attached.drive.label().position < self.position()
-            && attached.queue.lock().objects.contains(&no);
+        let is_behind =
+            attached.drive.label().position < self.position() && attached.queue.contains(no);
         let is_stale = is_changed || is_older || is_behind || content.size != size;
         Ok(Some((if is_stale { 0 } else { there }, size)))
     }
@@ -302,17 +278,13 @@ impl Replica {
         &self,
         attached: &AttachedDrive,
     ) -> Result<Vec<ObjectNo>, StoreError> {
-        let AffinitySuccessions { successors, ended } =
-            // Taken out under the lock, and worked off without it.
-            std::mem::take(&mut *attached.successions.lock());
-        let drive = &attached.drive;
-        let mut new = Vec::new();
+        let AffinitySuccessions { successors, ended } = attached.take_heirs();
+        let (drive, mut new) = (&attached.drive, Vec::new());
         for (old, heir) in successors {
             let held = drive.held_object(old)?;
             if held.affinity {
                 drive.set_affinity(heir, true, held.sticky)?;
                 new.push(heir);
-                // A file with a second name keeps its affinity.
                 if !self.is_named(old)? {
                     drive.set_affinity(old, false, false)?;
                     attached.set_unplaced(old, 0);
@@ -320,7 +292,6 @@ impl Replica {
             }
         }
         for no in ended {
-            // A file that got a name again is not gone.
             if drive.held_object(no)?.affinity && !self.is_named(no)? {
                 skip_damaged(drive.remove_object(no))?;
                 attached.set_unplaced(no, 0);
@@ -350,29 +321,23 @@ impl Replica {
     /// found no room: looking at all of them would take long.
     pub(super) fn want_incomplete(&self, attached: &AttachedDrive) -> Result<(), StoreError> {
         let now = self.monotonic();
-        // Copies that failed are tried again.
         let short = attached.unplaced_to_retry(true);
-        for no in short {
-            self.drive_set().queue_content_for(attached, no, 0, now);
-        }
-        let has = attached
-            .known_objects
-            .lock()
-            .clone()
-            .filter(|_| attached.has_affinity.load(Ordering::Acquire));
+        short
+            .into_iter()
+            .for_each(|no| attached.queue.add(no, 0, now));
+        let has = attached.known_objects().filter(|_| attached.has_affinity());
         for no in has.into_iter().flatten() {
             let held = attached.drive.held_object(no)?;
             let is_whole = held
                 .content
                 .is_some_and(|content| content.present.byte_count() == content.size);
-            // A file that cannot be looked at counts as one with content.
             let has_content = || {
                 self.store()
                     .attr(no)
                     .map_or(true, |attr| attr.kind == FileType::File && attr.size > 0)
             };
             if held.affinity && !is_whole && has_content() {
-                self.drive_set().queue_content_for(attached, no, 0, now);
+                attached.queue.add(no, 0, now);
             }
         }
         Ok(())
@@ -393,14 +358,13 @@ impl Replica {
         attached: &AttachedDrive,
         version: &ObjectVersion,
     ) -> Result<bool, StoreError> {
-        if !attached.has_affinity.load(Ordering::Acquire) {
+        if !attached.has_affinity() {
             return Ok(false);
         }
         if attached.drive.held_object(version.object)?.affinity {
             return Ok(true);
         }
-        // Marks are changed under the lock only; a second thread may have set this one.
-        let _marking = attached.marking.lock();
+        let _marking = attached.hold_marks();
         for link in &version.links {
             if attached.drive.held_object(link.dir)?.sticky {
                 attached
@@ -420,9 +384,7 @@ impl Replica {
         version: &ObjectVersion,
         (from, to): (u64, u64),
     ) -> Result<Option<u64>, SyncError> {
-        debug_assert!(from <= to);
-        let object = version.object;
-        let data_seq = version.data_seq;
+        let (object, data_seq) = (version.object, version.data_seq);
         let len = (to - from).min(REPLY_BYTES as u64);
         let want = WantedRange {
             object,
@@ -434,7 +396,6 @@ impl Replica {
         else {
             return Err(unexpected("to a read").into());
         };
-        // The server has another version by now: the drive hears of that by its queue.
         let Some(ContentAnswer::Is { len, pieces }) = got.into_iter().next() else {
             return Ok(None);
         };
@@ -448,35 +409,5 @@ impl Replica {
                 .drive
                 .install(object, (data_seq, version.size), (from, end), &pieces)?;
         Ok((is_taken && end > from).then_some(end))
-    }
-}
-
-impl AttachedDrives {
-    /// Notes that `new` has taken over the name of `old`, which is gone: `new` takes over its
-    /// affinity.
-    pub(crate) fn hand_on_affinity(&self, old: ObjectNo, new: ObjectNo) {
-        self.queue_succession(|heirs| heirs.successors.push((old, new)));
-    }
-
-    /// Notes that an object is gone, here and at the server if that knew it.
-    pub(crate) fn object_ended(&self, no: ObjectNo) {
-        self.queue_succession(|heirs| heirs.ended.push(no));
-    }
-
-    fn queue_succession(&self, of: impl Fn(&mut AffinitySuccessions)) {
-        // Drives without any affinity need not know.
-        for drive in self
-            .attached
-            .read()
-            .iter()
-            .filter(|drive| drive.has_affinity.load(Ordering::Acquire))
-        {
-            let mut heirs = drive.successions.lock();
-            // A list that is too long loses affinities of renamed files. The owner can mark them
-            // again.
-            if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
-                of(&mut heirs);
-            }
-        }
     }
 }

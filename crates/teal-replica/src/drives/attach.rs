@@ -1,54 +1,47 @@
-//! Registering drives, and attaching them.
+//! Drives come: they are registered, and attached.
 //!
 //! # Guarantees
 //! 1. A drive is attached only if it belongs to this volume, a client of the volume wrote its
 //!    label, and the server knows the history it has seen; a copy of a drive that is attached is
 //!    refused.
-//! 2. An attachment is durable on the drive before the server hears of it. If the server may have
-//!    heard of one, that is resolved before the next begins, so that a lost answer does not make
-//!    the drive look like a copy of itself.
+//! 2. What is said of an attachment is durable on the drive before the server hears of it, and one
+//!    that may have been heard of is settled before the next is begun, so that an answer that is
+//!    lost makes no copy of it.
 //! 3. While the server is away a drive is attached only if its label proves that a machine of the
-//!    volume wrote it, it is of the same life of the server, and no other machine has attached it
-//!    since it was attached here, or the history it has seen is on this replica's own way: then all
-//!    that is on it is of the history that the notes here mean. The server hears of it when it is
-//!    there again.
+//!    volume wrote it, it is of the same life of the server, and nobody else has attached it since
+//!    it was attached here, or the history it has seen is on this replica's own way: then all that
+//!    is on it is of the history that the notes here mean. The server hears of it when it is there
+//!    again.
 
 use super::super::{Replica, ReplicaIdentity, SyncError, unexpected};
-use super::attached::{AttachedDrive, DriveCounters};
-use super::choice::LatencyModel;
+use super::attached::{AttachedDrive, DriveFacts};
 use super::cursor;
 use super::label::sign_label;
-use super::queue::DriveQueue;
 use super::refused::DriveRefused;
-use super::sleep::SleepTracker;
 use crate::seeded::{Bug, bug};
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use teal_device::{Drive, DriveLabel, DriveWorker, UpstreamError};
+use teal_device::{Drive, DriveLabel, UpstreamError};
 use teal_energy::Profile;
-use teal_energy::device::DEVICES_MAX;
 use teal_env::{Disk, Entropy};
 use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, RefusalCode, ServerReply};
 use teal_volume::FsError;
-use teal_volume::{LockRank, RankedMutex};
 
-/// A person's choices for a new drive.
+/// What a person says of a new drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDrive {
     /// Its name; no other drive of the volume has it.
     pub name: String,
-    /// Is true if the drive is to be carried around.
+    /// Whether it is meant to be carried around.
     pub portable: bool,
     /// The name of its energy profile; empty: none.
     pub profile: String,
 }
 
-/// A client's memory of a drive that was attached to it.
+/// What a client remembers of a drive that it has had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownDrive {
-    /// The nonce of the drive's last attachment here.
+    /// Of its last attachment here.
     pub nonce: u64,
     /// The name of its energy profile.
     pub profile: String,
@@ -85,12 +78,10 @@ fn announce_attachment(
         .ok_or_else(|| DriveRefused::Unknown(drive.name().into()))?;
     if note.is_copy {
         log::warn!(
-            "the drive {} is a copy of one that was attached since; what it holds is checked like \
-             any other",
+            "the drive {} is a copy of one that was attached since; what it holds is checked like any other",
             note.name
         );
     }
-    // The label takes the nonce of which the server knows by now.
     sign_label(replica, drive, |label| label.nonce = next)?;
     Ok(note)
 }
@@ -107,7 +98,7 @@ impl Replica {
         }
     }
 
-    /// Returns the drives of the volume, attached or not.
+    /// The drives of the volume, attached or not.
     ///
     /// # Errors
     /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
@@ -130,8 +121,10 @@ impl Replica {
         new: &NewDrive,
         entropy: &dyn Entropy,
     ) -> Result<(), DriveRefused> {
-        let bytes = disk.shape().sectors * teal_types::SECTOR;
-        let nonce = random_nonce(entropy);
+        let (bytes, nonce) = (
+            disk.shape().sectors * teal_types::SECTOR,
+            random_nonce(entropy),
+        );
         let NewDrive {
             name,
             portable,
@@ -150,7 +143,6 @@ impl Replica {
             .ok_or_else(|| DriveRefused::Unknown(new.name.clone()))?;
         let made = self.make_drive(disk, &note, nonce, entropy);
         let attached = made.and_then(|drive| self.use_drive(drive, place, &note, false));
-        // The registration is taken back if the drive cannot be used.
         if attached.is_err() {
             let _ = self.ask_devices(DeviceRequest::Remove {
                 device: note.device,
@@ -185,7 +177,6 @@ impl Replica {
         };
         label.proof = self
             .label_proof(&label.signed_bytes())
-            // Signed with a key of the volume: only a machine that belongs to it can make a label.
             .map_err(SyncError::from)?;
         Ok(Drive::create(
             disk,
@@ -228,7 +219,6 @@ impl Replica {
             .try_reach()
             .map_err(SyncError::from)
             .and_then(|()| self.connect());
-        // Without the server, the drive may still be readable.
         let away = match reached {
             Ok(()) => None,
             Err(
@@ -268,7 +258,6 @@ impl Replica {
             });
         }
         let known = known.get(&label.device);
-        // Without the server, this replica's own history must vouch for the drive's.
         if let Some(why) = &away
             && (label.server_incarnation != server || !self.has_own_history(&label, known))
         {
@@ -278,14 +267,12 @@ impl Replica {
             });
         }
         if label.nonce != label.begun_nonce && away.is_none() {
-            // The server may not have heard of the last attachment: it is told again before another
-            // begins.
+            // Nobody knows whether the server has heard of the last one: it has, before another is
+            // begun.
             sign_label(self, &drive, |label| label.is_clean = false)?;
             drive.sync()?;
             announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
         }
-        // Offline, the nonce that this machine wrote last stays: the server could not be told
-        // another one.
         let is_gone_on_with =
             away.is_some() && known.is_some_and(|known| known.nonce == label.begun_nonce);
         let (label, next) = (
@@ -299,8 +286,6 @@ impl Replica {
         if bug(Bug::DriveToldTooEarly) && away.is_none() {
             announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
         }
-        // The next nonce is on the label before the server hears of it. A crash at any point leaves
-        // the nonce that the server knows.
         sign_label(self, &drive, |label| {
             (label.begun_nonce, label.is_clean) = (next, false)
         })?;
@@ -324,7 +309,6 @@ impl Replica {
     fn has_own_history(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
         let identity = self.identity();
         let is_ours =
-            // A drive that this machine wrote last has seen nothing that the machine has not.
             known.is_some_and(|known| [label.nonce, label.begun_nonce].contains(&known.nonce));
         is_ours
             || identity
@@ -333,24 +317,22 @@ impl Replica {
                 .contains(&(label.position, label.digest))
     }
 
-    /// Tells the server of an attachment that was made while it could not be reached.
+    /// The server hears of an attachment that was made while it was away.
     pub(super) fn announce_late(&self, attached: &AttachedDrive) -> Result<(), SyncError> {
-        if !attached.is_unannounced.load(Ordering::Acquire) {
+        if !attached.is_untold() {
             return Ok(());
         }
         let label = attached.drive.label();
         match announce_attachment(self, &attached.drive, [label.nonce, label.begun_nonce]) {
             Ok(_) => {
-                attached.is_unannounced.store(false, Ordering::Release);
+                attached.set_told();
                 Ok(())
             }
             Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
                 if self.state().is_up() =>
             {
-                // The drive is attached elsewhere by now, or is a copy: its content cannot be
-                // trusted.
                 log::warn!("{} is not read any more: {words}", attached.name);
-                attached.is_checked.store(false, Ordering::Release);
+                attached.set_checked(false);
                 Err(UpstreamError::Denied(words).into())
             }
             Err(e) => Err(UpstreamError::Unreachable(e.to_string()).into()),
@@ -366,67 +348,28 @@ impl Replica {
         is_untold: bool,
     ) -> Result<(), DriveRefused> {
         let profile = Profile::find_shipped(&note.profile);
-        let has_affinity = drive.label().has_affinity;
-        let attached = Arc::new(AttachedDrive {
+        let facts = DriveFacts {
             device: note.device,
             name: note.name.clone(),
             place: place.to_owned(),
-            drive: Arc::new(drive),
-            reader: DriveWorker::new("teal-drive")?,
-            latency_model: Mutex::new(LatencyModel::local(profile.as_ref())),
-            sleep_tracker: Mutex::new(
-                profile
-                    .as_ref()
-                    .and_then(|profile| SleepTracker::for_profile(profile, self.monotonic())),
-            ),
-            queue: Mutex::new(DriveQueue::default()),
-            changed: Condvar::new(),
-            flushing: RankedMutex::new(LockRank::DriveBurst, ()),
-            burst_left: AtomicU64::new(0),
-            last_burst: Mutex::new(self.monotonic()),
-            has_affinity: AtomicBool::new(has_affinity),
-            is_checked: AtomicBool::new(is_untold),
-            is_unannounced: AtomicBool::new(is_untold),
-            known_objects: Mutex::new(None),
             profile: note.profile.clone(),
-            marking: RankedMutex::new(LockRank::DriveMarks, ()),
-            successions: Mutex::default(),
-            unplaced: Mutex::default(),
-            is_gone: AtomicBool::new(false),
-            counters: DriveCounters::default(),
-        });
-        {
-            let mut all = self.drive_set().attached.write();
-            // Another thread may have attached the drive meanwhile.
-            if let Some(other) = all.iter().find(|other| other.device == note.device) {
-                return Err(DriveRefused::Twice {
-                    name: other.name.clone(),
-                    place: other.place.clone(),
-                });
-            }
-            if all.len() >= DEVICES_MAX {
-                return Err(DriveRefused::TooMany);
-            }
-            all.push(Arc::clone(&attached));
-        }
-        self.drive_set().forget_superseded(note.device);
+            is_untold,
+        };
+        let now = self.monotonic();
+        let attached = Arc::new(AttachedDrive::new(facts, drive, profile.as_ref(), now)?);
+        self.drive_set().attach(Arc::clone(&attached))?;
         let begun = self.begin_cursor(&attached);
         if begun.is_err() {
-            // Threads that hold the drive already see that it is not used.
-            attached.is_gone.store(true, Ordering::Release);
-            self.drive_set()
-                .attached
-                .write()
-                .retain(|other| !Arc::ptr_eq(other, &attached));
+            self.drive_set().let_go(&attached);
         }
         begun
     }
 
     fn begin_cursor(self: &Arc<Self>, attached: &Arc<AttachedDrive>) -> Result<(), DriveRefused> {
         let advanced = {
-            let _flushing = attached.flushing.lock();
+            let _flushing = attached.hold_burst();
             attached.load_known_objects()?;
-            if attached.is_unannounced.load(Ordering::Acquire) {
+            if attached.is_untold() {
                 Ok(Vec::new())
             } else {
                 self.apply_history(attached)
@@ -434,7 +377,6 @@ impl Replica {
             }
         };
         let wanted = match advanced {
-            // The server does not know the position of the drive: it is of another history.
             Err(SyncError::Upstream(UpstreamError::Refused(refused)))
                 if refused.code == RefusalCode::BadRequest =>
             {
@@ -443,16 +385,13 @@ impl Replica {
             advanced => advanced?,
         };
         let now = self.monotonic();
-        for no in wanted {
-            self.drive_set().queue_content_for(attached, no, 0, now);
-        }
-        // Before the background threads run, this thread looks for incomplete objects itself.
+        wanted
+            .into_iter()
+            .for_each(|no| attached.queue.add(no, 0, now));
         if !self.has_threads() {
             self.want_incomplete(attached)?;
         } else {
-            // The thread holds no strong reference, so that it does not keep the replica alive.
-            let replica = Arc::downgrade(self);
-            let attached = Arc::clone(attached);
+            let (replica, attached) = (Arc::downgrade(self), Arc::clone(attached));
             let cursor = std::thread::Builder::new().name("teal-cursor".into());
             cursor.spawn(move || cursor::run(&replica, &attached))?;
         }

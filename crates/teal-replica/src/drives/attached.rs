@@ -1,60 +1,72 @@
 //! One drive that is attached: what is known of it, and what waits for it.
 
 use super::choice::LatencyModel;
-use super::queue::DriveQueue;
+use super::queue::{BurstQueue, QUEUE_MAX};
 use super::sleep::SleepTracker;
 use super::successions::AffinitySuccessions;
 use super::unplaced::UnplacedFiles;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use teal_device::{Drive, DriveWorker};
+use teal_energy::Profile;
 use teal_energy::policy::choice::{CostWeights, WeightedCost};
 use teal_env::Clock;
 use teal_log::StoreError;
 use teal_types::ObjectNo;
-use teal_volume::RankedMutex;
+use teal_volume::{LockRank, RankedMutex, RankedMutexGuard};
 
 /// The objects on a drive are known from the beginning if there are at most this many.
 const HAS_MAX: usize = 16 << 10;
 
-/// A drive that is attached.
+/// What is known of a drive before it is attached.
 #[derive(Debug)]
-pub(crate) struct AttachedDrive {
+pub(super) struct DriveFacts {
     pub(super) device: u32,
     pub(super) name: String,
     /// The place of the drive, for people.
     pub(super) place: String,
+    /// The name of its energy profile; empty: none.
+    pub(super) profile: String,
+    /// It is attached while the server is away, which is to hear of it.
+    pub(super) is_untold: bool,
+}
+
+/// A drive that is attached. What never changes can be read by the files of this folder; what does
+/// change is private, and changed by methods.
+#[derive(Debug)]
+pub(crate) struct AttachedDrive {
+    pub(super) device: u32,
+    pub(super) name: String,
+    /// Where it is, for people.
+    pub(super) place: String,
+    pub(super) profile: String,
     pub(super) drive: Arc<Drive>,
     pub(super) reader: DriveWorker,
-    pub(super) latency_model: Mutex<LatencyModel>,
+    pub(super) queue: BurstQueue,
+    pub(super) counters: DriveCounters,
+    meter: Mutex<LatencyModel>,
     /// `None`: it never sleeps.
-    pub(super) sleep_tracker: Mutex<Option<SleepTracker>>,
-    pub(super) queue: Mutex<DriveQueue>,
-    pub(super) changed: Condvar,
-    pub(super) flushing: RankedMutex<()>,
-    /// Objects that the burst under way has not come to yet.
-    pub(super) burst_left: AtomicU64,
+    rest: Mutex<Option<SleepTracker>>,
+    flushing: RankedMutex<()>,
+    marking: RankedMutex<()>,
     /// Monotonic time at which the last burst began.
-    pub(super) last_burst: Mutex<Duration>,
+    last_burst: Mutex<Duration>,
     /// Something may be always to be on it.
-    pub(super) has_affinity: AtomicBool,
+    has_affinity: AtomicBool,
     /// The server has said that it knows the history the drive has seen.
-    pub(super) is_checked: AtomicBool,
+    is_checked: AtomicBool,
     /// Is true if the drive was attached while the server could not be reached, and the server is
     /// still to hear of it.
-    pub(super) is_unannounced: AtomicBool,
+    is_untold: AtomicBool,
     /// All objects of which something is on it, and perhaps others; `None`: they are too many.
-    pub(super) known_objects: Mutex<Option<HashSet<ObjectNo>>>,
-    pub(super) profile: String,
-    pub(super) marking: RankedMutex<()>,
-    pub(super) successions: Mutex<AffinitySuccessions>,
-    pub(super) unplaced: Mutex<UnplacedFiles>,
-    pub(super) is_gone: AtomicBool,
-    pub(super) counters: DriveCounters,
+    has: Mutex<Option<HashSet<ObjectNo>>>,
+    heirs: Mutex<AffinitySuccessions>,
+    short: Mutex<UnplacedFiles>,
 }
 
 /// Counters of the traffic between a drive and this client.
@@ -80,8 +92,130 @@ pub(super) struct DriveCounters {
 }
 
 impl AttachedDrive {
+    /// Returns a drive that begins to be used `now`.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(super) fn new(
+        facts: DriveFacts,
+        drive: Drive,
+        profile: Option<&Profile>,
+        now: Duration,
+    ) -> io::Result<Self> {
+        let has_affinity = drive.label().has_affinity;
+        let rest = profile.and_then(|profile| SleepTracker::for_profile(profile, now));
+        Ok(Self {
+            device: facts.device,
+            name: facts.name,
+            place: facts.place,
+            profile: facts.profile,
+            drive: Arc::new(drive),
+            reader: DriveWorker::new("teal-drive")?,
+            queue: BurstQueue::default(),
+            counters: DriveCounters::default(),
+            meter: Mutex::new(LatencyModel::local(profile)),
+            rest: Mutex::new(rest),
+            flushing: RankedMutex::new(LockRank::DriveBurst, ()),
+            marking: RankedMutex::new(LockRank::DriveMarks, ()),
+            last_burst: Mutex::new(now),
+            has_affinity: AtomicBool::new(has_affinity),
+            is_checked: AtomicBool::new(facts.is_untold),
+            is_untold: AtomicBool::new(facts.is_untold),
+            has: Mutex::new(None),
+            heirs: Mutex::default(),
+            short: Mutex::default(),
+        })
+    }
+
     pub(super) fn is_usable(&self) -> bool {
-        self.is_checked.load(Ordering::Acquire) && !self.is_gone.load(Ordering::Acquire)
+        self.is_checked.load(Ordering::Acquire) && !self.queue.is_gone()
+    }
+
+    /// Notes whether the server knows the history the drive has seen: only then it is read.
+    pub(super) fn set_checked(&self, is_checked: bool) {
+        self.is_checked.store(is_checked, Ordering::Release);
+    }
+
+    /// Returns whether the server has not heard yet that the drive is attached here.
+    pub(super) fn is_untold(&self) -> bool {
+        self.is_untold.load(Ordering::Acquire)
+    }
+
+    /// Notes that the server has heard that the drive is attached here.
+    pub(super) fn set_told(&self) {
+        self.is_untold.store(false, Ordering::Release);
+    }
+
+    /// Returns whether something may be always to be on it.
+    pub(super) fn has_affinity(&self) -> bool {
+        self.has_affinity.load(Ordering::Acquire)
+    }
+
+    /// Notes that something is always to be on it.
+    pub(super) fn set_has_affinity(&self) {
+        self.has_affinity.store(true, Ordering::Release);
+    }
+
+    /// Begins a burst, or what must not be done during one.
+    pub(super) fn hold_burst(&self) -> RankedMutexGuard<'_, ()> {
+        self.flushing.lock()
+    }
+
+    /// As [`hold_burst`](Self::hold_burst), unless a burst is under way.
+    pub(super) fn try_hold_burst(&self) -> Option<RankedMutexGuard<'_, ()>> {
+        self.flushing.try_lock()
+    }
+
+    /// Holds what has affinity to the drive: one thread changes that at a time.
+    pub(super) fn hold_marks(&self) -> RankedMutexGuard<'_, ()> {
+        self.marking.lock()
+    }
+
+    /// Notes that a burst begins.
+    pub(super) fn burst_begins(&self, now: Duration) {
+        *self.last_burst.lock() = now;
+        self.note_use(now);
+    }
+
+    /// Returns the monotonic time at which the last burst began.
+    pub(super) fn last_burst(&self) -> Duration {
+        *self.last_burst.lock()
+    }
+
+    /// Locks the meter of what reading from it costs.
+    pub(super) fn meter(&self) -> MutexGuard<'_, LatencyModel> {
+        self.meter.lock()
+    }
+
+    /// Locks the list of what found no room on it.
+    pub(super) fn short(&self) -> MutexGuard<'_, UnplacedFiles> {
+        self.short.lock()
+    }
+
+    /// Notes what has happened to what may have affinity, until the drive is told.
+    pub(super) fn inform(&self, note: impl Fn(&mut AffinitySuccessions)) {
+        let mut heirs = self.heirs.lock();
+        if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
+            note(&mut heirs);
+        }
+    }
+
+    /// Takes what has happened to what may have affinity, to tell the drive.
+    pub(super) fn take_heirs(&self) -> AffinitySuccessions {
+        std::mem::take(&mut *self.heirs.lock())
+    }
+
+    /// Returns the objects that may be on it; `None`: they are too many.
+    pub(super) fn known_objects(&self) -> Option<HashSet<ObjectNo>> {
+        self.has.lock().clone()
+    }
+
+    /// As if it had not been used for a day.
+    #[cfg(test)]
+    pub(super) fn sleep_long_ago(&self) {
+        if let Some(rest) = &mut *self.rest.lock() {
+            rest.sleep_long_ago();
+        }
     }
 
     /// Learns what is on it, if that is not too much; under `flushing`: nothing comes meanwhile.
@@ -97,13 +231,13 @@ impl AttachedDrive {
             }
         })?;
         // Without the list, every object may be on the drive.
-        *self.known_objects.lock() = (found.len() <= HAS_MAX).then_some(found);
+        *self.has.lock() = (found.len() <= HAS_MAX).then_some(found);
         Ok(())
     }
 
     /// Notes that some content of an object has come to the drive.
     pub(super) fn add_known_object(&self, no: ObjectNo) {
-        let mut has = self.known_objects.lock();
+        let mut has = self.has.lock();
         if let Some(found) = &mut *has {
             found.insert(no);
             debug_assert!(found.len() <= HAS_MAX + 1);
@@ -114,14 +248,14 @@ impl AttachedDrive {
     }
 
     pub(super) fn is_asleep(&self, now: Duration) -> bool {
-        self.sleep_tracker
+        self.rest
             .lock()
             .as_ref()
             .is_some_and(|rest| rest.is_asleep(now))
     }
 
     pub(super) fn note_use(&self, now: Duration) {
-        for rest in self.sleep_tracker.lock().iter_mut() {
+        for rest in self.rest.lock().iter_mut() {
             rest.note_use(now);
         }
     }
@@ -134,7 +268,7 @@ impl AttachedDrive {
 
     /// Returns what it costs as it is now.
     pub(super) fn current_latency(&self) -> LatencyModel {
-        let mut meter = self.latency_model.lock().clone();
+        let mut meter = self.meter.lock().clone();
         meter.is_busy = self.is_busy();
         meter
     }
@@ -148,12 +282,12 @@ impl AttachedDrive {
         clock: &Arc<dyn Clock>,
     ) {
         self.counters.asleep.fetch_add(1, Ordering::Relaxed);
-        let ideal = self.latency_model.lock().read_cost(bytes, weights);
+        let ideal = self.meter.lock().read_cost(bytes, weights);
         let now = clock.monotonic_time();
         // Ski rental: a drive is woken once the losses of its sleep have reached the price of
         // waking it.
         if self
-            .sleep_tracker
+            .rest
             .lock()
             .as_mut()
             .is_some_and(|rest| rest.count_loss((served, ideal), weights, now))
@@ -171,7 +305,7 @@ impl AttachedDrive {
     }
 
     pub(super) fn has_nothing_of(&self, no: ObjectNo) -> bool {
-        self.known_objects
+        self.has
             .lock()
             .as_ref()
             .is_some_and(|found| !found.contains(&no))

@@ -3,20 +3,23 @@
 use super::attached::AttachedDrive;
 use super::choice::{self, LatencyModel, to_span};
 use super::read::PATIENCE;
+use super::refused::DriveRefused;
+use super::successions::AffinitySuccessions;
 use super::superseded::SupersededDrives;
 use crate::seeded::{Bug, bug};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use quick_cache::sync::Cache;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use teal_energy::device::DEVICES_MAX;
 use teal_energy::policy::choice::CostWeights;
 use teal_env::Clock;
 use teal_proto::{ClientRequest, ServerReply, encode_reply};
-use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo};
+use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo, TimeSpan};
 
-/// The memory for the objects that drives lack (BlueFS 4.3.3), in bytes, ...
+/// What is known of objects that drives do not have takes so many bytes (BlueFS 4.3.3), ...
 const ENODES_BYTES: usize = 1 << 20;
 
 /// ... of which one takes so many.
@@ -25,28 +28,28 @@ const ENODE_BYTES: usize = 64;
 /// Half for seconds, half for joules.
 const PRIORITY: u32 = 50;
 
-/// A function to call when a drive is lost.
-pub(super) struct LossListener(pub(super) Box<dyn Fn() + Send + Sync>);
+/// What is called when a drive is lost.
+struct LossListener(Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for LossListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LossListener")
+        f.write_str("Told")
     }
 }
 
 /// All drives that are attached, and what is known of the server.
 #[derive(Debug)]
 pub(crate) struct AttachedDrives {
-    pub(super) attached: RwLock<Vec<Arc<AttachedDrive>>>,
-    pub(super) server: Mutex<LatencyModel>,
+    attached: RwLock<Vec<Arc<AttachedDrive>>>,
+    server: Mutex<LatencyModel>,
     /// Batches of changes on their way to the server.
-    pub(super) sending: AtomicU32,
-    pub(super) priority: AtomicU32,
-    /// By drive and object, the commit of which the drive has no content.
-    pub(super) enodes: Cache<(u32, ObjectNo), CommitSeq>,
+    sending: AtomicU32,
+    priority: AtomicU32,
+    /// What a drive does not have: by drive and object the commit.
+    enodes: Cache<(u32, ObjectNo), CommitSeq>,
     /// Called when one is lost.
-    pub(super) lost: OnceLock<LossListener>,
-    pub(super) superseded: Mutex<SupersededDrives>,
+    lost: OnceLock<LossListener>,
+    superseded: Mutex<SupersededDrives>,
 }
 
 impl Default for AttachedDrives {
@@ -63,7 +66,7 @@ impl Default for AttachedDrives {
     }
 }
 
-/// See [`AttachedDrives::begin_sending`].
+/// See [`AttachedDrives::sends`].
 #[derive(Debug)]
 pub(crate) struct SendingGuard<'a>(&'a AtomicU32);
 
@@ -73,7 +76,7 @@ impl Drop for SendingGuard<'_> {
     }
 }
 
-/// A place from which content may come.
+/// Where content may come from.
 pub(super) enum ContentSource {
     Server,
     Drive(Arc<AttachedDrive>),
@@ -84,20 +87,119 @@ impl AttachedDrives {
         self.attached.read().clone()
     }
 
-    /// Stops reading from all drives after the server has lost history, until it says again that it
-    /// knows the history of each.
-    pub(crate) fn distrust_all(&self) {
-        for drive in self.attached_drives().iter() {
-            drive.is_checked.store(false, Ordering::Release);
+    /// Adds a drive: each once, and no more than there are numbers for.
+    ///
+    /// # Errors
+    /// [`DriveRefused::Twice`], [`DriveRefused::TooMany`].
+    pub(super) fn attach(&self, attached: Arc<AttachedDrive>) -> Result<(), DriveRefused> {
+        let mut all = self.attached.write();
+        if let Some(other) = all.iter().find(|other| other.device == attached.device) {
+            return Err(DriveRefused::Twice {
+                name: other.name.clone(),
+                place: other.place.clone(),
+            });
+        }
+        if all.len() >= DEVICES_MAX {
+            return Err(DriveRefused::TooMany);
+        }
+        let device = attached.device;
+        all.push(attached);
+        drop(all);
+        self.superseded.lock().forget_superseded(device);
+        Ok(())
+    }
+
+    /// Takes a drive away: it is not used any more. Returns whether it was in use.
+    pub(super) fn let_go(&self, attached: &Arc<AttachedDrive>) -> bool {
+        let was_used = attached.queue.let_go();
+        self.attached
+            .write()
+            .retain(|other| !Arc::ptr_eq(other, attached));
+        was_used
+    }
+
+    /// Has this called whenever a drive is lost. The first caller is kept.
+    pub(super) fn when_lost(&self, told: impl Fn() + Send + Sync + 'static) {
+        let _ = self.lost.set(LossListener(Box::new(told)));
+    }
+
+    /// Tells that a drive is lost.
+    pub(super) fn tell_lost(&self) {
+        if let Some(told) = self.lost.get() {
+            (told.0)();
         }
     }
 
-    pub(super) fn weights(&self) -> CostWeights {
-        choice::weights_of_priority(self.priority.load(Ordering::Relaxed))
+    /// Returns how much speed counts against joules, in percent.
+    pub(super) fn priority(&self) -> u32 {
+        self.priority.load(Ordering::Relaxed)
     }
 
-    /// Notes that a batch of changes is on its way to the server, until the guard is dropped. A
-    /// read from the server would wait behind the batch.
+    /// Sets how much speed counts against joules, in percent; beyond 100 is 100.
+    pub(super) fn set_priority(&self, percent: u32) {
+        self.priority.store(percent.min(100), Ordering::Relaxed);
+    }
+
+    /// Notes that a drive does not have the content of an object since a commit.
+    pub(super) fn set_lacks(&self, attached: &AttachedDrive, no: ObjectNo, data_seq: CommitSeq) {
+        self.enodes.insert((attached.device, no), data_seq);
+    }
+
+    /// Notes that a drive may have content of an object.
+    pub(super) fn set_may_have(&self, attached: &AttachedDrive, no: ObjectNo) {
+        self.enodes.remove(&(attached.device, no));
+        attached.add_known_object(no);
+    }
+
+    /// Notes that the server was not asked for so long.
+    pub(super) fn server_waits(&self, time: TimeSpan) {
+        self.server.lock().note_other_time(time);
+    }
+
+    /// Locks what is known of drives that others have attached since.
+    pub(super) fn superseded(&self) -> MutexGuard<'_, SupersededDrives> {
+        self.superseded.lock()
+    }
+
+    /// Content has come here that the server has: drives get a copy, all but the one it came from.
+    pub(crate) fn queue_content(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
+        let drives = self.attached.read();
+        for drive in drives.iter().filter(|drive| Some(drive.device) != from) {
+            drive.queue.add(no, bytes, now);
+        }
+    }
+
+    /// An object has taken the name of another, which is no more: it takes over its affinity.
+    pub(crate) fn hand_on_affinity(&self, old: ObjectNo, new: ObjectNo) {
+        self.inform(|heirs| heirs.successors.push((old, new)));
+    }
+
+    /// An object is no more, here and at the server, if that knew it.
+    pub(crate) fn object_ended(&self, no: ObjectNo) {
+        self.inform(|heirs| heirs.ended.push(no));
+    }
+
+    fn inform(&self, note: impl Fn(&mut AffinitySuccessions)) {
+        let drives = self.attached.read();
+        for drive in drives.iter().filter(|drive| drive.has_affinity()) {
+            drive.inform(&note);
+        }
+    }
+
+    /// The server has lost history: no drive is read before it has said again that it knows what
+    /// the drive has seen.
+    pub(crate) fn distrust_all(&self) {
+        self.attached_drives()
+            .iter()
+            .for_each(|drive| drive.set_checked(false));
+    }
+
+    pub(super) fn weights(&self) -> CostWeights {
+        choice::weights_of_priority(self.priority())
+    }
+
+    /// A batch of changes is on its way to the server, until the answer is dropped: who reads from
+    /// there would wait behind it.
     pub(crate) fn begin_sending(&self) -> SendingGuard<'_> {
         self.sending.fetch_add(1, Ordering::AcqRel);
         SendingGuard(&self.sending)
@@ -108,8 +210,8 @@ impl AttachedDrives {
         self.sending.load(Ordering::Acquire) > 0
     }
 
-    /// Returns whether drives have content, too, and the bandwidth to the server is unknown. A
-    /// reader then asks the server for nothing beyond what it needs.
+    /// Returns whether drives have content, too, and nobody knows how wide the way to the server
+    /// is: who asks it for something asks for that alone.
     pub(crate) fn is_server_unknown(&self) -> bool {
         !self.is_empty() && !self.server.lock().is_width_known()
     }
@@ -121,8 +223,8 @@ impl AttachedDrives {
         meter
     }
 
-    /// Measures the server by an answer that came after this time. `is_busy` tells whether a batch
-    /// was on its way.
+    /// The server has answered, after this time; `is_busy`: a batch was on its way to it. Measures
+    /// the way to it.
     pub(crate) fn note_answer(
         &self,
         request: &ClientRequest,
@@ -130,7 +232,7 @@ impl AttachedDrives {
         (time, is_busy): (Duration, bool),
     ) {
         let bytes = match (request, reply) {
-            // A pull waits for news, so its time says nothing.
+            // It waits for news.
             (ClientRequest::Pull { .. }, _) => return,
             // They take what they send.
             (
@@ -147,8 +249,6 @@ impl AttachedDrives {
                 | ServerReply::Past { .. },
             ) => {
                 let mut server = self.server.lock();
-                // The length of other replies is not known beforehand, so they only bound the
-                // server's speed.
                 if !is_busy && server.is_bound_wanted() {
                     let bytes = encode_reply(reply).map_or(0, |bytes| bytes.len() as u64);
                     server.note_bound(bytes, to_span(time));
@@ -164,14 +264,14 @@ impl AttachedDrives {
             false => self.server.lock().note_read(bytes, to_span(time)),
         }
         if bytes > 0 {
-            for drive in self.attached_drives().iter() {
-                drive.latency_model.lock().note_other_time(to_span(time));
-            }
+            self.attached_drives()
+                .iter()
+                .for_each(|drive| drive.meter().note_other_time(to_span(time)));
         }
     }
 
-    /// Returns the sources that may be asked for content, in order. If the content `is_asked` for
-    /// now, sources that are passed over are counted, and sleeping ones may be woken.
+    /// Returns who may be asked for content, in this order; for who does not only want to know it,
+    /// what is passed over is counted, and woken.
     pub(super) fn ordered_sources(
         &self,
         (no, data_seq): (ObjectNo, CommitSeq),
@@ -179,52 +279,42 @@ impl AttachedDrives {
         has_server: bool,
         (clock, is_asked): (&Arc<dyn Clock>, bool),
     ) -> Vec<ContentSource> {
-        let mut sources = Vec::new();
-        let mut meters = Vec::new();
-        let mut asleep = Vec::new();
+        let (mut sources, mut meters, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
         let counts = |count: &AtomicU64| count.fetch_add(u64::from(is_asked), Ordering::Relaxed);
         for drive in self.attached_drives() {
-            // Drives that cannot have the content are left out before any is asked.
             if !drive.is_usable() {
             } else if drive.has_nothing_of(no)
                 || self.enodes.get(&(drive.device, no)) == Some(data_seq)
             {
                 counts(&drive.counters.skipped);
             } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
-                // A drive that still works on an earlier question is not asked again.
                 counts(&drive.counters.avoided);
             } else if drive.is_asleep(clock.monotonic_time()) {
-                // A sleeping drive goes last, however cheap it is.
                 asleep.push(drive);
             } else {
                 meters.push(drive.current_latency());
                 sources.push(Some(ContentSource::Drive(drive)));
             }
         }
-        // Without any drive there is nothing to order.
         if has_server && !(sources.is_empty() && asleep.is_empty()) {
             meters.push(self.server_latency());
             sources.push(Some(ContentSource::Server));
         }
-        let weights = self.weights();
-        let mut ordered = Vec::new();
+        let (weights, mut ordered) = (self.weights(), Vec::new());
         let order = choice::order_sources(&meters, bytes, weights);
-        // Each read that a sleeping drive would have served cheaper adds to its losses.
         if let Some(first) = order.first().filter(|_| is_asked) {
             let served = meters[*first].read_cost(bytes, weights);
-            for drive in asleep.iter() {
-                drive.note_passed_over((served, bytes), weights, clock);
-            }
+            asleep
+                .iter()
+                .for_each(|drive| drive.note_passed_over((served, bytes), weights, clock));
         }
-        debug_assert_eq!(meters.len(), sources.len());
         ordered.extend(order.into_iter().filter_map(|at| sources[at].take()));
-        // Asked only if all others fail.
         ordered.extend(asleep.into_iter().map(ContentSource::Drive));
         ordered
     }
 }
 
-/// Content that a reader will probably need: the object, the commit of the content, the ranges.
+/// Content that somebody will probably need: object, the commit it is of, where.
 type NearbyWant = (ObjectNo, CommitSeq, ByteRanges);
 
 impl AttachedDrives {
@@ -241,10 +331,8 @@ impl AttachedDrives {
     ) -> Vec<NearbyWant> {
         for drive in self.attached_drives() {
             let is_cheaper = {
-                let server = self.server_latency();
-                let weights = self.weights();
-                let meter = drive.latency_model.lock();
-                // Without figures of the server, a drive counts as cheaper.
+                let (server, weights) = (self.server_latency(), self.weights());
+                let meter = drive.meter();
                 server.predict_time(BLOCK).is_none()
                     || meter.read_cost(BLOCK, weights) < server.read_cost(BLOCK, weights)
             };
@@ -256,13 +344,11 @@ impl AttachedDrives {
             {
                 continue;
             }
-            let mut asked = near.clone();
-            let store = Arc::clone(&drive.drive);
+            let (mut asked, store) = (near.clone(), Arc::clone(&drive.drive));
             asked.retain(|(no, ..)| !drive.has_nothing_of(*no));
             if asked.is_empty() {
                 continue;
             }
-            // The drive's maps are on its disk: its own thread reads them.
             let look = move || {
                 let has = |(no, data_seq, absent): &NearbyWant| {
                     let content = store.held_object(*no).ok().and_then(|held| held.content);
@@ -277,7 +363,6 @@ impl AttachedDrives {
                     .map(|(no, ..)| no)
                     .collect::<HashSet<ObjectNo>>()
             };
-            // A drive that does not answer in time leaves the content to the server.
             let Some(has) = drive.reader.run_with_deadline(PATIENCE, look) else {
                 drive.counters.late.fetch_add(1, Ordering::Relaxed);
                 continue;

@@ -15,7 +15,6 @@ use super::super::{Replica, SyncError};
 use super::attached::AttachedDrive;
 use super::refused::DriveRefused;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::DriveWorker;
 use teal_proto::{ClientRequest, DeviceRequest};
@@ -94,7 +93,7 @@ impl Replica {
         // A burst may bring further news, but the end must come.
         for _ in 0..BURSTS {
             self.run_burst(attached).map_err(|e| e.to_string())?;
-            if attached.queue.lock().objects.is_empty() {
+            if attached.queue.is_empty() {
                 break;
             }
         }
@@ -131,14 +130,9 @@ impl Replica {
     /// Ends reading from a drive, marks it as clean, and closes it.
     fn end_drive(&self, attached: &Arc<AttachedDrive>) -> Result<(), SyncError> {
         // First out of sight, so that no reader asks the drive any more.
-        self.drive_set()
-            .attached
-            .write()
-            .retain(|other| !Arc::ptr_eq(other, attached));
-        attached.is_gone.store(true, Ordering::Release);
-        attached.changed.notify_all();
+        self.drive_set().let_go(attached);
         // A burst under way ends by itself, because the drive is gone from the list.
-        let _flushing = attached.flushing.lock();
+        let _flushing = attached.hold_burst();
         // A clean end on the label: the next attachment need not check the content.
         self.relabel(attached, |label| label.is_clean = true)?;
         attached.drive.close()?;

@@ -2,34 +2,29 @@
 
 use super::super::Replica;
 use super::attached::AttachedDrive;
-use super::attached_drives::LossListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use teal_log::StoreError;
 
 impl Replica {
-    /// Sets how much speed counts against joules when a source is chosen, in percent. Values beyond
-    /// 100 count as 100.
+    /// How much speed counts against joules when a source is chosen, in percent; beyond 100 is 100.
     pub fn set_priority(&self, percent: u32) {
-        let priority = percent.min(100);
-        self.drive_set().priority.store(priority, Ordering::Relaxed);
+        self.drive_set().set_priority(percent);
     }
 
     /// Returns what [`set_priority`](Self::set_priority) has set.
     pub fn priority(&self) -> u32 {
-        self.drive_set().priority.load(Ordering::Relaxed)
+        self.drive_set().priority()
     }
 
-    /// Registers a function that is called whenever a drive is lost, on the thread that has found
-    /// out. The caller then looks for a drive to attach. Only the first registration counts.
+    /// Has this called whenever a drive is lost, from the thread that has found out: who attaches
+    /// what comes looks again. The first caller is kept.
     pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
-        let _ = self.drive_set().lost.set(LossListener(Box::new(told)));
+        self.drive_set().when_lost(told);
     }
 
-    /// Stops using drives that have no file any more, or a shorter one, as if they had been pulled
-    /// out. Returns their names, their places, and the reason for each.
+    /// Drives whose file was deleted, or cut short, are not used any more, as if they had been
+    /// pulled out: their names, where they were, and what has become of them.
     pub fn lose_absent_drives(&self) -> Vec<(String, String, String)> {
-        // A drive is asked whether it is there; a read would wake it.
         let absent = |attached: Arc<AttachedDrive>| {
             let why = attached.drive.check_present().err()?.to_string();
             self.drop_lost_drive(&attached, &why);
@@ -42,30 +37,20 @@ impl Replica {
             .collect()
     }
 
-    /// Stops using a drive that is gone.
+    /// A drive is not used any more.
     pub(super) fn drop_lost_drive(&self, attached: &Arc<AttachedDrive>, why: &str) {
-        // Only the first thread that notices says so.
-        if !attached.is_gone.swap(true, Ordering::AcqRel) {
+        if self.drive_set().let_go(attached) {
             log::warn!(
                 "the drive {} is gone ({why}); nothing is lost with it",
                 attached.name
             );
         }
-        self.drive_set()
-            .attached
-            .write()
-            .retain(|other| !Arc::ptr_eq(other, attached));
-        // Threads that wait for this drive wake up and end.
-        attached.changed.notify_all();
-        if let Some(told) = self.drive_set().lost.get() {
-            (told.0)();
-        }
+        self.drive_set().tell_lost();
     }
 
-    /// Stops using a drive that can neither be read nor written any more.
+    /// A drive that cannot be read or written any more is not used any more.
     pub(super) fn drop_if_failed(&self, attached: &Arc<AttachedDrive>, why: &StoreError) {
         match why {
-            // These errors are of the whole disk. Others concern one place.
             StoreError::Io { .. } | StoreError::Poisoned => {
                 let source = std::error::Error::source(why)
                     .map(|e| format!(": {e}"))

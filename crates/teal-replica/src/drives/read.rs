@@ -1,11 +1,10 @@
 //! Reading content that is not here from a drive.
 //!
 //! # Guarantees
-//! 1. *The answer first*: a reader is answered with the drive's content before that is stored in
-//!    the home log. Content that is stored, and noted as present, is checked against the note
-//!    again.
-//! 2. *No more than needed*: a reader waits for the range it asked for. The drive reads further
-//!    only where the reader goes on from content that is here.
+//! 1. *The answer first*: who reads is answered with what the drive gave, before that is entered in
+//!    the home log; what is entered, and noted as being here, is checked against the note again.
+//! 2. *What is asked for*: a reader waits for that, and for what follows only where it reads on
+//!    from what is here.
 
 use super::super::Replica;
 use super::attached::AttachedDrive;
@@ -40,15 +39,12 @@ pub(crate) struct UnstoredContent {
 }
 
 impl UnstoredContent {
-    /// Returns the whole range from `from` to `to`, if all of it was found.
+    /// All of it from `from` to `to`, if that was found.
     fn whole_range(&self, from: u64, to: u64) -> Option<ScatteredBytes> {
-        debug_assert!(from <= to);
-        // Only content that the drive has completely can answer the reader at once.
         let is_whole = self.found.present.clipped_to(from, to).byte_count() == to - from;
         let mut whole = vec![0; usize::try_from(to - from).ok().filter(|_| is_whole)?];
         for (at, bytes) in &self.found.pieces {
-            let first = from.max(*at);
-            let last = to.min(at + bytes.len() as u64);
+            let (first, last) = (from.max(*at), to.min(at + bytes.len() as u64));
             if first < last {
                 let bytes = &bytes[(first - at) as usize..(last - at) as usize];
                 whole[(first - from) as usize..(last - from) as usize].copy_from_slice(bytes);
@@ -59,8 +55,8 @@ impl UnstoredContent {
 }
 
 impl Replica {
-    /// Reads absent content from a drive, if a drive is to be asked first and has all of it. The
-    /// caller stores the content after it has answered the reader.
+    /// Returns what somebody reads who does not have it here, from a drive, if one is to be asked
+    /// first and has it all; it is to be entered then.
     pub(crate) fn read_from_drive(
         &self,
         attr: &Attr,
@@ -69,10 +65,8 @@ impl Replica {
         if self.drive_set().is_empty() {
             return Ok(None);
         }
-        let no = attr.object;
-        let to = to.min(attr.size);
+        let (no, to) = (attr.object, to.min(attr.size));
         let is_absent =
-            // The shortcut is for reads that are absent as a whole.
             from < to && self.note_of(no)?.absent.clipped_to(from, to).byte_count() == to - from;
         if !is_absent {
             return Ok(None);
@@ -83,7 +77,6 @@ impl Replica {
         if let Some(parts) = fresh.whole_range(from, to) {
             return Ok(Some((parts, fresh)));
         }
-        // A part of the content came: it is entered, and the reader fetches the rest.
         self.store_content(fresh)?;
         Ok(None)
     }
@@ -112,7 +105,6 @@ impl Replica {
             return Ok(false);
         };
         self.store_content(fresh)?;
-        // The reader can go on if at least the first absent byte has come.
         Ok(!self.note_of(no)?.absent.overlaps(first.0, first.0 + 1))
     }
 
@@ -124,12 +116,10 @@ impl Replica {
         (from, to): (u64, u64),
         has_server: bool,
     ) -> Result<Option<UnstoredContent>, FsError> {
-        debug_assert!(from <= to);
         let note = self.note_of(no)?;
         let Some((first, _)) = note.absent.clipped_to(from, to).iter().next() else {
             return Ok(None);
         };
-        // A reader that goes on in a file gets more at once; a drive reads ahead cheaply.
         let goes_on = first > 0 && !note.absent.overlaps(first - 1, first);
         let ahead = if goes_on { to.max(first + AHEAD) } else { to };
         let last = note
@@ -146,7 +136,6 @@ impl Replica {
             has_server,
             (self.clock(), true),
         ) {
-            // The server is next by cost: the caller asks it.
             let ContentSource::Drive(drive) = source else {
                 return Ok(None);
             };
@@ -155,7 +144,6 @@ impl Replica {
             else {
                 continue;
             };
-            // The reader waits for the first byte that is absent.
             if fresh.found.present.overlaps(first, first + 1) {
                 return Ok(Some(fresh));
             }
@@ -173,19 +161,15 @@ impl Replica {
         has_other: bool,
     ) -> Option<UnstoredContent> {
         let predicted = attached
-            .latency_model
-            .lock()
+            .meter()
             .predict_time(to - from)
             .map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
-        // With another source at hand, a slow drive costs little time. Without one, even a sleeping
-        // disk is waited for.
         let patience = if has_other {
             PATIENCE.max(predicted * TIMES)
         } else {
             PATIENCE_MAX
         };
-        let begun = self.monotonic();
-        let drive = Arc::clone(&attached.drive);
+        let (begun, drive) = (self.monotonic(), Arc::clone(&attached.drive));
         let is_busy = attached.is_busy();
         let read = move || {
             let held = drive
@@ -199,7 +183,6 @@ impl Replica {
                 to,
             )
         };
-        // The drive goes on reading on its own thread, and is not asked meanwhile.
         let Some(found) = attached.reader.run_with_deadline(patience, read) else {
             attached.counters.late.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -227,9 +210,9 @@ impl Replica {
     ) -> Option<UnstoredContent> {
         let spoiled = std::mem::take(&mut found.damaged);
         if bug(Bug::SpoiledServed) {
-            for (from, to) in spoiled.iter() {
-                found.present.add(from, to);
-            }
+            spoiled
+                .iter()
+                .for_each(|(from, to)| found.present.add(from, to));
         }
         if !spoiled.is_empty() {
             let bytes = spoiled.iter().map(|(from, to)| to - from).sum();
@@ -242,30 +225,26 @@ impl Replica {
                 .counters
                 .spoiled
                 .fetch_add(bytes, Ordering::Relaxed);
-            // The drive drops the damaged ranges and gets them again, from another source.
-            attached.queue_spoiled(no, data_seq, &spoiled, self.monotonic());
+            attached
+                .queue
+                .add_spoiled(no, data_seq, &spoiled, self.monotonic());
         }
         if found.present.is_empty() {
             if spoiled.is_empty() {
-                self.drive_set()
-                    .enodes
-                    // The drive has nothing of this version: it is not asked again for the same.
-                    .insert((attached.device, no), data_seq);
+                self.drive_set().set_lacks(attached, no, data_seq);
             }
             return None;
         }
         let bytes = found.present.byte_count();
         {
-            let mut meter = attached.latency_model.lock();
-            // A read behind a write measures the write too.
+            let mut meter = attached.meter();
             if is_busy {
                 meter.note_busy_read(bytes, time)
             } else {
                 meter.note_read(bytes, time)
             }
         }
-        // The server was not asked meanwhile: its figures grow old.
-        self.drive_set().server.lock().note_other_time(time);
+        self.drive_set().server_waits(time);
         attached.counters.reads.fetch_add(1, Ordering::Relaxed);
         attached
             .counters
@@ -287,9 +266,7 @@ impl Replica {
             found,
             device,
         } = fresh;
-        let bytes = found.present.byte_count();
-        let mut pieces = found.pieces;
-        // Room is made first: an operation that finds none fails.
+        let (bytes, mut pieces) = (found.present.byte_count(), found.pieces);
         self.room_for(bytes);
         for (from, to) in found.present.iter() {
             let rest = pieces.split_off(pieces.partition_point(|(at, _)| *at < to));
@@ -301,7 +278,6 @@ impl Replica {
             };
             self.store_fetched(&want, to - from, std::mem::replace(&mut pieces, rest))?;
         }
-        // Other drives may want the content as well.
         self.drive_set()
             .queue_content(no, bytes, self.monotonic(), Some(device));
         Ok(())

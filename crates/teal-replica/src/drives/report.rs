@@ -13,17 +13,16 @@ use teal_types::{BLOCK, CommitSeq, Energy, FileType, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::Volume;
 
-/// The state of an attached drive.
+/// How a drive that is attached stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveStatus {
     /// Its number in the volume.
     pub device: u32,
     /// Its name.
     pub name: String,
-    /// The place of the drive.
+    /// Where it is.
     pub place: String,
-    /// The facts to remember, so that the drive can be attached again while the server cannot be
-    /// reached.
+    /// What is to be remembered of it, to attach it again while the server is away.
     pub known: KnownDrive,
     /// Bytes that content can take on it, and that are free.
     pub room: (u64, u64),
@@ -36,22 +35,22 @@ pub struct DriveStatus {
     pub queued: (u64, u64),
     /// Files with affinity that found no room on it, and how many bytes of them.
     pub short: (u64, u64),
-    /// Is true while an earlier request to the drive has not come back.
+    /// It has not come back from what it was asked.
     pub is_late: bool,
     /// The server has heard of its attachment here.
     pub is_told: bool,
-    /// Counters of the traffic between the drive and this client, by name.
+    /// What has passed between it and this client, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
 
-/// The predicted cost of reading a block.
+/// What reading a block costs, as predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadPrice {
-    /// The predicted time.
+    /// How long it takes.
     pub latency: Duration,
-    /// Is true if the time was measured; otherwise it comes from the drive's profile.
+    /// Whether that was measured; otherwise it is of the drive's profile.
     pub is_measured: bool,
-    /// The energy that the machine and the source draw meanwhile, modelled.
+    /// What the machine and the source draw meanwhile, modelled.
     pub energy: Energy,
     /// Both, by the priority: billionths of weighted seconds and joules.
     pub cost: u128,
@@ -69,29 +68,29 @@ impl ReadPrice {
     }
 }
 
-/// The content of an object at one source.
+/// What a source has of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceStatus {
     /// Its name.
     pub name: String,
-    /// The commit of the content there, if there is any.
+    /// The commit whose content it has, if it has any.
     pub data_seq: Option<CommitSeq>,
-    /// The bytes of it that the source has.
+    /// How many bytes of it.
     pub bytes: u64,
-    /// The predicted cost of reading its first block, if known.
+    /// What reading its first block would cost, as far as known.
     pub price: Option<ReadPrice>,
     /// Why it is not, or is, read now.
     pub why: &'static str,
 }
 
-/// The places of an object's content.
+/// Where an object's content is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentLocations {
     /// Its path.
     pub path: String,
     /// Bytes; of a directory those of all files below it that are known here.
     pub size: u64,
-    /// The pinned path because of which the content is always here.
+    /// It is always here, because this is pinned.
     pub pinned: Option<String>,
     /// Sources, in the order in which they would be asked.
     pub sources: Vec<SourceStatus>,
@@ -99,16 +98,8 @@ pub struct ContentLocations {
 
 impl AttachedDrive {
     fn status(&self) -> DriveStatus {
-        let room = self.drive.capacity();
-        let label = self.drive.label();
-        let (objects, bytes) = {
-            let queue = self.queue.lock();
-            // News of the burst under way count as waiting.
-            (
-                queue.objects.len() as u64 + self.burst_left.load(Relaxed),
-                queue.bytes,
-            )
-        };
+        let (room, label) = (self.drive.capacity(), self.drive.label());
+        let (objects, bytes) = self.queue.len();
         let counters = &self.counters;
         let counts = [
             ("reads", &counters.reads),
@@ -137,7 +128,7 @@ impl AttachedDrive {
             queued: (objects, bytes),
             short: self.count_unplaced(),
             is_late: self.reader.is_late(),
-            is_told: !self.is_unannounced.load(Relaxed),
+            is_told: !self.is_untold(),
             counts: counts
                 .into_iter()
                 .map(|(name, count)| (name, count.load(Relaxed)))
@@ -147,7 +138,7 @@ impl AttachedDrive {
 }
 
 impl ContentLocations {
-    /// Returns the locations of an object's content in a volume without a server: this store.
+    /// Returns where the content of an object is whose volume has no server: here.
     ///
     /// # Errors
     /// [`FsError::Stale`], [`FsError::Invalid`].
@@ -181,12 +172,10 @@ impl ContentLocations {
 }
 
 impl Replica {
-    /// Returns the names of the drives that are attached here, their places, and the length of each
-    /// queue. Asks none of the drives.
+    /// The names of the drives that are attached here, where they are, and how many objects wait to
+    /// be copied to each; asks none of them.
     pub fn attached_drive_names(&self) -> Vec<(String, String, u64)> {
-        let waits = |drive: &AttachedDrive| {
-            drive.queue.lock().objects.len() as u64 + drive.burst_left.load(Relaxed)
-        };
+        let waits = |drive: &AttachedDrive| drive.queue.len().0;
         let line = |drive: std::sync::Arc<AttachedDrive>| {
             (drive.name.clone(), drive.place.clone(), waits(&drive))
         };
@@ -197,7 +186,7 @@ impl Replica {
             .collect()
     }
 
-    /// Returns the state of each drive that is attached here.
+    /// The drives that are attached here.
     pub fn drive_statuses(&self) -> Vec<DriveStatus> {
         let all = self.drive_set().attached_drives();
         all.iter().map(|attached| attached.status()).collect()
@@ -215,8 +204,7 @@ impl Replica {
             FileType::Dir => return self.locate_tree(no),
             _ => return Err(FsError::Invalid),
         }
-        let note = self.note_of(no)?;
-        let mut sources = Vec::new();
+        let (note, mut sources) = (self.note_of(no)?, Vec::new());
         let absent: u64 = note
             .absent
             .clipped_to(0, attr.size)
@@ -253,7 +241,6 @@ impl Replica {
             .iter()
             .any(|source| matches!(source, ContentSource::Server))
         {
-            // The server is shown even where it is not asked.
             ordered.push(ContentSource::Server);
         }
         for source in ordered {
@@ -265,7 +252,6 @@ impl Replica {
                         (_, true) => "read next: it costs least",
                         _ => "asked if those before fail",
                     };
-                    // The next source in the order is the one that is read next.
                     is_first &= !is_up;
                     let known = (!note.absent.is_empty()).then_some(note.data_seq);
                     shown(
@@ -278,7 +264,6 @@ impl Replica {
                 }
                 ContentSource::Drive(drive) => {
                     let meter = drive.current_latency();
-                    // The drive's maps are on its disk: its own thread reads them.
                     let asked = std::sync::Arc::clone(&drive.drive);
                     let held = drive
                         .reader
@@ -292,7 +277,6 @@ impl Replica {
                         .flat_map(|content| content.present.iter())
                         .map(|(from, to)| to - from)
                         .sum();
-                    // Only a copy of the version that is absent here can be read.
                     let has_it = absent > 0
                         && content
                             .as_ref()
@@ -324,9 +308,7 @@ impl Replica {
     }
 
     fn locate_tree(&self, no: ObjectNo) -> Result<ContentLocations, FsError> {
-        let mut size = 0;
-        let mut absent = 0;
-        // Only the entries that are known here: showing a directory must not fetch it.
+        let (mut size, mut absent) = (0, 0);
         for (file, kind, bytes) in self.subtree(no, false)? {
             if kind == FileType::File {
                 size += bytes;

@@ -1,10 +1,11 @@
-//! Drives that another machine has attached since: the one here is a copy, or was pulled out.
+//! A drive that has been attached to another machine since: what is here is a copy of it, or it was
+//! pulled out.
 //!
 //! # Guarantees
-//! 1. A machine finds out that another one has attached its drive: before a burst, when the
-//!    volume's drives are listed, and with the news, every
-//!    [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then the drive is
-//!    neither read nor written any more, and the log says so.
+//! 1. Who has attached a drive finds out that somebody else has attached it since: before a burst,
+//!    when somebody asks for the volume's drives, and with the news, every
+//!    [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then nothing is read
+//!    from it or written to it any more, and that is said.
 //! 2. Nothing is lost by that: what is on a drive the server has.
 
 use super::super::{Replica, SyncError, unexpected};
@@ -13,7 +14,6 @@ use super::attached_drives::AttachedDrives;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
 use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, ServerReply};
@@ -24,10 +24,17 @@ use teal_types::ReplicaNo;
 pub(super) struct SupersededDrives {
     /// By their numbers, until they are attached here again: their names, and what is said of them.
     known: BTreeMap<u32, (String, String)>,
-    /// The places of the drives that were found out since the last question.
+    /// Where they were, until somebody asks.
     places: Vec<PathBuf>,
     /// When the server was asked last.
     asked: Option<Duration>,
+}
+
+impl SupersededDrives {
+    /// Notes that a drive is attached here again.
+    pub(super) fn forget_superseded(&mut self, device: u32) {
+        self.known.remove(&device);
+    }
 }
 
 impl AttachedDrives {
@@ -40,12 +47,11 @@ impl AttachedDrives {
         notes: &[DeviceNote],
     ) -> Option<String> {
         let note = notes.iter().find(|note| note.device == attached.device)?;
-        // Attached to another machine: this machine's registration has ended.
         let (_, machine) = note
             .attached
             .as_ref()
             .filter(|(replica, _)| *replica != ours)?;
-        if attached.is_unannounced.load(Ordering::Acquire) {
+        if attached.is_untold() {
             // The server has not heard of what is here.
             return None;
         }
@@ -56,47 +62,33 @@ impl AttachedDrives {
             ..
         } = &**attached;
         let words = format!(
-            "{name} has been attached to {machine} since: what is in {place} is a copy, or was \
-             pulled out"
+            "{name} has been attached to {machine} since: what is in {place} is a copy, or was pulled out"
         );
-        // Only the first thread that notices says so.
-        if !attached.is_gone.swap(true, Ordering::AcqRel) {
+        if self.let_go(attached) {
             log::warn!("{words}; it is not used any more");
-            let mut superseded = self.superseded.lock();
+            let mut superseded = self.superseded();
             superseded
                 .known
                 .insert(*device, (name.clone(), words.clone()));
             superseded.places.push(place.into());
         }
-        self.attached
-            .write()
-            .retain(|other| !Arc::ptr_eq(other, attached));
-        attached.changed.notify_all();
-        // The listener closes the device.
-        if let Some(told) = self.lost.get() {
-            (told.0)();
-        }
+        self.tell_lost();
         Some(words)
     }
 
-    /// Compares the attached drives with the server's list of all drives.
+    /// What the server says of all drives.
     pub(super) fn compare_with_server(&self, ours: ReplicaNo, notes: &[DeviceNote]) {
         for attached in self.attached_drives() {
             // A burst under way has looked itself.
-            if let Some(_flushing) = attached.flushing.try_lock() {
+            if let Some(_flushing) = attached.try_hold_burst() {
                 self.leave_if_superseded(ours, &attached, notes);
             }
         }
     }
 
-    /// Forgets that a drive was superseded: it is attached here again.
-    pub(super) fn forget_superseded(&self, device: u32) {
-        self.superseded.lock().known.remove(&device);
-    }
-
     /// Returns what is said of a drive of this name that others have attached since.
     pub(super) fn superseded_reason(&self, name: &str) -> Option<String> {
-        let superseded = self.superseded.lock();
+        let superseded = self.superseded();
         superseded
             .known
             .values()
@@ -123,16 +115,15 @@ impl Replica {
         }
     }
 
-    /// Checks when news come, and not much more often than registrations are renewed, whether the
-    /// drives are still this machine's.
+    /// With the news, and not much more often than those are renewed: whether the drives are still
+    /// this machine's.
     pub(in super::super) fn check_drives_with_news(&self) {
         if self.drive_set().is_empty() {
             return;
         }
         let now = self.monotonic();
         {
-            let asked = &mut self.drive_set().superseded.lock().asked;
-            // Renewals are that far apart, so nothing new can be known before.
+            let asked = &mut self.drive_set().superseded().asked;
             if asked.is_some_and(|asked| now < asked + self.options().keep_alive / 2) {
                 return;
             }
@@ -146,7 +137,7 @@ impl Replica {
     /// Returns what is to be said of drives that were attached here and are another machine's
     /// since, by their numbers.
     pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
-        let superseded = self.drive_set().superseded.lock();
+        let superseded = self.drive_set().superseded();
         superseded
             .known
             .iter()
@@ -157,7 +148,6 @@ impl Replica {
     /// Returns where those were that have been found out since this was asked last: what is there
     /// is not to be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
-        // Each place is handed out once.
-        std::mem::take(&mut self.drive_set().superseded.lock().places)
+        std::mem::take(&mut self.drive_set().superseded().places)
     }
 }

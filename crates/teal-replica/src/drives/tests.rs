@@ -1,15 +1,11 @@
 //! The choice among sources, as reads and answers come in.
 
-use super::attached::{AttachedDrive, DriveCounters};
+use super::attached::{AttachedDrive, DriveFacts};
 use super::attached_drives::{AttachedDrives, ContentSource};
-use super::choice::LatencyModel;
-use super::sleep::SleepTracker;
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use teal_device::DriveLabel;
-use teal_device::{Drive, DriveWorker};
+use teal_device::{Drive, DriveLabel};
 use teal_energy::Profile;
 use teal_env::Clock;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
@@ -17,7 +13,6 @@ use teal_proto::ContentAnswer;
 use teal_proto::{ClientRequest, ServerReply, encode_reply};
 use teal_types::{BLOCK, CommitSeq, ObjectNo};
 use teal_types::{SECTOR, TimeSpan};
-use teal_volume::RankedMutex;
 
 const NO: ObjectNo = ObjectNo::new(70);
 const SEQ: CommitSeq = CommitSeq::new(3);
@@ -34,37 +29,21 @@ fn drive(profile: Option<&Profile>) -> Arc<AttachedDrive> {
         DriveLabel::default(),
     )
     .unwrap();
-    Arc::new(AttachedDrive {
+    let facts = DriveFacts {
         device: 1,
         name: "usb".into(),
         place: "there".into(),
-        drive: Arc::new(drive),
-        reader: DriveWorker::new("test").unwrap(),
-        latency_model: Mutex::new(LatencyModel::local(profile)),
-        sleep_tracker: Mutex::new(
-            profile.and_then(|profile| SleepTracker::for_profile(profile, Duration::ZERO)),
-        ),
-        queue: Mutex::default(),
-        changed: Condvar::new(),
-        flushing: RankedMutex::new(teal_volume::LockRank::DriveBurst, ()),
-        burst_left: AtomicU64::new(0),
-        last_burst: Mutex::default(),
-        has_affinity: AtomicBool::new(false),
-        is_checked: AtomicBool::new(true),
-        is_unannounced: AtomicBool::new(false),
-        known_objects: Mutex::new(None),
         profile: String::new(),
-        marking: RankedMutex::new(teal_volume::LockRank::DriveMarks, ()),
-        successions: Mutex::default(),
-        unplaced: Mutex::default(),
-        is_gone: AtomicBool::new(false),
-        counters: DriveCounters::default(),
-    })
+        is_untold: false,
+    };
+    let attached = AttachedDrive::new(facts, drive, profile, Duration::ZERO).unwrap();
+    attached.set_checked(true);
+    Arc::new(attached)
 }
 
 fn with(drive: &Arc<AttachedDrive>) -> AttachedDrives {
     let drives = AttachedDrives::default();
-    drives.attached.write().push(Arc::clone(drive));
+    drives.attach(Arc::clone(drive)).unwrap();
     drives
 }
 
@@ -97,11 +76,7 @@ fn is_drive_first(drives: &AttachedDrives) -> bool {
 fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses() {
     let usb = drive(None);
     let drives = with(&usb);
-    (0..8).for_each(|_| {
-        usb.latency_model
-            .lock()
-            .note_read(BLOCK, TimeSpan::from_millis(20))
-    });
+    (0..8).for_each(|_| usb.meter().note_read(BLOCK, TimeSpan::from_millis(20)));
     for _ in 0..50 {
         answers(&drives, 2);
     }
@@ -116,17 +91,12 @@ fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses()
     let mut back = 0;
     loop {
         if is_drive_first(&drives) {
-            usb.latency_model
-                .lock()
-                .note_read(BLOCK, TimeSpan::from_millis(20));
-            drives
-                .server
-                .lock()
-                .note_other_time(TimeSpan::from_millis(20));
+            usb.meter().note_read(BLOCK, TimeSpan::from_millis(20));
+            drives.server_waits(TimeSpan::from_millis(20));
         } else {
             answers(&drives, 2);
             back += 1;
-            if drives.server.lock().predict_time(BLOCK) < Some(TimeSpan::from_millis(20)) {
+            if drives.server_latency().predict_time(BLOCK) < Some(TimeSpan::from_millis(20)) {
                 break;
             }
         }
@@ -143,7 +113,7 @@ fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     usb.note_use(SystemClock.monotonic_time());
     answers(&drives, 60);
     assert!(is_drive_first(&drives), "it is awake, and faster");
-    usb.sleep_tracker.lock().as_mut().unwrap().sleep_long_ago();
+    usb.sleep_long_ago();
     let mut served = 0;
     while usb.counters.woken.load(Ordering::Relaxed) == 0 {
         assert!(!is_drive_first(&drives), "another has it");
@@ -158,7 +128,7 @@ fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     }
     assert!(is_drive_first(&drives), "it was woken");
     // Without another, it is asked whatever it does.
-    usb.sleep_tracker.lock().as_mut().unwrap().sleep_long_ago();
+    usb.sleep_long_ago();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let alone = drives.ordered_sources((NO, SEQ), BLOCK, false, (&clock, true));
     assert!(matches!(alone[..], [ContentSource::Drive(_)]));
@@ -168,9 +138,7 @@ fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
 fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.latency_model
-        .lock()
-        .note_read(BLOCK, TimeSpan::from_millis(1));
+    usb.meter().note_read(BLOCK, TimeSpan::from_millis(1));
     answers(&drives, 200);
     assert!(is_drive_first(&drives));
     let (go, gone) = std::sync::mpsc::channel::<()>();
@@ -188,7 +156,7 @@ fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
         std::thread::yield_now();
     }
     assert!(is_drive_first(&drives), "it has come back");
-    usb.is_gone.store(true, Ordering::Release);
+    usb.queue.let_go();
     assert!(!is_drive_first(&drives));
 }
 
@@ -196,16 +164,12 @@ fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
 fn a_burst_under_way_is_anticipated() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.latency_model
-        .lock()
-        .note_read(BLOCK, TimeSpan::from_millis(10));
+    usb.meter().note_read(BLOCK, TimeSpan::from_millis(10));
     answers(&drives, 15);
     assert!(is_drive_first(&drives));
-    let burst = usb.flushing.lock();
+    let burst = usb.hold_burst();
     assert!(!is_drive_first(&drives), "it would wait behind it");
-    usb.latency_model
-        .lock()
-        .note_busy_read(BLOCK, TimeSpan::from_millis(11));
+    usb.meter().note_busy_read(BLOCK, TimeSpan::from_millis(11));
     assert!(is_drive_first(&drives), "it was measured");
     drop(burst);
     assert!(is_drive_first(&drives));
@@ -215,16 +179,12 @@ fn a_burst_under_way_is_anticipated() {
 fn a_batch_on_its_way_to_the_server_is_anticipated() {
     let usb = drive(None);
     let drives = with(&usb);
-    (0..8).for_each(|_| {
-        usb.latency_model
-            .lock()
-            .note_read(BLOCK, TimeSpan::from_millis(15))
-    });
+    (0..8).for_each(|_| usb.meter().note_read(BLOCK, TimeSpan::from_millis(15)));
     answers(&drives, 10);
     assert!(!is_drive_first(&drives));
     let batch = drives.begin_sending();
     assert!(is_drive_first(&drives), "content would come behind it");
-    let quiet = drives.server.lock().predict_time(BLOCK);
+    let quiet = drives.server_latency().predict_time(BLOCK);
     drives.note_answer(
         &ClientRequest::Have { chunks: Vec::new() },
         &ServerReply::Done,
@@ -234,7 +194,7 @@ fn a_batch_on_its_way_to_the_server_is_anticipated() {
     assert!(!is_drive_first(&drives), "it was measured");
     drop(batch);
     assert_eq!(
-        drives.server.lock().predict_time(BLOCK),
+        drives.server_latency().predict_time(BLOCK),
         quiet,
         "that tells nothing of how it is otherwise"
     );
@@ -245,9 +205,7 @@ fn a_batch_on_its_way_to_the_server_is_anticipated() {
 fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.latency_model
-        .lock()
-        .note_read(BLOCK, TimeSpan::from_millis(2));
+    usb.meter().note_read(BLOCK, TimeSpan::from_millis(2));
     let answered = |reply: &ServerReply, millis| {
         let request = ClientRequest::List {
             dirs: Vec::new(),

@@ -24,7 +24,7 @@ pub(super) struct UnplacedFiles {
 impl AttachedDrive {
     /// Notes how many bytes of an object have found no space; 0 removes the object.
     pub(super) fn set_unplaced(&self, no: ObjectNo, bytes: u64) {
-        let files = &mut self.unplaced.lock().files;
+        let files = &mut self.short().files;
         // No bytes are lacking any more.
         if bytes == 0 {
             files.remove(&no);
@@ -35,18 +35,18 @@ impl AttachedDrive {
 
     /// Returns how many files, and bytes of them.
     pub(super) fn count_unplaced(&self) -> (u64, u64) {
-        let short = self.unplaced.lock();
+        let short = self.short();
         (short.files.len() as u64, short.files.values().sum())
     }
 
     pub(super) fn is_unplaced(&self, no: ObjectNo) -> bool {
-        self.unplaced.lock().files.contains_key(&no)
+        self.short().files.contains_key(&no)
     }
 
     /// Returns what is to be tried again: all, or what may find room now.
     pub(super) fn unplaced_to_retry(&self, all: bool) -> Vec<ObjectNo> {
         let free = self.drive.capacity().free;
-        let short = self.unplaced.lock();
+        let short = self.short();
         // Without more free space than at the last attempt, it would fail again.
         if all || free > short.free {
             short.files.keys().copied().collect()
@@ -58,7 +58,7 @@ impl AttachedDrive {
     /// Reports files without space in the log, after all were tried.
     pub(super) fn report_unplaced(&self) {
         let free = self.drive.capacity().free;
-        let mut short = self.unplaced.lock();
+        let mut short = self.short();
         short.free = free;
         short.is_said = short.is_said && !short.files.is_empty();
         // Said once until all files are on the drive.
