@@ -12,7 +12,7 @@ use teal_fuse::{
     ReplySender, RequestHandler, RequestHeader, StatfsReply,
 };
 use teal_posix::{FallocateMode, FsError, Moment, RenameMode, SeekTarget, WriteFlags, XattrMode};
-use teal_types::{Attr, FileType, ObjectNo};
+use teal_types::{Attr, FileType};
 
 /// Nothing times out: only this mount changes the volume.
 const EVER: Duration = Duration::MAX;
