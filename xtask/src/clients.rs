@@ -87,6 +87,7 @@ pub(crate) fn run(plan: &ClientsArguments) -> Result<bool> {
 /// Runs the example once, and returns its rows.
 fn run_example(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     eprintln!("clients {}", args.join(" "));
+    // Each run of the example has a directory of its own.
     let dir = target.join(format!("bench/clients-{}", std::process::id()));
     let mut command = Command::new(target.join("release/examples/clients"));
     command

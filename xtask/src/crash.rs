@@ -53,6 +53,7 @@ pub(crate) fn run(plan: &CrashArguments) -> Result<bool> {
         .env("TEAL_CRASH_SEED", seed.to_string())
         .status()
         .context("cargo test")?;
+    // The same seed explores the same images.
     if !status.success() {
         println!("repeat with: cargo xtask crash --images {images} --seed {seed}");
     }

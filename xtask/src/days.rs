@@ -38,6 +38,7 @@ pub(crate) fn record_days(plan: &DaysArguments) -> Result<bool> {
         "teal was not built"
     );
     let _guard = undo::undo_at_exit()?;
+    // The number of the process keeps runs beside each other apart.
     let top = target.join(format!("days-{}", std::process::id()));
     undo::note_undo(UndoStep::Tree(top.clone()));
     let days = crate::workspace::workspace_root().join("crates/teal-study/days");

@@ -89,6 +89,7 @@ struct FuzzProgram {
 }
 
 fn build_fuzzer() -> Result<FuzzProgram> {
+    // The coverage pass of LLVM, with the counters and comparisons that libFuzzer reads.
     let flags = [
         "-Cpasses=sancov-module",
         "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -97,6 +98,7 @@ fn build_fuzzer() -> Result<FuzzProgram> {
         "-Cllvm-args=-sanitizer-coverage-trace-compares",
     ];
     let dir = crate::workspace::workspace_root().join("fuzz");
+    // The fuzzer is a workspace of its own, with a target directory of its own.
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(
             || crate::workspace::workspace_root().join("target"),

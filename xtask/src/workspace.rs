@@ -24,6 +24,7 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
         .stderr(Stdio::inherit())
         .output()
         .context("cargo metadata")?;
+    // Cargo knows whether the environment or a configuration moves the directory.
     let metadata: serde_json::Value =
         serde_json::from_slice(&out.stdout).context("cargo metadata")?;
     Ok(metadata["target_directory"]

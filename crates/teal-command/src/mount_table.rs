@@ -29,30 +29,38 @@ impl MountEntry {
 
 /// Returns the mounts of a table, in the order in which they were made.
 pub fn parse_mountinfo(mountinfo: &[u8]) -> Vec<MountEntry> {
-    let line = |line: &[u8]| {
-        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-        let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
-        // Any number of optional fields may stand before the `-`.
-        // The fields behind the separator are found from it.
-        let behind = fields.iter().position(|field| *field == b"-")?;
-        let device = text(fields.get(2)?);
-        let (major, minor) = device.split_once(':')?;
-        let options = text(fields.get(behind + 3).copied().unwrap_or_default());
-        let user = options
-            .split(',')
-            .find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-        Some(MountEntry {
-            device: (major.parse().ok()?, minor.parse().ok()?),
-            point: OsString::from_vec(unescape_octal(fields.get(4)?)).into(),
-            kind: text(fields.get(behind + 1)?),
-            source: OsString::from_vec(unescape_octal(fields.get(behind + 2)?)).into(),
-            user,
-        })
-    };
-    mountinfo
-        .split(|byte| *byte == b'\n')
-        .filter_map(line)
-        .collect()
+    let lines = mountinfo.split(|byte| *byte == b'\n');
+    lines.filter_map(parse_line).collect()
+}
+
+/// Parses one line of the table; `None` if it is malformed.
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    // Any number of optional fields may stand before the `-`: the rest is found from there.
+    let separator = fields.iter().position(|field| *field == b"-")?;
+    let device = String::from_utf8_lossy(fields.get(2)?);
+    let (major, minor) = device.split_once(':')?;
+    let kind = String::from_utf8_lossy(fields.get(separator + 1)?);
+    let source = unescape_octal(fields.get(separator + 2)?);
+    let options = fields.get(separator + 3).copied().unwrap_or_default();
+    Some(MountEntry {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        point: OsString::from_vec(unescape_octal(fields.get(4)?)).into(),
+        kind: kind.into_owned(),
+        source: OsString::from_vec(source).into(),
+        user: user_of(&String::from_utf8_lossy(options)),
+    })
+}
+
+/// Returns the user in the options of a FUSE mount.
+fn user_of(options: &str) -> Option<u32> {
+    for option in options.split(',') {
+        let user = option.strip_prefix("user_id=").map(str::parse);
+        if let Some(Ok(user)) = user {
+            return Some(user);
+        }
+    }
+    None
 }
 
 /// Returns a field without escapes: blanks, line ends and backslashes are written as three octal
@@ -61,15 +69,13 @@ fn unescape_octal(point: &[u8]) -> Vec<u8> {
     let mut parts = point.split(|byte| *byte == b'\\');
     let mut out = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        let octal = part
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+        match octal_byte(part) {
             Some(byte) => {
                 debug_assert!(part.len() >= 3, "three digits were read");
                 out.push(byte);
                 out.extend(&part[3..]);
             }
+            // A backslash without digits stands for itself.
             None => {
                 out.push(b'\\');
                 out.extend(part);
@@ -77,6 +83,12 @@ fn unescape_octal(point: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// Returns the byte that the first three octal digits stand for.
+fn octal_byte(part: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(part.get(..3)?).ok()?;
+    u8::from_str_radix(digits, 8).ok()
 }
 
 /// Returns the mounts of this process's namespace, in the order in which they were made.

@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// Returns the home directory; `way_out` tells the user what to do if there is none.
 fn home_dir(way_out: &str) -> Result<PathBuf> {
-    let home = std::env::var_os("HOME")
-        .filter(|home| !home.is_empty())
-        .map(PathBuf::from);
-    let home = home.with_context(|| {
-        format!("HOME is not set, and the default place is below it: {way_out}")
-    })?;
+    let home = match std::env::var_os("HOME") {
+        Some(home) if !home.is_empty() => PathBuf::from(home),
+        _ => bail!("HOME is not set, and the default place is below it: {way_out}"),
+    };
     if !home.is_absolute() {
         // The daemon works in another directory than its caller.
         bail!(
@@ -24,12 +22,13 @@ fn home_dir(way_out: &str) -> Result<PathBuf> {
 }
 
 fn xdg_dir(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
-    match std::env::var_os(variable)
-        .map(PathBuf::from)
-        .filter(|p| p.is_absolute())
-    {
-        Some(path) => Ok(path),
-        None => Ok(home_dir(&format!("{way_out}, or set {variable}"))?.join(default)),
+    // The specification lets relative paths be ignored.
+    match std::env::var_os(variable).map(PathBuf::from) {
+        Some(path) if path.is_absolute() => Ok(path),
+        _ => {
+            let home = home_dir(&format!("{way_out}, or set {variable}"))?;
+            Ok(home.join(default))
+        }
     }
 }
 

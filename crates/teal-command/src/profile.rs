@@ -34,14 +34,14 @@ pub fn nearest_name<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> Option<&'a str> {
-    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
     // A part of a name is as good a hint as one that is misspelt.
-    let part = known
-        .clone()
-        .find(|known| name.len() > 2 && known.contains(name));
-    part.or_else(|| {
-        known
-            .min_by_key(distance)
-            .filter(|known| distance(known) <= known.len() / 2)
-    })
+    for candidate in known.clone() {
+        if name.len() > 2 && candidate.contains(name) {
+            return Some(candidate);
+        }
+    }
+    let distance = |candidate: &str| strsim::damerau_levenshtein(name, candidate);
+    let nearest = known.min_by_key(|candidate| distance(candidate))?;
+    // A name that differs in more than half of its letters is no help.
+    (distance(nearest) <= nearest.len() / 2).then_some(nearest)
 }

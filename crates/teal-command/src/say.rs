@@ -45,14 +45,15 @@ pub fn with_causes(error: &anyhow::Error) -> String {
 
 /// Returns a text from elsewhere on one line: control characters are escaped.
 pub fn escape_control(text: &str) -> String {
-    let shown = |c: char| {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
         if c.is_control() {
-            c.escape_default().to_string()
+            out.extend(c.escape_default());
         } else {
-            c.to_string()
+            out.push(c);
         }
-    };
-    text.chars().map(shown).collect()
+    }
+    out
 }
 
 /// Returns a path for people.

@@ -90,6 +90,7 @@ impl BurstEnergy {
         }
         // (U - U') / (P'/B' - P/B), cleared of fractions.
         let (mine, its) = (u128::from(self.rate.get()), u128::from(other.rate.get()));
+        // Positive, since the other one is steeper.
         let steeper = u128::from(other.power.get()) * mine - u128::from(self.power.get()) * its;
         let size = (u128::from(self.start.saturating_sub(other.start).get()) * mine * its)
             .div_ceil(steeper);

@@ -167,6 +167,7 @@ impl DeviceModel {
         let first = self
             .service
             .job_for(state, TransferDirection::Write, bytes, false)?;
+        // Each further place costs an access without any bytes.
         let more = self
             .service
             .job_for(state, TransferDirection::Write, 0, false)?;
@@ -198,6 +199,7 @@ impl BurstTime {
     /// Returns the time of [`DeviceModel::flush_job`].
     pub fn time_of(&self, bytes: u64, objects: u64) -> TimeSpan {
         let places = if self.is_scattered { objects.max(1) } else { 1 };
+        debug_assert!(places > 0, "a burst has at least one place");
         self.place * places + self.rate.transfer_time(bytes)
     }
 }

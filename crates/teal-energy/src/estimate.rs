@@ -24,6 +24,7 @@ impl MeasurementWeight {
     /// Returns the weight of measurement number `n`, counted from 1. The first measurements count
     /// alike, until this weight is more than their share.
     pub fn early_weight(self, n: u32) -> Self {
+        debug_assert!(n > 0, "measurements are counted from 1");
         Self(self.0.max((1000 / n.max(1)) as u16))
     }
 }
@@ -130,6 +131,7 @@ impl Estimator {
         if is_continued {
             return known.block.get().map(|block| block * blocks);
         }
+        // Without a measured first block nothing is known of this state.
         let first = known.first.get()?;
         Some(first + known.block.get().unwrap_or(TimeSpan::ZERO) * (blocks - 1))
     }

@@ -173,6 +173,7 @@ impl Mechanics {
             }
             SectorRequest::Flush => self.write_back(ready, u64::MAX, &mut parts),
         };
+        // The mechanics is busy until the request is done.
         self.free_at = done;
         if let Some(stream) = &mut self.stream {
             // The time of the request is accounted for: reading ahead meanwhile costs nothing
@@ -199,6 +200,7 @@ impl Mechanics {
         if self.dirty.holds_some(at, count) {
             begin = self.write_back(begin, u64::MAX, parts);
         }
+        // The buffer holds the sectors around the end of the last read.
         let buffer = self.electronics.track_buffer.get() / SECTOR;
         if let Some(stream) = self
             .stream
@@ -240,6 +242,7 @@ impl Mechanics {
     ) -> Time {
         self.stream = None;
         let bus = self.interface_time(count);
+        // Sizes of the electronics are in bytes, places in sectors.
         let room = self.electronics.write_cache.get() / SECTOR;
         // Data that must be durable, or that does not fit into the cache, goes to the surface at
         // once.
@@ -296,6 +299,10 @@ impl Mechanics {
         };
         // One piece for each track: seek, wait for the sector, transfer.
         let (mut now, mut next, end) = (begin, at, at + count);
+        debug_assert!(
+            end <= self.layout.sector_count(),
+            "requests are cut off at the end"
+        );
         while next < end {
             let place = self.layout.place_of(next);
             let seek = self.curve.seek_time(

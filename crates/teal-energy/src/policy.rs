@@ -89,7 +89,7 @@ pub struct MachineView<'a> {
     pub base: Power,
     /// The source of its power.
     pub supply: PowerSupply,
-    /// Is true if a user is there, who hears a disk start.
+    /// Is true if a user is there and may hear a disk start.
     pub is_user_present: bool,
 }
 

@@ -160,7 +160,7 @@ impl<'a> PowerStateMachine<'a> {
     /// Begins the transition to `to`, and returns the time at which the device is there.
     ///
     /// # Errors
-    /// [`PowerRefusal::Busy`], or [`PowerRefusal::NoWay`] where there is no direct transition.
+    /// [`PowerRefusal::Busy`], or [`PowerRefusal::NoTransition`] where there is no direct transition.
     pub fn begin_transition(&mut self, now: Time, to: StateId) -> Result<Time, PowerRefusal> {
         let from = self.require_rest(now)?;
         if from == to {
@@ -180,6 +180,7 @@ impl<'a> PowerStateMachine<'a> {
         );
         // Cycles count when a transition begins: a disk that starts cannot be stopped halfway.
         self.cycles += u64::from(way.cycles);
+        debug_assert!(until >= now, "a transition takes time forward");
         self.activity = DeviceActivity::Moving { from, to, until };
         self.advance(now);
         Ok(until)
@@ -206,6 +207,7 @@ impl<'a> PowerStateMachine<'a> {
         }
         // The device is busy for the time of all parts together.
         let until = now + job.total_time();
+        debug_assert!(until >= now, "work takes time forward");
         self.activity = DeviceActivity::Working { state, until };
         self.advance(now);
         Ok(until)

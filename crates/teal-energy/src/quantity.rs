@@ -24,11 +24,14 @@ impl Rate {
     }
     /// Returns the time that `bytes` take, rounded up.
     pub fn transfer_time(self, bytes: u64) -> TimeSpan {
+        debug_assert!(self.0 > 0, "a rate is above zero");
+        // Rounded up: a transfer is never faster than its rate.
         let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(self.0.into());
         TimeSpan::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
     /// Returns the number of bytes that pass in `span`, rounded down.
     pub fn bytes_within(self, span: TimeSpan) -> u64 {
+        // Rounded down: a byte counts when all of it has passed.
         let bytes = u128::from(self.0) * u128::from(span.get()) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
@@ -171,6 +174,7 @@ fn parse_figure<T: Figure>(text: &str) -> Result<T, String> {
     let (Some(whole), Some(value)) = (digits(whole), digits(part)) else {
         return Err(refused("the number cannot be read"));
     };
+    // The fraction is a number of the smallest units times a power of ten.
     let scale = 10_u128.pow(u32::try_from(part.len()).unwrap_or(0));
     // The fraction has to come out even in the smallest unit: what would be rounded is refused.
     let fine = u128::from(value) * factor;

@@ -181,6 +181,7 @@ impl ServiceModel {
         state: StateId,
         direction: TransferDirection,
     ) -> Option<&DirectionService> {
+        // A state without an entry does not serve.
         let serving = self.0.iter().find(|serving| serving.state == state)?;
         Some(match direction {
             TransferDirection::Read => &serving.read,

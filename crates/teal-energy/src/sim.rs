@@ -109,6 +109,7 @@ pub fn run(
     trace: &MachineTrace,
     policy: &mut dyn Policy,
 ) -> SimulationReport {
+    // Time zero asks the policy once, before the first event.
     let mut sim = Simulation::new(world);
     let mut events = trace.events.iter().peekable();
     let mut again = Some(Time::ZERO);
@@ -207,6 +208,10 @@ impl<'a> Simulation<'a> {
                 continue;
             };
             if let Some((delay, wait)) = done.delay {
+                debug_assert!(
+                    self.outstanding > 0,
+                    "a read that is answered was asked for"
+                );
                 self.outstanding -= 1;
                 self.count_delay(delay, wait);
                 if self.machine.pace == ReplayPace::Closed {
@@ -255,47 +260,9 @@ impl<'a> Simulation<'a> {
                 // The content is in memory: no device is involved, and nothing is waited for.
                 if copies.is_empty() {
                     self.delays.push(TimeSpan::ZERO);
-                    return None;
+                } else {
+                    self.begin_read(object, offset, bytes, copies, policy);
                 }
-                // A device continues if its last access ended where this one begins.
-                let continues =
-                    |id: &DeviceId| self.devices[id.index()].continues_last(object, offset);
-                let continued: DeviceSet = copies.iter().filter(continues).collect();
-                let request = ReadRequest {
-                    object,
-                    offset,
-                    bytes,
-                    copies,
-                    continued,
-                };
-                // The policy sees the machine as it is before the read is queued.
-                let chosen = self.with_view(|view| policy.choose_device(view, &request));
-                assert!(
-                    copies.contains(chosen),
-                    "{} read {object} where it is not",
-                    policy.name()
-                );
-                let is_sole = copies.iter().count() == 1;
-                let least = copies
-                    .iter()
-                    .filter_map(|id| self.devices[id.index()].quickest_read(object, offset, bytes))
-                    .min();
-                // No policy could have avoided the wait of a cold read without keeping the device
-                // awake.
-                let is_cold = is_sole && !self.devices[chosen.index()].is_awake();
-                let wait = ReadWait {
-                    is_sole,
-                    is_cold,
-                    least: least.unwrap_or(TimeSpan::ZERO),
-                };
-                self.outstanding += 1;
-                self.devices[chosen.index()].enqueue_work(QueuedWork::Read {
-                    object,
-                    offset,
-                    bytes,
-                    asked: self.now,
-                    wait,
-                });
                 None
             }
             EventAction::Write {
@@ -303,15 +270,15 @@ impl<'a> Simulation<'a> {
                 bytes,
                 sinks,
             } => {
-                sinks
-                    .iter()
-                    .for_each(|id| self.devices[id.index()].queue_change(self.now, object, bytes));
+                for id in sinks.iter() {
+                    self.devices[id.index()].queue_change(self.now, object, bytes);
+                }
                 None
             }
             EventAction::Signal(signal) => {
                 match signal {
                     MachineSignal::Supply(supply) => self.supply = supply,
-                    MachineSignal::Presence(there) => self.is_user_present = there,
+                    MachineSignal::Presence(is_present) => self.is_user_present = is_present,
                     MachineSignal::Shutdown
                     | MachineSignal::MemoryPressure
                     | MachineSignal::Sync => {}
@@ -319,6 +286,57 @@ impl<'a> Simulation<'a> {
                 Some(signal)
             }
         }
+    }
+
+    /// Asks the policy for the device of a read, and queues the read there.
+    fn begin_read(
+        &mut self,
+        object: u64,
+        offset: u64,
+        bytes: u64,
+        copies: DeviceSet,
+        policy: &mut dyn Policy,
+    ) {
+        let (mut continued, mut least) = (DeviceSet::EMPTY, None);
+        for id in copies.iter() {
+            let device = &self.devices[id.index()];
+            // A device continues if its last access ended where this one begins.
+            if device.continues_last(object, offset) {
+                continued = continued.with_device(id);
+            }
+            let quickest = device.quickest_read(object, offset, bytes);
+            least = least.into_iter().chain(quickest).min();
+        }
+        let request = ReadRequest {
+            object,
+            offset,
+            bytes,
+            copies,
+            continued,
+        };
+        // The policy sees the machine as it is before the read is queued.
+        let chosen = self.with_view(|view| policy.choose_device(view, &request));
+        assert!(
+            copies.contains(chosen),
+            "{} read {object} where it is not",
+            policy.name()
+        );
+        let is_sole = copies.iter().count() == 1;
+        // No policy could have avoided the wait of a cold read without keeping the device awake.
+        let is_cold = is_sole && !self.devices[chosen.index()].is_awake();
+        let wait = ReadWait {
+            is_sole,
+            is_cold,
+            least: least.unwrap_or(TimeSpan::ZERO),
+        };
+        self.outstanding += 1;
+        self.devices[chosen.index()].enqueue_work(QueuedWork::Read {
+            object,
+            offset,
+            bytes,
+            asked: self.now,
+            wait,
+        });
     }
 
     /// Lets devices begin what is next. Returns whether some of it is done already.
@@ -376,6 +394,7 @@ impl<'a> Simulation<'a> {
             .map(|unit| unit.device_view(self.now))
             .collect();
         let day = TimeSpan::from_hours(24).get();
+        // The trace begins at a time of day; days wrap at midnight.
         let time_of_day =
             TimeSpan::from_nanos((self.machine.time_of_day.get() + self.now.get() % day) % day);
         look(&MachineView {
@@ -394,6 +413,7 @@ impl<'a> Simulation<'a> {
             .iter_mut()
             .for_each(|unit| unit.machine.advance(end));
         let waiting = self.devices.iter().map(|unit| unit.waiting).sum();
+        // The least that the devices could draw, were they never used.
         let floor = self
             .machine
             .devices

@@ -96,6 +96,7 @@ impl MemoryMeta {
     /// Returns the state that a power cut now would leave, as a store of its own; this one goes on.
     #[must_use]
     pub fn after_power_cut(&self) -> Self {
+        // The copy shares nothing with the store that goes on.
         let mut state = self.0.read().clone();
         each_table!(state, table => table.undo());
         Self(Arc::new(RwLock::new(state)))

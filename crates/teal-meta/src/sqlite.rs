@@ -60,9 +60,14 @@ struct PooledReader<'a> {
 impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         let mut readers = self.sqlite.readers.lock();
+        // A reader that failed before it had a connection gives none back.
         readers.idle.extend(self.connection.take());
         debug_assert!(readers.busy > 0, "this reader was counted");
         readers.busy -= 1;
+        debug_assert!(
+            readers.idle.len() <= READERS,
+            "no more connections than readers"
+        );
         self.sqlite.free.notify_one();
     }
 }

@@ -315,6 +315,12 @@ impl Replica {
             behind = Some(note.behind_since.unwrap_or(self.position()));
         }
         if free.data && known && version.kind == FileType::File {
+            // Of content that is installed once more, without a list of what has changed, the kernel
+            // had been given this very state.
+            let is_known = version.data_seq <= self.position()
+                && free.displaced_tail.is_none()
+                && !was_sent
+                && note.behind_since.is_none();
             let behind_tail = free
                 .displaced_tail
                 .map(|tail| ranges_behind(&tail, version, ranges, committed, self.position()));
@@ -322,7 +328,12 @@ impl Replica {
             if install_content_of(&mut locked, version, (ranges, free), &mut note)?
                 == InstalledContent::Replaced
             {
-                self.content_replaced(version, size, &mut told);
+                let given = if is_known {
+                    version.data_seq
+                } else {
+                    CommitSeq::new(version.data_seq.get().saturating_sub(1))
+                };
+                self.content_replaced(version, size, given, &mut told);
             }
         }
         (note.needs_look, note.behind_since) = (behind.is_some(), behind);
@@ -369,17 +380,21 @@ impl Replica {
     }
 
     /// Under the lock of a file that had `size` bytes before its content was replaced: what the
-    /// kernel holds of it is old.
-    fn content_replaced(&self, version: &ObjectVersion, size: u64, told: &mut Vec<Invalidation>) {
+    /// kernel holds of it is old. `given`: the last commit whose content it can have been given, if
+    /// the position has come that far.
+    fn content_replaced(
+        &self,
+        version: &ObjectVersion,
+        size: u64,
+        given: CommitSeq,
+        told: &mut Vec<Invalidation>,
+    ) {
         let no = version.object;
         if self.volume().references().is_held(no) {
-            let before = CommitSeq::new(version.data_seq.get().saturating_sub(1));
-            self.volume().stale_files().note_replaced(
-                no,
-                size,
-                before.min(self.position()),
-                version.data_seq,
-            );
+            let given = given.min(self.position());
+            self.volume()
+                .stale_files()
+                .note_replaced(no, size, given, version.data_seq);
         }
         told.push(Invalidation::Data(no, 0, 0));
         if version.size > size {

@@ -324,7 +324,7 @@ impl Replica {
         link: &HardLink,
     ) -> Result<Option<HardLink>, StoreError> {
         for number in 1..=CONFLICT_NAMES_MAX {
-            let name = conflict_name(&link.name, &self.device_name(), self.volume().now(), number);
+            let name = conflict_name(&link.name, self.device_name(), self.volume().now(), number);
             if locked.entry(link.dir, &name)?.is_none() {
                 return Ok(Some(HardLink {
                     dir: link.dir,

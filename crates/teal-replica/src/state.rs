@@ -363,7 +363,9 @@ mod tests {
         state.record(&away, at(10), at(5));
         let pulls = {
             let state = Arc::clone(&state);
-            std::thread::spawn(move || state.pause(at(3600)))
+            std::thread::Builder::new()
+                .spawn(move || state.pause(at(3600)))
+                .unwrap()
         };
         assert!(state.try_reach(at(20)).is_err());
         assert!(pulls.join().unwrap(), "it goes on, long before its time");
@@ -375,7 +377,9 @@ mod tests {
         let state = Arc::new(SharedState::new());
         let waits = {
             let state = Arc::clone(&state);
-            std::thread::spawn(move || state.wait(None))
+            std::thread::Builder::new()
+                .spawn(move || state.wait(None))
+                .unwrap()
         };
         state.stop();
         assert!(!waits.join().unwrap());

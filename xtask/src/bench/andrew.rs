@@ -38,29 +38,17 @@ use std::process::Command;
 pub(crate) fn run_bench(plan: &AndrewArguments) -> Result<bool> {
     plan.check_arguments()?;
     let site = RunSite::begin_run("andrew", plan.json.as_deref(), plan.dir.as_deref())?;
-    let target = &site.target;
     if plan.rounds > 0 || plan.is_cold() {
         build_release(&[&["-p", "teal", "--bin", "teal"]])?;
     }
-    let archive = build::fetch_source(&target.join("bench/openssh"))?;
-    let ext4 = attach_ext4(&site.dir)?;
-    let (program, dir, bandwidth) = (
-        target.join("release/teal"),
-        site.dir.clone(),
-        plan.bandwidth,
-    );
     let work = AndrewBench {
-        program,
-        archive,
-        dir,
-        ext4,
+        program: site.target.join("release/teal"),
+        archive: build::fetch_source(&site.target.join("bench/openssh"))?,
+        dir: site.dir.clone(),
+        ext4: attach_ext4(&site.dir)?,
         jobs: plan.jobs,
-        bandwidth,
+        bandwidth: plan.bandwidth,
     };
-    let places: Vec<BuildPlace> = [BuildPlace::Ext4]
-        .into_iter()
-        .chain(plan.delays.iter().copied().map(BuildPlace::Teal))
-        .collect();
     debug_assert!(
         !plan.delays.is_empty(),
         "the arguments name at least one delay"
@@ -75,47 +63,36 @@ pub(crate) fn run_bench(plan: &AndrewArguments) -> Result<bool> {
             |of| report::render_markdown(found, plan, of),
         )
     };
+    let mut places = vec![BuildPlace::Ext4];
+    places.extend(plan.delays.iter().copied().map(BuildPlace::Teal));
     for round in 0..plan.rounds {
-        let mut turn = places.clone();
-        // Places take turns in being first.
-        turn.rotate_left(round % places.len());
-        for place in turn {
-            eprintln!("round {}/{}: {}", round + 1, plan.rounds, place.label());
-            found.samples.push(
-                work.measure_place(place, round)
-                    .with_context(|| place.label())?,
-            );
+        for place in &places {
+            let label = place.label();
+            eprintln!("round {}/{}: {label}", round + 1, plan.rounds);
+            let sample = work.measure_place(*place, round).context(label)?;
+            found.samples.push(sample);
             keep(&found, round + 1)?;
         }
+        // Places take turns in being first.
+        places.rotate_left(1);
     }
     if plan.is_cold() {
         eprintln!("machines that join, {middle} ms");
-        let pair =
-            ServedPair::begin_pair(&work.program, &work.dir.join("cold"), middle, bandwidth)?;
-        found.cold = Some(cold::measure_cold(
-            &pair,
-            middle,
-            &work.archive,
-            &work.dir.join("said"),
-            plan.jobs,
-        )?);
-        pair.end_pair()?;
+        found.cold = Some(work.measure_joining(middle)?);
         keep(&found, plan.rounds)?;
     }
-    let (dir, archive) = (&work.dir, &work.archive);
-    let with = peers::PeerSetting {
-        target,
-        dir,
-        archive,
+    let setting = peers::PeerSetting {
+        target: &site.target,
+        dir: &work.dir,
+        archive: &work.archive,
         jobs: plan.jobs,
         delay: middle,
-        mbit: bandwidth,
+        mbit: plan.bandwidth,
     };
     for kind in &plan.peers {
         eprintln!("{}, {middle} ms", kind.label());
-        found
-            .peers
-            .push(peers::measure_peer(*kind, &with).with_context(|| kind.label())?);
+        let sample = peers::measure_peer(*kind, &setting).with_context(|| kind.label())?;
+        found.peers.push(sample);
         keep(&found, plan.rounds)?;
     }
     println!("{}", keep(&found, plan.rounds)?);
@@ -167,6 +144,16 @@ struct AndrewBench {
 }
 
 impl AndrewBench {
+    /// Measures machines that join when the tree is there.
+    fn measure_joining(&self, delay: u64) -> Result<cold::ColdMachines> {
+        let dir = self.dir.join("cold");
+        let pair = ServedPair::begin_pair(&self.program, &dir, delay, self.bandwidth)?;
+        let said = self.dir.join("said");
+        let machines = cold::measure_cold(&pair, delay, &self.archive, &said, self.jobs)?;
+        pair.end_pair()?;
+        Ok(machines)
+    }
+
     fn measure_place(&self, place: BuildPlace, round: usize) -> Result<BuildSample> {
         match place {
             BuildPlace::Ext4 => {

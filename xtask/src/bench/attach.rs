@@ -74,67 +74,36 @@ pub(crate) fn run_bench(plan: &AttachArguments) -> Result<bool> {
         &["-p", "teal", "--bin", "teal"],
         &["-p", "teal-device", "--example", "many"],
     ])?;
-    let nas = BenchReplica::serve_volume(&site.target.join("release/teal"), &site.dir.join("nas"))?;
+    let program = site.target.join("release/teal");
+    let nas = BenchReplica::serve_volume(&program, &site.dir.join("nas"))?;
     let files = plan.missed.iter().copied().max().unwrap_or(0);
     let tree = nas.mount_point().join("tree");
     for objects in &plan.objects {
-        let (drive, size) = (
-            site.dir.join(format!("d{objects}.drive")),
-            (DRIVE + objects * OBJECT).to_string(),
-        );
+        let drive = site.dir.join(format!("d{objects}.drive"));
+        let size = (DRIVE + objects * OBJECT).to_string();
         nas.teal_device(&["add", path_text(&drive)?, "--size", &size, "--portable"])?;
     }
-    // Drives that are attached get what is written.
+    // Drives that are attached get the files that are written.
     change_files(&tree, files, 0)?;
     nas.flush()?;
     for objects in &plan.objects {
-        eprintln!("a drive with {objects} objects");
-        nas.teal_device(&["detach", &format!("d{objects}")])?;
-        // The drive is moved, since it would be attached again where it was made.
-        let away = site.dir.join(format!("away-{objects}"));
-        std::fs::rename(site.dir.join(format!("d{objects}.drive")), &away)?;
-        let many = site.target.join("release/examples/many");
-        run_program(
-            Command::new(many)
-                .arg("fill")
-                .arg(&away)
-                .arg(objects.to_string()),
-        )?;
+        fill_drive(&site, &nas, *objects)?;
     }
-    let line = ServedLine::to_volume(&site.target.join("release/teal"), &site.dir, nas)?;
+    let line = ServedLine::to_volume(&program, &site.dir, nas)?;
     line.set_line(0, 1000.0)?;
     let home = line.join_machine("home")?;
     let mut samples = Vec::new();
     for (round, missed) in plan.missed.iter().enumerate() {
         change_files(&tree, *missed, round as u64 + 1)?;
         line.nas.flush()?;
+        // Files that have changed since the first round may have been evicted.
+        let least_files = if round == 0 { files } else { 0 };
         for objects in &plan.objects {
-            let away = site.dir.join(format!("away-{objects}"));
             // A commit is missed only once.
-            for _ in 0..if *missed == 0 { TIMES } else { 1 } {
-                let (seconds, memory) = attach_drive(&home, &away)?;
-                let there = objects_on_drive(&home, &format!("d{objects}"))?;
-                // Files that have changed since may have been evicted.
-                let least = if round == 0 {
-                    objects + files
-                } else {
-                    *objects
-                };
-                ensure!(
-                    there >= least,
-                    "{there} objects are on a drive with {objects} and {files} files"
-                );
-                home.teal_device(&["detach", &format!("d{objects}"), "--fast"])?;
-                eprintln!(
-                    "{objects} objects, {missed} missed: {seconds:.3} s, {} MiB",
-                    memory >> 20
-                );
-                samples.push(AttachSample {
-                    objects: *objects,
-                    missed: *missed,
-                    seconds,
-                    memory,
-                });
+            let times = if *missed == 0 { TIMES } else { 1 };
+            for _ in 0..times {
+                let sample = measure_attachment(&site, &home, *objects, *missed, least_files)?;
+                samples.push(sample);
             }
         }
     }
@@ -147,6 +116,49 @@ pub(crate) fn run_bench(plan: &AttachArguments) -> Result<bool> {
     line.nas.unmount()?;
     println!("{kept}");
     Ok(true)
+}
+
+/// Returns the place of a drive while it is away from the serving machine.
+fn away_path(site: &RunSite, objects: u64) -> PathBuf {
+    site.dir.join(format!("away-{objects}"))
+}
+
+/// Detaches a drive, and adds objects to it that the volume knows nothing of.
+fn fill_drive(site: &RunSite, nas: &BenchReplica, objects: u64) -> Result<()> {
+    eprintln!("a drive with {objects} objects");
+    nas.teal_device(&["detach", &format!("d{objects}")])?;
+    // The drive is moved, since it would be attached again where it was made.
+    let away = away_path(site, objects);
+    std::fs::rename(site.dir.join(format!("d{objects}.drive")), &away)?;
+    let mut fill = Command::new(site.target.join("release/examples/many"));
+    fill.arg("fill").arg(&away).arg(objects.to_string());
+    run_program(&mut fill).map(drop)
+}
+
+/// Attaches a drive, checks that its objects are there, and detaches it again.
+fn measure_attachment(
+    site: &RunSite,
+    home: &BenchReplica,
+    objects: u64,
+    missed: u64,
+    least_files: u64,
+) -> Result<AttachSample> {
+    let name = format!("d{objects}");
+    let (seconds, memory) = attach_drive(home, &away_path(site, objects))?;
+    let there = objects_on_drive(home, &name)?;
+    ensure!(
+        there >= objects + least_files,
+        "{there} objects are on a drive with {objects} and {least_files} files"
+    );
+    home.teal_device(&["detach", &name, "--fast"])?;
+    let mebibytes = memory >> 20;
+    eprintln!("{objects} objects, {missed} missed: {seconds:.3} s, {mebibytes} MiB");
+    Ok(AttachSample {
+        objects,
+        missed,
+        seconds,
+        memory,
+    })
 }
 
 fn path_text(path: &Path) -> Result<&str> {
@@ -174,6 +186,7 @@ fn attach_drive(home: &BenchReplica, drive: &Path) -> Result<(f64, u64)> {
         .write(true)
         .open(proc.join("clear_refs"))?
         .write_all_at(b"5", 0)?;
+    // The peak begins at the present size, so that the growth is the attachment's.
     let before = status_field(&proc, "VmRSS:")?;
     let begun = monotonic_seconds();
     home.teal_device(&["attach", path_text(drive)?])?;

@@ -7,7 +7,7 @@
 //! 2. The plain device is as fast as the host lets it: the ratio shows the price of serving from
 //!    user space.
 
-use super::programs::run_program;
+use super::programs::{build_release, run_program};
 use super::undo::{self, UndoStep};
 use crate::arguments::count;
 use anyhow::{Context as _, Result, ensure};
@@ -96,39 +96,16 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
         rustix::process::geteuid().is_root(),
         "bench emulator needs root: it attaches loop devices"
     );
+    build_release(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
     let target = crate::workspace::target_directory()?;
-    let mut build = crate::workspace::cargo_command();
-    build.current_dir(crate::workspace::workspace_root()).args([
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "teal",
-        "-p",
-        "teal-lab",
-        "--bins",
-    ]);
-    ensure!(build.status()?.success(), "the release build failed");
-
     let _undo = undo::undo_at_exit()?;
-    let dir = target
-        .join("bench")
-        .join(format!("emulator-{}", std::process::id()));
+    let name = format!("emulator-{}", std::process::id());
+    let dir = target.join("bench").join(name);
     undo::note_undo(UndoStep::Tree(dir.clone()));
     std::fs::create_dir_all(&dir)?;
-    let image = dir.join("plain.img");
-    run_program(Command::new("truncate").args(["-s", SIZE]).arg(&image))?;
-    let plain = PathBuf::from(
-        run_program(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim(),
-    );
-    // Noted as soon as its name is known.
-    undo::note_undo(UndoStep::Loop(plain.clone()));
-    let modelled = ModelledDisk::start(
-        target.join("release/teal"),
-        "ibm-microdrive-1gb",
-        NAME,
-        false,
-    )?;
+    let plain = attach_plain(&dir.join("plain.img"))?;
+    let program = target.join("release/teal");
+    let modelled = ModelledDisk::start(program, "ibm-microdrive-1gb", NAME, false)?;
 
     let mut table = String::from(
         "| job | plain loop, ops/s | modelled disk, ops/s | ratio |\n|---|---:|---:|---:|\n",
@@ -137,21 +114,13 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
         let mut found = Vec::new();
         for round in 0..rounds {
             eprint!("\r{name}, round {}/{rounds}      ", round + 1);
-            // The devices take turns in being first.
-            let (plain, modelled) = if round.is_multiple_of(2) {
-                (
-                    run_fio(&plain, &job, seconds)?,
-                    run_fio(&modelled.device, &job, seconds)?,
-                )
-            } else {
-                let modelled = run_fio(&modelled.device, &job, seconds)?;
-                (run_fio(&plain, &job, seconds)?, modelled)
-            };
-            found.push((modelled / plain, plain, modelled));
+            found.push(compare_devices(&plain, &modelled, &job, seconds, round)?);
         }
         // The median round is reported, with the figures of both devices in that round.
-        found.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (ratio, plain, modelled) = found[found.len() / 2];
+        found.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+        let median = &found[found.len() / 2];
+        let JobSpeeds { plain, modelled } = median;
+        let ratio = median.ratio();
         writeln!(
             table,
             "| {name} | {plain:.0} | {modelled:.0} | {ratio:.2} |"
@@ -164,6 +133,47 @@ pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
         load.split(' ').next().unwrap_or_default()
     );
     Ok(true)
+}
+
+/// Makes an image, and attaches a plain loop device to it.
+fn attach_plain(image: &Path) -> Result<PathBuf> {
+    run_program(Command::new("truncate").args(["-s", SIZE]).arg(image))?;
+    let attached = run_program(Command::new("losetup").args(["--show", "-f"]).arg(image))?;
+    let device = PathBuf::from(attached.trim());
+    // Noted as soon as its name is known.
+    undo::note_undo(UndoStep::Loop(device.clone()));
+    Ok(device)
+}
+
+/// Operations per second of one job on both devices.
+#[derive(Debug)]
+struct JobSpeeds {
+    plain: f64,
+    modelled: f64,
+}
+
+impl JobSpeeds {
+    fn ratio(&self) -> f64 {
+        self.modelled / self.plain
+    }
+}
+
+/// Runs a job on both devices, which take turns in being first.
+fn compare_devices(
+    plain: &Path,
+    modelled: &ModelledDisk,
+    job: &[&str],
+    seconds: u32,
+    round: usize,
+) -> Result<JobSpeeds> {
+    if round.is_multiple_of(2) {
+        let plain = run_fio(plain, job, seconds)?;
+        let modelled = run_fio(&modelled.device, job, seconds)?;
+        return Ok(JobSpeeds { plain, modelled });
+    }
+    let modelled = run_fio(&modelled.device, job, seconds)?;
+    let plain = run_fio(plain, job, seconds)?;
+    Ok(JobSpeeds { plain, modelled })
 }
 
 /// Runs a job with fio, and returns its operations per second.

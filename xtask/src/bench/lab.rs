@@ -112,6 +112,10 @@ impl MountTestbed {
 
     fn add_subject(&mut self, mut subject: BenchSubject) -> Result<()> {
         subject.mount()?;
+        debug_assert!(
+            self.subjects.iter().all(|known| known.kind != subject.kind),
+            "each kind takes part once"
+        );
         self.subjects.push(subject);
         Ok(())
     }
@@ -288,51 +292,48 @@ pub(super) fn install_juicefs(target: &Path) -> Result<PathBuf> {
 fn gather_facts(dir: &Path, rounds: usize, seconds: f64) -> Result<RunFacts> {
     let uname = rustix::system::uname();
     let memory = std::fs::read_to_string("/proc/meminfo")?;
-    let kib: u64 = memory
-        .split_whitespace()
-        .nth(1)
-        .context("meminfo")?
-        .parse()?;
-    let device = std::fs::metadata(dir)?.dev();
-    let block = format!(
-        "/sys/dev/block/{}:{}",
-        rustix::fs::major(device),
-        rustix::fs::minor(device)
-    );
-    let rotational = ["queue/rotational", "../queue/rotational"]
-        .iter()
-        .find_map(|file| std::fs::read_to_string(format!("{block}/{file}")).ok());
-    // A virtual disk may claim anything about rotation.
-    let is_virtual =
-        std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
-    let turns = match rotational.as_deref().map(str::trim) {
-        Some("1") => "rotating",
-        Some(_) => "not rotating",
-        None => "of an unknown kind",
-    };
+    let total = memory.split_whitespace().nth(1).context("meminfo")?;
+    let kibibytes: u64 = total.parse()?;
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    let date = run_program(Command::new("date").args(["-u", "+%F"]))?;
+    let mut git = Command::new("git");
+    git.current_dir(crate::workspace::workspace_root())
+        .args(["rev-parse", "--short", "HEAD"]);
+    let commit = run_program(&mut git)?;
     Ok(RunFacts {
-        date: run_program(Command::new("date").args(["-u", "+%F"]))?
-            .trim()
-            .to_owned(),
+        date: date.trim().to_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
         cores: std::thread::available_parallelism()?.get(),
-        memory_gib: kib >> 20,
-        disk: format!("{turns}{}", if is_virtual { ", virtual" } else { "" }),
-        load: std::fs::read_to_string("/proc/loadavg")?
-            .split(' ')
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
-        commit: run_program(
-            Command::new("git")
-                .current_dir(crate::workspace::workspace_root())
-                .args(["rev-parse", "--short", "HEAD"]),
-        )?
-        .trim()
-        .to_owned(),
+        memory_gib: kibibytes >> 20,
+        disk: describe_disk(dir)?,
+        load: load.split(' ').next().unwrap_or_default().to_owned(),
+        commit: commit.trim().to_owned(),
         rounds,
         seconds,
     })
+}
+
+/// Describes the disk below a directory: whether it turns, and whether it is virtual.
+fn describe_disk(dir: &Path) -> Result<String> {
+    let device = std::fs::metadata(dir)?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let block = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has its queue in the directory above.
+    let mut turns = "of an unknown kind";
+    for file in ["queue/rotational", "../queue/rotational"] {
+        if let Ok(rotational) = std::fs::read_to_string(format!("{block}/{file}")) {
+            turns = match rotational.trim() {
+                "1" => "rotating",
+                _ => "not rotating",
+            };
+            break;
+        }
+    }
+    // A virtual disk may claim anything about rotation.
+    let real = std::fs::canonicalize(&block);
+    let is_virtual = real.is_ok_and(|path| path.to_string_lossy().contains("virtio"));
+    let suffix = if is_virtual { ", virtual" } else { "" };
+    Ok(format!("{turns}{suffix}"))
 }
 
 /// Drops the kernel's names and inodes. The mirror holds a descriptor for each, and may not have
@@ -361,6 +362,7 @@ fn source_directory() -> Result<PathBuf> {
     let home = home
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
         .context("no HOME")?;
+    // Unpacked crates of any registry will do.
     let registries = std::fs::read_dir(home.join("registry/src"))
         .into_iter()
         .flatten()

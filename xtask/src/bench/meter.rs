@@ -44,6 +44,10 @@ pub(super) struct SubjectCounts {
 
 impl SubjectCounts {
     pub(super) fn since(&self, before: &Self) -> Self {
+        debug_assert!(
+            self.barriers >= before.barriers && self.writes >= before.writes,
+            "counters only grow"
+        );
         let requests = self
             .requests
             .iter()
@@ -85,6 +89,7 @@ pub(super) fn client_cpu() -> Result<f64> {
 
 /// Returns the seconds that the children this process waited for have run.
 pub(super) fn children_cpu() -> Result<f64> {
+    // The name stands in brackets and may contain blanks: fields are counted behind it.
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat
         .rsplit_once(')')

@@ -1,6 +1,7 @@
 //! `cargo xtask bench phases`: every file system through the phases of scherlfs, `teal lab phases`
 //! with what it needs.
 
+use super::programs::build_release;
 use anyhow::{Result, anyhow, ensure};
 use std::process::Command;
 
@@ -50,18 +51,7 @@ pub(crate) fn run_bench(plan: &PhasesArguments) -> Result<bool> {
     crate::test::needs::install_missing(PACKAGES)
         .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
     let target = crate::workspace::target_directory()?;
-    let mut build = crate::workspace::cargo_command();
-    build.current_dir(crate::workspace::workspace_root()).args([
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "teal",
-        "-p",
-        "teal-lab",
-        "--bins",
-    ]);
-    ensure!(build.status()?.success(), "the release build failed");
+    build_release(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
     let mut command = Command::new(target.join("release/teal"));
     command.args(["lab", "phases"]).args(&plan.arguments);
     for (name, value) in DEFAULTS.into_iter().filter(|(name, _)| !is_said(name)) {

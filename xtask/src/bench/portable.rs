@@ -201,6 +201,7 @@ impl PortableBench {
         if from == ContentOrigin::Drive {
             line.nas.unmount()?;
         }
+        // Joining and attaching are not part of the replay.
         let (before, begun) = (home.read_counts()?, monotonic_seconds());
         session::replay_steps(&trace.steps, &home.mount_point().join("tree"))?;
         let (seconds, counts) = (

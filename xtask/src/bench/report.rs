@@ -162,77 +162,86 @@ fn all_rows() -> impl Iterator<Item = &'static BenchRow> {
 
 pub(super) fn render_markdown(samples: &[RowSample], facts: &RunFacts) -> String {
     let mut out = String::new();
+    let RunFacts {
+        date,
+        kernel,
+        cores,
+        memory_gib,
+        disk,
+        load,
+        commit,
+        rounds,
+        ..
+    } = facts;
     let _ = writeln!(
         out,
-        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; load {} at \
-            the end; {} rounds.\n",
-        facts.date,
-        facts.commit,
-        facts.kernel,
-        facts.cores,
-        facts.memory_gib,
-        facts.disk,
-        facts.load,
-        facts.rounds
+        "Measured {date} at {commit}: Linux {kernel}, {cores} cores, {memory_gib} GiB of memory, \
+         a disk that is {disk}; load {load} at the end; {rounds} rounds.\n",
     );
+    let is_measured = |row: &&BenchRow| samples.iter().any(|sample| sample.row == row.name);
+    let measured: Vec<RowFigures<'_>> = all_rows()
+        .filter(is_measured)
+        .map(|row| RowFigures { samples, row })
+        .collect();
     out.push_str("Time, as a ratio to ext4: median (least..most).\n\n");
     out.push_str("| row | goal | teal | mirror | juicefs | met |\n|---|---|---|---|---|---|\n");
-    let measured = |row: &&BenchRow| samples.iter().any(|sample| sample.row == row.name);
-    for row in all_rows().filter(measured) {
-        let figures = RowFigures { samples, row };
-        let [teal, mirror, juicefs] = ["teal", "mirror", "juicefs"]
-            .map(|s| format_ratio(figures.ratio_to_ext4(s, |s| s.wall)));
-        let met = match figures.missed_goals() {
-            None => "–".to_owned(),
-            Some(missed) if missed.is_empty() => "yes".to_owned(),
-            Some(missed) => format!("**no** ({})", missed.join(", ")),
-        };
-        let _ = writeln!(
-            out,
-            "| {} | {} | {teal} | {mirror} | {juicefs} | {met} |",
-            row.name,
-            format_goal(row.goal)
-        );
+    for figures in &measured {
+        write_times(&mut out, figures);
     }
     out.push_str("\nCounts: medians over rounds.\n\n");
     out.push_str(
-        "| row | CPU to ext4: teal (mirror) | requests/op: teal (mirror) | barriers/op: \
-        teal (ext4) ",
+        "| row | CPU to ext4: teal (mirror) | requests/op: teal (mirror) \
+         | barriers/op: teal (ext4) | bytes written/user byte: teal (ext4) \
+         | device reads/op: teal (ext4) |\n|---|---|---|---|---|---|\n",
     );
-    out.push_str(
-        "| bytes written/user byte: teal (ext4) | device reads/op: teal (ext4) \
-            |\n|---|---|---|---|---|---|\n",
-    );
-    for row in all_rows().filter(measured) {
-        let figures = RowFigures { samples, row };
-        let cpu = |s| {
-            figures
-                .ratio_to_ext4(s, RowSample::total_cpu)
-                .map_or("–".to_owned(), |spread| format_number(spread.median))
-        };
-        let requests = format_pair(&figures, "mirror", |s| {
-            s.counts.waited_for() as f64 / s.ops as f64
-        });
-        let barriers = format_pair(&figures, "ext4", |s| {
-            s.counts.barriers as f64 / s.ops as f64
-        });
-        let bytes = format_pair(&figures, "ext4", |s| {
-            s.counts.bytes_written as f64 / s.user_bytes as f64
-        });
-        let bytes = if bytes == "– (–)" {
-            "–".to_owned()
-        } else {
-            bytes
-        };
-        let reads = format_pair(&figures, "ext4", |s| s.counts.reads as f64 / s.ops as f64);
-        let (teal, mirror) = (cpu("teal"), cpu("mirror"));
-        let _ = writeln!(
-            out,
-            "| {} | {teal} ({mirror}) | {requests} | {barriers} | {bytes} | {reads} |",
-            row.name
-        );
+    for figures in &measured {
+        write_counts(&mut out, figures);
     }
     out
+}
+
+/// Writes the times of a row, as ratios to ext4, and the verdict on its goal.
+fn write_times(out: &mut String, figures: &RowFigures<'_>) {
+    let time = |subject| format_ratio(figures.ratio_to_ext4(subject, |sample| sample.wall));
+    let [teal, mirror, juicefs] = ["teal", "mirror", "juicefs"].map(time);
+    let met = match figures.missed_goals() {
+        None => "–".to_owned(),
+        Some(missed) if missed.is_empty() => "yes".to_owned(),
+        Some(missed) => format!("**no** ({})", missed.join(", ")),
+    };
+    let (name, goal) = (figures.row.name, format_goal(figures.row.goal));
+    let _ = writeln!(
+        out,
+        "| {name} | {goal} | {teal} | {mirror} | {juicefs} | {met} |"
+    );
+}
+
+/// Writes the counts of a row, beside those of the subject that each is compared with.
+fn write_counts(out: &mut String, figures: &RowFigures<'_>) {
+    let cpu = |subject| {
+        let ratio = figures.ratio_to_ext4(subject, RowSample::total_cpu);
+        ratio.map_or("–".to_owned(), |spread| format_number(spread.median))
+    };
+    let per_op = |other, count: fn(&RowSample) -> u64| {
+        format_pair(figures, other, |sample| {
+            count(sample) as f64 / sample.ops as f64
+        })
+    };
+    let requests = per_op("mirror", |sample| sample.counts.waited_for());
+    let barriers = per_op("ext4", |sample| sample.counts.barriers);
+    let reads = per_op("ext4", |sample| sample.counts.reads);
+    let mut bytes = format_pair(figures, "ext4", |sample| {
+        sample.counts.bytes_written as f64 / sample.user_bytes as f64
+    });
+    // A row that writes nothing has no ratio on either side.
+    if bytes == "– (–)" {
+        "–".clone_into(&mut bytes);
+    }
+    let (name, teal, mirror) = (figures.row.name, cpu("teal"), cpu("mirror"));
+    let _ = writeln!(
+        out,
+        "| {name} | {teal} ({mirror}) | {requests} | {barriers} | {bytes} | {reads} |"
+    );
 }
 
 pub(super) fn render_json(samples: &[RowSample], facts: &RunFacts) -> Value {

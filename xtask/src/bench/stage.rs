@@ -131,6 +131,7 @@ impl<'a> RowStage<'a> {
             .subject_mut(self.kind)?
             .read_counts()?
             .since(&before);
+        debug_assert!(wall >= 0.0, "the clock does not go back");
         self.samples.push(RowSample {
             row,
             subject: self.kind.label(),

@@ -27,6 +27,7 @@ pub(super) fn median_spread(numbers: impl IntoIterator<Item = f64>) -> Option<Me
     } else {
         f64::midpoint(sorted[middle - 1], sorted[middle])
     };
+    debug_assert!(least <= median && median <= most, "the median lies between");
     Some(MedianSpread {
         median,
         least,

@@ -128,8 +128,8 @@ impl OutputCollector {
 
     fn take_piece(&mut self, piece: &OutputPiece) {
         let (OutputPiece::Out(bytes) | OutputPiece::Err(bytes)) = piece;
-        // Output beyond the limit is shown, but not kept.
         debug_assert!(self.output.len() <= OUTPUT_MAX, "the limit was kept so far");
+        // Output beyond the limit is shown, but not kept.
         let room = OUTPUT_MAX.saturating_sub(self.output.len());
         self.output
             .extend_from_slice(&bytes[..bytes.len().min(room)]);

@@ -100,6 +100,7 @@ fn is_of_the_dead(dir: &Path) -> bool {
         .and_then(|name| name.to_str())
         .and_then(|name| name.strip_prefix(PREFIX));
     let numbers = name.and_then(|rest| rest.split_once('-'));
+    // Only names of the form that runs make are touched.
     let parsed =
         numbers.and_then(|(pid, run)| Some((pid.parse::<i32>().ok()?, run.parse::<u32>().ok()?)));
     parsed.is_some_and(|(pid, _)| !is_runner(pid))

@@ -83,6 +83,7 @@ impl SystemSnapshot {
     /// Ends the FUSE connections that appeared and that no mount of any process leads to: they were
     /// unmounted lazily.
     pub(super) fn abort_hidden(&self) {
+        // A mount may be in another namespace only.
         let all = mounts_of_all();
         let is_hidden = |number: &String| {
             !all.iter()

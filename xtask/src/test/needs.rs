@@ -62,6 +62,7 @@ pub(crate) fn install_missing(packages: &[&str]) -> Result<(), String> {
     // The names are printed first, so that the user knows what the command does to the machine.
     let list = missing.join(" ");
     println!("these Debian packages are needed, installing them: {list}");
+    // Old lists name packages that are gone.
     let update = run_apt(&["update", "-q"]);
     let done = update
         && run_apt(

@@ -121,6 +121,7 @@ impl ProcessStat {
     }
 
     fn kill_process(&self) {
+        debug_assert!(self.pid > 1, "neither the kernel nor process 1 is killed");
         let Some(pid) = Pid::from_raw(self.pid) else {
             return;
         };
@@ -226,6 +227,7 @@ fn find_orphans() -> Vec<ProcessStat> {
 /// Kills the processes that killed runs left, and returns them.
 pub(super) fn kill_orphans(limit: Duration) -> Vec<ProcessStat> {
     let found = find_orphans();
+    // Killed runs may have processes that start others meanwhile.
     let end = time_since_boot() + limit;
     let mut alive = found.clone();
     while !alive.is_empty() && time_since_boot() < end {

@@ -82,6 +82,7 @@ pub(super) struct TestProgram {
 impl TestProgram {
     /// Returns the examples in the docs, which cargo runs, as a program.
     pub(super) fn doc_examples(plan: &TestArguments) -> Self {
+        // Cargo itself compiles and runs the examples.
         let args = ["test", "--workspace", "--doc", "--no-fail-fast"]
             .into_iter()
             .chain(plan.profile())
@@ -147,8 +148,8 @@ pub(super) fn build_all(plan: &TestArguments) -> Result<Vec<TestProgram>> {
                 .filter_map(parse_program),
         );
     }
-    // Cargo names them as they get ready; a fixed order is easier to compare.
     debug_assert!(!programs.is_empty(), "the workspace has tests");
+    // Cargo names them as they get ready; a fixed order is easier to compare.
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
 }

@@ -108,6 +108,7 @@ impl Transcript {
 impl ProgramRunner {
     /// Runs all programs: first those that may have others beside them, then the rest.
     pub(super) fn run_all(&self, programs: &[TestProgram]) -> TestSummary {
+        debug_assert!(self.lanes > 0, "some lane runs the programs");
         let watch = Stopwatch::start();
         let is_alone =
             |program: &&TestProgram| program.is_alone_because().is_some() || self.lanes < 2;

@@ -53,6 +53,7 @@ impl TestSummary {
 
     /// Sets the time of all programs together, from the start of the first to the end of the last.
     pub(super) fn set_total_time(&mut self, watch: Stopwatch) {
+        // Wall times overlap, processor times add up.
         let processor = self.times.iter().map(|(spent, _)| spent.processor).sum();
         self.whole = watch.stop(processor);
     }

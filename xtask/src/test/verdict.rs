@@ -61,15 +61,7 @@ impl TestVerdict {
                 .map(|name| format!("{program}: {name}")),
         );
         if !has_ended(attempt) || outcome.counts.is_none() {
-            for name in outcome.unfinished_tests(expected) {
-                let why = if attempt.running.contains(&name) {
-                    "did not end"
-                } else {
-                    "has no result"
-                };
-                verdict.failed += 1;
-                verdict.failures.push(format!("{program}: {name} {why}"));
-            }
+            verdict.add_unfinished(program, attempt, expected);
         }
         // Some failures may lack names, when output was cut off.
         let unnamed = verdict.failed.saturating_sub(verdict.failures.len() as u64);
@@ -93,6 +85,19 @@ impl TestVerdict {
                 .push(format!("{program} {}", describe_ending(attempt)));
         }
         verdict
+    }
+
+    /// Adds the tests without a result as failures: those that were running, and those that had
+    /// not begun.
+    fn add_unfinished(&mut self, program: &str, attempt: &TestRun, expected: &BTreeSet<String>) {
+        for name in attempt.outcome.unfinished_tests(expected) {
+            let why = match attempt.running.contains(&name) {
+                true => "did not end",
+                false => "has no result",
+            };
+            self.failed += 1;
+            self.failures.push(format!("{program}: {name} {why}"));
+        }
     }
 }
 

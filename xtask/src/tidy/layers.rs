@@ -72,6 +72,7 @@ pub(super) fn check_layers(rooms: &[WorkspaceCrate]) -> Vec<Finding> {
 }
 
 fn refuse_dependency(name: &str, here: CratePlace, dep: &CrateDependency) -> Option<String> {
+    // The order of the arms matters: xtask is refused before tools are allowed for tests.
     let to = &dep.name;
     match (here, place_of(to)) {
         (_, None) => Some(format!(

@@ -28,6 +28,7 @@ pub(super) struct WorkspaceCrate {
 impl WorkspaceCrate {
     /// Returns the line of the manifest that declares `dep`; 1 if none does.
     pub(super) fn line_of(&self, dep: &str) -> usize {
+        // A dependency stands on a line of its own, or has a table of its own.
         let declares = |line: &str| {
             line.strip_prefix(dep)
                 .is_some_and(|rest| rest.trim_start().starts_with(['=', '.']))

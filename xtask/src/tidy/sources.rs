@@ -63,6 +63,7 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
         return findings;
     }
     findings.extend(check_name(path));
+    // Files of tests may be longer: they are read one test at a time.
     let is_test = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests");
     let allowed = TOO_LONG
         .iter()

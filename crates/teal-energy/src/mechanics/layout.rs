@@ -56,6 +56,7 @@ impl SurfaceLayout {
             let sectors = outer - (outer - inner) * u128::from(zone) / u128::from(count.max(2) - 1);
             u64::try_from(sectors).unwrap_or(u64::MAX)
         };
+        debug_assert!(outer >= inner, "the outer tracks are no slower");
         let sectors = media.capacity.get() / SECTOR;
         // Zones have the same number of tracks, so that inner zones hold fewer sectors.
         let tracks_per_zone = sectors.div_ceil((0..count).map(width).sum()).max(1);
@@ -112,6 +113,7 @@ impl SurfaceLayout {
 
     /// Returns the nanoseconds from the beginning of the track to the beginning of the sector.
     fn offset_on_track(&self, place: SectorPlace, sector: u64) -> u64 {
+        // The part of a turn that the sectors before take.
         let nanos = u128::from(sector) * u128::from(self.turn.get()) / u128::from(place.per_track);
         u64::try_from(nanos).unwrap_or(u64::MAX)
     }

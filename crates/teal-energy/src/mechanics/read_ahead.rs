@@ -36,6 +36,7 @@ impl Mechanics {
         count: u64,
         parts: &mut Vec<JobPart>,
     ) -> Time {
+        // The interface may be slower than the surface.
         let by_bus = begin + self.interface_time(count);
         let (end, here) = (at + count, self.buffered_until(stream, begin));
         let buffer = self.electronics.track_buffer.get() / SECTOR;

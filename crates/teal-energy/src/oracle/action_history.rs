@@ -25,8 +25,12 @@ impl<T: Copy> ActionHistory<T> {
         }
     }
 
-    /// Extends a list by `deed`, and returns its new end.
+    /// Extends a list by an action, and returns its new end.
     pub(super) fn push(&mut self, before: u32, action: T) -> u32 {
+        debug_assert!(
+            before == NO_ACTION || (before as usize) < self.actions.len(),
+            "a list is extended at its end"
+        );
         self.actions.push((before, action));
         self.actions.len() as u32 - 1
     }

@@ -8,7 +8,10 @@
 
 use super::action_history::{ActionHistory, NO_ACTION};
 use super::device_search::{DeviceSchedule, ScheduledAction};
-use super::joint::{DeviceStates, JOINT_DEVICES_MAX, PointIndices, does_dominate, latest_points};
+use super::joint::{
+    DeviceStates, JOINT_DEVICES_MAX, PointIndices, closing_cost, does_dominate, latest_points,
+    start_states,
+};
 use super::plan::ClairvoyantPlan;
 use super::problem::{PointKind, SchedulingProblem};
 use super::subproblem::{CandidateStep, Cost, DeviceSubproblem, StopLimit};
@@ -53,14 +56,8 @@ pub(super) fn beam_search(
     if problem.subproblems.len() > JOINT_DEVICES_MAX {
         return None;
     }
-    let mut device_states = DeviceStates::default();
-    problem
-        .subproblems
-        .iter()
-        .zip(&mut device_states)
-        .for_each(|(subproblem, device_state)| *device_state = subproblem.start_state());
     let front = vec![JointCandidate {
-        states: device_states,
+        states: start_states(problem),
         cost: 0,
         last: NO_ACTION,
     }];
@@ -71,16 +68,10 @@ pub(super) fn beam_search(
         next: Vec::new(),
         history: ActionHistory::new(),
     };
-    (0..problem.points.len()).for_each(|point| search.step_point(point));
-    let whole = |reached: &&JointCandidate| {
-        let subproblems = problem.subproblems.iter().zip(reached.states);
-        reached.cost
-            + subproblems
-                .map(|(subproblem, device_state)| {
-                    subproblem.closing_cost(subproblem.points.len() - 1, device_state)
-                })
-                .sum::<Cost>()
-    };
+    for point in 0..problem.points.len() {
+        search.step_point(point);
+    }
+    let whole = |reached: &&JointCandidate| reached.cost + closing_cost(problem, &reached.states);
     let best = *search.front.iter().min_by_key(whole)?;
     Some(search.build_plan(best.last))
 }
@@ -238,6 +229,7 @@ impl<'p, 'a> BeamSearch<'p, 'a> {
         ];
         for (at, when, action) in self.history.actions_until(last) {
             if let ScheduledAction::Read(point) = action {
+                // The device that serves the read.
                 owners[point] = Some(at);
             }
             schedules[usize::from(at)].actions.push((when, action));

@@ -105,7 +105,7 @@ pub(super) fn solve_subproblem(
         is_new: true,
     }];
     let mut search = DeviceSearch {
-        subproblem: subproblem,
+        subproblem,
         task,
         front,
         next: Vec::new(),
@@ -212,57 +212,59 @@ impl DeviceSearch<'_, '_> {
     /// Drops the candidates that another one dominates, and merges some of the rest if there are
     /// too many.
     fn prune_dominated(&mut self, own_point: usize) {
-        let (subproblem, is_plan) = (self.subproblem, self.task.is_plan);
-        let limit = if matches!(self.task.stop_limit, StopLimit::Spared(_)) {
-            SPARED_CANDIDATES
-        } else {
-            STATE_CANDIDATES
+        let subproblem = self.subproblem;
+        let limit = match self.task.stop_limit {
+            StopLimit::Spared(_) => SPARED_CANDIDATES,
+            StopLimit::Counted | StopLimit::Priced(_) => STATE_CANDIDATES,
         };
         // Candidates of one power state stand together, the cheapest first.
         self.front.sort_unstable_by_key(|one| {
-            (
-                one.state.power_state,
-                one.cost,
-                std::cmp::Reverse(one.state.written),
-                one.state,
-            )
+            let written = std::cmp::Reverse(one.state.written);
+            (one.state.power_state, one.cost, written, one.state)
         });
         self.next.clear();
         let (mut first, mut room) = (0, STATE_CANDIDATES);
-        for candidate in self.front.drain(..) {
-            if self
-                .next
-                .get(first)
-                .is_some_and(|one| one.state.power_state != candidate.state.power_state)
-            {
+        let mut front = std::mem::take(&mut self.front);
+        for candidate in front.drain(..) {
+            let group = self.next.get(first).map(|one| one.state.power_state);
+            if group.is_some_and(|power_state| power_state != candidate.state.power_state) {
                 // The next power state begins.
                 (first, room) = (self.next.len(), limit);
             }
             let is_as_good = |one: &DeviceCandidate| {
-                subproblem
-                    .dominance_cost(own_point, &one.state, &candidate.state)
-                    .is_some_and(|more| one.cost + more <= candidate.cost)
+                let more = subproblem.dominance_cost(own_point, &one.state, &candidate.state);
+                more.is_some_and(|more| one.cost + more <= candidate.cost)
             };
             if self.next[first..].iter().any(is_as_good) {
                 continue;
             }
             self.next.push(candidate);
-            // Too many are kept: pairs with the same written changes are merged.
             if self.next.len() - first > room {
-                let mut many = self.next.split_off(first);
-                many.sort_unstable_by_key(|one| (one.state.written, one.state.free_at, one.cost));
-                let mut many = many.into_iter().peekable();
-                while let Some(one) = many.next() {
-                    let other = many.next_if(|other| other.state.written == one.state.written);
-                    self.next.push(other.map_or(one, |other| {
-                        merge_candidates(subproblem, own_point, is_plan, &one, &other)
-                    }));
-                }
+                self.merge_group(own_point, first);
                 // The room grows if merging did not help, so that the work stays proportional.
                 room = limit.max(2 * (self.next.len() - first));
             }
         }
-        std::mem::swap(&mut self.front, &mut self.next);
+        // The emptied buffer becomes the room for the next step.
+        self.front = std::mem::replace(&mut self.next, front);
+    }
+
+    /// Merges the candidates from `first` on in pairs that have written the same changes.
+    fn merge_group(&mut self, own_point: usize, first: usize) {
+        let mut many = self.next.split_off(first);
+        many.sort_unstable_by_key(|one| (one.state.written, one.state.free_at, one.cost));
+        let mut many = many.into_iter().peekable();
+        while let Some(one) = many.next() {
+            let other = many.next_if(|other| other.state.written == one.state.written);
+            let merged = match other {
+                Some(other) => {
+                    let is_plan = self.task.is_plan;
+                    merge_candidates(self.subproblem, own_point, is_plan, &one, &other)
+                }
+                None => one,
+            };
+            self.next.push(merged);
+        }
     }
 }
 

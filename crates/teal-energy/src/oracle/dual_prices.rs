@@ -65,6 +65,7 @@ struct TokenWindows(Vec<(Time, Cost)>);
 
 impl TokenWindows {
     fn divide_trace(subproblem: &DeviceSubproblem<'_>, end: Time) -> Self {
+        // Windows are of equal length.
         let until = |part: u64| {
             Time::after_start(TimeSpan::from_nanos(
                 end.since(Time::ZERO).get() / TOKEN_WINDOWS * part,
@@ -83,6 +84,7 @@ impl TokenWindows {
     /// point.
     fn prices_by_point(&self, subproblem: &DeviceSubproblem<'_>, prices: &[Cost]) -> Vec<Cost> {
         let of = |own_point: usize| {
+            // A token that is taken now counts in every window that ends later.
             let mine = self
                 .0
                 .iter()
@@ -113,14 +115,15 @@ impl TokenWindows {
 /// Returns for each point the devices that can serve its read. A read that several devices hold has
 /// a price.
 pub(super) fn find_servers(problem: &SchedulingProblem<'_>) -> Vec<Vec<u8>> {
-    let of = |point: usize| {
-        let subproblems = (0_u8..).zip(&problem.subproblems);
-        subproblems
-            .filter(|(_, subproblem)| subproblem.least_read_cost(point).is_some())
-            .map(|(at, _)| at)
-            .collect()
-    };
-    (0..problem.points.len()).map(of).collect()
+    let mut servers = vec![Vec::new(); problem.points.len()];
+    for (device, subproblem) in (0_u8..).zip(&problem.subproblems) {
+        for (point, holders) in servers.iter_mut().enumerate() {
+            if subproblem.least_read_cost(point).is_some() {
+                holders.push(device);
+            }
+        }
+    }
+    servers
 }
 
 /// The Lagrangian dual: a subproblem for each device, and the constraints that have a price.
@@ -186,54 +189,64 @@ impl<'p, 'a> DualProblem<'p, 'a> {
     }
 
     fn solve_round(&self, prices: &DualPrices) -> Option<DualIterate> {
-        let mut takers = vec![Vec::new(); self.problem.points.len()];
-        let (mut schedules, mut taken) = (Vec::new(), Vec::new());
-        for ((at, subproblem), stops) in (0_u8..)
-            .zip(&self.problem.subproblems)
-            .zip(self.stop_prices(prices))
-        {
-            // A read that only one device holds needs no price.
-            let demand = |point: usize| match self.servers[point].as_slice() {
-                [only] if *only == at => ReadDemand::Must,
-                holders if holders.len() > 1 && holders.contains(&at) => {
-                    ReadDemand::May(prices.reads[point])
-                }
-                _ => ReadDemand::No,
-            };
-            let demands: Vec<ReadDemand> = (0..self.problem.points.len()).map(demand).collect();
+        let points = self.problem.points.len();
+        let mut takers = vec![Vec::new(); points];
+        let (mut schedules, mut tokens_taken) = (Vec::new(), Vec::new());
+        let stop_prices = self.stop_prices(prices);
+        for (at, subproblem) in self.problem.subproblems.iter().enumerate() {
+            let device = at as u8;
+            let demand = |point| self.demand(device, point, prices);
+            let demands: Vec<ReadDemand> = (0..points).map(demand).collect();
             // With the prices fixed, devices do not influence each other: each solves its part
             // alone.
-            let best = solve_subproblem(
-                subproblem,
-                SubproblemTask {
-                    demands: &demands,
-                    stop_limit: StopLimit::Priced(&stops),
-                    is_plan: false,
-                },
-            )?;
-            best.served_points()
-                .for_each(|point| takers[point].push(at));
-            taken.push(self.windows[usize::from(at)].count_taken(subproblem, &best));
-            schedules.push(best);
+            let task = SubproblemTask {
+                demands: &demands,
+                stop_limit: StopLimit::Priced(&stop_prices[at]),
+                is_plan: false,
+            };
+            let schedule = solve_subproblem(subproblem, task)?;
+            for point in schedule.served_points() {
+                takers[point].push(device);
+            }
+            tokens_taken.push(self.windows[at].count_taken(subproblem, &schedule));
+            schedules.push(schedule);
         }
         Some(DualIterate {
-            schedules: schedules,
+            schedules,
             takers,
-            tokens_taken: taken,
+            tokens_taken,
         })
     }
 
+    /// Returns what the relaxed problem asks of a device for one read.
+    fn demand(&self, device: u8, point: usize, prices: &DualPrices) -> ReadDemand {
+        match self.servers[point].as_slice() {
+            // A read that only one device holds needs no price.
+            [only] if *only == device => ReadDemand::Must,
+            holders if holders.len() > 1 && holders.contains(&device) => {
+                ReadDemand::May(prices.reads[point])
+            }
+            _ => ReadDemand::No,
+        }
+    }
+
     fn dual_value(&self, now: &DualIterate, prices: &DualPrices) -> Cost {
-        let reads: Cost = self.priced.iter().map(|point| prices.reads[*point]).sum();
-        let tokens = self
-            .windows
-            .iter()
-            .zip(&prices.tokens)
-            .flat_map(|(windows, prices)| windows.0.iter().zip(prices));
-        let tokens: Cost = tokens.map(|((_, there), price)| there * price).sum();
+        let mut value = 0;
         // The value of the Lagrangian: the prices of the constraints, and each device's cost less
         // its earnings.
-        reads - tokens + now.schedules.iter().map(|best| best.cost).sum::<Cost>()
+        for point in &self.priced {
+            value += prices.reads[*point];
+        }
+        for (windows, token_prices) in self.windows.iter().zip(&prices.tokens) {
+            for ((_, available), price) in windows.0.iter().zip(token_prices) {
+                debug_assert!(*price >= 0, "the price of an inequality is not negative");
+                value -= available * price;
+            }
+        }
+        for schedule in &now.schedules {
+            value += schedule.cost;
+        }
+        value
     }
 
     /// Returns the subgradient at a read's price: one device less those that took the read.
@@ -265,6 +278,10 @@ impl PriceStep {
             Some(_) => self.length / 2,
             None => self.length,
         };
+        debug_assert!(
+            self.length >= 0,
+            "a step has a direction apart from its length"
+        );
         self.was_up = Some(is_up);
         *price += if is_up { self.length } else { -self.length };
     }
@@ -331,12 +348,11 @@ pub fn lagrangian_bound(
     rounds: usize,
 ) -> Result<DualBound, Unsolvable> {
     let dual = DualProblem::new(problem);
-    let is_orphan = |point: usize| {
-        problem.points[point].kind == PointKind::Read && dual.servers[point].is_empty()
-    };
-    // A read that no device holds makes the problem infeasible at any price.
-    if (0..problem.points.len()).any(is_orphan) {
-        return Err(Unsolvable::Infeasible);
+    for (point, holders) in problem.points.iter().zip(&dual.servers) {
+        // A read that no device holds makes the problem infeasible at any price.
+        if point.kind == PointKind::Read && holders.is_empty() {
+            return Err(Unsolvable::Infeasible);
+        }
     }
     let mut prices = dual.first_prices();
     let mut steps = PriceSteps::new(&prices);
@@ -346,22 +362,17 @@ pub fn lagrangian_bound(
         let (value, stops) = (dual.dual_value(&now, &prices), dual.stop_prices(&prices));
         steps.move_prices(&dual, &mut prices, &now);
         // Subgradient steps may make the value worse; the best bound of all rounds counts.
-        if best.as_ref().is_none_or(|(best, ..)| value > *best) {
+        let is_better = best.as_ref().is_none_or(|(best, ..)| value > *best);
+        if is_better {
             best = Some((value, now, stops));
         }
     }
     let (least, round, stops) = best.ok_or(Unsolvable::Infeasible)?;
     // The relaxed schedules break constraints. A schedule that keeps them comes from a beam search
     // or, for more devices, from repairing the best iterate.
-    let plan = beam_search(problem, &stops).or_else(|| {
-        repair_schedules(
-            problem,
-            &dual.servers,
-            &stops,
-            &round,
-            least + least / GAP_PARTS,
-        )
-    });
+    let enough = least + least / GAP_PARTS;
+    let repaired = || repair_schedules(problem, &dual.servers, &stops, &round, enough);
+    let plan = beam_search(problem, &stops).or_else(repaired);
     Ok(DualBound {
         energy: rounded_down(least),
         plan: plan.unwrap_or_default(),

@@ -6,7 +6,7 @@
 //!    every continuation of the one can follow the other at no greater cost.
 
 use super::problem::{PointKind, SchedulingProblem, Unsolvable};
-use super::subproblem::{CandidateStep, Cost, DeviceState, StopLimit};
+use super::subproblem::{CandidateStep, Cost, DeviceState, DeviceSubproblem, StopLimit};
 use std::collections::BTreeMap;
 use teal_types::Energy;
 
@@ -36,32 +36,37 @@ pub(super) fn optimum_cost(problem: &SchedulingProblem<'_>) -> Result<Cost, Unso
     if count > JOINT_DEVICES_MAX {
         return Err(Unsolvable::Devices(count));
     }
-    let mut start = DeviceStates::default();
-    problem
-        .subproblems
-        .iter()
-        .zip(&mut start)
-        .for_each(|(subproblem, device_state)| *device_state = subproblem.start_state());
-    let mut front = Front::from([(start, 0)]);
+    let mut front = Front::from([(start_states(problem), 0)]);
     for point in 0..problem.points.len() {
         front = step_point(problem, point, front);
         if front.len() > CANDIDATES_MAX {
             return Err(Unsolvable::Large(front.len()));
         }
     }
-    let rest = |(device_states, cost): (DeviceStates, Cost)| {
-        let subproblems = problem.subproblems.iter().zip(device_states);
-        cost + subproblems
-            .map(|(subproblem, device_state)| {
-                subproblem.closing_cost(subproblem.points.len() - 1, device_state)
-            })
-            .sum::<Cost>()
-    };
+    let whole = |(states, cost): (DeviceStates, Cost)| cost + closing_cost(problem, &states);
     front
         .into_iter()
-        .map(rest)
+        .map(whole)
         .min()
         .ok_or(Unsolvable::Infeasible)
+}
+
+/// Returns the states in which the devices begin.
+pub(super) fn start_states(problem: &SchedulingProblem<'_>) -> DeviceStates {
+    let mut states = DeviceStates::default();
+    for (state, subproblem) in states.iter_mut().zip(&problem.subproblems) {
+        *state = subproblem.start_state();
+    }
+    states
+}
+
+/// Returns the cost of the work that all devices have left at the end.
+pub(super) fn closing_cost(problem: &SchedulingProblem<'_>, states: &DeviceStates) -> Cost {
+    let mut cost = 0;
+    for (subproblem, state) in problem.subproblems.iter().zip(states) {
+        cost += subproblem.closing_cost(subproblem.points.len() - 1, *state);
+    }
+    cost
 }
 
 /// Returns a cost rounded down, so that it stays a bound.
@@ -72,55 +77,71 @@ pub(super) fn rounded_down(cost: Cost) -> Energy {
 }
 
 fn step_point(problem: &SchedulingProblem<'_>, point: usize, mut front: Front) -> Front {
-    // A device does nothing at points that are not its own.
-    let subproblems = || {
-        problem
-            .subproblems
-            .iter()
-            .enumerate()
-            .filter_map(|(at, subproblem)| Some((at, subproblem, subproblem.point_index(point)?)))
-    };
-    for (at, subproblem, own_point) in subproblems() {
-        front = expand_front(&front, at, |device_state| {
-            [subproblem.advance_to(own_point, device_state)]
+    let present = devices_at(problem, point);
+    for (at, subproblem, own_point) in &present {
+        front = expand_front(&front, *at, |state| {
+            [subproblem.advance_to(*own_point, state)]
         });
     }
     front = prune_dominated(problem, point, front);
-    // A read is served by exactly one device: candidates in which none serves it are dropped.
     if problem.points[point].kind == PointKind::Read {
-        let mut served = Front::new();
-        for (at, subproblem, own_point) in subproblems() {
-            for (device_states, cost) in expand_front(&front, at, |device_state| {
-                subproblem.read_steps(own_point, device_state, StopLimit::Counted)
-            }) {
-                keep_cheapest(&mut served, device_states, cost);
-            }
-        }
-        front = served;
+        front = serve_read(&present, &front);
     }
-    for (at, subproblem, own_point) in subproblems() {
-        let stay = |device_state| [CandidateStep::no_action(device_state)];
-        let write = |device_state| {
+    // Each device may write or not, and then go down or not.
+    for (at, subproblem, own_point) in &present {
+        let stay = |state| [CandidateStep::no_action(state)];
+        let write = |state| {
             subproblem
-                .write_steps(own_point, device_state, StopLimit::Counted)
-                .chain(stay(device_state))
+                .write_steps(*own_point, state, StopLimit::Counted)
+                .chain(stay(state))
         };
-        front = prune_dominated(problem, point, expand_front(&front, at, write));
-        front = expand_front(&front, at, |device_state| {
+        let stop = |state| {
             subproblem
-                .stop_steps(own_point, device_state, StopLimit::Counted)
-                .chain(stay(device_state))
-        });
-        front = prune_dominated(problem, point, front);
+                .stop_steps(*own_point, state, StopLimit::Counted)
+                .chain(stay(state))
+        };
+        front = prune_dominated(problem, point, expand_front(&front, *at, write));
+        front = prune_dominated(problem, point, expand_front(&front, *at, stop));
     }
-    let is_late = |device_states: &DeviceStates| {
-        subproblems().any(|(at, subproblem, own_point)| {
-            subproblem.is_late(own_point, device_states[at], false)
-        })
-    };
     // A schedule that misses a deadline is no schedule.
-    front.retain(|device_states, _| !is_late(device_states));
+    front.retain(|states, _| !is_any_late(&present, states));
     front
+}
+
+/// A device that has a point of its own, with the place of that point.
+type PresentDevice<'p, 'a> = (usize, &'p DeviceSubproblem<'a>, usize);
+
+/// Returns the devices that have a point of their own here; the others do nothing.
+fn devices_at<'p, 'a>(
+    problem: &'p SchedulingProblem<'a>,
+    point: usize,
+) -> Vec<PresentDevice<'p, 'a>> {
+    let mut present = Vec::new();
+    for (at, subproblem) in problem.subproblems.iter().enumerate() {
+        if let Some(own_point) = subproblem.point_index(point) {
+            present.push((at, subproblem, own_point));
+        }
+    }
+    present
+}
+
+/// Lets exactly one device serve the read of a point: candidates in which none does are dropped.
+fn serve_read(present: &[PresentDevice<'_, '_>], front: &Front) -> Front {
+    let mut served = Front::new();
+    for (at, subproblem, own_point) in present {
+        let read = |state| subproblem.read_steps(*own_point, state, StopLimit::Counted);
+        for (states, cost) in expand_front(front, *at, read) {
+            keep_cheapest(&mut served, states, cost);
+        }
+    }
+    served
+}
+
+/// Returns whether a device has missed the deadline of a change.
+fn is_any_late(present: &[PresentDevice<'_, '_>], states: &DeviceStates) -> bool {
+    present
+        .iter()
+        .any(|(at, subproblem, own_point)| subproblem.is_late(*own_point, states[*at], false))
 }
 
 /// Extends every candidate by the steps of one device.
@@ -148,11 +169,9 @@ fn keep_cheapest(front: &mut Front, device_states: DeviceStates, cost: Cost) {
 /// Returns each device's own point that is the last one until `point`.
 pub(super) fn latest_points(problem: &SchedulingProblem<'_>, point: usize) -> PointIndices {
     let mut places = PointIndices::default();
-    problem
-        .subproblems
-        .iter()
-        .zip(&mut places)
-        .for_each(|(subproblem, place)| *place = subproblem.latest_point(point));
+    for (place, subproblem) in places.iter_mut().zip(&problem.subproblems) {
+        *place = subproblem.latest_point(point);
+    }
     places
 }
 
@@ -164,17 +183,14 @@ pub(super) fn does_dominate(
     (one, its): (&DeviceStates, Cost),
     (two, cost): (&DeviceStates, Cost),
 ) -> bool {
-    let subproblems = problem
-        .subproblems
-        .iter()
-        .zip(places)
-        .zip(one.iter().zip(two));
-    let more: Option<Cost> = subproblems
-        .map(|((subproblem, own_point), (one, two))| {
-            subproblem.dominance_cost(*own_point, one, two)
-        })
-        .sum();
-    more.is_some_and(|more| its + more <= cost)
+    let mut more = 0;
+    for (at, subproblem) in problem.subproblems.iter().enumerate() {
+        match subproblem.dominance_cost(places[at], &one[at], &two[at]) {
+            Some(device_more) => more += device_more,
+            None => return false,
+        }
+    }
+    its + more <= cost
 }
 
 /// Drops the candidates that another one dominates.

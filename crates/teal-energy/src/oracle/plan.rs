@@ -54,6 +54,7 @@ impl ClairvoyantPlan {
             for (at, action) in best.actions {
                 let step = match action {
                     ScheduledAction::Read(_) => {
+                        // Steps after a read must not come before the read itself.
                         last = at + BEHIND;
                         continue;
                     }
@@ -70,6 +71,7 @@ impl ClairvoyantPlan {
                 steps.push((last, id, step));
             }
         }
+        // The sort is stable: steps of one device keep their order.
         steps.sort_by_key(|(at, ..)| *at);
         Self { owners, steps }
     }
@@ -114,11 +116,12 @@ impl Policy for Clairvoyant {
             .owners
             .get(self.next_read)
             .and_then(|at| DeviceId::new(usize::from(*at)));
+        // Reads are asked for in the order of the trace.
         self.next_read += 1;
         planned
             .filter(|id| request.copies.contains(*id))
             .or(request.copies.iter().next())
-            .expect("somebody holds what is read")
+            .expect("a device holds what is read")
     }
     fn decide_actions(
         &mut self,

@@ -67,60 +67,90 @@ impl<'a> SchedulingProblem<'a> {
     /// wait for each device longer than their age by its entry of `late` (zero without an entry):
     /// see [`longest_lateness`].
     pub fn new(world: &'a SimulatedMachine, trace: &MachineTrace, late: &[TimeSpan]) -> Self {
-        let nothing = |at: Time| TracePoint {
-            at,
-            kind: PointKind::Nothing,
-            event: 0,
-        };
-        let mut points = vec![nothing(Time::ZERO)];
-        for (event, known) in trace.events().iter().enumerate() {
-            let kind = match known.action {
-                EventAction::Read { copies, .. } if !copies.is_empty() => PointKind::Read,
-                EventAction::Write { .. } => PointKind::Write,
-                _ => continue,
-            };
-            points.push(TracePoint {
-                at: known.at,
-                kind,
-                event,
-            });
-        }
         let late = |id: DeviceId| late.get(id.index()).copied().unwrap_or(TimeSpan::ZERO);
-        for (at, device) in world.devices.iter().enumerate() {
-            let (Some(QueueLimits { age, .. }), Some(id)) = (device.queue, DeviceId::new(at))
-            else {
-                continue;
-            };
-            let mine = trace
-                .events()
-                .iter()
-                .filter(|event| is_write_to(&event.action, id));
-            let due = mine.flat_map(|event| [event.at + age, event.at + age + late(id)]);
-            // Everything is written at the end anyway.
-            let due = due.filter(|due| *due < trace.end());
-            points.extend(due.map(nothing));
+        let mut points = vec![TracePoint::without_event(Time::ZERO)];
+        points.extend(event_points(trace));
+        let devices = (0..world.devices.len()).filter_map(DeviceId::new);
+        for id in devices.clone() {
+            let queue = world.devices[id.index()].queue;
+            points.extend(deadline_points(trace, id, queue, late(id)));
         }
         points.sort_by_key(|point| point.at);
         // Several changes may be of age at one moment; one point is enough.
         points.dedup_by(|b, a| {
             a.kind == PointKind::Nothing && b.kind == PointKind::Nothing && a.at == b.at
         });
+        points.push(TracePoint::without_event(trace.end()));
         debug_assert!(
             points.is_sorted_by_key(|point| point.at),
-            "points are in order"
+            "points are in order, and the trace ends last"
         );
-        points.push(nothing(trace.end()));
-        let ids = (0..world.devices.len()).filter_map(DeviceId::new);
-        let subproblems = ids
+        let subproblems = devices
             .map(|id| DeviceSubproblem::new(world, trace, &points, id, late(id)))
             .collect();
         Self {
             points,
-            subproblems: subproblems,
+            subproblems,
         }
     }
 }
 
-fn is_write_to(what: &EventAction, id: DeviceId) -> bool {
-    matches!(what, EventAction::Write { sinks, .. } if sinks.contains(id))
+impl TracePoint {
+    /// Makes a point at which no event happens.
+    fn without_event(at: Time) -> Self {
+        Self {
+            at,
+            kind: PointKind::Nothing,
+            event: 0,
+        }
+    }
+}
+
+/// Returns a point for each event that concerns devices.
+fn event_points(trace: &MachineTrace) -> Vec<TracePoint> {
+    let mut points = Vec::new();
+    for (event, known) in trace.events().iter().enumerate() {
+        let kind = match known.action {
+            // A read without copies is served from memory.
+            EventAction::Read { copies, .. } if !copies.is_empty() => PointKind::Read,
+            EventAction::Write { .. } => PointKind::Write,
+            _ => continue,
+        };
+        points.push(TracePoint {
+            at: known.at,
+            kind,
+            event,
+        });
+    }
+    points
+}
+
+/// Returns the points at which a device's changes are of age, and their last moments.
+fn deadline_points(
+    trace: &MachineTrace,
+    id: DeviceId,
+    queue: Option<QueueLimits>,
+    late: TimeSpan,
+) -> Vec<TracePoint> {
+    let Some(QueueLimits { age, .. }) = queue else {
+        return Vec::new();
+    };
+    let mut points = Vec::new();
+    for event in trace.events() {
+        let is_ours = match event.action {
+            EventAction::Write { sinks, .. } => sinks.contains(id),
+            _ => false,
+        };
+        if !is_ours {
+            continue;
+        }
+        let due = event.at + age;
+        for at in [due, due + late] {
+            // Everything is written at the end anyway.
+            if at < trace.end() {
+                points.push(TracePoint::without_event(at));
+            }
+        }
+    }
+    points
 }

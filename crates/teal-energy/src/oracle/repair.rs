@@ -10,7 +10,7 @@ use super::dual_prices::DualIterate;
 use super::plan::ClairvoyantPlan;
 use super::problem::SchedulingProblem;
 use super::subproblem::{Cost, StopLimit};
-use teal_types::TimeSpan;
+use teal_types::{Time, TimeSpan};
 
 /// The greatest number of moves that are tried.
 const MOVES_MAX: usize = 160;
@@ -59,6 +59,7 @@ impl ReadAssignment<'_, '_> {
 
     /// Moves these reads to one device if that is cheaper.
     fn try_move(&mut self, points: &[usize], to: u8) {
+        // The owners before the move, to take it back.
         let before: Vec<_> = points.iter().map(|point| self.owners[*point]).collect();
         // Only devices that lose or gain reads have to be solved again.
         let mut changed: Vec<u8> = before
@@ -106,69 +107,88 @@ pub(super) fn repair_schedules(
     round: &DualIterate,
     enough: Cost,
 ) -> Option<ClairvoyantPlan> {
-    // Of several devices that took a read the cheapest keeps it; of none the cheapest of all gets
-    // it.
-    let cheapest = |point: usize| {
-        let holders = if round.takers[point].is_empty() {
-            &servers[point]
-        } else {
-            &round.takers[point]
-        };
-        holders
-            .iter()
-            .copied()
-            .min_by_key(|at| problem.subproblems[usize::from(*at)].least_read_cost(point))
-    };
-    let owners = (0..problem.points.len()).map(cheapest).collect();
     let mut assignment = ReadAssignment {
         problem,
         stop_prices: stops,
-        owners,
+        owners: cheapest_owners(problem, servers, round),
         schedules: Vec::new(),
     };
-    assignment.schedules = (0..problem.subproblems.len())
-        .map(|at| assignment.solve_priced(at as u8))
-        .collect::<Option<_>>()?;
-    // Reads that exactly one device took are left alone: the prices have decided them.
-    let unsettled: Vec<usize> = (0..servers.len())
-        .filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1)
-        .collect();
-    // Bursts of reads that lie close together move as a whole.
-    let mut bursts: Vec<Vec<usize>> = Vec::new();
-    let several: Vec<usize> = (0..servers.len())
-        .filter(|point| servers[*point].len() > 1)
-        .collect();
-    for point in several {
-        let at = problem.points[point].at;
-        match bursts.last_mut() {
-            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < BURST_GAP => {
-                burst.push(point)
-            }
-            _ => bursts.push(vec![point]),
-        }
+    let devices = problem.subproblems.len() as u8;
+    for device in 0..devices {
+        let schedule = assignment.solve_priced(device)?;
+        assignment.schedules.push(schedule);
     }
-    bursts.retain(|burst| {
-        burst
-            .iter()
-            .any(|point| unsettled.binary_search(point).is_ok())
-    });
-    let each = bursts
-        .into_iter()
-        .chain(unsettled.into_iter().map(|point| vec![point]))
-        .take(MOVES_MAX);
-    for points in each {
+    for points in possible_moves(problem, servers, round) {
         if assignment.total_cost() <= enough {
             break;
         }
-        for to in 0..problem.subproblems.len() as u8 {
+        for to in 0..devices {
             if points.iter().all(|point| servers[*point].contains(&to)) {
                 assignment.try_move(&points, to);
             }
         }
     }
     // Tokens are counted only now: it is slow, and seldom changes the device of a read.
-    let counted = (0..problem.subproblems.len())
-        .map(|at| assignment.solve_device(at as u8, StopLimit::Spared(&assignment.stop_prices[at])))
-        .collect::<Option<_>>()?;
+    let mut counted = Vec::new();
+    for device in 0..devices {
+        let limit = StopLimit::Spared(&assignment.stop_prices[usize::from(device)]);
+        counted.push(assignment.solve_device(device, limit)?);
+    }
     Some(ClairvoyantPlan::new(problem, &assignment.owners, counted))
+}
+
+/// Returns one device for each read: of several that took it the cheapest keeps it, and if none
+/// took it the cheapest of all gets it.
+fn cheapest_owners(
+    problem: &SchedulingProblem<'_>,
+    servers: &[Vec<u8>],
+    round: &DualIterate,
+) -> Vec<Option<u8>> {
+    let mut owners = Vec::new();
+    for (point, takers) in round.takers.iter().enumerate() {
+        let holders = if takers.is_empty() {
+            &servers[point]
+        } else {
+            takers
+        };
+        let cost = |device: &u8| problem.subproblems[usize::from(*device)].least_read_cost(point);
+        owners.push(holders.iter().copied().min_by_key(cost));
+    }
+    owners
+}
+
+/// Returns the groups of reads that may move to another device: bursts around undecided reads as a
+/// whole, and then each of these reads alone. A read is undecided unless exactly one device took it
+/// at the prices.
+fn possible_moves(
+    problem: &SchedulingProblem<'_>,
+    servers: &[Vec<u8>],
+    round: &DualIterate,
+) -> Vec<Vec<usize>> {
+    let (mut undecided, mut bursts) = (Vec::new(), Vec::<Vec<usize>>::new());
+    for (point, holders) in servers.iter().enumerate() {
+        if holders.len() < 2 {
+            continue;
+        }
+        if round.takers[point].len() != 1 {
+            undecided.push(point);
+        }
+        let at = problem.points[point].at;
+        match bursts.last_mut() {
+            Some(burst) if at.since(last_time(problem, burst)) < BURST_GAP => burst.push(point),
+            _ => bursts.push(vec![point]),
+        }
+    }
+    let is_undecided = |point: &usize| undecided.binary_search(point).is_ok();
+    bursts.retain(|burst| burst.iter().any(is_undecided));
+    let mut moves = bursts;
+    moves.extend(undecided.iter().map(|point| vec![*point]));
+    moves.truncate(MOVES_MAX);
+    moves
+}
+
+/// Returns the time of a burst's last read.
+fn last_time(problem: &SchedulingProblem<'_>, burst: &[usize]) -> Time {
+    let last = burst.last().copied().unwrap_or(0);
+    problem.points[last].at
 }

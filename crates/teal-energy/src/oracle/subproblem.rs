@@ -39,6 +39,9 @@ use crate::service::Job;
 use crate::sim::{MachineTrace, SimulatedMachine};
 use teal_types::{Power, Time, TimeSpan};
 
+/// A microjoule in the unit of [`Cost`].
+const FEMTOJOULES_PER_MICROJOULE: Cost = 1_000_000_000;
+
 /// Femtojoules, which may be negative.
 pub(super) type Cost = i128;
 
@@ -175,6 +178,32 @@ fn energy_over(power: Power, span: TimeSpan) -> Cost {
     Cost::from(power.get()) * Cost::from(span.get())
 }
 
+/// Returns the ways between all states, by from and to, with their costs beyond resting.
+fn transition_routes(
+    device: &DeviceModel,
+    rest_powers: &[Power],
+) -> Vec<Vec<Option<TransitionRoute>>> {
+    let power = &device.power;
+    let route = |from: StateId, to: StateId| {
+        let route = power.route(from, to)?;
+        let takes_token = device.budget.is_some() && power.time_to_cycle(from, to).is_some();
+        // From its beginning the device is charged the rest power of the state it goes to; the
+        // transition costs the difference.
+        let energy = Cost::from(route.energy.get()) * FEMTOJOULES_PER_MICROJOULE;
+        let more = energy - energy_over(rest_powers[to.index()], route.time);
+        Some(TransitionRoute {
+            time: route.time,
+            more,
+            takes_token,
+        })
+    };
+    let mut routes = Vec::new();
+    for from in power.state_ids() {
+        routes.push(power.state_ids().map(|to| route(from, to)).collect());
+    }
+    routes
+}
+
 /// Returns the nanoseconds from one time to another, negative if that is back.
 fn time_between(from: Time, to: Time) -> Cost {
     Cost::from(to.since(from).get()) - Cost::from(from.since(to).get())
@@ -197,23 +226,7 @@ impl<'a> DeviceSubproblem<'a> {
         let power = &device.power;
         let rest::RestCharges { powers, longest } =
             rest::rest_charges(device, id, world.base, trace);
-        let route = |from, to: StateId| {
-            let route = power.route(from, to)?;
-            let takes_token = device.budget.is_some() && power.time_to_cycle(from, to).is_some();
-            // From its beginning the device is charged the rest power of the state it goes to; the
-            // transition costs the rest.
-            let more = Cost::from(route.energy.get()) * 1_000_000_000
-                - energy_over(powers[to.index()], route.time);
-            Some(TransitionRoute {
-                time: route.time,
-                more,
-                takes_token,
-            })
-        };
-        let routes: Vec<Vec<_>> = power
-            .state_ids()
-            .map(|a| power.state_ids().map(|b| route(a, b)).collect())
-            .collect();
+        let routes = transition_routes(device, &powers);
         let serving: Vec<u8> = power
             .state_ids()
             .filter(|s| power.serves(*s))
@@ -354,10 +367,12 @@ impl<'a> DeviceSubproblem<'a> {
     /// changes of that point come to the queue.
     pub(super) fn advance_to(&self, own_point: usize, device_state: DeviceState) -> CandidateStep {
         let here = &self.points[own_point];
+        // The changes since the last own point come to the queue here.
         let (since, new) = match own_point.checked_sub(1).map(|before| &self.points[before]) {
             Some(before) => (before.at, before.arrived..here.arrived),
             None => (Time::ZERO, 0..here.arrived),
         };
+        // A change that must be written is paid for when it comes: all schedules have to write it.
         let paid: Cost = self.changes[new.start as usize..new.end as usize]
             .iter()
             .map(|change| change.prepaid)
@@ -366,6 +381,10 @@ impl<'a> DeviceSubproblem<'a> {
             self.rest_power(device_state.power_state),
             here.at.since(since),
         ) + paid;
+        debug_assert!(
+            device_state.written <= here.arrived,
+            "only changes that have come are written"
+        );
         // Times in the past are all alike: they become zero, so that equal states compare equal.
         let kept = |time: Time| if time <= here.at { Time::ZERO } else { time };
         let device_state = DeviceState {

@@ -40,6 +40,7 @@ impl Policy for AlwaysOn {
                 .state_ids()
                 .filter(|state| power.serves(*state))
                 .max_by_key(|state| power.state_power(*state));
+            // A device that is there already gets no order.
             actions.extend(
                 best.filter(|best| *best != known.target_state())
                     .map(|best| PolicyAction::Enter(id, best)),

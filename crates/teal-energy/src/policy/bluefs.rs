@@ -74,12 +74,14 @@ impl Policy for BlueFs {
         signal: Option<MachineSignal>,
         actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
+        // The window of BlueFS: 30 s, without quiet hours.
         let config = FlushConfig {
             age: (TimeSpan::from_secs(30), TimeSpan::from_secs(30)),
             quiet: None,
             is_silent: false,
             ..FlushConfig::default()
         };
+        // Idle devices sleep first, and wake again if a hint asks for it.
         let mut again = sleep_idle(&break_even_times(view), view, actions);
         actions.extend(
             self.to_wake

@@ -178,7 +178,7 @@ impl Predictor {
                 id,
             )
         });
-        costs.min().expect("somebody holds what is read")
+        costs.min().expect("a device holds what is read")
     }
 }
 

@@ -26,12 +26,13 @@ impl Policy for Coda {
         "coda"
     }
     fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        // Local devices come before the server; the lower number decides between them.
         let rank = |id: DeviceId| (view.device(id).device.kind == DeviceKind::Link, id);
         request
             .copies
             .iter()
             .min_by_key(|id| rank(*id))
-            .expect("somebody holds what is read")
+            .expect("a device holds what is read")
     }
     fn decide_actions(
         &mut self,
@@ -39,6 +40,7 @@ impl Policy for Coda {
         _signal: Option<MachineSignal>,
         actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
+        // Local caches are written through.
         let local = view
             .devices_with_ids()
             .filter(|(_, known)| known.device.kind != DeviceKind::Link && known.queued > 0);

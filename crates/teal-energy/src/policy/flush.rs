@@ -80,52 +80,56 @@ pub fn flush_due(
     let (Some(limits), Some(oldest)) = (known.device.queue, known.oldest) else {
         return (None, None);
     };
-    // A shutdown, a sync and short memory cannot wait; neither can a queue near its limit.
-    let asked = match signal {
-        Some(MachineSignal::Shutdown) => Some(FlushTrigger::Shutdown),
-        Some(MachineSignal::Sync) => Some(FlushTrigger::User),
-        Some(MachineSignal::MemoryPressure) => Some(FlushTrigger::Memory),
-        _ => (known.queued.saturating_mul(100) >= limits.bytes.saturating_mul(config.percent))
-            .then_some(FlushTrigger::Size),
-    };
-    if asked.is_some() {
-        return (asked, None);
+    let is_nearly_full =
+        known.queued.saturating_mul(100) >= limits.bytes.saturating_mul(config.percent);
+    let urgent = urgent_trigger(signal, is_nearly_full);
+    if urgent.is_some() {
+        return (urgent, None);
     }
-    let wakes_a_disk =
-        known.device.kind == DeviceKind::Disk && !known.device.power.serves(known.target_state());
+    let is_disk = known.device.kind == DeviceKind::Disk;
+    let is_asleep = !known.device.power.serves(known.target_state());
     // Age alone does not wake a sleeping disk while a user would hear it. The hard limit of the
     // queue still does.
-    if config.is_silent && view.is_user_present && wakes_a_disk {
+    if config.is_silent && view.is_user_present && is_disk && is_asleep {
         return (None, None);
     }
     let age = view.now.since(oldest);
-    let wanted = if view.supply == PowerSupply::Powered {
-        config.age.0
-    } else {
-        config.age.1
+    let age_limit = match view.supply {
+        PowerSupply::Powered => config.age.0,
+        PowerSupply::Battery => config.age.1,
     };
-    if age >= wanted {
+    if age >= age_limit {
         return (Some(FlushTrigger::Age), None);
     }
-    let mut again = oldest + wanted;
-    if let Some(quiet) = config.quiet {
-        let is_old = age >= config.quiet_age;
-        if is_old && is_within(view.time_of_day, quiet) {
-            return (Some(FlushTrigger::Quiet), None);
-        }
-        let day = TimeSpan::from_hours(24);
-        // The time of day wraps at midnight.
-        let until_quiet = TimeSpan::from_nanos(
-            (quiet.0.get() + day.get() - view.time_of_day.get() % day.get()) % day.get(),
-        );
-        let next = if is_old {
-            view.now + until_quiet
-        } else {
-            oldest + config.quiet_age
-        };
-        again = again.min(next);
+    let at_age = oldest + age_limit;
+    let Some(hours) = config.quiet else {
+        return (None, Some(at_age));
+    };
+    if age < config.quiet_age {
+        return (None, Some(at_age.min(oldest + config.quiet_age)));
     }
-    (None, Some(again))
+    if is_within(view.time_of_day, hours) {
+        return (Some(FlushTrigger::Quiet), None);
+    }
+    let at_quiet = view.now + time_until(view.time_of_day, hours.0);
+    (None, Some(at_age.min(at_quiet)))
+}
+
+/// Returns the reason for a burst that cannot wait: a shutdown, a sync, short memory, or a queue
+/// near its limit.
+fn urgent_trigger(signal: Option<MachineSignal>, is_nearly_full: bool) -> Option<FlushTrigger> {
+    match signal {
+        Some(MachineSignal::Shutdown) => Some(FlushTrigger::Shutdown),
+        Some(MachineSignal::Sync) => Some(FlushTrigger::User),
+        Some(MachineSignal::MemoryPressure) => Some(FlushTrigger::Memory),
+        _ => is_nearly_full.then_some(FlushTrigger::Size),
+    }
+}
+
+/// Returns the time from one time of day to the next `hour`, which may be tomorrow's.
+fn time_until(time_of_day: TimeSpan, hour: TimeSpan) -> TimeSpan {
+    let day = TimeSpan::from_hours(24).get();
+    TimeSpan::from_nanos((hour.get() + day - time_of_day.get() % day) % day)
 }
 
 #[cfg(test)]

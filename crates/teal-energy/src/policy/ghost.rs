@@ -75,7 +75,9 @@ impl Ghosts {
         if view.now.since(lost.last) > forgets {
             lost.cost = WeightedCost(0);
         }
+        // The pause until the next loss is measured from here.
         lost.last = view.now;
+        debug_assert!(served > ideal, "another device would have been better");
         // The loss is the difference to the device that serves instead.
         lost.cost.0 += served.0 - ideal.0;
         let lingers = weights.weighted_cost(PredictedRead {

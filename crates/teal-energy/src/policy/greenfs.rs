@@ -84,7 +84,7 @@ impl Policy for GreenFs {
             .copies
             .iter()
             .min_by_key(|id| (rank(*id), *id))
-            .expect("somebody holds what is read")
+            .expect("a device holds what is read")
     }
     fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
         self.predictor.add_measurement(view, measured);

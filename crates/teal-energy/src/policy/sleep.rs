@@ -51,6 +51,7 @@ fn bucket_bound(bucket: usize) -> u64 {
 /// spend in its place.
 fn idle_cost(trip: &RoundTrip, timeout: TimeSpan, idle: TimeSpan, lost: Energy) -> Energy {
     if idle <= timeout {
+        // The idle time ends before the time-out: the device was awake for all of it.
         return trip.cost_awake(idle);
     }
     trip.cost_awake(timeout)
@@ -61,6 +62,7 @@ fn idle_cost(trip: &RoundTrip, timeout: TimeSpan, idle: TimeSpan, lost: Energy) 
 impl IdleTimes {
     /// Adds an idle time that has ended.
     pub fn add_idle_time(&mut self, idle: TimeSpan) {
+        // The last bucket that begins at or below the idle time.
         let bucket = (0..BUCKETS)
             .rposition(|bucket| bucket_bound(bucket) <= idle.get())
             .unwrap_or(0);
@@ -110,6 +112,7 @@ impl IdleTimes {
         let bounds = (0..BUCKETS)
             .map(|bucket| TimeSpan::from_nanos(bucket_bound(bucket)))
             .filter(|bound| *bound <= longest);
+        debug_assert!(longest >= even, "four times is no less than once");
         // Between two bounds the cost on the buckets does not change, so that the bounds are all
         // candidates.
         let candidates = [even, longest, TimeSpan::ZERO].into_iter().chain(bounds);

@@ -7,7 +7,7 @@
 //! 2. A device that was woken for a burst goes down again after it, unless a read comes.
 
 use super::awake_value::AwakeValue;
-use super::choice::{CostWeights, PredictedRead, Predictor, transition_cost};
+use super::choice::{CostWeights, PredictedRead, Predictor, WeightedCost, transition_cost};
 use super::flush::{self, FlushConfig};
 use super::ghost::Ghosts;
 use super::sleep::IdleTimes;
@@ -56,6 +56,31 @@ struct TrackedDevice {
     /// Is true if it was woken for a burst, or told to write before it sleeps: it goes down as soon
     /// as nothing is left.
     is_leaving: bool,
+}
+
+impl TrackedDevice {
+    /// Returns the loss when the device is found asleep in a state.
+    fn sleep_loss(
+        &self,
+        power: &PowerModel,
+        awake: StateId,
+        below: StateId,
+        base: Power,
+    ) -> Energy {
+        let start = start_cost(power, awake, below, base);
+        // A state that serves is left at once: only the way up is lost.
+        if power.serves(below) {
+            return start;
+        }
+        self.awake_value
+            .expected_loss(trip_energy(power, awake, below), start)
+    }
+}
+
+/// Returns the energy of the way from a state into another and back; zero without such a way.
+fn trip_energy(power: &PowerModel, awake: StateId, below: StateId) -> Energy {
+    let trip = power.round_trip(awake, below);
+    trip.map_or(Energy::ZERO, |trip| trip.energy)
 }
 
 /// Returns the most that it costs to find a device in a state: the way there and back, and the wait
@@ -161,6 +186,40 @@ impl Teal {
         }
     }
 
+    /// Adds the losses of devices that would have served a read better, had they been awake, and
+    /// notes those that are to be woken.
+    fn add_losses(
+        &mut self,
+        view: &MachineView<'_>,
+        request: &ReadRequest,
+        served: WeightedCost,
+        weights: CostWeights,
+    ) {
+        let mut ideals = Vec::new();
+        for id in request.copies.iter() {
+            let (cost, state) = self.predictor.predict_ideal(view, id, request, weights);
+            let device = view.device(id);
+            let power = &device.device.power;
+            let start = transition_cost(power, device.target_state(), state, weights);
+            ideals.push(((cost, state), id, start));
+        }
+        // The start of the best device limits the others that may lose: waking them costs no more.
+        let best = ideals.iter().min_by_key(|(ideal, id, _)| (*ideal, *id));
+        let dearest = best.map_or(WeightedCost::default(), |(_, _, start)| *start);
+        for (ideal, id, start) in ideals {
+            // Devices that start more cheaply than the best one lose as well: a radio is woken
+            // long before a disk that is a little better.
+            if start > dearest {
+                continue;
+            }
+            let lingers = self.linger_energy(view, id);
+            let hint = self
+                .ghosts
+                .add_loss(view, (ideal, id), served, weights, lingers);
+            self.to_wake.extend(hint);
+        }
+    }
+
     /// Returns the energy that a device spends besides if it serves now: it goes to sleep so much
     /// later, or has to go to sleep again.
     fn linger_energy(&self, view: &MachineView<'_>, id: DeviceId) -> Energy {
@@ -211,7 +270,7 @@ impl Teal {
         known.idle_since
     }
 
-    /// Puts an idle device to sleep when its time has come, and returns the time to request again.
+    /// Puts an idle device to sleep when its time has come, and returns the time to ask again.
     fn plan_sleep(
         &mut self,
         view: &MachineView<'_>,
@@ -223,39 +282,24 @@ impl Teal {
         let state = device.serving_state()?;
         let known = &mut self.tracked[id.index()];
         let power = &device.device.power;
-        let base = if self.config.battery.second == 0 {
-            Power::ZERO
-        } else {
-            view.base
+        // Without a weight for time the wait for a sleeping device costs nothing.
+        let base = match self.config.battery.second {
+            0 => Power::ZERO,
+            _ => view.base,
         };
-        let lost = |below| {
-            let start = start_cost(power, state, below, base);
-            let trip = power
-                .round_trip(state, below)
-                .map_or(Energy::ZERO, |trip| trip.energy);
-            if power.serves(below) {
-                start
-            } else {
-                known.awake_value.expected_loss(trip, start)
-            }
-        };
+        let lost = |below| known.sleep_loss(power, state, below, base);
         let (below, timeout) = known.idle_times.best_state(power, state, lost)?;
-        known.timeout = timeout.max(token_patience(
-            device,
-            state,
-            below,
-            start_cost(power, state, below, base),
-        ));
-        let at = if known.is_leaving {
-            view.now
-        } else {
-            since + known.timeout
+        let start = start_cost(power, state, below, base);
+        known.timeout = timeout.max(token_patience(device, state, below, start));
+        let at = match known.is_leaving {
+            true => view.now,
+            false => since + known.timeout,
         };
         // The time-out is not over yet.
         if view.now < at {
             return Some(at);
         }
-        // There is no token for the next start: request again in a minute.
+        // There is no token for the next start: ask again in a minute.
         if !device.may_stop {
             return Some(view.now + TimeSpan::from_secs(60));
         }
@@ -266,10 +310,6 @@ impl Teal {
             known.is_leaving = true;
             return None;
         }
-        debug_assert!(
-            view.now >= at && device.may_stop && device.queued == 0,
-            "nothing keeps it awake"
-        );
         known.is_leaving = false;
         actions.push(PolicyAction::Enter(id, below));
         None
@@ -282,58 +322,27 @@ impl Policy for Teal {
     }
 
     fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
-        // Devices may be attached while the policy runs.
         let weights = self.current_weights(view);
+        // Devices may be attached while the policy runs.
         self.tracked
             .resize_with(view.devices.len(), TrackedDevice::default);
         self.value_devices(view, request);
-        let cost = |id| {
+        let mut best: Option<(WeightedCost, WeightedCost, DeviceId)> = None;
+        for id in request.copies.iter() {
             let now = self.predictor.predict_now(view, id, request);
-            let all = PredictedRead {
+            let with_linger = PredictedRead {
                 energy: now.energy + self.linger_energy(view, id),
                 ..now
             };
-            (weights.weighted_cost(all), weights.weighted_cost(now), id)
-        };
-        let (_, cost, best) = request
-            .copies
-            .iter()
-            .map(cost)
-            .min()
-            .expect("somebody holds what is read");
-        // The hints are taken out, since the closures below borrow the policy.
-        let mut ghosts = std::mem::take(&mut self.ghosts);
-        let ideals = || {
-            request
-                .copies
-                .iter()
-                .map(|id| (self.predictor.predict_ideal(view, id, request, weights), id))
-        };
-        let start = |id, state| {
-            transition_cost(
-                &view.device(id).device.power,
-                view.device(id).target_state(),
-                state,
-                weights,
-            )
-        };
-        // The start of the best device limits the others that may lose: waking them costs no more.
-        let dearest = ideals()
-            .min()
-            .map(|((_, state), id)| start(id, state))
-            .unwrap_or_default();
-        // Devices that start more cheaply than the best one lose as well: a radio is woken long
-        // before a disk that is a little better.
-        for (ideal, id) in ideals().filter(|((_, state), id)| start(*id, *state) <= dearest) {
-            self.to_wake.extend(ghosts.add_loss(
-                view,
-                (ideal, id),
-                cost,
-                weights,
-                self.linger_energy(view, id),
-            ));
+            let choice = (
+                weights.weighted_cost(with_linger),
+                weights.weighted_cost(now),
+                id,
+            );
+            best = Some(best.map_or(choice, |best| best.min(choice)));
         }
-        self.ghosts = ghosts;
+        let (_, cost, best) = best.expect("a device holds what is read");
+        self.add_losses(view, request, cost, weights);
         self.tracked[best.index()].is_leaving = false;
         best
     }

@@ -39,6 +39,7 @@ pub(super) fn sleep_idle(
             continue;
         };
         let lowest = known.device.power.lowest_state();
+        // Only an idle device that is not in its lowest state can go down.
         let (Some(idle), true) = (known.idle_time(view.now), known.target_state() != lowest) else {
             continue;
         };
@@ -47,7 +48,7 @@ pub(super) fn sleep_idle(
         } else if known.may_stop {
             actions.push(PolicyAction::Enter(id, lowest));
         } else {
-            // No token: request again when one may be there.
+            // No token: ask again when one may be there.
             again = earlier_time(again, Some(view.now + TimeSpan::from_secs(60)));
         }
     }

@@ -120,6 +120,7 @@ impl PowerModel {
     /// Returns the time from the beginning of that way to its first step that uses up rated cycles;
     /// `None` if no step does.
     pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<TimeSpan> {
+        // The route is followed step by step.
         let (mut at, mut time) = (from, TimeSpan::ZERO);
         loop {
             let way = self
@@ -167,6 +168,12 @@ fn fastest_routes(
     count: usize,
     transitions: &[Transition],
 ) -> Vec<Vec<Option<(StateId, StateRoute)>>> {
+    debug_assert!(
+        transitions
+            .iter()
+            .all(|transition| transition.from != transition.to),
+        "profiles have no transition to itself"
+    );
     let mut best = vec![vec![None; count]; count];
     for (at, row) in best.iter_mut().enumerate() {
         // Staying costs nothing.
@@ -176,6 +183,7 @@ fn fastest_routes(
         ));
     }
     for way in transitions {
+        // Costs of both parts add up.
         let route = StateRoute {
             time: way.time,
             energy: way.energy,

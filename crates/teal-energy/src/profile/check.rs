@@ -31,17 +31,7 @@ pub(super) fn check_settings(
         settings::KindSetting::Link => DeviceKind::Link,
         settings::KindSetting::Machine => DeviceKind::Machine,
     };
-    let name = settings.name.get_ref();
-    if name.is_empty()
-        || !name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
-    {
-        return Err(checker.refuse(
-            settings.name.span(),
-            "a name has lower-case letters, digits, `-` and `.` only",
-        ));
-    }
+    checker.check_name(&settings.name)?;
     checker.check_groups(kind, &settings)?;
     let states = checker.check_states(&settings.state)?;
     let transitions = checker.check_transitions(&settings.transition, &states)?;
@@ -107,6 +97,18 @@ fn take_electronics(e: &settings::ElectronicsSettings) -> (DriveElectronics, &St
 }
 
 impl ProfileChecker<'_> {
+    /// Refuses a name that could not be given on a command line as it is.
+    fn check_name(&self, name: &Spanned<String>) -> Result<(), ProfileError> {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        if !name.get_ref().is_empty() && name.get_ref().chars().all(is_allowed) {
+            return Ok(());
+        }
+        Err(self.refuse(
+            name.span(),
+            "a name has lower-case letters, digits, `-` and `.` only",
+        ))
+    }
+
     fn refuse(&self, span: Range<usize>, problem: impl Into<String>) -> ProfileError {
         ProfileError::at_span(self.text, span, problem)
     }
@@ -166,6 +168,8 @@ impl ProfileChecker<'_> {
             settings.machine.as_ref().map(Spanned::span),
             "machine",
         )];
+        // Groups that describe another kind of device are a mistake of the person who wrote the
+        // profile.
         let foreign: Vec<_> = match kind {
             DeviceKind::Disk => of_lines.into_iter().chain(of_machines).flatten().collect(),
             DeviceKind::Flash | DeviceKind::Link => {
@@ -320,6 +324,7 @@ impl ProfileChecker<'_> {
         let Some(entry) = given else { return Ok(None) };
         let seek = entry.get_ref();
         let average = seek.average.0;
+        // Either both extremes are known, in order, or none.
         let extremes = match (seek.track, seek.full) {
             (None, None) => None,
             (Some(track), Some(full)) if track.0 <= average && average <= full.0 => {

@@ -195,12 +195,17 @@ impl<'a> SimulatedDevice<'a> {
 
     /// Takes the queue for a burst that begins, and returns its bytes and objects.
     fn take_queue(&mut self, now: Time) -> (u64, u64) {
+        // A device without a queue is never late.
         let age = self.device.queue.map_or(TimeSpan::MAX, |limits| limits.age);
         let waited = self
             .oldest
             .take()
             .map_or(TimeSpan::ZERO, |oldest| now.since(oldest));
         self.longest_lateness = self.longest_lateness.max(waited.saturating_sub(age));
+        debug_assert!(
+            self.is_flush_ordered,
+            "a burst was ordered before it begins"
+        );
         let objects = std::mem::take(&mut self.queue).len() as u64;
         self.is_flush_ordered = false;
         (std::mem::take(&mut self.queued), objects)
@@ -227,6 +232,7 @@ impl<'a> SimulatedDevice<'a> {
             wait,
         } = work
         else {
+            // A burst moves the head: the next read is no continuation.
             self.last_access = None;
             return Some(FinishedWork::default());
         };
@@ -263,6 +269,7 @@ impl<'a> SimulatedDevice<'a> {
         if !self.queued_work.is_empty() && !self.target_state.is_some_and(serves) {
             self.target_state = (!serves(state)).then(|| self.device.power.nearest_serving(state));
         }
+        // A device on its way to another state works only when it has arrived.
         let has_begun = match self.target_state {
             Some(target) if target != state => self.begin_step(now, state, target),
             _ => {

@@ -58,8 +58,13 @@ pub struct MachineTrace {
 impl MachineTrace {
     /// Puts events in order. The trace ends at `end`, or with its last event.
     pub fn new(mut events: Vec<MachineEvent>, end: Time) -> Self {
+        // The sort is stable: events of one moment keep their order.
         events.sort_by_key(|event| event.at);
         let end = events.last().map_or(end, |last| last.at.max(end));
+        debug_assert!(
+            events.is_sorted_by_key(|event| event.at),
+            "events are in order"
+        );
         Self { events, end }
     }
 
@@ -164,6 +169,7 @@ impl CopyTracker {
     /// Returns the event of a write of an object. Until a device must have it, it is read
     /// elsewhere, at first from memory.
     pub fn write_event(&mut self, at: Time, object: u64, bytes: u64) -> MachineEvent {
+        // A device has the change when its age is over, at the latest.
         let queues = self
             .sinks
             .iter()

@@ -52,12 +52,12 @@ impl<K: Ord + Clone, V: Clone> UndoTable<K, V> {
     }
     /// Takes back the running transaction.
     pub(super) fn roll_back(&mut self) {
-        // The newest change is undone first, so that the oldest row remains.
         debug_assert!(
             self.transaction_start <= self.undo.len(),
             "the log only grows within a \
             transaction"
         );
+        // The newest change is undone first, so that the oldest row remains.
         for (key, old) in self.undo.drain(self.transaction_start..).rev() {
             match old {
                 Some(old) => self.rows.insert(key, old),

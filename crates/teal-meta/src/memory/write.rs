@@ -127,6 +127,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     }
 
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
+        // The snapshot holds the live names at this moment.
         let names = self.entries_after(dir, None, usize::MAX)?;
         let names = names
             .into_iter()

@@ -65,6 +65,7 @@ pub(super) fn open_writer(path: &Path, names: &DatabaseName) -> Result<Connectio
             "has format {version} and this program knows {VERSION}: update the program"
         ));
     }
+    debug_assert!(version <= VERSION, "newer versions were refused");
     // Readers do not wait for the writer with a write-ahead log.
     sorted(connection.pragma_update(None, "journal_mode", "WAL"))?;
     sorted(connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES))?;

@@ -18,6 +18,7 @@ impl SqliteTransaction<'_> {
                 .query_map(params, shape)?
                 .collect()
         };
+        // The first row that fails ends the query with its error.
         let rows: rusqlite::Result<Vec<T>> = rows();
         rows.map_err(|error| self.names.classify_error(error))
     }

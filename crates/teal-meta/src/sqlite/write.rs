@@ -123,6 +123,7 @@ impl WriteTransaction for SqliteTransaction<'_> {
     }
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
+        // Both tables are keyed by volume and object.
         let params = (self.volume, sql_integer(object.get()));
         self.run(
             "DELETE FROM extents WHERE volume = ?1 AND object = ?2",
@@ -171,6 +172,7 @@ impl WriteTransaction for SqliteTransaction<'_> {
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
         let params = (self.volume, sql_integer(dir.get()), sql_integer(seq.get()));
         self.run("INSERT INTO snapshots VALUES(?1, ?2, ?3)", params)?;
+        // The live names are copied within SQLite.
         let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object \
             FROM entries WHERE volume = ?1 AND dir = ?2";
         self.run(sql, params)
@@ -335,6 +337,7 @@ impl WriteTransaction for SqliteTransaction<'_> {
     }
 
     fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()> {
+        // A resolved conflict leaves the table; history keeps what was done.
         let Some(row) = row else {
             return self.run(
                 "DELETE FROM conflicts WHERE volume = ?1 AND id = ?2",

@@ -31,6 +31,18 @@ struct Batch {
     ops: Vec<Op>,
 }
 
+impl Batch {
+    /// Returns the base of the batch's change of an object's content, if it has one.
+    fn content_base(&self, of: ObjectNo) -> Option<CommitSeq> {
+        self.ops.iter().find_map(|op| match op {
+            Op::SetContent { object, base, .. } | Op::Append { object, base, .. } => {
+                (*object == of).then_some(*base)
+            }
+            _ => None,
+        })
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Ledger {
     domain: Option<DedupDomain>,
@@ -144,20 +156,21 @@ impl Ledger {
 
     /// Returns whether another author has changed the content between the base of the losing change
     /// and its commit. An author that appends goes on behind content from elsewhere, without having
-    /// seen it, and may write over its beginning then.
+    /// seen it, and may write over its beginning then. So its own commits in between count from
+    /// their bases on: the appended bytes may have been put behind what it had not seen.
     fn has_met_another(&self, eyes: &Eyes<'_>, note: &ConflictNote) -> bool {
         let batch = self.committed.iter().find(|(_, of)| of.seq == note.seq);
         let Some(((id, _), batch)) = batch else {
             return false;
         };
-        let base = batch.ops.iter().find_map(|op| match op {
-            Op::SetContent { object, base, .. } | Op::Append { object, base, .. } => {
-                (*object == note.object).then_some(*base)
-            }
-            _ => None,
-        });
         let before = CommitSeq::new(note.seq.get() - 1);
-        let versions = eyes.versions(note.object, base.unwrap_or(before), before);
+        let base = batch.content_base(note.object).unwrap_or(before);
+        let own_between = self.committed.iter().filter(|((own, _), of)| {
+            own.replica == id.replica && of.seq > base && of.seq < note.seq
+        });
+        let own_bases = own_between.filter_map(|(_, of)| of.content_base(note.object));
+        let first = own_bases.fold(base, CommitSeq::min);
+        let versions = eyes.versions(note.object, first, before);
         versions.into_iter().any(|at| {
             eyes.data_seq(note.object, at) == Some(at)
                 && eyes.author(note.object, at) != Some(id.replica)
@@ -244,12 +257,14 @@ impl Check<'_> {
         }
     }
 
-    /// A tail is behind all that was there before.
+    /// A tail is behind all that was there before; of a file that another had removed, behind what
+    /// it had in the end.
     fn has_behind(&self, object: ObjectNo, change: &ContentChange) -> bool {
         let at = self.batch.seq;
-        let before = self
-            .eyes
-            .content(object, CommitSeq::new(at.get() - 1))
+        let earlier = (0..at.get()).rev().map(CommitSeq::new);
+        let before = earlier
+            .filter_map(|seq| self.eyes.content(object, seq))
+            .next()
             .unwrap_or_default();
         let tail = change.pieces.iter().flat_map(|piece| match piece.source {
             PieceSource::Chunk { id, offset } => {

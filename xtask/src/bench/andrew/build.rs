@@ -49,6 +49,7 @@ impl BuildPhase {
         jobs: usize,
         limit: f64,
     ) -> Result<bool> {
+        debug_assert!(jobs > 0, "make runs at least one job");
         // `timeout` kills the whole phase, also the compilers that make started.
         let mut command = Command::new("timeout");
         command.args(["-k", "10", &format!("{:.1}", limit.max(0.1))]);
@@ -64,6 +65,7 @@ impl BuildPhase {
             Self::Clean => drop(command.arg("clean")),
             Self::Untar | Self::Configure => {}
         }
+        // Only the last phase's output is kept, for its message of failure.
         let out = std::fs::OpenOptions::new()
             .create(true)
             .write(true)
@@ -146,52 +148,56 @@ pub(super) fn fetch_source(home: &Path) -> Result<PathBuf> {
     for dir in ["lists/partial", "parts"] {
         std::fs::create_dir_all(home.join(dir))?;
     }
-    let listed = std::fs::read_dir("/etc/apt/sources.list.d")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    for list in listed.chain([PathBuf::from("/etc/apt/sources.list")]) {
-        let is_list = list
-            .extension()
-            .is_some_and(|extension| extension == "sources" || extension == "list");
-        if is_list
-            && let (Ok(text), Some(name)) = (std::fs::read_to_string(&list), list.file_name())
-        {
-            std::fs::write(home.join("parts").join(name), sources_only(&text))?;
-        }
-    }
-    // apt gets lists of its own, so that the machine's own lists stay as they are.
-    let apt = |args: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command
-            .current_dir(home)
-            .args(["-q", "-o", "Dir::Etc::SourceList=/dev/null"]);
-        for (option, at) in [
-            ("Dir::Etc::SourceParts", "parts"),
-            ("Dir::State::Lists", "lists"),
-        ] {
-            command.args(["-o", &format!("{option}={}", home.join(at).display())]);
-        }
-        command
-            .args([
-                "-o",
-                "Dir::Cache::srcpkgcache=",
-                "-o",
-                "Dir::Cache::pkgcache=",
-            ])
-            .args(args);
-        run_program(&mut command)
-    };
-    // The update fails if one list has no sources; the next command shows whether another had them.
-    let updated = apt(&["update"]);
-    apt(&["source", "--download-only", "openssh"]).with_context(|| {
+    write_source_lists(&home.join("parts"))?;
+    // The update fails if one list has no sources; the next command shows whether another had
+    // them.
+    let updated = run_apt(home, &["update"]);
+    run_apt(home, &["source", "--download-only", "openssh"]).with_context(|| {
         format!(
             "no source package of openssh ({updated:?}); put openssh_*.orig.tar.gz into {}",
             home.display()
         )
     })?;
     archive_in(home).context("the source package has no openssh_*.orig.tar.gz")
+}
+
+/// Writes the machine's lists of package sources into `parts`, with source packages only.
+fn write_source_lists(parts: &Path) -> Result<()> {
+    // Lists are in a directory, and on older systems in one file.
+    let mut lists = vec![PathBuf::from("/etc/apt/sources.list")];
+    if let Ok(entries) = std::fs::read_dir("/etc/apt/sources.list.d") {
+        lists.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    for list in lists {
+        let extension = list.extension().unwrap_or_default();
+        let is_list = extension == "sources" || extension == "list";
+        if is_list
+            && let (Ok(text), Some(name)) = (std::fs::read_to_string(&list), list.file_name())
+        {
+            std::fs::write(parts.join(name), sources_only(&text))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs apt-get with lists of its own, so that the machine's own lists stay as they are.
+fn run_apt(home: &Path, args: &[&str]) -> Result<String> {
+    let mut command = Command::new("apt-get");
+    command
+        .current_dir(home)
+        .args(["-q", "-o", "Dir::Etc::SourceList=/dev/null"]);
+    for (option, at) in [
+        ("Dir::Etc::SourceParts", "parts"),
+        ("Dir::State::Lists", "lists"),
+    ] {
+        let place = home.join(at);
+        command.args(["-o", &format!("{option}={}", place.display())]);
+    }
+    for cache in ["Dir::Cache::srcpkgcache=", "Dir::Cache::pkgcache="] {
+        command.args(["-o", cache]);
+    }
+    command.args(args);
+    run_program(&mut command)
 }
 
 fn archive_in(home: &Path) -> Option<PathBuf> {

@@ -54,6 +54,7 @@ pub(super) fn measure_cold(
     let tree = pair.nas.mount_point().join("work");
     std::fs::create_dir(&tree)?;
     run(BuildPhase::Untar, &tree)?;
+    // Machines that join must find the whole tree.
     pair.nas.flush()?;
 
     let begun = monotonic_seconds();

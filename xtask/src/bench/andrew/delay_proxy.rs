@@ -43,6 +43,7 @@ impl LineDirection {
     /// Returns the time at which so many bytes that go in at `now` are on their way.
     fn departure_time(&self, bytes: usize, rate: f64, now: f64) -> f64 {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        debug_assert!(rate > 0.0, "a line has a bandwidth");
         // Bytes queue up behind those that are still on their way.
         *free = free.max(now) + bytes as f64 / rate;
         *free
@@ -103,6 +104,7 @@ impl DelayProxy {
             AtomicU64::new(delay),
             AtomicBool::new(false),
         );
+        // Megabits are decimal.
         let rate = mbit * 1e6 / 8.0;
         let line = ProxyLine {
             target,
@@ -118,6 +120,7 @@ impl DelayProxy {
         let line = Arc::clone(&this.line);
         spawn_thread("road", move || {
             for connection in listener.incoming().flatten() {
+                // The proxy is being dropped.
                 if line.is_over.load(Ordering::Relaxed) {
                     break;
                 }
@@ -177,6 +180,7 @@ fn forward_connection(line: &Arc<ProxyLine>, near: TcpStream) -> Result<()> {
         end.set_nodelay(true)?;
     }
     let (there, back) = ((near.try_clone()?, far.try_clone()?), (far, near));
+    // Each direction has a thread of its own.
     let other = Arc::clone(line);
     spawn_thread("road", move || carry_bytes(&other, 0, there.0, there.1))?;
     carry_bytes(line, 1, back.0, back.1)

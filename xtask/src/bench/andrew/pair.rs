@@ -136,6 +136,7 @@ impl BenchReplica {
 
     /// Runs a command that takes a mount point and a store.
     fn run_teal(&self, args: &[&str]) -> Result<String> {
+        // Mount point and store come behind the command's own places.
         let (first, rest) = args.split_first().context("no command")?;
         let mut command = self.command();
         command.arg(first);

@@ -193,36 +193,46 @@ impl PeerMount {
         self.mounts += 1;
         undo::note_undo(UndoStep::Servers(self.point.clone()));
         undo::note_undo(UndoStep::Mount(self.point.clone()));
-        let mut command = self.program_command();
-        match self.kind {
-            PeerKind::Juicefs => {
-                let cache = self.dir.join(format!("cache-{}", self.mounts));
-                command
-                    .args(["mount", "-d", "--no-usage-report", "--cache-dir"])
-                    .arg(cache);
-                command
-                    .arg("--log")
-                    .arg(self.dir.join("juicefs.log"))
-                    .arg(self.redis_url(0))
-                    .arg(&self.point);
-            }
-            PeerKind::Sshfs => {
-                let key = format!("IdentityFile={}", self.dir.join("key").display());
-                let options = [
-                    "StrictHostKeyChecking=no",
-                    "UserKnownHostsFile=/dev/null",
-                    "BatchMode=yes",
-                    &key,
-                ];
-                let port = self.road.address().port().to_string();
-                command
-                    .arg(format!("root@127.0.0.1:{}", self.dir.join("far").display()))
-                    .arg(&self.point);
-                command.args(["-F", "/dev/null", "-p", &port]);
-                command.args(options.iter().flat_map(|option| ["-o", option]));
-            }
-        }
+        let mut command = match self.kind {
+            PeerKind::Juicefs => self.juicefs_mount(),
+            PeerKind::Sshfs => self.sshfs_mount(),
+        };
         run_program(&mut command).map(drop)
+    }
+
+    /// Returns the command that mounts juicefs, with a cache that no earlier mount has filled.
+    fn juicefs_mount(&self) -> Command {
+        let mut command = self.program_command();
+        command
+            .args(["mount", "-d", "--no-usage-report", "--cache-dir"])
+            .arg(self.dir.join(format!("cache-{}", self.mounts)))
+            .arg("--log")
+            .arg(self.dir.join("juicefs.log"))
+            .arg(self.redis_url(0))
+            .arg(&self.point);
+        command
+    }
+
+    /// Returns the command that mounts the far directory with sshfs, with a key of its own and
+    /// without the user's configuration.
+    fn sshfs_mount(&self) -> Command {
+        let far = format!("root@127.0.0.1:{}", self.dir.join("far").display());
+        let port = self.road.address().port().to_string();
+        let key = format!("IdentityFile={}", self.dir.join("key").display());
+        let mut command = self.program_command();
+        command
+            .arg(far)
+            .arg(&self.point)
+            .args(["-F", "/dev/null", "-p", &port]);
+        for option in [
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "BatchMode=yes",
+            &key,
+        ] {
+            command.args(["-o", option]);
+        }
+        command
     }
 
     /// Unmounts the peer, even if it does not answer.

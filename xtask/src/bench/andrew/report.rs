@@ -131,6 +131,7 @@ fn write_builds(out: &mut String, samples: &[BuildSample]) {
         };
         let phases =
             (0..names.len()).map(|at| format!("{:.1}", median(&|sample| sample.phases[at])));
+        // ext4 has no server to be near to.
         let near = if place == BuildPlace::Ext4 {
             None
         } else {

@@ -125,6 +125,7 @@ pub(super) fn measure_first(
         std::fs::rename(&made, &place)?;
         OpenOptions::new().write(true).open(&place)?.sync_all()?;
     }
+    // The machine joins after the drive is filled, and so has none of its content.
     let home = line.join_machine(kind.short)?;
     session::count_tree(&home.mount_point().join(&dir))?;
     home.teal_device(&["attach", path_text(&place)?])?;
@@ -183,46 +184,12 @@ fn sample_drive(
     there: &Path,
     place: &Path,
 ) -> Result<FirstByte> {
-    let raw = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::DIRECT.bits() as i32)
-        .open(place)?;
-    let timed = |read: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
-        let begun = monotonic_seconds();
-        read()?;
-        Ok((monotonic_seconds() - begun) * 1e3)
-    };
-    let mut pages = vec![0_u8; 2 * BLOCK];
-    // Reads past the page cache need an aligned buffer.
-    let aligned = pages.as_ptr().align_offset(BLOCK);
-    // Blocks are spread over the part of the drive that has the files.
-    let span = FILES * (1 + BETWEEN / BLOCK);
     let (before, at_device) = (reads_of(home)?, reads_at(place));
-    let (mut own, mut mount, mut here) = (Vec::new(), Vec::new(), Vec::new());
-    let mut last: Option<File> = None;
-    for n in (0..FILES).map(|n| n * STEP % FILES) {
-        let at = (256 + n * 7919 % span) * BLOCK;
-        own.push(timed(&mut || {
-            Ok(raw.read_exact_at(&mut pages[aligned..aligned + BLOCK], at as u64)?)
-        })?);
-        let mut byte = [0];
-        if let Some(file) = last {
-            // The content of the file before has arrived by now.
-            fadvise(&file, 0, None, Advice::DontNeed)?;
-            here.push(timed(&mut || Ok(file.read_exact_at(&mut byte, 0)?))?);
-        }
-        let mut opened = None;
-        mount.push(timed(&mut || {
-            let file = opened.insert(open_file(&there.join(n.to_string()))?);
-            Ok(file.read_exact_at(&mut byte, 0)?)
-        })?);
-        last = opened;
-        ensure!(byte[0] == n as u8 + 1, "another byte");
-    }
-    let from_it = reads_of(home)? - before;
+    let small = time_small_files(there, place)?;
+    let from_drive = reads_of(home)? - before;
     ensure!(
-        from_it * 10 >= FILES as u64 * 9,
-        "only {from_it} of {FILES} files came from the drive"
+        from_drive * 10 >= FILES as u64 * 9,
+        "only {from_drive} of {FILES} files came from the drive"
     );
     // One read of each round was the block of the drive itself.
     let reads = at_device
@@ -230,24 +197,85 @@ fn sample_drive(
         .map(|(before, after)| (after - before) as f64 / FILES as f64 - 1.0);
     let mut large = Vec::new();
     for n in 0..LARGE {
-        let mut byte = [0];
         let path = there.join(format!("{n}-large"));
-        large.push(timed(&mut || {
-            Ok(open_file(&path)?.read_exact_at(&mut byte, 0)?)
-        })?);
-        ensure!(byte[0] == n as u8 + 1, "another byte");
+        large.push(time_first_byte(&path, n as u8 + 1)?.milliseconds);
     }
-    let median = |times: Vec<f64>| {
-        median_spread(times)
-            .map(|spread| spread.median)
-            .context("no times")
-    };
     Ok(FirstByte {
         drive: kind.name,
-        own: median(own)?,
-        mount: median(mount)?,
-        here: median(here)?,
-        large: median(large)?,
+        own: median_time(small.own)?,
+        mount: median_time(small.mount)?,
+        here: median_time(small.here)?,
+        large: median_time(large)?,
         reads,
     })
+}
+
+/// Times of the first bytes of small files, in milliseconds.
+#[derive(Debug, Default)]
+struct SmallFileTimes {
+    /// The times of a block of the drive itself.
+    own: Vec<f64>,
+    /// The times through the mount.
+    mount: Vec<f64>,
+    /// The times through the mount, from the home log.
+    here: Vec<f64>,
+}
+
+/// Reads the first byte of each small file, beside a block of the drive and the file before.
+fn time_small_files(there: &Path, place: &Path) -> Result<SmallFileTimes> {
+    let raw = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(place)?;
+    // Reads past the page cache need an aligned buffer.
+    let mut pages = vec![0_u8; 2 * BLOCK];
+    let aligned = pages.as_ptr().align_offset(BLOCK);
+    // Blocks are spread over the part of the drive that has the files.
+    let span = FILES * (1 + BETWEEN / BLOCK);
+    debug_assert!(FILES % STEP != 0, "every file is read once");
+    let mut times = SmallFileTimes::default();
+    let mut last: Option<File> = None;
+    for n in (0..FILES).map(|n| n * STEP % FILES) {
+        let at = (256 + n * 7919 % span) * BLOCK;
+        let begun = monotonic_seconds();
+        raw.read_exact_at(&mut pages[aligned..aligned + BLOCK], at as u64)?;
+        times.own.push(milliseconds_since(begun));
+        if let Some(file) = last {
+            // The content of the file before has arrived by now.
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+            let begun = monotonic_seconds();
+            file.read_exact_at(&mut [0], 0)?;
+            times.here.push(milliseconds_since(begun));
+        }
+        let first = time_first_byte(&there.join(n.to_string()), n as u8 + 1)?;
+        times.mount.push(first.milliseconds);
+        last = Some(first.file);
+    }
+    Ok(times)
+}
+
+/// An opened file, and the time until its first byte was there.
+struct TimedFile {
+    file: File,
+    milliseconds: f64,
+}
+
+/// Opens a file and reads its first byte, which must be `expected`.
+fn time_first_byte(path: &Path, expected: u8) -> Result<TimedFile> {
+    let mut byte = [0];
+    let begun = monotonic_seconds();
+    let file = open_file(path)?;
+    file.read_exact_at(&mut byte, 0)?;
+    let milliseconds = milliseconds_since(begun);
+    ensure!(byte[0] == expected, "another byte");
+    Ok(TimedFile { file, milliseconds })
+}
+
+fn milliseconds_since(begun: f64) -> f64 {
+    (monotonic_seconds() - begun) * 1e3
+}
+
+fn median_time(times: Vec<f64>) -> Result<f64> {
+    let spread = median_spread(times).context("no times")?;
+    Ok(spread.median)
 }

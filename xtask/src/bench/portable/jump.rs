@@ -131,7 +131,9 @@ fn follow_jump(line: &ServedLine, reader: &mut FileReader<'_>) -> Result<DelayJu
         NEAR / 2
     );
     line.set_line(AFTER, WIDE)?;
+    debug_assert!(from_server <= NEAR / 2, "only the second half was counted");
     let begun = last.server;
+    // The accesses after which the drive served, as long as it serves without a break.
     let mut row = Vec::new();
     while row.len() < ROW {
         reader.read_next().with_context(|| {

@@ -130,6 +130,7 @@ fn write_lines(out: &mut String, found: &PortableResults<'_>, plan: &PortableArg
         .flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay)))
     {
         let [server, drive, both] = ContentOrigin::ALL.map(|from| found.median_seconds(from, line));
+        // A source without a sample does not count.
         let better = server.into_iter().chain(drive).min_by(f64::total_cmp);
         let most = |from, count: fn(&ReplaySample) -> u64| {
             let of =

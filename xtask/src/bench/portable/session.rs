@@ -134,69 +134,95 @@ fn field_value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
 
 /// Returns the steps of a trace in words; `paths` has the paths of files at its beginning by their
 /// numbers. Several reads of a file in a row become one, and so do several writes.
-fn parse_steps(shown: &str, mut paths: BTreeMap<u64, String>) -> Vec<ReplayStep> {
-    let mut steps: Vec<ReplayStep> = Vec::new();
-    let mut read = BTreeSet::new();
+fn parse_steps(shown: &str, paths: BTreeMap<u64, String>) -> Vec<ReplayStep> {
+    let mut recorder = StepRecorder {
+        paths,
+        read: BTreeSet::new(),
+        steps: Vec::new(),
+    };
     for line in shown.lines() {
-        let words: Vec<&str> = line
-            .split(" # ")
-            .next()
-            .unwrap_or_default()
-            .split(' ')
-            .collect();
-        let (Some(object), Some(action)) = (
-            words.get(2).and_then(|no| no.parse::<u64>().ok()),
-            words.get(3),
-        ) else {
-            continue;
-        };
-        let number = |key| field_value(&words, key).and_then(|value| value.parse::<u64>().ok());
+        // Behind the mark are paths for people.
+        let event = line.split(" # ").next().unwrap_or_default();
+        let words: Vec<&str> = event.split(' ').collect();
+        let object = words.get(2).and_then(|no| no.parse::<u64>().ok());
+        if let (Some(object), Some(action)) = (object, words.get(3)) {
+            recorder.add_event(object, action, &words);
+        }
+    }
+    recorder.steps
+}
+
+/// Turns the events of a trace into steps.
+struct StepRecorder {
+    /// The paths of files by their inode numbers, as they are at this point of the trace.
+    paths: BTreeMap<u64, String>,
+    /// The files that were read already.
+    read: BTreeSet<u64>,
+    steps: Vec<ReplayStep>,
+}
+
+impl StepRecorder {
+    fn add_event(&mut self, object: u64, action: &str, words: &[&str]) {
         // The result of a call stands behind `=`; calls that failed have no number there.
-        let done = words
-            .iter()
-            .position(|word| *word == "=")
-            .and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
-        let at = |dir: u64, name: Option<&str>| {
-            let above = paths
-                .get(&dir)
-                .map_or(String::new(), |path| format!("{path}/"));
-            name.map(|name| format!("{above}{name}"))
-        };
-        match (*action, paths.get(&object)) {
-            ("create", _) => {
-                if let (Some(new), Some(path)) = (done, at(object, field_value(&words, "name"))) {
-                    paths.insert(new, path);
+        let result = words.iter().position(|word| *word == "=");
+        let done = result.and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
+        let number = |key| field_value(words, key).and_then(|value| value.parse::<u64>().ok());
+        match action {
+            "create" => {
+                let path = self.path_in(object, field_value(words, "name"));
+                if let (Some(new), Some(path)) = (done, path) {
+                    self.paths.insert(new, path);
                 }
             }
-            ("rename", _) => {
-                let ends = (
-                    at(object, field_value(&words, "name")),
-                    at(number("to").unwrap_or(0), field_value(&words, "new")),
-                );
-                if let ((Some(old), Some(new)), Some(_)) = (ends, done) {
-                    // The name is taken over from the file that had it.
-                    paths.retain(|_, path| *path != new);
-                    paths
-                        .values_mut()
-                        .filter(|path| **path == old)
-                        .for_each(|path| path.clone_from(&new));
-                    steps.push(ReplayStep::Rename(old, new));
+            "rename" if done.is_some() => {
+                let old = self.path_in(object, field_value(words, "name"));
+                let new = self.path_in(number("to").unwrap_or(0), field_value(words, "new"));
+                if let (Some(old), Some(new)) = (old, new) {
+                    self.add_rename(old, new);
                 }
             }
-            ("read", Some(path)) if read.insert(object) => {
-                steps.push(ReplayStep::Read(path.clone()))
+            "read" => {
+                // Several reads of a file are one: it is read as a whole.
+                if let Some(path) = self.paths.get(&object)
+                    && self.read.insert(object)
+                {
+                    self.steps.push(ReplayStep::Read(path.clone()));
+                }
             }
-            ("write", Some(path)) => {
+            "write" => {
                 let end = number("offset").unwrap_or(0) + number("length").unwrap_or(0);
-                match steps.last_mut() {
-                    Some(ReplayStep::Write(last, size)) if last == path => *size = (*size).max(end),
-                    _ => steps.push(ReplayStep::Write(path.clone(), end)),
+                if let Some(path) = self.paths.get(&object).cloned() {
+                    self.add_write(path, end);
                 }
             }
             _ => {}
         }
     }
-    steps
+
+    /// Returns the path of a name in a directory.
+    fn path_in(&self, dir: u64, name: Option<&str>) -> Option<String> {
+        let above = self.paths.get(&dir).map(|path| format!("{path}/"));
+        Some(above.unwrap_or_default() + name?)
+    }
+
+    fn add_rename(&mut self, old: String, new: String) {
+        // The name is taken over from the file that had it.
+        self.paths.retain(|_, path| *path != new);
+        for path in self.paths.values_mut() {
+            if *path == old {
+                path.clone_from(&new);
+            }
+        }
+        self.steps.push(ReplayStep::Rename(old, new));
+    }
+
+    /// Adds a write up to `end`, or extends the last step if that wrote the same file.
+    fn add_write(&mut self, path: String, end: u64) {
+        match self.steps.last_mut() {
+            Some(ReplayStep::Write(last, size)) if *last == path => *size = (*size).max(end),
+            _ => self.steps.push(ReplayStep::Write(path, end)),
+        }
+    }
 }
 
 /// Repeats the steps in the tree in `dir`.

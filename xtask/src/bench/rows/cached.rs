@@ -5,6 +5,7 @@ use crate::bench::stage::{RowStage, RowWork, ops_only};
 use anyhow::{Result, ensure};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 pub(super) const STAT: &str = "stat, warm";
@@ -27,50 +28,59 @@ fn name_list(prefix: &str) -> Result<Vec<CString>> {
 pub(super) fn small_files(stage: &mut RowStage<'_>) -> Result<()> {
     let path = stage.kept_dir("small", |path| {
         let data = random_bytes(4096, 1);
-        (0..FILES).try_for_each(|i| Ok(std::fs::write(path.join(format!("f{i:04}")), &data)?))
+        for i in 0..FILES {
+            std::fs::write(path.join(format!("f{i:04}")), &data)?;
+        }
+        Ok(())
     })?;
-    let dir = rustix::fs::open(
-        &path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(&path, flags, Mode::empty())?;
     let (present, absent) = (name_list("f")?, name_list("absent")?);
-    let stat = || {
-        present
-            .iter()
-            .try_for_each(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).map(drop))
-    };
-    // The first pass fills the kernel's caches.
-    stat()?;
     let all = (FILES * PASSES) as u64;
-    stage.time_work(STAT, ops_only(all), || {
-        Ok((0..PASSES).try_for_each(|_| stat())?)
-    })?;
 
-    let miss = || {
-        absent
-            .iter()
-            .all(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).is_err())
-    };
-    // Negative entries are cached by the first pass.
-    miss();
-    stage.time_work(NEGATIVE, ops_only(all), || {
-        ensure!((0..PASSES).all(|_| miss()), "an absent name is there");
+    // The first pass of each row fills the kernel's caches.
+    stat_all(&dir, &present)?;
+    stage.time_work(STAT, ops_only(all), || {
+        for _ in 0..PASSES {
+            stat_all(&dir, &present)?;
+        }
         Ok(())
     })?;
 
-    let mut buffer = vec![0; 4096];
-    let mut read = || {
-        present.iter().try_for_each(|name| {
-            let file =
-                rustix::fs::openat(&dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-            rustix::io::read(&file, &mut buffer[..]).map(drop)
-        })
-    };
-    read()?;
+    let is_absent = |name: &CString| rustix::fs::statat(&dir, name, AtFlags::empty()).is_err();
+    ensure!(absent.iter().all(is_absent), "an absent name is there");
+    stage.time_work(NEGATIVE, ops_only(all), || {
+        for _ in 0..PASSES {
+            ensure!(absent.iter().all(is_absent), "an absent name is there");
+        }
+        Ok(())
+    })?;
+
+    read_all(&dir, &present)?;
     stage.time_work(OPEN, ops_only(all / 2), || {
-        Ok((0..PASSES / 2).try_for_each(|_| read())?)
+        for _ in 0..PASSES / 2 {
+            read_all(&dir, &present)?;
+        }
+        Ok(())
     })
+}
+
+fn stat_all(dir: &OwnedFd, names: &[CString]) -> Result<()> {
+    for name in names {
+        rustix::fs::statat(dir, name, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Opens, reads and closes each file.
+fn read_all(dir: &OwnedFd, names: &[CString]) -> Result<()> {
+    let mut buffer = [0; 4096];
+    for name in names {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+        rustix::io::read(&file, &mut buffer[..])?;
+    }
+    Ok(())
 }
 
 fn make_large(path: &Path) -> Result<()> {

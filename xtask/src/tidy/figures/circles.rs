@@ -17,6 +17,10 @@ pub(super) fn largest_circle_percent(sources: &CrateSources) -> f64 {
         .iter()
         .map(|circle| graph.lines_of(circle))
         .max();
+    debug_assert!(
+        largest.unwrap_or_default() <= total,
+        "a circle is a part of the crate"
+    );
     let percent = 1000.0 * largest.unwrap_or_default() as f64 / total.max(1) as f64;
     percent.round() / 10.0
 }
@@ -173,6 +177,7 @@ impl NameTable {
                 Some([parent, &path[ups..]].concat())
             }
             _ => {
+                // A path may begin with a child module, without `self`.
                 let child = [module, std::slice::from_ref(first)].concat();
                 self.is_module(&child).then(|| [module, path].concat())
             }

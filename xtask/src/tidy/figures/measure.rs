@@ -78,6 +78,7 @@ fn shared_names(names: &[&str]) -> usize {
 }
 
 fn percent_of(part: usize, whole: usize) -> f64 {
+    debug_assert!(part <= whole, "a part is no more than the whole");
     rate_of(100.0, part, whole)
 }
 
@@ -152,6 +153,7 @@ impl LineCounts {
     fn into_figures(mut self) -> CrateFigures {
         // The median needs an order.
         self.function_tokens.sort_unstable();
+        // The upper of the two middle ones, if there are two.
         let median = self.function_tokens.get(self.function_tokens.len() / 2);
         let longest = self.function_tokens.last();
         let as_figure = |tokens: Option<&usize>| tokens.copied().unwrap_or_default() as f64;

@@ -45,6 +45,7 @@ fn read_crate(folder: &Path) -> Result<CrateSources> {
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
             if entry.file_type()?.is_dir() {
+                // Tests and examples may be written as they need to be.
                 if !FOLDERS_LEFT_OUT.contains(&&*name) {
                     waiting.push(path);
                 }

@@ -93,6 +93,7 @@ impl Vocabulary {
         let mut terms = BTreeSet::new();
         let mut findings = Vec::new();
         for (at, line) in self.glossary.lines().enumerate() {
+            // Lines between the entries are prose.
             let Some(entry) = ENTRY.captures(line) else {
                 continue;
             };

@@ -11,6 +11,7 @@
 
 use super::{Cost, cost_of};
 use crate::device::{DeviceId, DeviceModel};
+use crate::profile::StateId;
 use crate::service::Job;
 use crate::sim::{EventAction, MachineTrace};
 use std::collections::BTreeSet;
@@ -32,76 +33,114 @@ pub(super) fn rest_charges(
     trace: &MachineTrace,
 ) -> RestCharges {
     let power = &device.power;
-    let mut powers: Vec<_> = power
-        .state_ids()
-        .map(|state| power.state_power(state))
-        .collect();
-    let mut longest = vec![TimeSpan::MAX; powers.len()];
-    let mut serving: Vec<_> = power
+    let mut serving: Vec<StateId> = power
         .state_ids()
         .filter(|state| power.serves(*state))
         .collect();
     // States are compared from the slowest to the fastest.
     serving.sort_by_key(|state| power.state_power(*state));
-    let sizes: BTreeSet<u64> = match serving.len() {
+    let sizes = match serving.len() {
+        // With one serving state there is nothing to compare.
         0 | 1 => BTreeSet::new(),
-        _ => trace
-            .events()
-            .iter()
-            .filter_map(|event| read_size(&event.action, id))
-            .collect(),
+        _ => read_sizes(trace, id),
     };
-    for (at, to) in serving.iter().enumerate() {
-        for from in &serving[..at] {
-            let jobs = sizes.iter().flat_map(|bytes| {
-                let read = |state| {
-                    Some([
-                        device.read_job(state, *bytes, true)?,
-                        device.read_job(state, *bytes, false)?,
-                    ])
-                };
-                read(*from)
-                    .into_iter()
-                    .flatten()
-                    .zip(read(*to).into_iter().flatten())
-            });
-            let burst = device
-                .flush_job(*from, 1, 1)
-                .zip(device.flush_job(*to, 1, 1));
-            let worth = jobs
-                .chain(burst)
-                .map(|(slow, fast)| charge_limit(&slow, &fast, base))
-                .min();
-            // The charge lies between that of the slower state and the real power.
-            let least = powers[from.index()];
-            let most = worth.unwrap_or(Power::ZERO).min(least + base);
-            powers[to.index()] = powers[to.index()].min(most).max(least);
+    let powers = limit_charges(device, base, &serving, &sizes);
+    let longest = longest_waits(device, &serving, &sizes, &powers);
+    RestCharges { powers, longest }
+}
+
+/// Returns the sizes of all reads that the device may serve.
+fn read_sizes(trace: &MachineTrace, id: DeviceId) -> BTreeSet<u64> {
+    let mut sizes = BTreeSet::new();
+    for event in trace.events() {
+        match event.action {
+            EventAction::Read { bytes, copies, .. } if copies.contains(id) => {
+                sizes.insert(bytes);
+            }
+            _ => {}
         }
     }
-    for (at, state) in serving
-        .iter()
-        .enumerate()
-        .take(serving.len().saturating_sub(1))
-    {
-        if powers[serving[at + 1].index()] == powers[state.index()] {
+    sizes
+}
+
+/// Returns the charge of each state: for a serving one no more than the amount at which any work is
+/// no dearer there than in each slower one.
+fn limit_charges(
+    device: &DeviceModel,
+    base: Power,
+    serving: &[StateId],
+    sizes: &BTreeSet<u64>,
+) -> Vec<Power> {
+    let power = &device.power;
+    let mut powers: Vec<Power> = power
+        .state_ids()
+        .map(|state| power.state_power(state))
+        .collect();
+    for (at, faster) in serving.iter().enumerate() {
+        for slower in &serving[..at] {
+            let mut limit: Option<Power> = None;
+            for (slow, fast) in comparable_jobs(device, *slower, *faster, sizes) {
+                let allowed = charge_limit(&slow, &fast, base);
+                limit = Some(limit.map_or(allowed, |limit| limit.min(allowed)));
+            }
+            // The charge lies between that of the slower state and the real power.
+            let least = powers[slower.index()];
+            let most = limit.unwrap_or(Power::ZERO).min(least + base);
+            powers[faster.index()] = powers[faster.index()].min(most).max(least);
+            debug_assert!(
+                powers[faster.index()] >= powers[slower.index()],
+                "a faster state is charged no less"
+            );
+        }
+    }
+    powers
+}
+
+/// Returns the jobs of a trace in two states: each read size, continued and not, and a burst.
+fn comparable_jobs(
+    device: &DeviceModel,
+    slower: StateId,
+    faster: StateId,
+    sizes: &BTreeSet<u64>,
+) -> Vec<(Job, Job)> {
+    let mut jobs = Vec::new();
+    for bytes in sizes {
+        for is_continued in [true, false] {
+            let slow = device.read_job(slower, *bytes, is_continued);
+            let fast = device.read_job(faster, *bytes, is_continued);
+            jobs.extend(slow.zip(fast));
+        }
+    }
+    // A burst of one byte stands for all: larger ones differ by their rate, as reads do.
+    let slow = device.flush_job(slower, 1, 1);
+    jobs.extend(slow.zip(device.flush_job(faster, 1, 1)));
+    jobs
+}
+
+/// Returns for each state the longest time that a read waits there for a faster one.
+fn longest_waits(
+    device: &DeviceModel,
+    serving: &[StateId],
+    sizes: &BTreeSet<u64>,
+    powers: &[Power],
+) -> Vec<TimeSpan> {
+    let power = &device.power;
+    let mut longest = vec![TimeSpan::MAX; powers.len()];
+    for pair in serving.windows(2) {
+        let (state, faster) = (pair[0], pair[1]);
+        // States with the same charge do not keep each other waiting.
+        if powers[faster.index()] == powers[state.index()] {
             continue;
         }
         let works = sizes
             .iter()
-            .filter_map(|bytes| Some(device.read_job(*state, *bytes, false)?.total_time()));
-        let steps = power
+            .filter_map(|bytes| Some(device.read_job(state, *bytes, false)?.total_time()));
+        let ways = power
             .state_ids()
-            .filter_map(|from| Some(power.route(from, *state)?.time));
-        longest[state.index()] = works.max().unwrap_or_default() + steps.max().unwrap_or_default();
+            .filter_map(|from| Some(power.route(from, state)?.time));
+        longest[state.index()] = works.max().unwrap_or_default() + ways.max().unwrap_or_default();
     }
-    RestCharges { powers, longest }
-}
-
-fn read_size(what: &EventAction, id: DeviceId) -> Option<u64> {
-    match what {
-        EventAction::Read { bytes, copies, .. } if copies.contains(id) => Some(*bytes),
-        _ => None,
-    }
+    longest
 }
 
 /// Returns the charge for resting in the faster state at which work is no dearer there.

@@ -51,6 +51,7 @@ impl DeviceSubproblem<'_> {
             .iter()
             .filter(move |_| device_state.written < here.arrived);
         bursts.flat_map(move |(state, time, first)| {
+            // Changes that another one replaces in time need not be in the burst.
             let needed = self.needed_load(own_point, device_state.written);
             let first = if self.device.is_scattered && needed.objects > 0 {
                 0
@@ -65,6 +66,7 @@ impl DeviceSubproblem<'_> {
                 TimeSpan::ZERO
             };
             // If it has to be woken it is there before the next point, or the burst is that one's.
+            // A device that arrives later begins the burst at the next point instead.
             let is_there = move |step: &CandidateStep| {
                 device_state.power_state == *state || here.is_end || step.state.free_at <= here.next
             };
@@ -93,7 +95,9 @@ impl DeviceSubproblem<'_> {
                 .get(at as usize)
                 .map_or(self.total_load, |change| change.needed)
         };
+        // Loads are running sums, so that a burst's load is a difference.
         let (end, begin) = (of(self.points[own_point].arrived), of(first));
+        debug_assert!(end.bytes >= begin.bytes, "sums only grow");
         WriteLoad {
             bytes: end.bytes - begin.bytes,
             objects: end.objects - begin.objects,
