@@ -160,7 +160,8 @@ impl<'a> PowerStateMachine<'a> {
     /// Begins the transition to `to`, and returns the time at which the device is there.
     ///
     /// # Errors
-    /// [`PowerRefusal::Busy`], or [`PowerRefusal::NoTransition`] where there is no direct transition.
+    /// [`PowerRefusal::Busy`], or [`PowerRefusal::NoTransition`] where there is no direct
+    /// transition.
     pub fn begin_transition(&mut self, now: Time, to: StateId) -> Result<Time, PowerRefusal> {
         let from = self.require_rest(now)?;
         if from == to {
