@@ -8,7 +8,7 @@
 //!    lock: no reader sees the zeros between.
 //! 4. An object that a copy of this store has made under numbers that are this one's to give is not
 //!    installed before this one has a life of its own.
-//! 5. The kernel is invalidations to forget what it may remember of the object, after the object
+//! 5. The kernel is told to forget what it may remember of the object, after the object
 //!    has changed.
 
 use super::acknowledge::{InstallableComponents, acknowledge_components};
@@ -395,7 +395,7 @@ impl Replica {
             )?;
             self.state().set_needs_look();
         }
-        // The kernel is invalidations without any lock: its answer may need them.
+        // The kernel is told without any lock: its answer may need them.
         drop(locked);
         drop(op);
         // Giving back large content takes several operations.

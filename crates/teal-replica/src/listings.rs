@@ -35,13 +35,13 @@ impl Listings {
         *self.coming_in.lock() == Some(dir)
     }
 
-    /// Notes that directories whose entries were here are listed again: names may have been looked
-    /// up in them.
+    /// Notes that directories that had their entries here are listed again: names may have been
+    /// looked up in them.
     pub(crate) fn set_again(&self) {
         self.has_again.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether directories whose entries were here are listed again.
+    /// Returns whether directories that had their entries here are listed again.
     pub(crate) fn has_again(&self) -> bool {
         self.has_again.load(Ordering::Relaxed)
     }

@@ -98,7 +98,7 @@ impl Replica {
         }
         for link in new {
             // No name was ever looked up in a directory without its entries. A program that is
-            // invalidations to forget a name that it learns at this moment loses it: a process in
+            // told to forget a name that it learns at this moment loses it: a process in
             // that directory would not know its place any more.
             let mut is_known = !self.note_of(link.dir)?.unlisted || self.listings().has_again();
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
@@ -272,7 +272,7 @@ impl Replica {
         }
         self.set_note(&locked, no, &ObjectNote::default())?;
         let fate = self.volume().decide_fate(&mut locked, no, self)?;
-        // The kernel is invalidations without any lock: its answer may need them.
+        // The kernel is told without any lock: its answer may need them.
         drop(locked);
         drop(op);
         self.volume().reclaim(fate, self);

@@ -95,7 +95,7 @@ impl Replica {
         self.set_note(&locked, old, &ObjectNote::default())?;
         locked.free_object(old)?;
         drop(locked);
-        // The kernel is invalidations without any lock: its answer may need them.
+        // The kernel is told without any lock: its answer may need them.
         drop(op);
         for what in invalidations {
             self.volume().invalidations().tell(what);
