@@ -66,9 +66,9 @@ fn in_replies(wants: &[WantedRange]) -> Vec<Vec<WantedRange>> {
                 part.push(WantedRange { len, ..want });
             }
             debug_assert!(len > 0 && len <= want.len, "a want is not divided further");
-            want.offset = want.offset + len;
-            want.len = want.len - len;
-            room = room - len;
+            want.offset += len;
+            want.len -= len;
+            room -= len;
         }
     }
     parts

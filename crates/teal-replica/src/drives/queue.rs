@@ -201,7 +201,9 @@ mod tests {
         let queue = std::sync::Arc::new(BurstQueue::default());
         let waits = {
             let queue = std::sync::Arc::clone(&queue);
-            std::thread::spawn(move || queue.wait(None))
+            std::thread::Builder::new()
+                .spawn(move || queue.wait(None))
+                .unwrap()
         };
         assert!(queue.let_go() && !queue.let_go());
         assert!(!waits.join().unwrap() && queue.is_gone());
