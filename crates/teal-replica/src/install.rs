@@ -339,12 +339,7 @@ impl Replica {
             behind = Some(note.behind_since.unwrap_or(self.position()));
         }
         if free.data && known && version.kind == FileType::File {
-            // Of content that is installed once more, without a list of what has changed, the kernel
-            // had been given this very state.
-            let is_known = version.data_seq <= self.position()
-                && free.displaced_tail.is_none()
-                && !was_sent
-                && note.behind_since.is_none();
+            let given = self.content_given(version, &note, free, was_sent);
             let behind_tail = free
                 .displaced_tail
                 .map(|tail| ranges_behind(&tail, version, ranges, committed, self.position()));
@@ -352,11 +347,6 @@ impl Replica {
             if install_content_of(&mut locked, version, (ranges, free), &mut note)?
                 == InstalledContent::Replaced
             {
-                let given = if is_known {
-                    version.data_seq
-                } else {
-                    CommitSeq::new(version.data_seq.get().saturating_sub(1))
-                };
                 self.content_replaced(version, size, given, &mut invalidations);
             }
         }
@@ -410,6 +400,29 @@ impl Replica {
         }
         self.queue_pinned(no);
         Ok(true)
+    }
+
+    /// Returns the last commit up to which the kernel can have been given the content of a file that
+    /// is about to be replaced by that of `version`. `was_sent`: content of this machine was in the
+    /// batch that is settled.
+    fn content_given(
+        &self,
+        version: &ObjectVersion,
+        note: &ObjectNote,
+        free: InstallableComponents,
+        was_sent: bool,
+    ) -> CommitSeq {
+        // Content that is installed once more, without a list of what has changed, is the very
+        // state that the kernel had been given.
+        let is_same_again = version.data_seq <= self.position()
+            && free.displaced_tail.is_none()
+            && !was_sent
+            && note.behind_since.is_none();
+        if is_same_again {
+            version.data_seq
+        } else {
+            CommitSeq::new(version.data_seq.get().saturating_sub(1))
+        }
     }
 
     /// Notes that the content of a locked file was replaced that had `size` bytes before: the

@@ -189,11 +189,12 @@ impl LineCounts {
     }
 }
 
-/// Splits `code`, which has no comments, into tokens. A string is one token.
+/// Splits `code`, which has no comments, into tokens. A string is one token, also where it goes on
+/// in the next line.
 fn split_tokens(code: &str) -> impl Iterator<Item = &str> {
     pattern!(
         TOKEN,
-        r##"r#*"|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'|[A-Za-z_]\w*|\d[\w.]*|::|->|=>|[-+*/%&|^!=<>]=?|&&|\|\||\.\.=?|[^\s\w]"##
+        r##"r#*"|"(?:(?s:\\.)|[^"\\])*"|'(?:\\.|[^'\\])'|[A-Za-z_]\w*|\d[\w.]*|::|->|=>|[-+*/%&|^!=<>]=?|&&|\|\||\.\.=?|[^\s\w]"##
     );
     TOKEN.find_iter(code).map(|found| found.as_str())
 }
