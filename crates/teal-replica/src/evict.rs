@@ -61,7 +61,7 @@ impl Replica {
     /// took. It comes again when it is needed.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or what the store met.
+    /// What [lies with the server](FsError::into_words_of_server), or what the store met.
     pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
         let Some(mut hand) = self.recency.hand.try_lock() else {
             return Ok(0);

@@ -76,8 +76,11 @@ impl Replica {
         let Some((words, since)) = &state.trouble else {
             return Ok(());
         };
+        if state.is_denied {
+            return Err(FsError::Denied(words.clone()));
+        }
         let unreachable = FsError::Unreachable(words.clone());
-        if state.is_denied || now.saturating_sub(*since) < GRACE {
+        if now.saturating_sub(*since) < GRACE {
             return Err(unreachable);
         }
         if state.is_slow && state.has_puller {

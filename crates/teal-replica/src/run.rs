@@ -89,7 +89,7 @@ impl Replica {
     /// nothing will be due; `None`: until something changes here or there.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or what the store met.
+    /// What [lies with the server](FsError::into_words_of_server), or what the store met.
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
         self.connect()?;
         self.resolve_batch()?;
@@ -115,7 +115,8 @@ impl Replica {
     /// Sends everything that is dirty now, and tries again what is held back.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or what the store met.
+    /// What [lies with the server](FsError::into_words_of_server): [`FsError::Stuck`] when all else
+    /// has gone, [`FsError::Unreachable`] and others when nothing has; or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
         self.stuck.lock().try_all();
         let (mut lives, mut greetings) = (0, 0);
@@ -152,9 +153,9 @@ impl Replica {
         if !self.options.sync_remote {
             return Ok(());
         }
-        self.flush_upstream().map_err(|e| match e {
-            FsError::Unreachable(words) | FsError::Stuck(words) => FsError::OnlyHere(words),
-            e => e,
+        self.flush_upstream().map_err(|e| {
+            e.into_words_of_server()
+                .map_or_else(|e| e, FsError::OnlyHere)
         })
     }
 

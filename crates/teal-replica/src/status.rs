@@ -126,7 +126,7 @@ impl Replica {
     /// The conflicts of the volume that nobody has resolved.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`].
+    /// What [lies with the server](FsError::into_words_of_server), such as [`FsError::Unreachable`].
     pub fn conflicts(&self) -> Result<Vec<ConflictNote>, FsError> {
         self.connect()?;
         let mut found: Vec<ConflictNote> = Vec::new();
@@ -146,7 +146,7 @@ impl Replica {
     /// Settles a conflict: it is not shown any more.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], also when there is none of this number.
+    /// As [`conflicts`](Self::conflicts), or what stood in the way of a flush before.
     pub fn resolve_conflict(&self, conflict: u64) -> Result<(), FsError> {
         match self.flush_upstream() {
             Ok(()) | Err(FsError::Stuck(_)) => {}

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use teal_command::mount_table;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_study::matrix::{Cache, Kind, Meter, Spent, System};
 
@@ -352,16 +353,20 @@ impl Mounted {
                 run(Path::new("umount"), &[&point])
             };
             match done {
-                // Another process looks at it, as mkfs.xfs looks at every mount.
-                Err(error)
-                    if format!("{error:#}").contains("busy")
-                        && SystemClock.monotonic() < deadline =>
-                {
+                // Another process looks at it, as mkfs.xfs looks at every mount. What else keeps it
+                // mounted is said in the end.
+                Err(_) if self.is_mounted() && SystemClock.monotonic() < deadline => {
                     SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
                 }
                 done => return done.map(drop),
             }
         }
+    }
+
+    fn is_mounted(&self) -> bool {
+        let is_here =
+            |mounts: Vec<mount_table::Mount>| mounts.iter().any(|mount| mount.point == self.dir);
+        mount_table::all().is_ok_and(is_here)
     }
 }
 

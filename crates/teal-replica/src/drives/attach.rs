@@ -97,7 +97,7 @@ impl Replica {
     /// The drives of the volume, attached or not.
     ///
     /// # Errors
-    /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
+    /// [`DriveRefused::Unreachable`], [`DriveRefused::Alone`].
     pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
         let notes = self.ask_devices(DeviceAsk::List)?;
         let ours = self.identity.lock().replica;
@@ -214,7 +214,7 @@ impl Replica {
             Ok(()) => None,
             Err(
                 SyncError::Upstream(UpstreamError::Unreachable(why))
-                | SyncError::Fs(FsError::Unreachable(why)),
+                | SyncError::Fs(FsError::Unreachable(why) | FsError::Denied(why)),
             ) => Some(why),
             Err(e) => return Err(e.into()),
         };
@@ -310,13 +310,13 @@ impl Replica {
                 attached.is_untold.store(false, Ordering::Release);
                 Ok(())
             }
-            Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
-                if self.state.lock().trouble.is_none() =>
-            {
+            Err(DriveRefused::NotNow(words) | DriveRefused::Refused(words)) => {
                 log::warn!("{} is not read any more: {words}", attached.name);
                 attached.is_checked.store(false, Ordering::Release);
                 Err(UpstreamError::Denied(words).into())
             }
+            Err(DriveRefused::Denied(words)) => Err(UpstreamError::Denied(words).into()),
+            Err(DriveRefused::Fs(e)) => Err(e.into()),
             Err(e) => Err(UpstreamError::Unreachable(e.to_string()).into()),
         }
     }

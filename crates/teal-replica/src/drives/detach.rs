@@ -66,10 +66,7 @@ impl Replica {
     fn bring_up_to_date(&self, attached: &Arc<Attached>) -> Result<(), String> {
         let sent = self.flush_upstream();
         let left = |e: FsError| {
-            let why = match e {
-                FsError::Unreachable(why) => why,
-                e => e.to_string(),
-            };
+            let why = e.into_words_of_server().unwrap_or_else(|e| e.to_string());
             match self.only_here() {
                 Ok((0, _)) => why,
                 Ok((1, _)) => {
@@ -159,7 +156,7 @@ impl Replica {
     /// The volume forgets a drive, which is detached first if it is here; its number.
     ///
     /// # Errors
-    /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
+    /// [`DriveRefused::Unknown`], [`DriveRefused::Unreachable`].
     pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
         let note = self
             .ask_devices(DeviceAsk::List)?

@@ -142,12 +142,12 @@ fn flush(volume: &ServedVolume) -> Result<()> {
         let why = volume.why_alone();
         bail!("nothing was sent to the server of {dir}: {why}");
     }
-    replica.flush_upstream().map_err(|e| match e {
-        FsError::Unreachable(why) | FsError::Stuck(why) => {
-            anyhow!("not everything is at the server: {why}")
-        }
-        e => e.into(),
-    })
+    replica
+        .flush_upstream()
+        .map_err(|e| match e.into_words_of_server() {
+            Ok(why) => anyhow!("not everything is at the server: {why}"),
+            Err(e) => e.into(),
+        })
 }
 
 /// Returns what keeps content on this machine and gives it back; a volume without a server keeps
