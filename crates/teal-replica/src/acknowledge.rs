@@ -37,6 +37,17 @@ pub(crate) struct Free {
     pub(crate) xattrs: bool,
 }
 
+/// What has become of the attributes of an object in a batch that was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AttributesOutcome {
+    /// The batch had none.
+    NotSent,
+    /// The server's are those of the batch.
+    AsSent,
+    /// The server's are others.
+    Lost,
+}
+
 /// Settles what is in flight of an object whose state after the batch is known, and says what may
 /// be installed.
 pub(crate) fn acknowledge(
@@ -72,7 +83,13 @@ pub(crate) fn acknowledge(
     let part = in_flight.part.clone();
     let all = part.created;
     // A component is won if the server's state of it is the one of this batch.
-    let attributes = (all || part.attributes.is_some(), version.attr_seq == seq);
+    let attributes = if !all && part.attributes.is_none() {
+        AttributesOutcome::NotSent
+    } else if version.attr_seq == seq {
+        AttributesOutcome::AsSent
+    } else {
+        AttributesOutcome::Lost
+    };
     let outcome = ContentOutcome::of(&part, version, past, seq);
     let named = all || part.links.is_some();
     note.in_flight = None;
@@ -80,9 +97,9 @@ pub(crate) fn acknowledge(
     // The position may have passed the batch before it is settled: what has changed here since
     // began no later than there.
     dirty.attributes = dirty.attributes.map(|base| match attributes {
-        (true, true) => seq,
-        (true, false) => part.attributes.unwrap_or(base).min(seq),
-        _ => base,
+        AttributesOutcome::NotSent => base,
+        AttributesOutcome::AsSent => seq,
+        AttributesOutcome::Lost => part.attributes.unwrap_or(base).min(seq),
     });
     if let Some(newer) = &mut dirty.data {
         acknowledge_newer(
@@ -115,7 +132,7 @@ pub(crate) fn acknowledge(
         // Even of what was committed as it was sent the server may have moved the times.
         attributes: dirty.attributes.is_none(),
         times: dirty.data.is_none(),
-        older: attributes == (true, false) || !is_listed && dirty.is_empty(),
+        older: attributes == AttributesOutcome::Lost || !is_listed && dirty.is_empty(),
         data: (dirty.data.is_none() || bug(Bug::NewerOverwritten))
             && outcome != ContentOutcome::AsSent,
         behind: if let ContentOutcome::Behind(tail) = outcome {

@@ -10,7 +10,7 @@
 //!    change is.
 
 use super::note::{DirtyContent, Tail};
-use super::{Note, Replica};
+use super::{Note, Replica, residency};
 use crate::seeded::{Bug, bug};
 use teal_log::{Cost, Locked, NewObject, StoreError};
 use teal_types::ranges::{END, Ranges};
@@ -143,6 +143,7 @@ impl Replica {
         note: &Note,
     ) -> Result<(), StoreError> {
         note.check();
+        residency::check(note, &locked.attr(no));
         let bytes = (!note.is_empty()).then(|| note.encode());
         locked.set_note(no, bytes.as_deref())
     }

@@ -75,8 +75,8 @@ impl Replica {
         };
         self.welcomed(&welcome).inspect_err(|e| {
             if let SyncError::Upstream(UpstreamError::Denied(words)) = e {
-                let mut state = self.state.lock();
-                (state.is_denied, state.trouble) = (true, Some((words.clone(), self.monotonic())));
+                let now = self.monotonic();
+                self.state.lock().deny(words, now);
             }
         })?;
         Ok(welcome.told)

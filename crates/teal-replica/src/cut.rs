@@ -82,11 +82,47 @@ pub(crate) fn attributes(attr: &Attr) -> Attributes {
     }
 }
 
+/// What of all that is dirty goes into a batch.
+#[derive(Debug, PartialEq, Eq)]
+struct Choice {
+    objects: Vec<ObjectNo>,
+    rest: Rest,
+}
+
+/// Says whether a batch leaves something for the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing else is dirty.
+    Empty,
+    /// What is dirty besides goes at once after the batch.
+    Waits,
+}
+
+impl Choice {
+    fn all(objects: impl IntoIterator<Item = ObjectNo>) -> Self {
+        Self {
+            objects: objects.into_iter().collect(),
+            rest: Rest::Empty,
+        }
+    }
+
+    fn part(objects: impl IntoIterator<Item = ObjectNo>) -> Self {
+        Self {
+            objects: objects.into_iter().collect(),
+            rest: Rest::Waits,
+        }
+    }
+}
+
 impl Replica {
     /// Takes a cut; `None` when nothing is dirty.
     pub(crate) fn take_cut(&self) -> Result<Option<Cut>, SyncError> {
         let _names = self.volume.own_namespace();
-        let (chosen, is_partial) = self.choose()?;
+        let Choice {
+            objects: chosen,
+            rest,
+        } = self.choose()?;
+        let is_partial = rest == Rest::Waits;
         {
             let mut state = self.state.lock();
             // The rest goes at once.
@@ -136,7 +172,7 @@ impl Replica {
     }
 
     /// Numbers of the objects that are to go: all that are dirty, or a closed part of them.
-    fn choose(&self) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose(&self) -> Result<Choice, SyncError> {
         let all = self.dirty_objects()?;
         let dirty = self.free_of_held(all.clone())?;
         if dirty.is_empty() {
@@ -151,34 +187,28 @@ impl Replica {
             let mut state = self.state.lock();
             state.is_large_next = divided.is_some() && !state.is_large_next;
             return Ok(match divided {
-                Some(Divided { first, .. }) if state.is_large_next => {
-                    (first.into_iter().collect(), true)
-                }
-                Some(Divided { large, .. }) => (large.into_iter().collect(), true),
-                None => (dirty, false),
+                Some(Divided { first, .. }) if state.is_large_next => Choice::part(first),
+                Some(Divided { large, .. }) => Choice::part(large),
+                None => Choice::all(dirty),
             });
         }
         self.choose_some(dirty, OBJECTS_MAX)
     }
 
     /// The next of what is held back, by itself with what it needs.
-    fn choose_held(&self, all: &[ObjectNo]) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_held(&self, all: &[ObjectNo]) -> Result<Choice, SyncError> {
         let Some(no) = self.next_held()? else {
-            return Ok((Vec::new(), false));
+            return Ok(Choice::all([]));
         };
         let Before { had, .. } = self.before(all)?;
         let mut chosen = BTreeSet::new();
         self.close_over(no, &had, &mut chosen)?;
-        Ok((chosen.into_iter().collect(), true))
+        Ok(Choice::part(chosen))
     }
 
     /// A few objects, those with the least content first; removals when nothing else is left,
     /// children before their directories.
-    fn choose_few(
-        &self,
-        dirty: Vec<ObjectNo>,
-        limit: usize,
-    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_few(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<Choice, SyncError> {
         let Before { gone, .. } = self.before(&dirty)?;
         if gone.len() < dirty.len() {
             let mut by_content = Vec::new();
@@ -205,35 +235,33 @@ impl Replica {
         let mut by_depth: Vec<(usize, ObjectNo)> = gone.iter().map(|no| (depth(no), *no)).collect();
         by_depth.sort_unstable_by(|a, b| b.cmp(a));
         let is_partial = by_depth.len() > limit;
-        Ok((
-            by_depth.into_iter().take(limit).map(|(_, no)| no).collect(),
-            is_partial,
-        ))
+        let first = by_depth.into_iter().take(limit).map(|(_, no)| no);
+        Ok(if is_partial {
+            Choice::part(first)
+        } else {
+            Choice::all(first)
+        })
     }
 
     /// At most so many objects and what they need.
-    fn choose_some(
-        &self,
-        dirty: Vec<ObjectNo>,
-        limit: usize,
-    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_some(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<Choice, SyncError> {
         // Who takes the name that another had goes with it.
         let Before { had, gone } = self.before(&dirty)?;
         let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
         let mut chosen = BTreeSet::new();
         for no in dirty.iter().filter(|no| !last.contains(no)) {
             if chosen.len() >= limit {
-                return Ok((chosen.into_iter().collect(), true));
+                return Ok(Choice::part(chosen));
             }
             self.close_over(*no, &had, &mut chosen)?;
         }
         // Removed directories must be empty at the server by then: removals go when all else has
         // gone.
         if limit < OBJECTS_MAX && !chosen.is_empty() && !last.is_empty() {
-            return Ok((chosen.into_iter().collect(), true));
+            return Ok(Choice::part(chosen));
         }
         chosen.extend(last);
-        Ok((chosen.into_iter().collect(), false))
+        Ok(Choice::all(chosen))
     }
 
     pub(crate) fn close_over(

@@ -4,6 +4,7 @@ use super::counters::Counters;
 use super::identity::Identity;
 use super::note::Note;
 use super::options::UpstreamOptions;
+use super::trouble::Trouble;
 use super::{ahead, backlog, drives, kept, lookout, pins, recency, stuck};
 use crate::seeded::{Bug, bug};
 use parking_lot::{Condvar, Mutex};
@@ -20,8 +21,6 @@ use teal_volume::{FsError, Rank, RankedMutex, RankedMutexGuard, RankedRwLock, Vo
 
 /// Objects share this many locks of their content.
 const CONTENT_LOCKS: u64 = 64;
-/// A server that does not answer makes others wait if it took longer than this to tell.
-const SLOW: Duration = Duration::from_secs(1);
 /// How long a position waits for the kernel to hear what has changed up to it. It hears within
 /// microseconds, but for a page that is locked until a request is answered that waits for the
 /// server, or for the position.
@@ -36,16 +35,12 @@ pub(crate) struct State {
     /// Whether another client of the volume is there.
     pub(crate) is_live: bool,
     pub(crate) stop: bool,
-    /// Why the server cannot be asked, since when (monotonic); `None`: it can, as far as known.
-    pub(crate) trouble: Option<(String, Duration)>,
-    /// Finding that out took long: whoever needs the server is not made to wait for it again.
-    pub(crate) is_slow: bool,
+    /// Why the server cannot be asked; `None`: it can, as far as known.
+    pub(crate) trouble: Option<Trouble>,
     /// Whoever asks in the background is to ask now.
     pub(crate) probe: bool,
     /// Whether somebody does.
     pub(crate) has_puller: bool,
-    /// It will not do to ask again: this client is not welcome any more.
-    pub(crate) is_denied: bool,
     /// Why the server does not take what it is sent, though it answers.
     pub(crate) stuck: Option<String>,
     /// Whether the server has said welcome since it could not be reached.
@@ -58,6 +53,13 @@ pub(crate) struct State {
     /// Flushes that have ended, and those among them that ended well.
     pub(crate) flushes: u64,
     pub(crate) last_flush: Option<Duration>,
+}
+
+impl State {
+    /// Notes that the server does not accept this replica.
+    pub(crate) fn deny(&mut self, why: &str, now: Duration) {
+        self.trouble = Some(Trouble::denied(why, now));
+    }
 }
 
 /// This replica of the volume.
@@ -324,11 +326,10 @@ impl Replica {
         });
         let mut state = self.state.lock();
         match &said {
-            Ok(_) => (state.is_denied, state.trouble) = (false, None),
+            Ok(_) => state.trouble = None,
             // Shut out while it waited for the answer.
             Err(UpstreamError::Refused(refused)) if refused.code == RefusalCode::Denied => {
-                state.is_denied = true;
-                state.trouble = Some((refused.words.clone(), now));
+                state.deny(&refused.words, now);
             }
             Err(UpstreamError::Refused(refused)) => {
                 state.trouble = None;
@@ -338,13 +339,11 @@ impl Replica {
                 );
             }
             Err(UpstreamError::Denied(words)) => {
-                state.is_denied = true;
-                state.trouble = Some((words.clone(), now));
+                state.deny(words, now);
             }
             Err(e) => {
-                (state.is_connected, state.is_denied) = (false, false);
-                state.is_slow = now.saturating_sub(begun) > SLOW;
-                state.trouble = Some((e.to_string(), now));
+                state.is_connected = false;
+                state.trouble = Some(Trouble::unreachable(e.to_string(), (begun, now)));
             }
         }
         said

@@ -11,6 +11,7 @@
 //!    needed is still here.
 
 use super::ahead::Flight;
+use super::trouble::{Trouble, TroubleKind};
 use super::{Note, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
@@ -73,22 +74,20 @@ impl Replica {
     pub(super) fn try_reach(&self) -> Result<(), FsError> {
         let now = self.monotonic();
         let mut state = self.state.lock();
-        let Some((words, since)) = &state.trouble else {
+        let Some(Trouble { kind, why, since }) = &state.trouble else {
             return Ok(());
         };
-        if state.is_denied {
-            return Err(FsError::Denied(words.clone()));
+        let unreachable = FsError::Unreachable(why.clone());
+        match kind {
+            TroubleKind::Denied => Err(FsError::Denied(why.clone())),
+            _ if now.saturating_sub(*since) < GRACE => Err(unreachable),
+            TroubleKind::Silent if state.has_puller => {
+                state.probe = true;
+                self.changed.notify_all();
+                Err(unreachable)
+            }
+            TroubleKind::Silent | TroubleKind::Away => Ok(()),
         }
-        let unreachable = FsError::Unreachable(words.clone());
-        if now.saturating_sub(*since) < GRACE {
-            return Err(unreachable);
-        }
-        if state.is_slow && state.has_puller {
-            state.probe = true;
-            self.changed.notify_all();
-            return Err(unreachable);
-        }
-        Ok(())
     }
 
     /// Does what an operation has to wait for the server for.

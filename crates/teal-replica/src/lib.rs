@@ -76,6 +76,7 @@ mod status;
 mod stuck;
 mod tails;
 mod trail;
+mod trouble;
 
 pub use drives::{
     Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, Price, SourceShown,

@@ -1,5 +1,6 @@
 //! What is only here, what the server was asked, and whether it can be.
 
+use super::trouble::{Trouble, TroubleKind};
 use super::{PinsShown, Replica, StuckObject, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -84,12 +85,14 @@ impl Replica {
         let stuck_objects = self.stuck.lock().shown();
         let state = self.state.lock();
         let link = match &state.trouble {
-            Some((why, _)) if state.is_denied => Link::Denied { why: why.clone() },
-            Some((why, since)) => Link::Down {
-                why: why.clone(),
-                since: now.saturating_sub(*since),
-            },
             None => Link::Up,
+            Some(Trouble { kind, why, since }) => match kind {
+                TroubleKind::Denied => Link::Denied { why: why.clone() },
+                TroubleKind::Away | TroubleKind::Silent => Link::Down {
+                    why: why.clone(),
+                    since: now.saturating_sub(*since),
+                },
+            },
         };
         Ok(UpstreamStatus {
             author: identity.author(),
